@@ -1,0 +1,30 @@
+/**
+ * Party and asset ids as the service knows them. Everything that enters from outside passes through
+ * here before it reaches a URL, a query or a path.
+ */
+const HEX_64 = /^[0-9a-f]{64}$/;
+
+/** Ids that are words, not hex (the network's own account owner and some built-in assets and parties). */
+const WORDS = new Map(
+  ['network', 'VOTE', 'XYZalpha', 'XYZbeta', 'XYZgamma', 'XYZdelta', 'XYZepsilon', 'fBTC', 'fDAI', 'fEURO', 'fUSDC'].map(
+    (word) => [word.toLowerCase(), word],
+  ),
+);
+
+/** The party that owns the network's accounts; it is in the list, but cannot be exported. */
+export const NETWORK_PARTY = 'network';
+
+/**
+ * The canonical form of a party or asset id: lower-case hex, or a well-known word.
+ * @returns undefined where `text` is no id
+ */
+export function canonicalId(text: string): string | undefined {
+  const lower = text.toLowerCase();
+  if (HEX_64.test(lower)) return lower;
+  return WORDS.get(lower);
+}
+
+/** Only 64 hex digits can be exported: the service refuses words. */
+export function isExportableParty(id: string): boolean {
+  return HEX_64.test(id);
+}
