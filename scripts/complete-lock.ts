@@ -28,13 +28,24 @@ const OS_BY_WORD: Record<string, string> = {
   windows: 'win32',
   linux: 'linux',
 };
-const CPU_WORDS = ['arm64', 'x64', 'ia32', 'arm', 'ppc64', 's390x', 'riscv64', 'loong64', 'wasm32', 'mips64el'];
+const CPU_WORDS = [
+  'arm64',
+  'x64',
+  'ia32',
+  'arm',
+  'ppc64',
+  's390x',
+  'riscv64',
+  'loong64',
+  'wasm32',
+  'mips64el',
+];
 
 const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as Lock;
 
 /** What `name` resolves to from `at`, walking up the folders as Node does. */
 function resolved(at: string, name: string): LockEntry | undefined {
-  for (let folder = at; ; ) {
+  for (let folder = at; ;) {
     const found = lock.packages[`${folder === '' ? '' : `${folder}/`}node_modules/${name}`];
     if (found !== undefined) return found;
     if (folder === '') return undefined;
@@ -51,7 +62,8 @@ function entryFor(name: string, range: string, dev: boolean): LockEntry | undefi
   const words = name.split(/[-/]/);
   const os = words.map((word) => OS_BY_WORD[word]).find((found) => found !== undefined);
   if (os === undefined) return undefined;
-  const cpu = words.find((word) => CPU_WORDS.includes(word)) ?? (words.includes('ppc64le') ? 'ppc64' : undefined);
+  const cpu =
+    words.find((word) => CPU_WORDS.includes(word)) ?? (words.includes('ppc64le') ? 'ppc64' : undefined);
   return {
     version: exact(range),
     ...(cpu === undefined ? {} : { cpu: [cpu] }),
@@ -66,7 +78,8 @@ let added = 0;
 for (const [at, parent] of Object.entries({ ...lock.packages })) {
   for (const [name, range] of Object.entries(parent.optionalDependencies ?? {})) {
     const locked = resolved(at, name);
-    if (locked?.version !== undefined && (locked.version === exact(range) || exact(range) !== range)) continue;
+    if (locked?.version !== undefined && (locked.version === exact(range) || exact(range) !== range))
+      continue;
     const entry = entryFor(name, range, parent.dev === true);
     if (entry === undefined) {
       process.stderr.write(`left alone, its name tells no system: ${name} ${range}\n`);
@@ -77,6 +90,8 @@ for (const [at, parent] of Object.entries({ ...lock.packages })) {
     added += 1;
   }
 }
-lock.packages = Object.fromEntries(Object.entries(lock.packages).sort(([a], [b]) => a.localeCompare(b, 'en')));
+lock.packages = Object.fromEntries(
+  Object.entries(lock.packages).toSorted(([a], [b]) => a.localeCompare(b, 'en')),
+);
 writeFileSync('package-lock.json', `${JSON.stringify(lock, null, 2)}\n`);
 process.stdout.write(`package-lock.json: ${added} packages for other systems added\n`);

@@ -6,9 +6,19 @@ const HEX_64 = /^[0-9a-f]{64}$/;
 
 /** Ids that are words, not hex (the network's own account owner and some built-in assets and parties). */
 const WORDS = new Map(
-  ['network', 'VOTE', 'XYZalpha', 'XYZbeta', 'XYZgamma', 'XYZdelta', 'XYZepsilon', 'fBTC', 'fDAI', 'fEURO', 'fUSDC'].map(
-    (word) => [word.toLowerCase(), word],
-  ),
+  [
+    'network',
+    'VOTE',
+    'XYZalpha',
+    'XYZbeta',
+    'XYZgamma',
+    'XYZdelta',
+    'XYZepsilon',
+    'fBTC',
+    'fDAI',
+    'fEURO',
+    'fUSDC',
+  ].map((word) => [word.toLowerCase(), word]),
 );
 
 /** The party that owns the network's accounts; it is in the list, but cannot be exported. */

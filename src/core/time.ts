@@ -29,7 +29,9 @@ export function parseInstant(text: string): Micros | undefined {
   const date = new Date(dayMs);
   if (date.getUTCMonth() !== Number(month) - 1 || date.getUTCDate() !== Number(day)) return undefined;
   const seconds = Number(hour) * 3600 + Number(minute) * 60 + Number(second) - offsetSeconds;
-  return BigInt(dayMs) * 1000n + BigInt(seconds) * SECOND_MICROS + BigInt(fraction.slice(0, 6).padEnd(6, '0'));
+  return (
+    BigInt(dayMs) * 1000n + BigInt(seconds) * SECOND_MICROS + BigInt(fraction.slice(0, 6).padEnd(6, '0'))
+  );
 }
 
 function zoneSeconds(zone: string): number | undefined {

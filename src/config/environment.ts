@@ -1,0 +1,188 @@
+/** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+import { UsageError } from '../core/errors.ts';
+import { canonicalId } from '../core/ids.ts';
+import { SETTINGS, type PartySelection, type Setting, type SettingKey, type Settings } from './settings.ts';
+
+/** Where a value came from, for the console's configuration page. */
+export type Origin = 'environment' | '.env' | 'default' | 'unset' | `file ${string}`;
+
+export interface Config extends Settings {
+  readonly origins: Readonly<Record<SettingKey, Origin>>;
+  /** What other libraries read under names of their own (AWS_…, HTTPS_PROXY, …), `.env` included. */
+  readonly ambient: Readonly<Record<string, string>>;
+}
+
+export interface EnvironmentInput {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+}
+
+const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
+/** Names that are not ours but that users expect to work from `.env` too. */
+const AMBIENT =
+  /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
+const SHOWN_MAX = 80;
+
+/**
+ * @throws UsageError with one line for each unknown name and each value that is not accepted
+ */
+export function readConfig(input: EnvironmentInput = { env: process.env, cwd: process.cwd() }): Config {
+  const problems: string[] = [];
+  const dotEnv = readDotEnv(input.cwd, problems);
+  refuseUnknown(input.env, dotEnv, problems);
+  const settings: Record<string, unknown> = {};
+  const origins: Record<string, Origin> = {};
+  for (const [key, setting] of Object.entries(SETTINGS) as [SettingKey, Setting<unknown>][]) {
+    const given = lookUp(setting, input, dotEnv, problems);
+    origins[key] = given.origin;
+    if (given.text === undefined) continue;
+    const value = setting.parse(given.text);
+    if (value === undefined) {
+      const shown = setting.secret === true ? 'the value given (a secret, not shown)' : quote(given.text);
+      problems.push(`${setting.name}: ${shown} is not accepted; give ${setting.accepted}`);
+    }
+    settings[key] =
+      key === 'nightlyParties'
+        ? readPartyFile(value as PartySelection | undefined, input.cwd, problems)
+        : value;
+  }
+  if (typeof settings['dataDir'] === 'string') settings['dataDir'] = resolve(input.cwd, settings['dataDir']);
+  if (problems.length > 0) throw new UsageError(problems);
+  return { ...settings, origins, ambient: ambientOf(input.env, dotEnv) } as unknown as Config;
+}
+
+function readDotEnv(cwd: string, problems: string[]): Readonly<Record<string, string>> {
+  try {
+    const parsed = parseEnv(readFileSync(resolve(cwd, '.env'), 'utf8'));
+    return Object.fromEntries(
+      Object.entries(parsed).filter((entry): entry is [string, string] => entry[1] !== undefined),
+    );
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
+      problems.push(`.env: cannot be read (${(error as Error).message}); make it a readable text file`);
+    }
+    return {};
+  }
+}
+
+function refuseUnknown(
+  env: EnvironmentInput['env'],
+  dotEnv: Readonly<Record<string, string>>,
+  problems: string[],
+): void {
+  const known = new Set<string>();
+  for (const setting of Object.values(SETTINGS) as Setting<unknown>[]) {
+    known.add(setting.name);
+    if (setting.secret === true) known.add(`${setting.name}_FILE`);
+  }
+  const unknown = (name: string, where: string): string =>
+    `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${nearest(name, known)}`;
+  for (const name of Object.keys(env)) {
+    if (GUARDED.test(name) && !known.has(name)) problems.push(unknown(name, 'the environment'));
+  }
+  for (const name of Object.keys(dotEnv)) {
+    if (!known.has(name) && !AMBIENT.test(name)) problems.push(unknown(name, '.env'));
+  }
+}
+
+/** A likely spelling, where one known name shares all but a few letters. */
+function nearest(name: string, known: ReadonlySet<string>): string {
+  const letters = (word: string): string => word.replaceAll(/[^A-Z]/g, '');
+  const match = [...known].find(
+    (candidate) =>
+      letters(candidate).startsWith(letters(name)) || letters(name).startsWith(letters(candidate)),
+  );
+  return match === undefined ? '' : ` (did you mean ${match}?)`;
+}
+
+function lookUp(
+  setting: Setting<unknown>,
+  input: EnvironmentInput,
+  dotEnv: Readonly<Record<string, string>>,
+  problems: string[],
+): { text: string | undefined; origin: Origin } {
+  // An empty value counts as unset: compose files and shells pass empty ones on.
+  const given = (name: string): { text: string; origin: Origin } | undefined => {
+    const fromEnvironment = input.env[name];
+    if (fromEnvironment !== undefined && fromEnvironment !== '')
+      return { text: fromEnvironment, origin: 'environment' };
+    const fromFile = dotEnv[name];
+    return fromFile === undefined || fromFile === '' ? undefined : { text: fromFile, origin: '.env' };
+  };
+  const plain = given(setting.name);
+  if (setting.secret === true) {
+    const file = given(`${setting.name}_FILE`);
+    if (file !== undefined && plain !== undefined) {
+      problems.push(`${setting.name}: given twice, also as ${setting.name}_FILE; give one of them`);
+    } else if (file !== undefined) {
+      return readSecret(setting.name, resolve(input.cwd, file.text), problems);
+    }
+  }
+  if (plain !== undefined) return plain;
+  return setting.fallback === undefined
+    ? { text: undefined, origin: 'unset' }
+    : { text: setting.fallback, origin: 'default' };
+}
+
+function readSecret(
+  name: string,
+  path: string,
+  problems: string[],
+): { text: string | undefined; origin: Origin } {
+  try {
+    return { text: readFileSync(path, 'utf8').trim(), origin: `file ${path}` };
+  } catch (error) {
+    problems.push(
+      `${name}_FILE: cannot read ${quote(path)} (${(error as NodeJS.ErrnoException).code ?? 'error'}); give a readable file`,
+    );
+    return { text: undefined, origin: 'unset' };
+  }
+}
+
+function readPartyFile(
+  selection: PartySelection | undefined,
+  cwd: string,
+  problems: string[],
+): PartySelection | undefined {
+  if (selection?.kind !== 'file') return selection;
+  const path = resolve(cwd, selection.path);
+  let lines: string[];
+  try {
+    lines = readFileSync(path, 'utf8')
+      .split(/[\s,]+/)
+      .filter((line) => line !== '');
+  } catch (error) {
+    problems.push(
+      `NIGHTLY_PARTIES: cannot read ${quote(path)} (${(error as NodeJS.ErrnoException).code ?? 'error'}); give a file of party ids, one a line`,
+    );
+    return undefined;
+  }
+  const ids = lines.map((line) => canonicalId(line));
+  const wrong = lines.find((_, index) => ids[index] === undefined);
+  if (wrong !== undefined || lines.length === 0) {
+    problems.push(
+      `NIGHTLY_PARTIES: ${quote(path)} holds ${wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`}; give one id (64 hex digits) a line`,
+    );
+  }
+  return { kind: 'list', ids: [...new Set(ids.filter((id) => id !== undefined))] };
+}
+
+function ambientOf(
+  env: EnvironmentInput['env'],
+  dotEnv: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const ambient: Record<string, string> = {};
+  for (const [name, value] of [...Object.entries(dotEnv), ...Object.entries(env)]) {
+    if (value !== undefined && value !== '' && AMBIENT.test(name)) ambient[name] = value;
+  }
+  return ambient;
+}
+
+/** What was given, printable and short. */
+function quote(given: string): string {
+  const short = given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given;
+  return JSON.stringify(short);
+}

@@ -1,0 +1,334 @@
+/**
+ * The declared table of every setting: name, default, what is accepted, what it means. `--help`, the
+ * README's table and the console's configuration page are made from it or tested against it.
+ */
+import { CronExpressionParser } from 'cron-parser';
+import { canonicalId } from '../core/ids.ts';
+
+export interface Setting<Value> {
+  readonly name: string;
+  /** Read exactly as if a user had written it. */
+  readonly fallback?: string;
+  readonly secret?: boolean;
+  /** What is accepted, as it stands in an error line. */
+  readonly accepted: string;
+  readonly help: string;
+  /** @returns undefined where the text is not accepted */
+  readonly parse: (text: string) => Value | undefined;
+}
+
+/** Which parties the nightly run exports. A file is read when the configuration is. */
+export type PartySelection =
+  | { kind: 'all' }
+  | { kind: 'list'; ids: readonly string[] }
+  | { kind: 'file'; path: string };
+
+function setting<Value>(declared: Setting<Value>): Setting<Value> {
+  return declared;
+}
+
+function url(protocols: readonly string[]): (text: string) => URL | undefined {
+  return (text) => {
+    const parsed = URL.canParse(text) ? new URL(text) : undefined;
+    return parsed !== undefined && protocols.includes(parsed.protocol) ? parsed : undefined;
+  };
+}
+
+function integer(min: number, max: number): (text: string) => number | undefined {
+  return (text) => {
+    const value = /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+    return value !== undefined && value >= min && value <= max ? value : undefined;
+  };
+}
+
+function oneOf<const Word extends string>(...words: readonly Word[]): (text: string) => Word | undefined {
+  return (text) => words.find((word) => word === text);
+}
+
+function text(pattern: RegExp): (given: string) => string | undefined {
+  return (given) => (pattern.test(given) ? given : undefined);
+}
+
+const BYTE_UNITS: Record<string, number> = {
+  B: 1,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+};
+
+function byteSize(minBytes: number, maxBytes: number): (given: string) => number | undefined {
+  return (given) => {
+    const match = /^(\d{1,12})(B|KiB|MiB|GiB|KB|MB|GB)?$/.exec(given);
+    if (match?.[1] === undefined) return undefined;
+    const bytes = Number(match[1]) * (BYTE_UNITS[match[2] ?? 'B'] ?? 1);
+    return bytes >= minBytes && bytes <= maxBytes ? bytes : undefined;
+  };
+}
+
+function idList(given: string): readonly string[] | undefined {
+  const ids = given.split(',').map((part) => canonicalId(part.trim()));
+  return ids.every((id) => id !== undefined) ? [...new Set(ids)] : undefined;
+}
+
+function partySelection(given: string): PartySelection | undefined {
+  if (given === 'all') return { kind: 'all' };
+  if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
+  const ids = idList(given);
+  return ids === undefined ? undefined : { kind: 'list', ids };
+}
+
+function cron(given: string): string | undefined {
+  try {
+    CronExpressionParser.parse(given);
+    return given;
+  } catch {
+    return undefined;
+  }
+}
+
+function timeZone(given: string): string | undefined {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone: given }).resolvedOptions().timeZone === ''
+      ? undefined
+      : given;
+  } catch {
+    return undefined;
+  }
+}
+
+function objectStoreUrl(given: string): URL | undefined {
+  const parsed = url(['file:', 's3:'])(given);
+  if (parsed === undefined) return undefined;
+  if (parsed.protocol === 'file:')
+    return parsed.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
+  const known = ['region', 'endpoint'];
+  const isKnown = [...parsed.searchParams.keys()].every((key) => known.includes(key));
+  return parsed.host !== '' && isKnown ? parsed : undefined;
+}
+
+const HTTP_URL = 'an http:// or https:// URL';
+const PARAMETER = 'a query parameter name';
+
+export const SETTINGS = {
+  sourceUrl: setting({
+    name: 'SOURCE_URL',
+    accepted: HTTP_URL,
+    help: 'the query service to mirror; needed by what asks the source',
+    parse: url(['http:', 'https:']),
+  }),
+  sourceAuthorization: setting({
+    name: 'SOURCE_AUTHORIZATION',
+    secret: true,
+    accepted: 'an Authorization header value',
+    help: 'sent as the Authorization header of every request to the source',
+    parse: text(/^[\x20-\x7e]+$/),
+  }),
+  sourcePageSize: setting({
+    name: 'SOURCE_PAGE_SIZE',
+    fallback: '1000',
+    accepted: 'a whole number from 2 to 50000',
+    help: 'rows asked for in one page (raised to 4 where less)',
+    parse: integer(2, 50_000),
+  }),
+  sourceRate: setting({
+    name: 'SOURCE_RATE',
+    fallback: '10',
+    accepted: 'a whole number from 1 to 100000',
+    help: 'requests a second to the source, over all workers',
+    parse: integer(1, 100_000),
+  }),
+  sourceExportConcurrency: setting({
+    name: 'SOURCE_EXPORT_CONCURRENCY',
+    fallback: '1',
+    accepted: 'a whole number from 1 to 64',
+    help: 'exports at once, over all workers',
+    parse: integer(1, 64),
+  }),
+  sourceExportPath: setting({
+    name: 'SOURCE_EXPORT_PATH',
+    fallback: '/api/v2/ledgerentry/export',
+    accepted: 'a path that begins with /',
+    help: 'path of the export',
+    parse: text(/^\/[\w\-./~%]*$/),
+  }),
+  sourceExportParamParty: setting({
+    name: 'SOURCE_EXPORT_PARAM_PARTY',
+    fallback: 'partyId',
+    accepted: PARAMETER,
+    help: 'its parameter for the party',
+    parse: text(/^[\w.\-[\]]+$/),
+  }),
+  sourceExportParamAsset: setting({
+    name: 'SOURCE_EXPORT_PARAM_ASSET',
+    fallback: 'assetId',
+    accepted: PARAMETER,
+    help: 'its parameter for the asset',
+    parse: text(/^[\w.\-[\]]+$/),
+  }),
+  sourceExportParamFrom: setting({
+    name: 'SOURCE_EXPORT_PARAM_FROM',
+    fallback: 'dateRange.startTimestamp',
+    accepted: PARAMETER,
+    help: 'its parameter for the first instant',
+    parse: text(/^[\w.\-[\]]+$/),
+  }),
+  sourceExportParamTo: setting({
+    name: 'SOURCE_EXPORT_PARAM_TO',
+    fallback: 'dateRange.endTimestamp',
+    accepted: PARAMETER,
+    help: 'its parameter for the end (exclusive)',
+    parse: text(/^[\w.\-[\]]+$/),
+  }),
+  sourceExportTime: setting({
+    name: 'SOURCE_EXPORT_TIME',
+    fallback: 'ns',
+    accepted: 'ns, ms, s or rfc3339',
+    help: 'how these two write a time',
+    parse: oneOf('ns', 'ms', 's', 'rfc3339'),
+  }),
+  sourceAssets: setting({
+    name: 'SOURCE_ASSETS',
+    accepted: 'asset ids (64 hex digits), separated by commas',
+    help: 'the assets to ask for, where the source demands one',
+    parse: idList,
+  }),
+  databaseUrl: setting({
+    name: 'DATABASE_URL',
+    secret: true,
+    accepted: 'a postgres:// or postgresql:// URL',
+    help: 'the warehouse; unset: Postgres embedded in DATA_DIR',
+    parse: url(['postgres:', 'postgresql:']),
+  }),
+  redisUrl: setting({
+    name: 'REDIS_URL',
+    secret: true,
+    accepted: 'a redis:// or rediss:// URL',
+    help: 'queues and resume state; unset: both in Postgres',
+    parse: url(['redis:', 'rediss:']),
+  }),
+  objectStoreUrl: setting({
+    name: 'OBJECT_STORE_URL',
+    accepted: 'file:///dir or s3://bucket/prefix?region=…&endpoint=…',
+    help: 'where exports and the lake go; unset: DATA_DIR/objects',
+    parse: objectStoreUrl,
+  }),
+  dataDir: setting({
+    name: 'DATA_DIR',
+    fallback: './data',
+    accepted: 'a directory',
+    help: 'where the embedded parts keep theirs',
+    parse: text(/^[^\0]+$/),
+  }),
+  schedule: setting({
+    name: 'SCHEDULE',
+    fallback: '0 2 * * *',
+    accepted: 'a cron expression',
+    help: 'when the nightly run starts',
+    parse: cron,
+  }),
+  scheduleTz: setting({
+    name: 'SCHEDULE_TZ',
+    fallback: 'UTC',
+    accepted: 'an IANA time zone',
+    help: 'the time zone of SCHEDULE',
+    parse: timeZone,
+  }),
+  nightlyParties: setting({
+    name: 'NIGHTLY_PARTIES',
+    fallback: 'all',
+    accepted: 'all, party ids separated by commas, or @file',
+    help: 'whose ledger entries the nightly run exports',
+    parse: partySelection,
+  }),
+  nightlyExportsMax: setting({
+    name: 'NIGHTLY_EXPORTS_MAX',
+    accepted: 'a whole number from 0',
+    help: 'exports a night at most; unset: no limit',
+    parse: integer(0, 2 ** 31),
+  }),
+  exportCompression: setting({
+    name: 'EXPORT_COMPRESSION',
+    fallback: 'zstd',
+    accepted: 'zstd, gzip or none',
+    help: 'how exported objects are stored',
+    parse: oneOf('zstd', 'gzip', 'none'),
+  }),
+  exportSegmentMax: setting({
+    name: 'EXPORT_SEGMENT_MAX',
+    fallback: '256MiB',
+    accepted: 'a size from 64KiB to 64GiB',
+    help: 'plain CSV in one object, at most',
+    parse: byteSize(2 ** 16, 2 ** 36),
+  }),
+  notifyUrl: setting({
+    name: 'NOTIFY_URL',
+    secret: true,
+    accepted: HTTP_URL,
+    help: 'where the report of a nightly run is posted as JSON',
+    parse: url(['http:', 'https:']),
+  }),
+  apiHost: setting({
+    name: 'API_HOST',
+    fallback: '127.0.0.1',
+    accepted: 'a host name or address',
+    help: 'where the read API listens',
+    parse: text(/^[\w.:-]+$/),
+  }),
+  apiPort: setting({
+    name: 'API_PORT',
+    fallback: '8080',
+    accepted: 'a port from 0 to 65535',
+    help: 'its port; 0: a free one',
+    parse: integer(0, 65_535),
+  }),
+  apiToken: setting({
+    name: 'API_TOKEN',
+    secret: true,
+    accepted: 'at least 8 printable characters',
+    help: 'what the read API and the console ask for; needed beyond loopback',
+    parse: text(/^[\x21-\x7e]{8,}$/),
+  }),
+  workerHealthPort: setting({
+    name: 'WORKER_HEALTH_PORT',
+    accepted: 'a port from 0 to 65535',
+    help: "a worker's health; unset: none",
+    parse: integer(0, 65_535),
+  }),
+  logLevel: setting({
+    name: 'LOG_LEVEL',
+    fallback: 'info',
+    accepted: 'trace, debug, info, warn, error or silent',
+    help: 'what is logged',
+    parse: oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
+  }),
+};
+
+export type SettingKey = keyof typeof SETTINGS;
+type Parsed<S> = S extends Setting<infer Value> ? Value : never;
+type Required =
+  | 'sourcePageSize'
+  | 'sourceRate'
+  | 'sourceExportConcurrency'
+  | 'sourceExportPath'
+  | 'sourceExportParamParty'
+  | 'sourceExportParamAsset'
+  | 'sourceExportParamFrom'
+  | 'sourceExportParamTo'
+  | 'sourceExportTime'
+  | 'dataDir'
+  | 'schedule'
+  | 'scheduleTz'
+  | 'nightlyParties'
+  | 'exportCompression'
+  | 'exportSegmentMax'
+  | 'apiHost'
+  | 'apiPort'
+  | 'logLevel';
+
+/** The settings, parsed: those with a default are always there. */
+export type Settings = { readonly [Key in Required]: Parsed<(typeof SETTINGS)[Key]> } & {
+  readonly [Key in Exclude<SettingKey, Required>]: Parsed<(typeof SETTINGS)[Key]> | undefined;
+};

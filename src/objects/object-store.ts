@@ -1,0 +1,36 @@
+/** What the stages need from the object store. */
+import type { Readable } from 'node:stream';
+import type { Micros } from '../core/time.ts';
+
+/**
+ * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key is either
+ * absent or whole. Publishing the same bytes twice is fine; other bytes under the same key are an error.
+ */
+export interface ObjectStore extends AsyncDisposable {
+  /** For messages and manifests; no credentials. */
+  readonly url: string;
+  /** A new, empty file beside the store (same filesystem for file stores) to spool into. */
+  spoolPath(name: string): Promise<string>;
+  /** Makes the spooled file visible under `key`, durably. Leaves the spool file to the caller. */
+  publishFile(
+    key: string,
+    path: string,
+    facts: { bytes: bigint; sha256: string },
+    signal: AbortSignal,
+  ): Promise<void>;
+  /** The same for small content (a manifest). */
+  publishBytes(key: string, content: Buffer, signal: AbortSignal): Promise<void>;
+  /** Size and, where it can be told cheaply, SHA-256 (hex) of what is stored; undefined where absent. */
+  head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
+  /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */
+  read(key: string, signal: AbortSignal, range?: { start: bigint; end: bigint }): Promise<Readable>;
+  /** Keys below a prefix, in order. */
+  list(
+    prefix: string,
+    signal: AbortSignal,
+  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }>;
+  /** Only the janitor and the lake's compaction call this. Absent keys are fine. */
+  remove(key: string, signal: AbortSignal): Promise<void>;
+  /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. */
+  sweep(olderThanMs: number, signal: AbortSignal): Promise<{ removed: number }>;
+}

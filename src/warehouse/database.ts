@@ -1,0 +1,52 @@
+/** The pool and the query builder, with exact types: no numeric, bigint or time becomes a JavaScript number. */
+import { Kysely, PostgresDialect } from 'kysely';
+import { Pool, TypeOverrides } from 'pg';
+import { formatInstant, parseInstant } from '../core/time.ts';
+import type { MirrorSchema } from './schema.ts';
+
+const POOL_MAX = 10;
+const CONNECT_TIMEOUT_MS = 10_000;
+const IDLE_TIMEOUT_MS = 30_000;
+const OID = { int8: 20, timestamptz: 1184 } as const;
+
+export type Database = Kysely<MirrorSchema>;
+
+export interface Warehouse extends AsyncDisposable {
+  readonly pool: Pool;
+  readonly db: Database;
+}
+
+/** int8 as bigint, timestamptz as RFC 3339 text with microseconds, numeric as text (pg's default). */
+const EXACT_TYPES = new TypeOverrides();
+EXACT_TYPES.setTypeParser(OID.int8, (text) => BigInt(text));
+EXACT_TYPES.setTypeParser(OID.timestamptz, (text) => {
+  const instant = parseInstant(text);
+  // ±infinity and years beyond 9999 stay as Postgres writes them.
+  return instant === undefined ? text : formatInstant(instant);
+});
+
+export interface WarehouseOptions {
+  readonly url: string;
+  readonly poolMax?: number;
+  /** A connection that breaks while idle is replaced by the pool; this only tells of it. */
+  readonly onIdleError: (error: Error) => void;
+}
+
+/** Opens nothing yet: the first query does. */
+export function openWarehouse(options: WarehouseOptions): Warehouse {
+  const pool = new Pool({
+    connectionString: options.url,
+    max: options.poolMax ?? POOL_MAX,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+    keepAlive: true,
+    application_name: 'ledger-mirror',
+    options: '-c TimeZone=UTC -c DateStyle=ISO',
+    types: EXACT_TYPES,
+  });
+  pool.on('error', options.onIdleError);
+  const db: Database = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) }).withSchema(
+    'mirror',
+  );
+  return { pool, db, [Symbol.asyncDispose]: () => db.destroy() };
+}

@@ -1,0 +1,68 @@
+/** Brings the schema forward, under a lock, never backward. */
+import { readdir } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { type Kysely, sql } from 'kysely';
+import { type Migration, type MigrationProvider, Migrator } from 'kysely/migration';
+import { PermanentError } from '../core/errors.ts';
+
+const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
+
+class FolderMigrations implements MigrationProvider {
+  async getMigrations(): Promise<Record<string, Migration>> {
+    const files = (await readdir(fileURLToPath(MIGRATIONS_DIR))).filter((file) =>
+      /^\d{4}-.*\.ts$/.test(file),
+    );
+    const migrations: Record<string, Migration> = {};
+    for (const file of files.toSorted()) {
+      migrations[file.slice(0, -3)] = (await import(new URL(file, MIGRATIONS_DIR).href)) as Migration;
+    }
+    return migrations;
+  }
+}
+
+/**
+ * Runs every migration that the database has not seen, each call once over all processes.
+ * @returns the names that were run
+ * @throws PermanentError `DATABASE_NEWER` where the database was made by a newer version
+ */
+export async function migrate(db: Kysely<unknown>): Promise<readonly string[]> {
+  // Schema first: the migrator keeps its own two tables in it. Concurrent creators may collide.
+  await sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`.execute(
+    db,
+  );
+  const provider = new FolderMigrations();
+  await refuseNewer(db, Object.keys(await provider.getMigrations()));
+  const migrator = new Migrator({
+    db,
+    provider,
+    migrationTableSchema: 'mirror',
+    migrationTableName: 'migrations',
+    migrationLockTableName: 'migrations_lock',
+  });
+  const { error, results } = await migrator.migrateToLatest();
+  if (error !== undefined) {
+    const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the first step';
+    throw new PermanentError(`Cannot migrate the database: ${failed} failed; nothing of it was kept`, {
+      code: 'MIGRATION_FAILED',
+      meta: { migration: failed },
+      cause: error,
+    });
+  }
+  return (results ?? [])
+    .filter((result) => result.status === 'Success')
+    .map((result) => result.migrationName);
+}
+
+async function refuseNewer(db: Kysely<unknown>, known: readonly string[]): Promise<void> {
+  const table = await sql<{
+    present: boolean;
+  }>`select to_regclass('mirror.migrations') is not null as present`.execute(db);
+  if (table.rows[0]?.present !== true) return;
+  const applied = await sql<{ name: string }>`select name from mirror.migrations order by name`.execute(db);
+  const newer = applied.rows.find((row) => !known.includes(row.name));
+  if (newer === undefined) return;
+  throw new PermanentError(
+    `Cannot use this database: it was migrated to ${newer.name}, which this version does not know; use the newer ledger-mirror`,
+    { code: 'DATABASE_NEWER', meta: { migration: newer.name } },
+  );
+}

@@ -1,0 +1,265 @@
+/** The tables of `mirror` as Kysely sees them. Times are RFC 3339 text, int8 bigint, numeric text. */
+import type { ColumnType, Generated, JSONColumnType } from 'kysely';
+
+/** Read as canonical text; written as text that Postgres reads. */
+type Timestamp = string;
+type Json<T extends object | null = Readonly<Record<string, unknown>>> = JSONColumnType<T>;
+type GeneratedJson = ColumnType<Readonly<Record<string, unknown>>, string | undefined, string>;
+/** int8 arrives as bigint and is sent as bigint or text. */
+type Int8 = ColumnType<bigint, bigint | number | string, bigint | number | string>;
+type GeneratedInt8 = ColumnType<bigint, bigint | number | string | undefined, bigint | number | string>;
+/** numeric arrives as text and is sent as text or bigint. */
+type Numeric = ColumnType<string, string | bigint, string | bigint>;
+type Nullable<C> =
+  C extends ColumnType<infer S, infer I, infer U>
+    ? ColumnType<S | null, I | null | undefined, U | null>
+    : C | null;
+
+export type Verdict = 'complete' | 'incomplete' | 'suspicious' | 'failed';
+export type RunKind = 'walk' | 'export' | 'load' | 'nightly' | 'verify';
+export type RunState = 'queued' | 'running' | 'done' | 'cancelled';
+export type ListName = 'parties' | 'checkpoints';
+
+interface IdentityTable {
+  only_row: Generated<boolean>;
+  warehouse_id: Generated<string>;
+  source_id: string | null;
+  source_url: string | null;
+  publication_seq: GeneratedInt8;
+  created_at: Generated<Timestamp>;
+}
+
+interface SourceStateTable {
+  only_row: Generated<boolean>;
+  ban_until: Timestamp | null;
+  profile: GeneratedJson;
+}
+
+interface NetworksTable {
+  epoch: number;
+  started_at: Generated<Timestamp>;
+  evidence: GeneratedJson;
+}
+
+interface RunsTable {
+  run_id: string;
+  parent_run_id: string | null;
+  kind: RunKind;
+  subject: string;
+  slot: string | null;
+  params: GeneratedJson;
+  state: Generated<RunState>;
+  verdict: Verdict | null;
+  evidence: GeneratedJson;
+  queued_at: Generated<Timestamp>;
+  started_at: Timestamp | null;
+  heartbeat_at: Timestamp | null;
+  finished_at: Timestamp | null;
+  attempts: Generated<number>;
+  cancel_requested: Generated<boolean>;
+}
+
+interface PartiesTable {
+  party_id: string;
+  first_epoch: number;
+  first_seen_at: Generated<Timestamp>;
+  last_seen_at: Generated<Timestamp>;
+  source_time: Timestamp | null;
+  extra: Json | null;
+}
+
+interface CheckpointsTable {
+  epoch: number;
+  at_block: Numeric;
+  hash: string;
+  block_hash: string;
+  copies: Generated<number>;
+  first_seen_at: Generated<Timestamp>;
+  last_seen_walk: Nullable<Int8>;
+  gone_since: Timestamp | null;
+  extra: Json | null;
+}
+
+interface PlacesTable {
+  epoch: number;
+  party_id: string;
+  pos: Int8;
+  last_seen_walk: Nullable<Int8>;
+  last_seen_height: Nullable<Numeric>;
+  gone_since: Timestamp | null;
+}
+
+interface ChainsTable {
+  chain_id: GeneratedInt8;
+  epoch: number;
+  list: ListName;
+  lo: Numeric;
+  hi: Numeric;
+  has_tail: Generated<boolean>;
+  has_head: Generated<boolean>;
+  head_walk: Nullable<Int8>;
+  head_height: Nullable<Numeric>;
+  head_time: Timestamp | null;
+  bottom_anchors: ColumnType<readonly unknown[], string | undefined, string>;
+  top_anchors: ColumnType<readonly unknown[], string | undefined, string>;
+}
+
+interface WalksTable {
+  walk_id: GeneratedInt8;
+  epoch: number;
+  list: ListName;
+  kind: 'walk' | 'audit';
+  run_id: string;
+  base_url: string;
+  state: Generated<'open' | 'finished' | 'abandoned'>;
+  lease_token: string | null;
+  lease_until: Timestamp | null;
+  violations: ColumnType<readonly unknown[], string | undefined, string>;
+  started_at: Generated<Timestamp>;
+  finished_at: Timestamp | null;
+}
+
+interface WalkPagesTable {
+  walk_id: Int8;
+  direction: 'up' | 'down' | 'head' | 'tail';
+  after_hash: Buffer;
+  size: number;
+  page_no: number;
+  rows: number;
+  first_key: string | null;
+  last_key: string | null;
+  source_height: Nullable<Numeric>;
+  committed_at: Generated<Timestamp>;
+}
+
+interface KnownGapsTable {
+  gap_id: GeneratedInt8;
+  epoch: number;
+  list: ListName;
+  below_key: string | null;
+  above_key: string | null;
+  run_id: string | null;
+  reason: string;
+  found_at: Generated<Timestamp>;
+}
+
+interface ExportUnitsTable {
+  unit_id: GeneratedInt8;
+  party_id: string;
+  asset_id: string | null;
+  lease_token: string | null;
+  lease_until: Timestamp | null;
+  coverage_seq: GeneratedInt8;
+  attempts: Generated<number>;
+  last_asked_at: Timestamp | null;
+  last_entry_at: Timestamp | null;
+  idle_nights: Generated<number>;
+  set_aside_at: Timestamp | null;
+  set_aside_reason: Json | null;
+}
+
+interface ExportSlotsTable {
+  slot: number;
+  lease_token: string | null;
+  lease_until: Timestamp | null;
+}
+
+interface SegmentsTable {
+  segment_id: GeneratedInt8;
+  party_id: string;
+  asset_id: string | null;
+  from_time: Timestamp;
+  to_time: Timestamp;
+  open: Generated<boolean>;
+  object_key: string;
+  rows: Int8;
+  bytes: Int8;
+  sha256: string;
+  object_bytes: Int8;
+  object_sha256: string;
+  digest: string;
+  row_form: string;
+  values_digest: string | null;
+  columns: readonly string[];
+  evidence: GeneratedJson;
+  status: Generated<'current' | 'superseded'>;
+  run_id: string | null;
+  published_at: Generated<Timestamp>;
+  superseded_at: Timestamp | null;
+  removed_at: Timestamp | null;
+  loaded_at: Timestamp | null;
+  set_aside_reason: Json | null;
+}
+
+interface CoverageTable {
+  coverage_id: GeneratedInt8;
+  party_id: string;
+  asset_id: string | null;
+  from_time: Timestamp;
+  to_time: Timestamp;
+  open: Generated<boolean>;
+  sides: 'from' | 'both' | 'unknown';
+  segment_id: Nullable<Int8>;
+  tail: Json | null;
+  run_id: string | null;
+  checked_at: Generated<Timestamp>;
+}
+
+interface PublicationsTable {
+  object_key: string;
+  unit_id: Int8;
+  lease_token: string;
+  seq: Int8;
+  manifest: Json;
+  state: Generated<'intent' | 'done' | 'dropped'>;
+  created_at: Generated<Timestamp>;
+}
+
+interface LedgerEntriesTable {
+  party_id: string;
+  vega_time: Timestamp;
+  quantity: Numeric;
+  effect: Nullable<Numeric>;
+  transfer_type: string;
+  asset_id: string;
+  account_from_market_id: string | null;
+  account_from_party_id: string | null;
+  account_from_account_type: string | null;
+  account_from_balance: Nullable<Numeric>;
+  account_to_market_id: string | null;
+  account_to_party_id: string | null;
+  account_to_account_type: string | null;
+  account_to_balance: Nullable<Numeric>;
+  extra: Json | null;
+  segment_id: Int8;
+}
+
+interface NightlyUnitsTable {
+  run_id: string;
+  party_id: string;
+  priority: number;
+  state: Generated<'due' | 'queued' | 'done' | 'failed' | 'deferred'>;
+  outcome: Json | null;
+  updated_at: Generated<Timestamp>;
+}
+
+export interface MirrorSchema {
+  identity: IdentityTable;
+  source_state: SourceStateTable;
+  networks: NetworksTable;
+  runs: RunsTable;
+  parties: PartiesTable;
+  checkpoints: CheckpointsTable;
+  places: PlacesTable;
+  chains: ChainsTable;
+  walks: WalksTable;
+  walk_pages: WalkPagesTable;
+  known_gaps: KnownGapsTable;
+  export_units: ExportUnitsTable;
+  export_slots: ExportSlotsTable;
+  segments: SegmentsTable;
+  coverage: CoverageTable;
+  publications: PublicationsTable;
+  ledger_entries: LedgerEntriesTable;
+  nightly_units: NightlyUnitsTable;
+}

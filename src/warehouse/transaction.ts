@@ -1,0 +1,88 @@
+/**
+ * Whole transactions, retried whole. Nothing is retried inside an aborted one; the first error is kept.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Transaction } from 'kysely';
+import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import type { Database } from './database.ts';
+import type { MirrorSchema } from './schema.ts';
+
+const ATTEMPTS_MAX = 5;
+const DELAY_MIN_MS = 50;
+
+/** SQLSTATE classes and errno that a new transaction may not meet again. */
+const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|57P0[1-5]|53[0-9A-Z]{3}|08[0-9A-Z]{3}|25P02|25P03)$/;
+const UNREACHABLE_ERRNO = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'EPIPE',
+  'EHOSTUNREACH',
+  'ENOENT',
+]);
+const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08[0-9A-Z]{3}|53300)$/;
+
+/**
+ * Gives an error of the database its retry class. Errors of ours pass through unchanged.
+ * A connection that ended without a SQLSTATE counts as unreachable: pg gives such errors no code.
+ */
+export function databaseError(action: string, error: unknown): Error {
+  if (error instanceof RetryableError || error instanceof PermanentError) return error;
+  const code = errorCode(error);
+  const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
+  const state = error instanceof Error ? error.message : String(error);
+  if (
+    UNREACHABLE_ERRNO.has(code) ||
+    UNREACHABLE_SQLSTATE.test(code) ||
+    (code === 'UNKNOWN' && isConnectionLoss(error))
+  ) {
+    return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
+      ...details,
+      code: 'DATABASE_UNREACHABLE',
+    });
+  }
+  if (RETRYABLE_SQLSTATE.test(code)) return new RetryableError(`Cannot ${action}: ${state}`, details);
+  return new PermanentError(`Cannot ${action}: ${state}`, details);
+}
+
+/** A plain Error without a code that does not come from a statement: pg raises it for a dead connection. */
+function isConnectionLoss(error: unknown): boolean {
+  return (
+    error instanceof Error && error.constructor === Error && !('severity' in error) && !('code' in error)
+  );
+}
+
+export interface TransactionOptions {
+  /** For messages: "commit a page of parties". */
+  readonly action: string;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Runs `work` in one transaction and retries it whole while the database says that this can help.
+ * `work` must not do anything outside the transaction.
+ * @throws RetryableError | PermanentError with the first error of the last attempt as its cause
+ */
+export async function inTransaction<Result>(
+  db: Database,
+  options: TransactionOptions,
+  work: (tx: Transaction<MirrorSchema>) => Promise<Result>,
+): Promise<Result> {
+  for (let attempt = 1; ; attempt += 1) {
+    options.signal?.throwIfAborted();
+    try {
+      return await db.transaction().execute(work);
+    } catch (error) {
+      const classed = databaseError(options.action, error);
+      const isOver =
+        attempt >= ATTEMPTS_MAX ||
+        !(classed instanceof RetryableError) ||
+        classed instanceof UnreachableError;
+      if (isOver) throw classed;
+    }
+    const delayMs = DELAY_MIN_MS * 2 ** attempt * (0.5 + Math.random());
+    await sleep(delayMs, undefined, options.signal === undefined ? {} : { signal: options.signal });
+  }
+}
