@@ -53,6 +53,14 @@ const STATEMENTS = [
   `create index runs_open on mirror.runs (state) where state in ('queued', 'running')`,
   'create index runs_of_parent on mirror.runs (parent_run_id) where parent_run_id is not null',
 
+  // Long-lived processes that work jobs: a command looks here before it works its job itself.
+  `create table mirror.workers (
+    worker_id uuid primary key,
+    name text not null,
+    queues text[] not null,
+    started_at timestamptz not null default clock_timestamp(),
+    heartbeat_at timestamptz not null default clock_timestamp())`,
+
   `create table mirror.parties (
     party_id text primary key,
     first_epoch int not null,

@@ -59,6 +59,14 @@ interface RunsTable {
   cancel_requested: Generated<boolean>;
 }
 
+interface WorkersTable {
+  worker_id: string;
+  name: string;
+  queues: readonly string[];
+  started_at: Generated<Timestamp>;
+  heartbeat_at: Generated<Timestamp>;
+}
+
 interface PartiesTable {
   party_id: string;
   first_epoch: number;
@@ -248,6 +256,7 @@ export interface MirrorSchema {
   source_state: SourceStateTable;
   networks: NetworksTable;
   runs: RunsTable;
+  workers: WorkersTable;
   parties: PartiesTable;
   checkpoints: CheckpointsTable;
   places: PlacesTable;

@@ -1,0 +1,48 @@
+/** One mirror is of one source: which one is written into the warehouse when it is first asked. */
+import { createHash } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Database } from './database.ts';
+import { databaseError } from './transaction.ts';
+
+export interface Identity {
+  readonly warehouseId: string;
+  readonly sourceId: string | undefined;
+  readonly sourceUrl: string | undefined;
+}
+
+/** Short and stable: Redis keys and queue names carry it. Credentials and query do not count. */
+export function sourceIdOf(url: URL): string {
+  return createHash('sha256')
+    .update(`${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}`)
+    .digest('hex')
+    .slice(0, 12);
+}
+
+export async function readIdentity(db: Database): Promise<Identity> {
+  try {
+    const row = await db.selectFrom('identity').selectAll().executeTakeFirstOrThrow();
+    return {
+      warehouseId: row.warehouse_id,
+      sourceId: row.source_id ?? undefined,
+      sourceUrl: row.source_url ?? undefined,
+    };
+  } catch (error) {
+    throw databaseError("read the mirror's identity", error);
+  }
+}
+
+/**
+ * Binds the mirror to its source at the first call. The address may change later (another node of the
+ * same network); whether it is the same network is for the walk to tell from what the source lists.
+ */
+export async function bindSource(db: Database, url: URL): Promise<Identity> {
+  const shown = `${url.protocol}//${url.host}${url.pathname}`;
+  try {
+    await sql`update mirror.identity set source_id = coalesce(source_id, ${sourceIdOf(url)}), source_url = ${shown}`.execute(
+      db,
+    );
+  } catch (error) {
+    throw databaseError('bind the mirror to its source', error);
+  }
+  return readIdentity(db);
+}

@@ -1,0 +1,149 @@
+/** The night's list: whose ledger is due, what became of it. The nightly verdict is computed from here. */
+import { sql } from 'kysely';
+import type { Database } from './database.ts';
+import { databaseError } from './transaction.ts';
+
+export type UnitState = 'due' | 'queued' | 'done' | 'failed' | 'deferred';
+
+export interface NightlyCounts {
+  readonly due: number;
+  readonly queued: number;
+  readonly done: number;
+  readonly failed: number;
+  readonly deferred: number;
+}
+
+export interface FailedUnit {
+  readonly partyId: string;
+  readonly outcome: Readonly<Record<string, unknown>> | undefined;
+}
+
+export interface PlanRequest {
+  readonly runId: string;
+  /** undefined: every party of the list that can be exported. */
+  readonly partyIds: readonly string[] | undefined;
+  /** Units beyond this many wait for another night. */
+  readonly exportsMax: number | undefined;
+}
+
+export class NightlyStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /**
+   * Writes the list once; a resumed run finds it. Order: set-aside units, never asked, with an entry in
+   * the last seven days, then those unasked the longest.
+   */
+  async plan(request: PlanRequest): Promise<void> {
+    await this.#guard('plan the night', async () => {
+      const exportsMax = request.exportsMax ?? null;
+      const chosen = request.partyIds === undefined ? null : [...request.partyIds];
+      await sql`
+        insert into mirror.nightly_units (run_id, party_id, priority, state)
+        select ${request.runId}, party_id, priority,
+               case when ${exportsMax}::bigint is not null and priority > ${exportsMax}::bigint then 'deferred' else 'due' end
+        from (
+          select ids.party_id, row_number() over (order by
+                   u.set_aside_at is null, u.last_asked_at is not null,
+                   coalesce(u.last_entry_at < clock_timestamp() - interval '7 days', true), u.last_asked_at, ids.party_id)::int as priority
+          from (select party_id from mirror.parties where ${chosen}::text[] is null
+                union select unnest(${chosen}::text[])) ids
+          left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
+          where ids.party_id ~ '^[0-9a-f]{64}$') planned
+        on conflict do nothing`.execute(this.#db);
+    });
+  }
+
+  /** Hands out the next units to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
+  async take(runId: string, unitsMax: number): Promise<readonly string[]> {
+    return this.#guard("take from the night's list", async () => {
+      const taken = await sql<{ party_id: string }>`
+        update mirror.nightly_units set state = 'queued', updated_at = clock_timestamp()
+        where run_id = ${runId} and party_id in (
+          select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
+          order by priority limit ${unitsMax} for update skip locked)
+        returning party_id`.execute(this.#db);
+      return taken.rows.map((row) => row.party_id);
+    });
+  }
+
+  /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
+  async requeue(runId: string): Promise<void> {
+    await this.#guard("requeue the night's list", () =>
+      sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`.execute(
+        this.#db,
+      ),
+    );
+  }
+
+  async settle(
+    runId: string,
+    partyId: string,
+    state: 'done' | 'failed',
+    outcome: Readonly<Record<string, unknown>>,
+  ): Promise<void> {
+    await this.#guard("settle a unit of the night's list", () =>
+      sql`update mirror.nightly_units set state = ${state}, outcome = ${JSON.stringify(outcome)}::jsonb, updated_at = clock_timestamp()
+          where run_id = ${runId} and party_id = ${partyId}`.execute(this.#db),
+    );
+  }
+
+  async counts(runId: string): Promise<NightlyCounts> {
+    return this.#guard("count the night's list", async () => {
+      const found = await sql<{ state: UnitState; units: bigint }>`
+        select state, count(*) as units from mirror.nightly_units where run_id = ${runId} group by state`.execute(
+        this.#db,
+      );
+      const counts = { due: 0, queued: 0, done: 0, failed: 0, deferred: 0 };
+      for (const row of found.rows) counts[row.state] = Number(row.units);
+      return counts;
+    });
+  }
+
+  /** What the exports of a run brought, added up, and the first of those that failed. */
+  async summary(
+    runId: string,
+    failedMax: number,
+  ): Promise<{
+    rows: bigint;
+    bytes: bigint;
+    segments: bigint;
+    suspicious: number;
+    failed: readonly FailedUnit[];
+  }> {
+    return this.#guard("sum up the night's list", async () => {
+      const sums = await sql<{ rows: string; bytes: string; segments: string; suspicious: bigint }>`
+        select coalesce(sum((outcome->>'rows')::numeric), 0) as rows, coalesce(sum((outcome->>'bytes')::numeric), 0) as bytes,
+               coalesce(sum((outcome->>'segments')::numeric), 0) as segments,
+               count(*) filter (where outcome->>'verdict' = 'suspicious') as suspicious
+        from mirror.nightly_units where run_id = ${runId}`.execute(this.#db);
+      const failed = await this.#db
+        .selectFrom('nightly_units')
+        .select(['party_id', 'outcome'])
+        .where('run_id', '=', runId)
+        .where('state', '=', 'failed')
+        .orderBy('priority')
+        .limit(failedMax)
+        .execute();
+      const row = sums.rows[0];
+      return {
+        rows: BigInt(row?.rows ?? 0),
+        bytes: BigInt(row?.bytes ?? 0),
+        segments: BigInt(row?.segments ?? 0),
+        suspicious: Number(row?.suspicious ?? 0n),
+        failed: failed.map((unit) => ({ partyId: unit.party_id, outcome: unit.outcome ?? undefined })),
+      };
+    });
+  }
+
+  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      throw databaseError(action, error);
+    }
+  }
+}
