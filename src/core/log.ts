@@ -1,0 +1,138 @@
+/**
+ * Logs: one JSON object a line on stderr, a constant message with values as fields. Every value passes
+ * through `plain()` first, so that no secret, no unprintable bigint and no endless error can get out.
+ */
+import { pino, type Logger } from 'pino';
+
+/** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
+export interface LogMethod {
+  (message: string): void;
+  (fields: Readonly<Record<string, unknown>>, message: string): void;
+}
+
+/** What everyone is handed to log with. An error goes into the field `err`. */
+export interface Log {
+  readonly trace: LogMethod;
+  readonly debug: LogMethod;
+  readonly info: LogMethod;
+  readonly warn: LogMethod;
+  readonly error: LogMethod;
+  /** A log that adds these fields to every line. */
+  child(fields: Readonly<Record<string, unknown>>): Log;
+}
+
+export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent';
+
+export interface LogOptions {
+  /** Where lines go, each with its line end. Default: stderr, written before the call returns. */
+  readonly destination?: { write(line: string): void };
+  /** Values that must never appear, wherever they turn up (the secrets of the configuration). */
+  readonly secrets?: readonly string[];
+}
+
+/** What stands in the place of a secret. */
+const HIDDEN = '[secret]';
+const SECRET_NAME = /(?:authorization|cookie|password|passwd|secret|(?<!page)token|api[-_]?key|accesskey)$/i;
+/** `scheme://user:password@` anywhere in a text. */
+const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
+const URL_PARAMETER = /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
+const AUTH_SCHEME = /\b(bearer|basic)\s+[\w.~+/=-]{4,}/gi;
+
+const DEPTH_MAX = 8;
+const ITEMS_MAX = 100;
+const TEXT_MAX = 4_000;
+/** Shorter values would blot out ordinary words. */
+const SECRET_CHARACTERS_MIN = 4;
+
+/** @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields */
+export function createLog(level: LogLevel, options: LogOptions = {}): Log {
+  const secrets = (options.secrets ?? [])
+    .filter((secret) => secret.length >= SECRET_CHARACTERS_MIN)
+    .map((secret) => JSON.stringify(secret).slice(1, -1));
+  const logger = pino(
+    {
+      level,
+      base: { pid: process.pid },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }), log: plainObject },
+      // `plain()` has dealt with errors already; pino's own serializer would undo it.
+      serializers: { err: (value: unknown) => value },
+      hooks: {
+        streamWrite: (line) => secrets.reduce((safe, secret) => safe.replaceAll(secret, HIDDEN), line),
+      },
+    },
+    options.destination ?? pino.destination({ fd: 2, sync: true }),
+  );
+  return withPlainChildren(logger);
+}
+
+/** pino applies its formatters to the fields of a call, not to those of a child. */
+function withPlainChildren(logger: Logger): Log {
+  return {
+    trace: logger.trace.bind(logger),
+    debug: logger.debug.bind(logger),
+    info: logger.info.bind(logger),
+    warn: logger.warn.bind(logger),
+    error: logger.error.bind(logger),
+    child: (fields) => withPlainChildren(logger.child(plainObject(fields))),
+  };
+}
+
+/**
+ * The text without passwords in URLs, secret parameters and authorization values.
+ * For every text from outside that is shown or stored.
+ */
+export function hideSecrets(text: string): string {
+  return text
+    .replace(URL_USER, `$1${HIDDEN}@`)
+    .replace(URL_PARAMETER, `$1${HIDDEN}`)
+    .replace(AUTH_SCHEME, `$1 ${HIDDEN}`);
+}
+
+/** A value that JSON can hold: bigint as text, errors as objects, secrets hidden, size bounded. */
+function plain(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return hideSecrets(shorten(value));
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value !== 'object' || value === null) return typeof value === 'function' ? undefined : value;
+  if (depth >= DEPTH_MAX) return '[too deep]';
+  if (value instanceof Error) return plainError(value, depth);
+  if (value instanceof URL) return hideSecrets(value.href);
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString();
+  if (value instanceof Uint8Array) return `[${value.byteLength} bytes]`;
+  if (Array.isArray(value)) {
+    const items = value.slice(0, ITEMS_MAX).map((item) => plain(item, depth + 1));
+    return value.length > ITEMS_MAX ? [...items, `[${value.length - ITEMS_MAX} more]`] : items;
+  }
+  if (value instanceof Map || value instanceof Set) return plain([...value], depth);
+  return plainObject(value, depth);
+}
+
+function plainObject(value: object, depth = 0): Record<string, unknown> {
+  const result: Record<string, unknown> = {};
+  for (const [name, item] of Object.entries(value).slice(0, ITEMS_MAX)) {
+    const isSecret = SECRET_NAME.test(name) && item !== undefined;
+    result[name] = isSecret ? HIDDEN : plain(item, depth + 1);
+  }
+  return result;
+}
+
+/** Code, meta and the chain of causes; the stack only of the outermost error. */
+function plainError(error: Error, depth: number): Record<string, unknown> {
+  const code = 'code' in error ? error.code : undefined;
+  const meta = 'meta' in error ? error.meta : undefined;
+  const aggregated = error instanceof AggregateError ? error.errors : undefined;
+  const isOutermost = depth <= 1;
+  return {
+    type: error.name,
+    message: hideSecrets(shorten(error.message)),
+    ...(code === undefined ? {} : { code: plain(code, depth + 1) }),
+    ...(meta === undefined ? {} : { meta: plain(meta, depth + 1) }),
+    ...(error.cause === undefined ? {} : { cause: plain(error.cause, depth + 1) }),
+    ...(aggregated === undefined ? {} : { errors: plain(aggregated, depth + 1) }),
+    ...(isOutermost && error.stack !== undefined ? { stack: hideSecrets(shorten(error.stack)) } : {}),
+  };
+}
+
+function shorten(text: string): string {
+  return text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX)}… (${text.length} characters)` : text;
+}
