@@ -245,6 +245,15 @@ const STATEMENTS = [
   'create index ledger_entries_by_asset on mirror.ledger_entries (asset_id, vega_time)',
   'create index ledger_entries_by_segment on mirror.ledger_entries (segment_id)',
 
+  // What a load brought, by month: the sums add up to the segment's, and to the month's in the lake.
+  `create table mirror.segment_months (
+    segment_id bigint not null references mirror.segments,
+    month date not null check (month = date_trunc('month', month)),
+    rows bigint not null,
+    values_digest text not null,
+    primary key (segment_id, month))`,
+  'create index segment_months_by_month on mirror.segment_months (month)',
+
   // The night's list lies here, not in the queue: the verdict is computed from it.
   `create table mirror.nightly_units (
     run_id uuid not null references mirror.runs,

@@ -242,6 +242,14 @@ interface LedgerEntriesTable {
   segment_id: Int8;
 }
 
+interface SegmentMonthsTable {
+  segment_id: Int8;
+  /** The first of the month, `2023-05-01`. */
+  month: string;
+  rows: Int8;
+  values_digest: string;
+}
+
 interface NightlyUnitsTable {
   run_id: string;
   party_id: string;
@@ -270,5 +278,6 @@ export interface MirrorSchema {
   coverage: CoverageTable;
   publications: PublicationsTable;
   ledger_entries: LedgerEntriesTable;
+  segment_months: SegmentMonthsTable;
   nightly_units: NightlyUnitsTable;
 }

@@ -1,0 +1,89 @@
+/**
+ * One value of the CSV, whichever release of the service wrote it, as the mirror keeps it. Each reader
+ * returns undefined where the text is nothing that a release is known to write: never a guess.
+ */
+import { canonicalId } from '../core/ids.ts';
+
+const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
+const UNSIGNED = /^[0-9]+$/;
+const TYPE_NAME = /^[A-Z][A-Z0-9_]*$/;
+const TYPE_NAME_CHARACTERS_MAX = 100;
+/** The service's own numeric type ends there. */
+const INTEGER_DIGITS_MAX = 1000;
+
+/** Ids of one byte stand for words, in the releases that write bytes. */
+const WORD_OF_BYTE = new Map([
+  ['00', 'VOTE'],
+  ['03', 'network'],
+  ['04', 'XYZalpha'],
+  ['05', 'XYZbeta'],
+  ['06', 'XYZgamma'],
+  ['07', 'XYZdelta'],
+  ['08', 'XYZepsilon'],
+  ['09', 'fBTC'],
+  ['0a', 'fDAI'],
+  ['0b', 'fEURO'],
+  ['0c', 'fUSDC'],
+]);
+
+/** By number; the gaps were never given out. Later numbers have no name here and stay `#19`. */
+const ACCOUNT_TYPES = new Map([
+  [0, 'UNSPECIFIED'],
+  [1, 'INSURANCE'],
+  [2, 'SETTLEMENT'],
+  [3, 'MARGIN'],
+  [4, 'GENERAL'],
+  [5, 'FEES_INFRASTRUCTURE'],
+  [6, 'FEES_LIQUIDITY'],
+  [7, 'FEES_MAKER'],
+  [9, 'BOND'],
+  [10, 'EXTERNAL'],
+  [11, 'GLOBAL_INSURANCE'],
+  [12, 'GLOBAL_REWARD'],
+  [13, 'PENDING_TRANSFERS'],
+  [14, 'REWARD_MAKER_PAID_FEES'],
+  [15, 'REWARD_MAKER_RECEIVED_FEES'],
+  [16, 'REWARD_LP_RECEIVED_FEES'],
+  [17, 'REWARD_MARKET_PROPOSERS'],
+  [18, 'HOLDING'],
+]);
+const ACCOUNT_TYPE_DIGITS_MAX = 9;
+
+/** `\xAA…`, `aa…`, or a word → lower-case hex or the word; `\x` and nothing → '' (none). */
+export function decodeId(text: string): string | undefined {
+  const bare = text.startsWith('\\x') ? text.slice(2) : text;
+  if (bare === '') return '';
+  const lower = bare.toLowerCase();
+  const word = WORD_OF_BYTE.get(lower);
+  if (word !== undefined) return word;
+  return HEX_BYTES.test(lower) ? lower : canonicalId(bare);
+}
+
+/** `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name → `#19`; nothing → ''. */
+export function decodeAccountType(text: string): string | undefined {
+  if (!UNSIGNED.test(text)) return text === '' ? '' : decodeTypeName(text, 'ACCOUNT_TYPE_');
+  if (text.length > ACCOUNT_TYPE_DIGITS_MAX) return undefined;
+  const number = Number(text);
+  return ACCOUNT_TYPES.get(number) ?? `#${number}`;
+}
+
+/** `TRANSFER_TYPE_DEPOSIT` or `DEPOSIT` → `DEPOSIT`; a bare number → `#7`. */
+export function decodeTransferType(text: string): string | undefined {
+  if (UNSIGNED.test(text) && text.length <= ACCOUNT_TYPE_DIGITS_MAX) return `#${Number(text)}`;
+  return decodeTypeName(text, 'TRANSFER_TYPE_');
+}
+
+function decodeTypeName(text: string, prefix: string): string | undefined {
+  const bare = text.startsWith(prefix) ? text.slice(prefix.length) : text;
+  return bare.length <= TYPE_NAME_CHARACTERS_MAX && TYPE_NAME.test(bare) ? bare : undefined;
+}
+
+/** Digits with an optional sign → without `+`, leading zeros and `-0`; nothing → ''. */
+export function decodeInteger(text: string): string | undefined {
+  if (text === '') return '';
+  const isNegative = text.startsWith('-');
+  const digits = isNegative || text.startsWith('+') ? text.slice(1) : text;
+  if (digits.length > INTEGER_DIGITS_MAX || !UNSIGNED.test(digits)) return undefined;
+  const canonical = digits.startsWith('0') ? digits.replace(/^0+(?=.)/, '') : digits;
+  return isNegative && canonical !== '0' ? `-${canonical}` : canonical;
+}
