@@ -1,0 +1,50 @@
+/** A database of its own for each test file, so that files run side by side. */
+import { randomBytes } from 'node:crypto';
+import { Client, Pool } from 'pg';
+import { afterAll } from 'vitest';
+import { serviceUrl } from './services.ts';
+
+export interface FreshDatabase extends AsyncDisposable {
+  readonly url: string;
+  /** For the test's own questions; plain types as pg gives them. */
+  readonly pool: Pool;
+}
+
+const POOL_MAX = 4;
+
+/** Call it at the top level of a test file (`await freshDatabase()`): it is dropped after the file. */
+export async function freshDatabase(): Promise<FreshDatabase> {
+  const database = await openFreshDatabase();
+  afterAll(() => database[Symbol.asyncDispose]());
+  return database;
+}
+
+/** The same for one test: `await using database = await openFreshDatabase()`. */
+export async function openFreshDatabase(): Promise<FreshDatabase> {
+  const serverUrl = await serviceUrl('postgres');
+  const name = `test_${randomBytes(8).toString('hex')}`;
+  await administer(serverUrl, `create database ${name} template template0`);
+  const url = new URL(serverUrl);
+  url.pathname = `/${name}`;
+  const pool = new Pool({ connectionString: url.href, max: POOL_MAX });
+  // Tests kill servers and backends: what an idle connection suffers is no failure of its own.
+  pool.on('error', () => undefined);
+  return {
+    url: url.href,
+    pool,
+    [Symbol.asyncDispose]: async () => {
+      await pool.end();
+      await administer(serverUrl, `drop database if exists ${name} with (force)`);
+    },
+  };
+}
+
+async function administer(serverUrl: string, statement: string): Promise<void> {
+  const client = new Client({ connectionString: serverUrl });
+  await client.connect();
+  try {
+    await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,27 @@
+/** Whether a Docker daemon answers, asked in at most half a second, before its library is loaded. */
+import { existsSync } from 'node:fs';
+import { request } from 'node:http';
+
+const PING_TIMEOUT_MS = 500;
+
+export async function isDockerUp(): Promise<boolean> {
+  const host = process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock';
+  if (!URL.canParse(host)) return false;
+  const { protocol, hostname, port, pathname } = new URL(host);
+  if (protocol === 'unix:') return existsSync(pathname) && ping({ socketPath: pathname });
+  return protocol === 'tcp:' ? ping({ host: hostname, port }) : false;
+}
+
+function ping(where: { socketPath: string } | { host: string; port: string }): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asked = request({ ...where, path: '/_ping', signal: AbortSignal.timeout(PING_TIMEOUT_MS) });
+    asked.once('response', (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    asked.once('error', () => {
+      resolve(false);
+    });
+    asked.end();
+  });
+}

@@ -1,0 +1,98 @@
+/** Child processes that a test starts, listens to and kills. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { waitFor } from './wait-for.ts';
+
+/** Enough for any failing test; a child that talks for ever costs no more. */
+const OUTPUT_CHARS_MAX = 1_000_000;
+
+export interface SpawnOptions {
+  /** Added to this process's environment; undefined takes a name away. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly cwd?: string;
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** Disposing kills it with -9 where it still runs. */
+export class Child implements AsyncDisposable {
+  readonly #process: ChildProcess;
+  readonly #closed: Promise<unknown>;
+  #stdout = '';
+  #stderr = '';
+
+  constructor(command: string, args: readonly string[], options: SpawnOptions = {}) {
+    const { env, ...rest } = options;
+    this.#process = spawn(command, args, {
+      ...rest,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#process.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      this.#stdout = (this.#stdout + text).slice(-OUTPUT_CHARS_MAX);
+    });
+    this.#process.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.#stderr = (this.#stderr + text).slice(-OUTPUT_CHARS_MAX);
+    });
+    this.#process.once('error', (error) => (this.#stderr += `${error.message}\n`));
+    this.#closed = once(this.#process, 'close').catch(() => undefined);
+  }
+
+  get pid(): number {
+    return this.#process.pid ?? 0;
+  }
+
+  get stdout(): string {
+    return this.#stdout;
+  }
+
+  get stderr(): string {
+    return this.#stderr;
+  }
+
+  get isRunning(): boolean {
+    return (
+      this.#process.pid !== undefined && this.#process.exitCode === null && this.#process.signalCode === null
+    );
+  }
+
+  /**
+   * Waits until stdout holds a match.
+   * @throws Error with the child's output where it ends first, or after `timeoutMs`
+   */
+  async waitForLine(pattern: RegExp, timeoutMs = 20_000): Promise<RegExpExecArray> {
+    return waitFor(
+      () => {
+        const match = pattern.exec(this.#stdout);
+        if (match === null && !this.isRunning) {
+          throw new Error(`Child ended before ${String(pattern)}:\n${this.#stdout}\n${this.#stderr}`);
+        }
+        return match;
+      },
+      { timeoutMs, what: `${String(pattern)} in the output of child ${this.pid}` },
+    );
+  }
+
+  /** Sends the signal (none: only waits) and waits for the end and the last output. */
+  async end(signal?: NodeJS.Signals, timeoutMs = 30_000): Promise<Exit> {
+    if (signal !== undefined) this.#process.kill(signal);
+    let isClosed = false;
+    void this.#closed.then(() => (isClosed = true));
+    await waitFor(() => isClosed, { timeoutMs, what: `end of child ${this.pid}` });
+    return { code: this.#process.exitCode, signal: this.#process.signalCode };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.isRunning) await this.end('SIGKILL');
+  }
+}
+
+/** Runs a TypeScript or JavaScript file with this Node. */
+export function runScript(path: string, args: readonly string[] = [], options: SpawnOptions = {}): Child {
+  return new Child(process.execPath, [path, ...args], options);
+}

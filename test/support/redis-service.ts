@@ -1,0 +1,24 @@
+/** One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of our own. */
+import { isDockerUp } from './docker.ts';
+import type { Service } from './postgres-service.ts';
+import { RedisProcess } from './redis-process.ts';
+
+const IMAGE = 'redis:8-alpine';
+
+export async function startRedisService(): Promise<Service> {
+  const given = process.env['TEST_REDIS_URL'];
+  if (given !== undefined && given !== '')
+    return { url: given, [Symbol.asyncDispose]: async () => undefined };
+  return (await isDockerUp()) ? startInDocker() : RedisProcess.start();
+}
+
+async function startInDocker(): Promise<Service> {
+  const { GenericContainer } = await import('testcontainers');
+  const container = await new GenericContainer(IMAGE).withExposedPorts(6379).start();
+  return {
+    url: `redis://${container.getHost()}:${container.getMappedPort(6379)}`,
+    [Symbol.asyncDispose]: async () => {
+      await container.stop();
+    },
+  };
+}

@@ -1,0 +1,7 @@
+/** Speaks redis-server's `--port` and its line of readiness, so that both are started alike. */
+import { parseArgs } from 'node:util';
+import { createRedisServer } from 'js-redis-server';
+
+const { values } = parseArgs({ options: { port: { type: 'string' } }, strict: false });
+await createRedisServer({ port: Number(values['port'] ?? 0) });
+process.stdout.write('Ready to accept connections\n');
