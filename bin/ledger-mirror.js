@@ -1,0 +1,102 @@
+#!/usr/bin/env node
+/**
+ * Finds a Node that can run the sources and hands over to them. It must parse on old versions of Node,
+ * whose only job here is to start the Node 24 that `npm ci` put into the checkout, or to say what is
+ * missing in one line.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { constants } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** Type stripping without a flag or a warning. */
+const NODE_MIN = [24, 12];
+const PLATFORMS = ['linux-x64', 'linux-arm64'];
+/** Names the process that started this one, so that the two do not mistake a stranger for the other. */
+const PARENT = 'LEDGER_MIRROR_PARENT';
+/** Where a terminal is attached, the kernel sends these to parent and child alike. */
+const FROM_TERMINAL = ['SIGINT', 'SIGQUIT', 'SIGHUP'];
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const platform = `${process.platform}-${process.arch}`;
+
+if (!PLATFORMS.includes(platform)) {
+  refuse(`Cannot run on ${platform}: supported are ${PLATFORMS.join(' and ')} (with glibc)`);
+} else if (isNewEnough(process.versions.node)) {
+  start();
+} else {
+  startWithNewerNode();
+}
+
+function isNewEnough(version) {
+  const [major, minor] = version.split('.').map(Number);
+  return major > NODE_MIN[0] || (major === NODE_MIN[0] && minor >= NODE_MIN[1]);
+}
+
+function start() {
+  if (isMusl()) {
+    refuse(`Cannot run on ${platform} with musl: use a system with glibc, such as Debian`);
+    return;
+  }
+  if (startedBySelf()) dieWithParent();
+  delete process.env[PARENT];
+  import('../src/main.ts').catch((error) => {
+    const missing = error !== null && error.code === 'ERR_MODULE_NOT_FOUND';
+    const remedy = missing ? "; run 'npm ci' in the checkout" : '';
+    refuse(`Cannot start: ${String(error && error.message).split('\n')[0]}${remedy}`);
+  });
+}
+
+function isMusl() {
+  // Otherwise the report looks up the names of network peers, which may take seconds.
+  process.report.excludeNetwork = true;
+  return process.report.getReport().header.glibcVersionRuntime === undefined;
+}
+
+function startedBySelf() {
+  return process.env[PARENT] === String(process.ppid);
+}
+
+/** The parent's kill -9 must not leave this process working behind its back. */
+function dieWithParent() {
+  process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
+  process.channel.unref();
+}
+
+function startWithNewerNode() {
+  const node = [`node-${platform}/bin/node`, '.bin/node']
+    .map((path) => join(root, 'node_modules', path))
+    .find((path) => existsSync(path));
+  if (node === undefined || startedBySelf()) {
+    refuse(
+      `Cannot run on Node ${process.versions.node}: Node ${NODE_MIN.join('.')} or later is needed; ` +
+        "run 'npm ci' in the checkout (with optional dependencies), which brings one",
+    );
+    return;
+  }
+  const child = spawn(node, [...process.execArgv, process.argv[1], ...process.argv.slice(2)], {
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
+    env: { ...process.env, [PARENT]: String(process.pid) },
+  });
+  forwardSignals(child);
+  child.on('error', (error) => refuse(`Cannot start ${node}: ${error.message}`));
+  child.on('exit', (code, signal) => {
+    process.exitCode = signal === null ? code : 128 + constants.signals[signal];
+  });
+}
+
+function forwardSignals(child) {
+  const hasTerminal = process.stdin.isTTY || process.stdout.isTTY || process.stderr.isTTY;
+  for (const signal of ['SIGTERM', 'SIGUSR2', ...FROM_TERMINAL]) {
+    const arrivesAnyway = hasTerminal && FROM_TERMINAL.includes(signal);
+    process.on(signal, () => {
+      if (!arrivesAnyway) child.kill(signal);
+    });
+  }
+}
+
+function refuse(message) {
+  process.stderr.write(`ledger-mirror: ${message}\n`);
+  process.exitCode = 1;
+}
