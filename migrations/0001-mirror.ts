@@ -51,7 +51,8 @@ const STATEMENTS = [
   'create index runs_by_time on mirror.runs (queued_at desc)',
   'create index runs_by_kind on mirror.runs (kind, subject, queued_at desc)',
   `create index runs_open on mirror.runs (state) where state in ('queued', 'running')`,
-  'create index runs_of_parent on mirror.runs (parent_run_id) where parent_run_id is not null',
+  // A resumed run finds the runs it started before.
+  'create unique index runs_of_parent on mirror.runs (parent_run_id, kind, subject) where parent_run_id is not null',
 
   // Long-lived processes that work jobs: a command looks here before it works its job itself.
   `create table mirror.workers (
@@ -194,6 +195,7 @@ const STATEMENTS = [
       (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
       tstzrange(from_time, to_time) with &&) where (status = 'current'))`,
   `create index segments_to_load on mirror.segments (party_id) where status = 'current' and loaded_at is null`,
+  `create index segments_to_unload on mirror.segments (party_id) where status = 'superseded' and loaded_at is not null`,
   'create index segments_by_party on mirror.segments (party_id, from_time)',
   // What is proven to be known of a ledger: current segments, and ranges without entries.
   `create table mirror.coverage (

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from './database.ts';
-import { databaseError } from './transaction.ts';
+import { guarded } from './transaction.ts';
 
 export interface Identity {
   readonly warehouseId: string;
@@ -19,16 +19,14 @@ export function sourceIdOf(url: URL): string {
 }
 
 export async function readIdentity(db: Database): Promise<Identity> {
-  try {
-    const row = await db.selectFrom('identity').selectAll().executeTakeFirstOrThrow();
-    return {
-      warehouseId: row.warehouse_id,
-      sourceId: row.source_id ?? undefined,
-      sourceUrl: row.source_url ?? undefined,
-    };
-  } catch (error) {
-    throw databaseError("read the mirror's identity", error);
-  }
+  const row = await guarded("read the mirror's identity", () =>
+    db.selectFrom('identity').selectAll().executeTakeFirstOrThrow(),
+  );
+  return {
+    warehouseId: row.warehouse_id,
+    sourceId: row.source_id ?? undefined,
+    sourceUrl: row.source_url ?? undefined,
+  };
 }
 
 /**
@@ -37,12 +35,10 @@ export async function readIdentity(db: Database): Promise<Identity> {
  */
 export async function bindSource(db: Database, url: URL): Promise<Identity> {
   const shown = `${url.protocol}//${url.host}${url.pathname}`;
-  try {
-    await sql`update mirror.identity set source_id = coalesce(source_id, ${sourceIdOf(url)}), source_url = ${shown}`.execute(
+  await guarded('bind the mirror to its source', () =>
+    sql`update mirror.identity set source_id = coalesce(source_id, ${sourceIdOf(url)}), source_url = ${shown}`.execute(
       db,
-    );
-  } catch (error) {
-    throw databaseError('bind the mirror to its source', error);
-  }
+    ),
+  );
   return readIdentity(db);
 }

@@ -1,7 +1,7 @@
 /** The night's list: whose ledger is due, what became of it. The nightly verdict is computed from here. */
 import { sql } from 'kysely';
 import type { Database } from './database.ts';
-import { databaseError } from './transaction.ts';
+import { guarded } from './transaction.ts';
 
 export type UnitState = 'due' | 'queued' | 'done' | 'failed' | 'deferred';
 
@@ -38,7 +38,7 @@ export class NightlyStore {
    * the last seven days, then those unasked the longest.
    */
   async plan(request: PlanRequest): Promise<void> {
-    await this.#guard('plan the night', async () => {
+    await guarded('plan the night', async () => {
       const exportsMax = request.exportsMax ?? null;
       const chosen = request.partyIds === undefined ? null : [...request.partyIds];
       await sql`
@@ -59,7 +59,7 @@ export class NightlyStore {
 
   /** Hands out the next units to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
   async take(runId: string, unitsMax: number): Promise<readonly string[]> {
-    return this.#guard("take from the night's list", async () => {
+    return guarded("take from the night's list", async () => {
       const taken = await sql<{ party_id: string }>`
         update mirror.nightly_units set state = 'queued', updated_at = clock_timestamp()
         where run_id = ${runId} and party_id in (
@@ -72,7 +72,7 @@ export class NightlyStore {
 
   /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
   async requeue(runId: string): Promise<void> {
-    await this.#guard("requeue the night's list", () =>
+    await guarded("requeue the night's list", () =>
       sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`.execute(
         this.#db,
       ),
@@ -85,14 +85,14 @@ export class NightlyStore {
     state: 'done' | 'failed',
     outcome: Readonly<Record<string, unknown>>,
   ): Promise<void> {
-    await this.#guard("settle a unit of the night's list", () =>
+    await guarded("settle a unit of the night's list", () =>
       sql`update mirror.nightly_units set state = ${state}, outcome = ${JSON.stringify(outcome)}::jsonb, updated_at = clock_timestamp()
           where run_id = ${runId} and party_id = ${partyId}`.execute(this.#db),
     );
   }
 
   async counts(runId: string): Promise<NightlyCounts> {
-    return this.#guard("count the night's list", async () => {
+    return guarded("count the night's list", async () => {
       const found = await sql<{ state: UnitState; units: bigint }>`
         select state, count(*) as units from mirror.nightly_units where run_id = ${runId} group by state`.execute(
         this.#db,
@@ -114,7 +114,7 @@ export class NightlyStore {
     suspicious: number;
     failed: readonly FailedUnit[];
   }> {
-    return this.#guard("sum up the night's list", async () => {
+    return guarded("sum up the night's list", async () => {
       const sums = await sql<{ rows: string; bytes: string; segments: string; suspicious: bigint }>`
         select coalesce(sum((outcome->>'rows')::numeric), 0) as rows, coalesce(sum((outcome->>'bytes')::numeric), 0) as bytes,
                coalesce(sum((outcome->>'segments')::numeric), 0) as segments,
@@ -137,13 +137,5 @@ export class NightlyStore {
         failed: failed.map((unit) => ({ partyId: unit.party_id, outcome: unit.outcome ?? undefined })),
       };
     });
-  }
-
-  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-    try {
-      return await work();
-    } catch (error) {
-      throw databaseError(action, error);
-    }
   }
 }

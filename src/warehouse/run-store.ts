@@ -1,9 +1,10 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { sql, type Selectable } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
+import type { Verdict } from '../core/verdict.ts';
 import type { Database } from './database.ts';
-import type { MirrorSchema, RunKind, RunState, Verdict } from './schema.ts';
-import { databaseError } from './transaction.ts';
+import type { MirrorSchema, RunKind, RunState } from './schema.ts';
+import { guarded } from './transaction.ts';
 
 export interface Run {
   readonly runId: string;
@@ -51,7 +52,7 @@ export class RunStore {
 
   /** @returns the new run, or the one that already has this slot or this parent, kind and subject */
   async create(fresh: NewRun): Promise<Run> {
-    return this.#guard('record a run', async () => {
+    return guarded('record a run', async () => {
       const inserted = await this.#db
         .insertInto('runs')
         .values({
@@ -62,21 +63,29 @@ export class RunStore {
           slot: fresh.slot ?? null,
           params: JSON.stringify(fresh.params ?? {}),
         })
-        .onConflict((conflict) => conflict.column('slot').doNothing())
+        .onConflict((conflict) => conflict.doNothing())
         .returningAll()
         .executeTakeFirst();
       if (inserted !== undefined) return toRun(inserted);
       const existing = await this.#db
         .selectFrom('runs')
         .selectAll()
-        .where('slot', '=', fresh.slot ?? null)
+        .where((where) =>
+          fresh.slot === undefined
+            ? where.and({
+                parent_run_id: fresh.parentRunId ?? null,
+                kind: fresh.kind,
+                subject: fresh.subject,
+              })
+            : where('slot', '=', fresh.slot),
+        )
         .executeTakeFirstOrThrow();
       return toRun(existing);
     });
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    return this.#guard('read a run', async () => {
+    return guarded('read a run', async () => {
       const row = await this.#db
         .selectFrom('runs')
         .selectAll()
@@ -87,7 +96,7 @@ export class RunStore {
   }
 
   async list(filter: RunFilter): Promise<readonly Run[]> {
-    return this.#guard('list runs', async () => {
+    return guarded('list runs', async () => {
       let query = this.#db
         .selectFrom('runs')
         .selectAll()
@@ -103,7 +112,7 @@ export class RunStore {
 
   /** Counts one more attempt. @returns undefined where the run is finished or cancelled already */
   async start(runId: string): Promise<Run | undefined> {
-    return this.#guard('start a run', async () => {
+    return guarded('start a run', async () => {
       const row = await this.#db
         .updateTable('runs')
         .set({
@@ -122,7 +131,7 @@ export class RunStore {
 
   /** @returns whether the run was told to stop meanwhile */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
-    return this.#guard('renew a run', async () => {
+    return guarded('renew a run', async () => {
       const row = await this.#db
         .updateTable('runs')
         .set({ heartbeat_at: sql<string>`clock_timestamp()` })
@@ -135,7 +144,7 @@ export class RunStore {
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
-    await this.#guard('update a run', () =>
+    await guarded('update a run', () =>
       sql`update mirror.runs set params = params || ${JSON.stringify(params)}::jsonb where run_id = ${runId}`.execute(
         this.#db,
       ),
@@ -144,7 +153,7 @@ export class RunStore {
 
   /** Records the verdict once; a run that has one already keeps it. */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
-    await this.#guard('record a verdict', () =>
+    await guarded('record a verdict', () =>
       this.#db
         .updateTable('runs')
         .set({
@@ -160,7 +169,7 @@ export class RunStore {
   }
 
   async requestCancel(runId: string): Promise<void> {
-    await this.#guard('cancel a run', () =>
+    await guarded('cancel a run', () =>
       sql`update mirror.runs set cancel_requested = true,
             state = case when state = 'queued' then 'cancelled' else state end,
             finished_at = case when state = 'queued' then clock_timestamp() else finished_at end
@@ -169,7 +178,7 @@ export class RunStore {
   }
 
   async markCancelled(runId: string): Promise<void> {
-    await this.#guard('cancel a run', () =>
+    await guarded('cancel a run', () =>
       this.#db
         .updateTable('runs')
         .set({ state: 'cancelled', finished_at: sql<string>`clock_timestamp()` })
@@ -181,7 +190,7 @@ export class RunStore {
 
   /** Unfinished runs that nobody has renewed for `staleMs`, oldest first. */
   async stale(staleMs: number): Promise<readonly Run[]> {
-    return this.#guard('look for stale runs', async () => {
+    return guarded('look for stale runs', async () => {
       const rows = await this.#db
         .selectFrom('runs')
         .selectAll()
@@ -194,14 +203,6 @@ export class RunStore {
         .execute();
       return rows.map(toRun);
     });
-  }
-
-  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-    try {
-      return await work();
-    } catch (error) {
-      throw databaseError(action, error);
-    }
   }
 }
 

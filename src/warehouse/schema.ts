@@ -1,5 +1,6 @@
 /** The tables of `mirror` as Kysely sees them. Times are RFC 3339 text, int8 bigint, numeric text. */
 import type { ColumnType, Generated, JSONColumnType } from 'kysely';
+import type { Verdict } from '../core/verdict.ts';
 
 /** Read as canonical text; written as text that Postgres reads. */
 type Timestamp = string;
@@ -15,7 +16,6 @@ type Nullable<C> =
     ? ColumnType<S | null, I | null | undefined, U | null>
     : C | null;
 
-export type Verdict = 'complete' | 'incomplete' | 'suspicious' | 'failed';
 export type RunKind = 'walk' | 'export' | 'load' | 'nightly' | 'verify';
 export type RunState = 'queued' | 'running' | 'done' | 'cancelled';
 export type ListName = 'parties' | 'checkpoints';

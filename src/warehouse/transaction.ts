@@ -86,3 +86,12 @@ export async function inTransaction<Result>(
     await sleep(delayMs, undefined, options.signal === undefined ? {} : { signal: options.signal });
   }
 }
+
+/** Runs a statement or a few outside a transaction and gives their errors a retry class. */
+export async function guarded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    throw databaseError(action, error);
+  }
+}

@@ -1,0 +1,92 @@
+/** What a job is, and what every job is handed. */
+import type { z } from 'zod';
+import type { Log } from '../src/core/log.ts';
+import type { Micros } from '../src/core/time.ts';
+import type { Outcome } from '../src/core/verdict.ts';
+import type { PartySelection } from '../src/config/settings.ts';
+import type { JobData } from '../src/queue/backend.ts';
+import type { NewJob, QueueName } from '../src/queue/queues.ts';
+import type { NightlyStore } from '../src/warehouse/nightly-store.ts';
+import type { RunStore } from '../src/warehouse/run-store.ts';
+import type { ListName } from '../src/warehouse/schema.ts';
+
+/** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
+export interface ProgressLine {
+  readonly label: string;
+  readonly done: string;
+  readonly total?: string | undefined;
+  readonly unit: 'rows' | 'bytes' | 'parties' | 'segments' | 'files';
+  readonly note?: string | undefined;
+}
+
+export type ReportProgress = (lines: readonly ProgressLine[]) => void;
+
+/** The source's own clock as a run saw it; nothing newer than `closedTo` is proven to be all there. */
+export interface SourceClock {
+  readonly seen: Micros;
+  readonly closedTo: Micros;
+  /** Whether the source told its time or it was taken from elsewhere. */
+  readonly from: 'source' | 'guessed';
+}
+
+export interface StageCall {
+  readonly signal: AbortSignal;
+  readonly onProgress: ReportProgress;
+}
+
+export interface ExportRequest {
+  readonly runId: string;
+  readonly partyId: string;
+  readonly assetId?: string | undefined;
+  readonly from?: Micros | undefined;
+  readonly to?: Micros | undefined;
+  readonly clock: SourceClock;
+}
+
+/** The stages, composed with their stores; jobs know nothing of either's insides. */
+export interface Stages {
+  walk(
+    request: { runId: string; list: ListName; full: boolean; acceptNewNetwork: boolean },
+    call: StageCall,
+  ): Promise<Outcome>;
+  clock(signal: AbortSignal): Promise<SourceClock>;
+  export(request: ExportRequest, call: StageCall): Promise<Outcome>;
+  /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
+  load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<Outcome>;
+  verify(request: { runId: string; deep: boolean }, call: StageCall): Promise<Outcome>;
+  /** Clears what dead processes left in the spool and in the store. */
+  tidy(signal: AbortSignal): Promise<void>;
+  /** What the source was asked in this process so far, for a run's evidence. */
+  sourceCost(): Readonly<Record<string, unknown>>;
+}
+
+export interface JobDeps {
+  readonly stages: Stages;
+  readonly runs: RunStore;
+  readonly nightly: NightlyStore;
+  readonly queue: { add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> };
+  readonly progress: {
+    report(runId: string, lines: readonly ProgressLine[]): void;
+    read(runId: string): Promise<readonly ProgressLine[]>;
+  };
+  readonly nightlyParties: PartySelection;
+  readonly nightlyExportsMax: number | undefined;
+  readonly log: Log;
+}
+
+export interface JobContext {
+  readonly signal: AbortSignal;
+  /** When a scheduled job was due, in milliseconds since 1970. */
+  readonly dueMs: number;
+  readonly attempt: number;
+}
+
+export interface JobDefinition<Payload extends JobData = JobData> {
+  readonly name: string;
+  readonly queue: QueueName;
+  /** Ids only: what a job works on lies in Postgres. */
+  readonly payload: z.ZodType<Payload>;
+  readonly handle: (payload: Payload, deps: JobDeps, context: JobContext) => Promise<void>;
+}
+
+export const PRIORITY = { onDemand: 1, nightly: 10 } as const;

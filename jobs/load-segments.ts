@@ -1,0 +1,20 @@
+/** Brings published segments into the warehouse and the lake. */
+import { z } from 'zod';
+import type { JobDefinition } from './job.ts';
+import { workRun } from './work-run.ts';
+
+const payload = z.strictObject({ runId: z.uuid() });
+const params = z.object({ rebuild: z.boolean().default(false) });
+
+export const loadSegmentsJob: JobDefinition<z.infer<typeof payload>> = {
+  name: 'load-segments',
+  queue: 'load',
+  payload,
+  handle: ({ runId }, deps, context) =>
+    workRun(runId, deps, context, (run, signal) =>
+      deps.stages.load(
+        { runId, ...params.parse(run.params) },
+        { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
+      ),
+    ),
+};

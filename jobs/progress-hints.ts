@@ -1,0 +1,51 @@
+/** Live progress: a hint beside the resume state, written a few times a second, never waited for. */
+import { z } from 'zod';
+import type { ProgressLine } from './job.ts';
+
+/** What is needed of the resume state. */
+interface Hints {
+  get(key: string): Promise<unknown>;
+  set(key: string, value: unknown, ttlMs: number): Promise<void>;
+}
+
+const REPORT_EVERY_MS = 250;
+const KEPT_MS = 60_000;
+/** Runs whose last report is remembered; older ones only lose their throttle. */
+const RUNS_MAX = 1_000;
+
+const storedLines = z.array(
+  z.object({
+    label: z.string(),
+    done: z.string(),
+    total: z.string().optional(),
+    unit: z.enum(['rows', 'bytes', 'parties', 'segments', 'files']),
+    note: z.string().optional(),
+  }),
+);
+
+export class ProgressHints {
+  readonly #hints: Hints;
+  readonly #reportedAtMs = new Map<string, number>();
+
+  constructor(hints: Hints) {
+    this.#hints = hints;
+  }
+
+  report(runId: string, lines: readonly ProgressLine[]): void {
+    const nowMs = performance.now();
+    if (nowMs - (this.#reportedAtMs.get(runId) ?? -Infinity) < REPORT_EVERY_MS) return;
+    if (this.#reportedAtMs.size >= RUNS_MAX) this.#reportedAtMs.clear();
+    this.#reportedAtMs.set(runId, nowMs);
+    // A hint that is lost costs nothing; the store's adapter has said that it is away.
+    this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
+  }
+
+  async read(runId: string): Promise<readonly ProgressLine[]> {
+    const parsed = storedLines.safeParse(await this.#hints.get(progressKey(runId)).catch(() => undefined));
+    return parsed.success ? parsed.data : [];
+  }
+}
+
+function progressKey(runId: string): string {
+  return `progress:${runId}`;
+}

@@ -1,0 +1,30 @@
+/** Every job there is, and how a delivered one finds its handler. */
+import { PermanentError } from '../src/core/errors.ts';
+import type { WorkedJob } from '../src/queue/queues.ts';
+import { exportPartyJob } from './export-party.ts';
+import type { JobDeps } from './job.ts';
+import { loadSegmentsJob } from './load-segments.ts';
+import { nightlyJob } from './nightly.ts';
+import { walkListJob } from './walk-list.ts';
+
+const JOBS = [walkListJob, exportPartyJob, loadSegmentsJob, nightlyJob] as const;
+
+/** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` where another version put it into the queue */
+export async function handleJob(job: WorkedJob, deps: JobDeps, signal: AbortSignal): Promise<void> {
+  const definition = JOBS.find((candidate) => candidate.name === job.name);
+  if (definition === undefined) {
+    throw new PermanentError(`Cannot work job ${job.id}: this version knows no job named ${job.name}`, {
+      code: 'JOB_UNKNOWN',
+    });
+  }
+  const parsed = definition.payload.safeParse(job.data);
+  if (!parsed.success) {
+    throw new PermanentError(`Cannot work job ${job.id}: its payload is not that of ${job.name}`, {
+      code: 'JOB_PAYLOAD',
+      cause: parsed.error,
+    });
+  }
+  const context = { signal, dueMs: job.dueMs, attempt: job.attempt };
+  // The payload was parsed by this very definition.
+  await definition.handle(parsed.data as never, deps, context);
+}

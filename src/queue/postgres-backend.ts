@@ -1,0 +1,52 @@
+/** Queues in Postgres, where there is no Redis. */
+import { createPostgresBackend, runMigrations, withBackend } from 'bullmq';
+import { Client } from 'pg';
+import { errorCode, UnreachableError } from '../core/errors.ts';
+import type { JobData, QueueBackend } from './backend.ts';
+import { RETENTION } from './backend.ts';
+
+/** Connections of one queue or worker, beside the one that listens. */
+const POOL_MAX = 2;
+const CONNECT_TIMEOUT_MS = 10_000;
+/** The schema of BullMQ's own tables. */
+const SCHEMA = 'ledger_mirror_queue';
+
+export interface PostgresBackendOptions {
+  readonly url: string;
+}
+
+/** Brings BullMQ's own tables forward first. @throws UnreachableError `DATABASE_UNREACHABLE` */
+export async function openPostgresBackend(options: PostgresBackendOptions): Promise<QueueBackend> {
+  await migrateQueues(options.url);
+  const connection = { connectionString: options.url, max: POOL_MAX, schema: SCHEMA, keepAlive: true };
+  const { Queue, Worker } = withBackend(createPostgresBackend);
+  return {
+    kind: 'postgres',
+    queue: (name) => new Queue<JobData, void>(name, { connection, defaultJobOptions: RETENTION }),
+    worker: (name, processor, workerOptions) =>
+      new Worker<JobData, void>(name, processor, { ...workerOptions, connection }),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+async function migrateQueues(url: string): Promise<void> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  // Without a listener a connection that breaks would end the process.
+  client.on('error', () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    throw new UnreachableError(
+      `Cannot reach the database for the queues: ${errorCode(error)}; check DATABASE_URL`,
+      {
+        code: 'DATABASE_UNREACHABLE',
+        cause: error,
+      },
+    );
+  }
+  try {
+    await runMigrations(client, SCHEMA);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,58 @@
+/** Queues in Redis: the reference. */
+import { Queue, Worker } from 'bullmq';
+import { Redis } from 'ioredis';
+import { errorCode, UnreachableError } from '../core/errors.ts';
+import type { JobData, QueueBackend } from './backend.ts';
+import { RETENTION } from './backend.ts';
+
+const CONNECT_TIMEOUT_MS = 10_000;
+const KEEP_ALIVE_MS = 10_000;
+const RECONNECT_MAX_MS = 2_000;
+/** Kept in Redis for QueueEvents, which nothing here needs at length. */
+const EVENTS_MAX = 1_000;
+
+export interface RedisBackendOptions {
+  readonly url: string;
+  /** Two mirrors can share a Redis: each has a prefix of its own. */
+  readonly prefix: string;
+  readonly onError: (error: Error) => void;
+}
+
+/** @throws UnreachableError `REDIS_UNREACHABLE` where no connection comes about */
+export async function openRedisBackend(options: RedisBackendOptions): Promise<QueueBackend> {
+  const connection = new Redis(options.url, {
+    lazyConnect: true,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    keepAlive: KEEP_ALIVE_MS,
+    // BullMQ wants its commands to wait for a Redis that is away; callers bound their own waits.
+    maxRetriesPerRequest: null,
+    retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
+  });
+  connection.on('error', options.onError);
+  try {
+    await connection.connect();
+  } catch (error) {
+    connection.disconnect();
+    const { host } = new URL(options.url);
+    throw new UnreachableError(`Cannot reach Redis at ${host}: ${errorCode(error)}; check REDIS_URL`, {
+      code: 'REDIS_UNREACHABLE',
+      meta: { host },
+      cause: error,
+    });
+  }
+  return {
+    kind: 'redis',
+    queue: (name) =>
+      new Queue<JobData, void>(name, {
+        connection,
+        prefix: options.prefix,
+        defaultJobOptions: RETENTION,
+        streams: { events: { maxLen: EVENTS_MAX } },
+      }),
+    worker: (name, processor, workerOptions) =>
+      new Worker<JobData, void>(name, processor, { ...workerOptions, connection, prefix: options.prefix }),
+    [Symbol.asyncDispose]: async () => {
+      connection.disconnect();
+    },
+  };
+}
