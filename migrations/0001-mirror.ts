@@ -8,13 +8,15 @@ const STATEMENTS = [
   'create type mirror.text_range as range (subtype = text, collation = "C")',
 
   // One mirror is of one source. publication_seq rises with each publication and tells manifests of
-  // this lineage from those that a restored database has forgotten.
+  // this lineage from those that a restored database has forgotten. cursor_secret signs the cursors
+  // that the read API hands out.
   `create table mirror.identity (
     only_row boolean primary key default true check (only_row),
     warehouse_id uuid not null default gen_random_uuid(),
     source_id text,
     source_url text,
     publication_seq bigint not null default 0,
+    cursor_secret bytea not null default uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
     created_at timestamptz not null default clock_timestamp())`,
   'insert into mirror.identity default values',
   // ban_until: asking during a ban lengthens it, so it must survive a lost Redis.

@@ -26,6 +26,7 @@ interface IdentityTable {
   source_id: string | null;
   source_url: string | null;
   publication_seq: GeneratedInt8;
+  cursor_secret: Generated<Buffer>;
   created_at: Generated<Timestamp>;
 }
 
