@@ -1,0 +1,178 @@
+/** The directions of imports, checked on the real graph: the tree tells the story only while these hold. */
+import { existsSync, globSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { findCycles, readImportGraph, type Import, type Module } from './support/import-graph.ts';
+
+const ROOT = resolve(import.meta.dirname, '..');
+const FOLDERS = ['src', 'jobs', 'migrations', 'scripts', 'bench', 'test'];
+
+const STAGES = ['src/walk', 'src/export', 'src/load', 'src/lake'];
+const ADAPTERS = ['src/source', 'src/warehouse', 'src/objects', 'src/state', 'src/queue'];
+const PURE = ['src/core', 'src/ledger'];
+const EDGES = ['jobs', 'src/api', 'src/cli'];
+
+interface Rule {
+  /** Our own folders whose values it may import, besides its own. */
+  readonly values: readonly string[];
+  /** Folders it may import types from, besides those. */
+  readonly types?: readonly string[];
+  /** Single files beside the folders of `types`. */
+  readonly typeFiles?: RegExp;
+  readonly packages?: readonly string[];
+}
+
+/** What a stage needs is a port; what an adapter implements is the port of a stage. */
+const PORTS = /^src\/(?:[a-z-]+\/ports|objects\/object-store|state\/resume-state)\.ts$/;
+const stage = (...packages: string[]): Rule => ({ values: PURE, typeFiles: PORTS, packages });
+const adapter = (...packages: string[]): Rule => ({
+  values: PURE,
+  types: ['src/config'],
+  typeFiles: PORTS,
+  packages: [...packages, 'zod'],
+});
+const edge = (...packages: string[]): Rule => ({
+  values: [...PURE, ...STAGES, 'src/config', 'src/queue'],
+  types: ADAPTERS,
+  packages: [...packages, 'zod'],
+});
+
+const RULES: Readonly<Record<string, Rule>> = {
+  'src/core': { values: [], packages: ['pino', 'uuid'] },
+  'src/ledger': { values: ['src/core'], packages: ['zod'] },
+  'src/config': { values: ['src/core'], packages: ['cron-parser'] },
+  'src/walk': stage(),
+  'src/export': stage('zod'),
+  'src/load': stage('zod'),
+  // DuckDB writes the lake's files; it is reached through src/lake/duckdb.ts alone.
+  'src/lake': stage('@duckdb/node-api'),
+  'src/source': adapter('undici', 'p-retry'),
+  'src/warehouse': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
+  'src/objects': adapter('@aws-sdk/client-s3', '@aws-sdk/lib-storage'),
+  'src/state': adapter('pg', 'ioredis'),
+  'src/queue': adapter('bullmq', 'ioredis', 'pg'),
+  'src/embedded': { values: ['src/core'], packages: ['pg'] },
+  'src/sandbox': { values: PURE },
+  jobs: edge('cron-parser', 'p-retry'),
+  'src/api': edge('fastify', 'prom-client'),
+  'src/cli': edge('commander'),
+  migrations: { values: PURE, packages: ['kysely'] },
+};
+
+const COMPOSITION = ['src/app.ts', 'src/main.ts'];
+
+function isBelow(path: string, folders: readonly string[]): boolean {
+  return folders.some((folder) => path.startsWith(`${folder}/`));
+}
+
+function folderOf(path: string): string | undefined {
+  return Object.keys(RULES).find((folder) => isBelow(path, [folder]));
+}
+
+function isAllowed(from: Module, used: Import, folder: string, rule: Rule): boolean {
+  if (!used.isOwn)
+    return used.target.startsWith('node:') ? isBuiltinAllowed(from, used) : isPackageAllowed(used, rule);
+  if (isBelow(used.target, [folder, ...rule.values])) return true;
+  return (
+    used.isType && (isBelow(used.target, rule.types ?? []) || rule.typeFiles?.test(used.target) === true)
+  );
+}
+
+/** The environment is read in one place; `process` as an import would hide a second one. */
+function isBuiltinAllowed(from: Module, used: Import): boolean {
+  return used.target !== 'node:process' || from.path === 'src/config/environment.ts';
+}
+
+function isPackageAllowed(used: Import, rule: Rule): boolean {
+  return rule.packages?.includes(used.target) === true;
+}
+
+/** One line for each import that goes the wrong way. */
+function violations(graph: readonly Module[]): string[] {
+  const found: string[] = [];
+  for (const module of graph) {
+    const folder = folderOf(module.path);
+    const rule = folder === undefined ? undefined : RULES[folder];
+    for (const used of module.imports) {
+      const line = `${module.path} → ${used.target}${used.isType ? ' (type)' : ''}`;
+      const isProduct = !isBelow(module.path, ['test', 'bench', 'scripts']);
+      if (isProduct && isBelow(used.target, ['test', 'bench', 'scripts'])) found.push(line);
+      else if (rule !== undefined && folder !== undefined && !isAllowed(module, used, folder, rule))
+        found.push(line);
+      else if (isProduct && COMPOSITION.includes(used.target) && !COMPOSITION.includes(module.path))
+        found.push(line);
+    }
+    if (isBelow(module.path, ['src']) && rule === undefined && !COMPOSITION.includes(module.path)) {
+      found.push(`${module.path} lies in no folder that has a rule`);
+    }
+  }
+  return found;
+}
+
+const graph = readImportGraph(ROOT, FOLDERS);
+
+describe('imports', () => {
+  test('the graph is the whole tree', () => {
+    const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }));
+    expect(graph.map((module) => module.path).toSorted()).toEqual(files.toSorted());
+    expect(graph.length).toBeGreaterThan(20);
+    expect(graph.flatMap((module) => module.imports).length).toBeGreaterThan(graph.length);
+    for (const folder of [...PURE, ...STAGES.slice(0, 3), ...ADAPTERS, ...EDGES]) {
+      expect(graph.some((module) => isBelow(module.path, [folder]))).toBe(true);
+    }
+  });
+
+  test('lead to files that exist', () => {
+    const own = graph.flatMap((module) => module.imports.filter((used) => used.isOwn));
+    const targets = [...new Set(own.map((used) => used.target))];
+    expect(targets.filter((target) => !existsSync(resolve(ROOT, target)))).toEqual([]);
+  });
+
+  test('are computed only where the migrations are listed', () => {
+    const computing = graph.filter((module) => module.computed.length > 0).map((module) => module.path);
+    expect(computing.filter((path) => path !== 'src/warehouse/migrate.ts')).toEqual([]);
+  });
+
+  test('go only in the stated directions', () => {
+    expect(violations(graph)).toEqual([]);
+  });
+
+  test('run in no circle, types included', () => {
+    expect(findCycles(graph, true)).toEqual([]);
+  });
+});
+
+describe('the check itself', () => {
+  const module = (path: string, target: string, isOwn: boolean, isType = false): Module => ({
+    path,
+    imports: [{ target, isOwn, isType }],
+    computed: [],
+  });
+
+  test.each([
+    ['a stage that imports a stage', module('src/walk/a.ts', 'src/export/b.ts', true, true)],
+    ['a stage that imports a driver', module('src/load/a.ts', 'pg', false, true)],
+    ['a stage that imports an adapter', module('src/walk/a.ts', 'src/warehouse/b.ts', true)],
+    ['an adapter that imports an adapter', module('src/source/a.ts', 'src/state/b.ts', true)],
+    ['an adapter that imports a stage', module('src/warehouse/a.ts', 'src/walk/ports.ts', true)],
+    ['the console that imports a driver', module('src/api/a.ts', 'pg', false)],
+    ['the product that imports a test', module('src/cli/a.ts', 'test/support/b.ts', true)],
+    ['what imports the composition root', module('jobs/a.ts', 'src/app.ts', true, true)],
+    ['a second reader of the environment', module('src/core/a.ts', 'node:process', false)],
+    ['a folder without a rule', module('src/utils/a.ts', 'node:fs', false)],
+  ])('finds %s', (_, planted) => {
+    expect(violations([planted])).toHaveLength(1);
+  });
+
+  test('allows the types of a port', () => {
+    expect(violations([module('src/warehouse/a.ts', 'src/walk/ports.ts', true, true)])).toEqual([]);
+  });
+
+  test('finds circles, of values and of types', () => {
+    const values = [module('a.ts', 'b.ts', true), module('b.ts', 'a.ts', true)];
+    const types = [module('a.ts', 'b.ts', true), module('b.ts', 'a.ts', true, true)];
+    expect(findCycles(values, false)).toEqual([['a.ts', 'b.ts', 'a.ts']]);
+    expect(findCycles(types, false)).toEqual([]);
+    expect(findCycles(types, true)).toHaveLength(1);
+  });
+});
