@@ -9,8 +9,10 @@ import type { Micros } from '../core/time.ts';
 export interface ObjectStore extends AsyncDisposable {
   /** For messages and manifests; no credentials. */
   readonly url: string;
-  /** A new, empty file beside the store (same filesystem for file stores) to spool into. */
+  /** Where to spool a file of this name: beside the store, on its filesystem. The file is not made. */
   spoolPath(name: string): Promise<string>;
+  /** Removes the spool files whose names begin with `prefix`, but those in `keep`: what a dead worker left. */
+  clearSpool(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }>;
   /** Makes the spooled file visible under `key`, durably. Leaves the spool file to the caller. */
   publishFile(
     key: string,

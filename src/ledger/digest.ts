@@ -1,0 +1,113 @@
+/**
+ * The order-free sum of rows: SHA-256 of each row's bytes, added modulo 2^256. Equal sums say "the same
+ * rows, each as often", whatever their order and slicing; sums of slices add up to the sum of the whole.
+ * They guard against accident. Against forgery they do not: that is the byte SHA-256's business.
+ */
+import { hash } from 'node:crypto';
+
+const LIMBS = 8;
+const LIMB = 2 ** 32;
+/** 2^20 sums of 32-bit limbs stay exact in a double. */
+const CARRY_EVERY = 2 ** 20;
+const HEX = /^[0-9a-f]{64}$/;
+
+/** SHA-256 of one row as 32 characters, one for each byte: less than half the cost of a Buffer for each row. */
+export function hashRow(buffer: Buffer, start: number, end: number): string {
+  return hash('sha256', buffer.subarray(start, end), 'binary');
+}
+
+export class RowDigest {
+  #rows = 0;
+  /** Least significant limb first. */
+  readonly #limbs = new Float64Array(LIMBS);
+  #sinceCarry = 0;
+
+  /** @throws RangeError where `hex` is not 64 hex digits */
+  static fromHex(hex: string, rows: number): RowDigest {
+    if (!HEX.test(hex)) throw new RangeError(`not a digest: ${hex.slice(0, 80)}`);
+    const digest = new RowDigest();
+    for (let limb = 0; limb < LIMBS; limb += 1) {
+      const end = 64 - limb * 8;
+      digest.#limbs[limb] = Number.parseInt(hex.slice(end - 8, end), 16);
+    }
+    digest.#rows = rows;
+    return digest;
+  }
+
+  get rows(): number {
+    return this.#rows;
+  }
+
+  /** Adds one row by its hash (`hashRow`). */
+  add(rowHash: string): void {
+    const limbs = this.#limbs;
+    for (let limb = 0, at = 28; limb < LIMBS; limb += 1, at -= 4) {
+      limbs[limb] =
+        (limbs[limb] ?? 0) +
+        rowHash.charCodeAt(at) * 0x1000000 +
+        ((rowHash.charCodeAt(at + 1) << 16) | (rowHash.charCodeAt(at + 2) << 8) | rowHash.charCodeAt(at + 3));
+    }
+    this.#rows += 1;
+    this.#sinceCarry += 1;
+    if (this.#sinceCarry === CARRY_EVERY) this.#carry();
+  }
+
+  /** Adds all rows of another sum. */
+  merge(other: RowDigest): void {
+    this.#combine(other, 1);
+  }
+
+  /** Takes all rows of another sum away: what is left when a slice is cut off. */
+  subtract(other: RowDigest): void {
+    this.#combine(other, -1);
+  }
+
+  /** 64 hex digits, the most significant first. */
+  hex(): string {
+    this.#carry();
+    return [...this.#limbs]
+      .toReversed()
+      .map((limb) => limb.toString(16).padStart(8, '0'))
+      .join('');
+  }
+
+  equals(other: RowDigest): boolean {
+    return this.#rows === other.#rows && this.hex() === other.hex();
+  }
+
+  reset(): void {
+    this.#limbs.fill(0);
+    this.#rows = 0;
+    this.#sinceCarry = 0;
+  }
+
+  #combine(other: RowDigest, sign: 1 | -1): void {
+    this.#carry();
+    other.#carry();
+    for (let limb = 0; limb < LIMBS; limb += 1) {
+      this.#limbs[limb] = (this.#limbs[limb] ?? 0) + sign * (other.#limbs[limb] ?? 0);
+    }
+    this.#rows += sign * other.#rows;
+    this.#carry();
+  }
+
+  /** Brings every limb below 2^32; what runs over the last one falls away: that is the modulus. */
+  #carry(): void {
+    let carry = 0;
+    for (let limb = 0; limb < LIMBS; limb += 1) {
+      const sum = (this.#limbs[limb] ?? 0) + carry;
+      carry = Math.floor(sum / LIMB);
+      this.#limbs[limb] = sum - carry * LIMB;
+    }
+    this.#sinceCarry = 0;
+  }
+}
+
+/**
+ * Names what was summed. Digests compare only within one form: another header or time zone changes
+ * every row's bytes.
+ */
+export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
+  const header = hash('sha256', headerLine, 'hex').slice(0, 16);
+  return `sha256sum-v1/${header}/${zones.length === 0 ? 'none' : zones.toSorted().join(',')}`;
+}

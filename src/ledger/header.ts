@@ -1,0 +1,93 @@
+/**
+ * Columns by name. The source's releases send 12 or 13 of them in different orders, and may add more:
+ * nothing in this project relies on a position.
+ */
+import { PermanentError } from '../core/errors.ts';
+import { RowFields } from './row-fields.ts';
+
+/** The columns this project understands, in the warehouse's order. */
+export const KNOWN_COLUMNS = [
+  'vega_time',
+  'quantity',
+  'effect',
+  'transfer_type',
+  'asset_id',
+  'account_from_market_id',
+  'account_from_party_id',
+  'account_from_account_type',
+  'account_from_balance',
+  'account_to_market_id',
+  'account_to_party_id',
+  'account_to_account_type',
+  'account_to_balance',
+] as const;
+
+export type KnownColumn = (typeof KNOWN_COLUMNS)[number];
+/** Releases without `effect` send only what leaves a party; those with it send both sides. */
+export type Sides = 'from' | 'both';
+
+const OPTIONAL: ReadonlySet<KnownColumn> = new Set(['effect']);
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
+const COLUMNS_MAX = 256;
+
+export interface Layout {
+  /** All columns as sent, in order. */
+  readonly columns: readonly string[];
+  /** Position of each known column; `effect` may be missing. */
+  readonly index: Readonly<Record<Exclude<KnownColumn, 'effect'>, number> & { effect?: number }>;
+  /** Columns that nobody knew, with their positions. */
+  readonly unknown: readonly { readonly name: string; readonly index: number }[];
+  readonly sides: Sides;
+}
+
+/**
+ * Reads the header line, given without its line end.
+ * @throws PermanentError `COLUMNS_MISSING`, `COLUMNS_REPEATED` or `HEADER_NOT_UNDERSTOOD`
+ */
+export function readHeader(line: Buffer): Layout {
+  const fields = new RowFields();
+  const hasMark = line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+  const count = fields.scan(line, hasMark ? BYTE_ORDER_MARK.length : 0, line.length);
+  return layoutOf(count > COLUMNS_MAX ? [] : fields.texts());
+}
+
+/** The layout of columns already known by name, as `mirror.segments.columns` has them. */
+export function layoutOf(columns: readonly string[]): Layout {
+  const repeated = columns.filter((name, index) => columns.indexOf(name) !== index);
+  if (repeated.length > 0) {
+    throw refused('COLUMNS_REPEATED', `columns come twice: ${shown(repeated)}`, { repeated, columns });
+  }
+  const positions = new Map(columns.map((name, index) => [name, index]));
+  const missing = KNOWN_COLUMNS.filter((name) => !OPTIONAL.has(name) && !positions.has(name));
+  if (missing.length === KNOWN_COLUMNS.length - OPTIONAL.size) {
+    throw refused('HEADER_NOT_UNDERSTOOD', `the first line is no header: ${shown(columns)}`, {
+      columns: columns.slice(0, 20).map((name) => name.slice(0, 100)),
+    });
+  }
+  if (missing.length > 0) {
+    throw refused('COLUMNS_MISSING', `columns are missing: ${shown(missing)}`, { missing, columns });
+  }
+  const known = KNOWN_COLUMNS.flatMap((name) => {
+    const index = positions.get(name);
+    return index === undefined ? [] : [[name, index] as const];
+  });
+  const names: ReadonlySet<string> = new Set(KNOWN_COLUMNS);
+  return {
+    columns,
+    index: Object.fromEntries(known) as unknown as Layout['index'],
+    unknown: columns.flatMap((name, index) => (names.has(name) ? [] : [{ name, index }])),
+    sides: positions.has('effect') ? 'both' : 'from',
+  };
+}
+
+function refused(code: string, state: string, meta: Record<string, unknown>): PermanentError {
+  return new PermanentError(
+    `Cannot read the ledger export: ${state}; this release of the source is not understood`,
+    { code, meta },
+  );
+}
+
+function shown(names: readonly string[]): string {
+  const text = names.join(', ');
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}

@@ -1,0 +1,103 @@
+/**
+ * Cuts a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are handed out as
+ * places in a buffer, uncopied: only a row that spans chunks is joined.
+ */
+import { PermanentError } from '../core/errors.ts';
+
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const QUOTE = 0x22;
+/** A row beyond this is an error, not an allocation. */
+const ROW_BYTES_MAX = 16 * 2 ** 20;
+
+/**
+ * One row: `buffer[start, end)` without its line end; `next` is where the following row begins. Rows of
+ * one chunk are contiguous in one buffer, so runs of them can be passed on as one slice.
+ */
+export type RowVisitor = (buffer: Buffer, start: number, end: number, next: number) => void;
+
+export class RowSplitter {
+  readonly #onRow: RowVisitor;
+  readonly #rowBytesMax: number;
+  /** The beginning of a row whose end has not come yet. */
+  #carried: Buffer[] = [];
+  #carriedBytes = 0;
+  #isQuoted = false;
+
+  constructor(onRow: RowVisitor, rowBytesMax: number = ROW_BYTES_MAX) {
+    this.#onRow = onRow;
+    this.#rowBytesMax = rowBytesMax;
+  }
+
+  /**
+   * Visits every row that ends in this chunk. The chunk must not be changed afterwards.
+   * @throws PermanentError `ROW_TOO_LARGE`
+   */
+  push(chunk: Buffer): void {
+    let rowStart = 0;
+    let from = 0;
+    let quote = this.#isQuoted ? -1 : chunk.indexOf(QUOTE);
+    for (;;) {
+      if (this.#isQuoted) {
+        const closing = chunk.indexOf(QUOTE, from);
+        if (closing === -1) break;
+        this.#isQuoted = false;
+        from = closing + 1;
+        quote = chunk.indexOf(QUOTE, from);
+        continue;
+      }
+      const lineFeed = chunk.indexOf(LINE_FEED, from);
+      if (quote !== -1 && (lineFeed === -1 || quote < lineFeed)) {
+        this.#isQuoted = true;
+        from = quote + 1;
+        continue;
+      }
+      if (lineFeed === -1) break;
+      this.#endRow(chunk, rowStart, lineFeed);
+      rowStart = lineFeed + 1;
+      from = rowStart;
+    }
+    this.#carry(rowStart === 0 ? chunk : chunk.subarray(rowStart));
+  }
+
+  /** What came after the last line end; empty where the stream ended on a row, as a whole one does. */
+  rest(): Buffer {
+    return this.#carried.length === 1 && this.#carried[0] !== undefined
+      ? this.#carried[0]
+      : Buffer.concat(this.#carried, this.#carriedBytes);
+  }
+
+  #endRow(chunk: Buffer, rowStart: number, lineFeed: number): void {
+    if (this.#carriedBytes === 0) {
+      this.#check(lineFeed - rowStart);
+      this.#onRow(chunk, rowStart, lineEnd(chunk, rowStart, lineFeed), lineFeed + 1);
+      return;
+    }
+    this.#carry(chunk.subarray(0, lineFeed + 1));
+    const row = this.rest();
+    this.#carried = [];
+    this.#carriedBytes = 0;
+    this.#onRow(row, 0, lineEnd(row, 0, row.length - 1), row.length);
+  }
+
+  #carry(piece: Buffer): void {
+    if (piece.length === 0) return;
+    this.#carried.push(piece);
+    this.#carriedBytes += piece.length;
+    this.#check(this.#carriedBytes);
+    // Many tiny chunks of one long row: joined now and then, so that the list stays short.
+    if (this.#carried.length >= 1024) this.#carried = [this.rest()];
+  }
+
+  #check(rowBytes: number): void {
+    if (rowBytes <= this.#rowBytesMax) return;
+    throw new PermanentError(
+      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} bytes; the source sent something else, or left a quote open`,
+      { code: 'ROW_TOO_LARGE', meta: { rowBytes, rowBytesMax: this.#rowBytesMax } },
+    );
+  }
+}
+
+function lineEnd(buffer: Buffer, rowStart: number, lineFeed: number): number {
+  return lineFeed > rowStart && buffer[lineFeed - 1] === CARRIAGE_RETURN ? lineFeed - 1 : lineFeed;
+}

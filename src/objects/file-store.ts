@@ -1,0 +1,221 @@
+/**
+ * Objects in a folder. A file is written whole into `.spool`, made durable, then linked to its key: a
+ * key is absent or whole at every instant, also after a power cut.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { createReadStream, type Dirent } from 'node:fs';
+import { copyFile, link, mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import type { Readable } from 'node:stream';
+import { pathToFileURL } from 'node:url';
+import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
+import type { Micros } from '../core/time.ts';
+import { fileSha256 } from './file-hash.ts';
+import { checkKey, checkPrefix } from './keys.ts';
+import type { ObjectStore } from './object-store.ts';
+import { absent, Spool } from './spool.ts';
+
+const SPOOL_FOLDER = '.spool';
+/** Where links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
+const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
+/** The disk may be freed, the mount may come back. */
+const RETRYABLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EBUSY', 'ESTALE', 'ETIMEDOUT']);
+
+export class FileStore implements ObjectStore {
+  readonly url: string;
+  readonly #root: string;
+  readonly #spool: Spool;
+
+  /** @param root an absolute path; made on first use */
+  constructor(root: string) {
+    this.#root = resolve(root);
+    this.#spool = new Spool(join(this.#root, SPOOL_FOLDER));
+    this.url = pathToFileURL(this.#root).href;
+  }
+
+  spoolPath(name: string): Promise<string> {
+    return this.#guard('spool', name, () => this.#spool.path(name));
+  }
+
+  clearSpool(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }> {
+    return this.#guard('clear the spool of', prefix, () => this.#spool.clear(prefix, keep));
+  }
+
+  publishFile(
+    key: string,
+    path: string,
+    facts: { bytes: bigint; sha256: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    return this.#guard('publish', key, async () => {
+      signal.throwIfAborted();
+      await syncPath(path);
+      await this.#link(path, this.#path(key), facts, signal);
+    });
+  }
+
+  publishBytes(key: string, content: Buffer, signal: AbortSignal): Promise<void> {
+    return this.#guard('publish', key, async () => {
+      const path = await this.#spool.path(`bytes.${randomUUID()}`);
+      try {
+        await using file = await open(path, 'wx');
+        await file.writeFile(content, { signal });
+        await file.sync();
+        const sha256 = createHash('sha256').update(content).digest('hex');
+        await this.#link(path, this.#path(key), { bytes: BigInt(content.length), sha256 }, signal);
+      } finally {
+        await unlink(path).catch(absent);
+      }
+    });
+  }
+
+  head(key: string): Promise<{ bytes: bigint; sha256: string | undefined } | undefined> {
+    return this.#guard('look up', key, async () => {
+      const facts = await stat(this.#path(key), { bigint: true }).catch(absent);
+      return facts?.isFile() === true ? { bytes: facts.size, sha256: undefined } : undefined;
+    });
+  }
+
+  read(key: string, signal: AbortSignal, range?: { start: bigint; end: bigint }): Promise<Readable> {
+    return this.#guard('read', key, async () => {
+      const file = await open(this.#path(key), 'r').catch(absent);
+      if (file === undefined) {
+        throw new PermanentError(`Cannot read the object ${key}: it is not in ${this.url}`, {
+          code: 'OBJECT_MISSING',
+          meta: { key },
+        });
+      }
+      const limits = range === undefined ? {} : { start: Number(range.start), end: Number(range.end) - 1 };
+      return createReadStream('', { fd: file, signal, highWaterMark: 2 ** 20, ...limits });
+    });
+  }
+
+  async *list(
+    prefix: string,
+    signal: AbortSignal,
+  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }> {
+    checkPrefix(prefix);
+    const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
+    yield* this.#walk(folder, prefix, signal);
+  }
+
+  remove(key: string, signal: AbortSignal): Promise<void> {
+    return this.#guard('remove', key, async () => {
+      signal.throwIfAborted();
+      await unlink(this.#path(key)).catch(absent);
+    });
+  }
+
+  sweep(olderThanMs: number): Promise<{ removed: number }> {
+    return this.#guard('sweep', SPOOL_FOLDER, () => this.#spool.sweep(olderThanMs));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Nothing is held between calls.
+  }
+
+  #path(key: string): string {
+    return join(this.#root, checkKey(key));
+  }
+
+  async *#walk(
+    folder: string,
+    prefix: string,
+    signal: AbortSignal,
+  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }> {
+    signal.throwIfAborted();
+    const entries = (await readdir(join(this.#root, folder), { withFileTypes: true }).catch(absent)) ?? [];
+    const named = entries.map((entry) => ({ entry, name: listedName(entry) }));
+    // Folders sort with their slash, as the keys below them do.
+    for (const { entry, name } of named.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+      const key = folder + name;
+      if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;
+      if (entry.isDirectory()) yield* this.#walk(key, prefix, signal);
+      else if (entry.isFile()) {
+        const facts = await stat(join(this.#root, key), { bigint: true }).catch(absent);
+        if (facts !== undefined) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
+      }
+    }
+  }
+
+  async #link(
+    from: string,
+    target: string,
+    facts: { bytes: bigint; sha256: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await makeFolders(dirname(target));
+    try {
+      await link(from, target);
+    } catch (error) {
+      const code = errorCode(error);
+      if (code === 'EEXIST') return compare(target, facts, signal);
+      if (code !== 'EXDEV' && !NO_LINKS.has(code)) throw error;
+      await this.#copyInto(from, target, facts, signal);
+    }
+    await syncPath(dirname(target));
+  }
+
+  /** Without links: a copy in the spool, renamed. The key names its content, so a race replaces it by itself. */
+  async #copyInto(
+    from: string,
+    target: string,
+    facts: { bytes: bigint; sha256: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    if ((await stat(target).catch(absent)) !== undefined) return compare(target, facts, signal);
+    const copy = await this.#spool.path(`copy.${randomUUID()}`);
+    try {
+      await copyFile(from, copy);
+      await syncPath(copy);
+      await rename(copy, target);
+    } finally {
+      await unlink(copy).catch(absent);
+    }
+  }
+
+  async #guard<Result>(action: string, what: string, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof PermanentError || error instanceof RetryableError) throw error;
+      if (error instanceof Error && error.name === 'AbortError') throw error;
+      const code = errorCode(error);
+      const message = `Cannot ${action} ${what} in ${this.url}: ${code}`;
+      const details = { code: `OBJECT_STORE_${code}`, cause: error, meta: { key: what } };
+      throw RETRYABLE.has(code)
+        ? new RetryableError(`${message}; it is tried again, check the disk`, details)
+        : new PermanentError(`${message}; check the folder and its rights`, details);
+    }
+  }
+}
+
+function listedName(entry: Dirent): string {
+  return entry.isDirectory() ? `${entry.name}/` : entry.name;
+}
+
+async function compare(
+  target: string,
+  facts: { bytes: bigint; sha256: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { size } = await stat(target, { bigint: true });
+  if (size === facts.bytes && (await fileSha256(target, signal)) === facts.sha256) return;
+  throw new PermanentError(
+    `Cannot publish ${target}: other bytes lie there already; it was changed from outside, or the disk is failing`,
+    { code: 'OBJECT_CONFLICT', meta: { path: target, bytes: facts.bytes, sha256: facts.sha256 } },
+  );
+}
+
+/** Makes a folder with its parents, and makes each new one durable. */
+async function makeFolders(folder: string): Promise<void> {
+  const first = await mkdir(folder, { recursive: true });
+  if (first === undefined) return;
+  for (let made = folder; made.length >= first.length; made = dirname(made)) await syncPath(made);
+  await syncPath(dirname(first));
+}
+
+async function syncPath(path: string): Promise<void> {
+  await using handle = await open(path, 'r');
+  await handle.sync();
+}

@@ -1,0 +1,61 @@
+/** The keys of objects: made and checked in one place, so that none can leave its store. */
+import { PermanentError } from '../core/errors.ts';
+import { formatCompact, type Micros } from '../core/time.ts';
+
+export type Compression = 'zstd' | 'gzip' | 'none';
+
+const SUFFIX: Readonly<Record<Compression, string>> = { zstd: '.zst', gzip: '.gz', none: '' };
+const PART = /^[A-Za-z0-9_=][A-Za-z0-9_=.,+-]*$/;
+/** S3's limit. */
+const KEY_BYTES_MAX = 1024;
+const SHA_CHARACTERS = 12;
+
+/** @throws PermanentError `OBJECT_KEY_INVALID` */
+export function checkKey(key: string): string {
+  if (key.length <= KEY_BYTES_MAX && key.split('/').every((part) => PART.test(part))) return key;
+  throw new PermanentError(
+    `Cannot use the object key ${JSON.stringify(key.slice(0, 200))}: its parts must be letters, digits and _ = . , + -`,
+    { code: 'OBJECT_KEY_INVALID', meta: { key: key.slice(0, KEY_BYTES_MAX) } },
+  );
+}
+
+/** A prefix to list by: like a key, but it may end anywhere, and may be empty. */
+export function checkPrefix(prefix: string): string {
+  checkKey(`${prefix}0`);
+  return prefix;
+}
+
+export interface SegmentName {
+  readonly partyId: string;
+  /** Absent: all assets. */
+  readonly assetId?: string | undefined;
+  /** Whole seconds; `to` is exclusive. */
+  readonly from: Micros;
+  readonly to: Micros;
+  /** Of the plain CSV, hex. */
+  readonly sha256: string;
+  readonly compression: Compression;
+}
+
+/** `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`. */
+export function segmentKey(name: SegmentName): string {
+  const range = `${formatCompact(name.from)}_${formatCompact(name.to)}`;
+  const file = `${range}.${name.sha256.slice(0, SHA_CHARACTERS)}.csv${SUFFIX[name.compression]}`;
+  return checkKey(`ledger/party=${name.partyId}/asset=${name.assetId ?? 'all'}/${file}`);
+}
+
+const MANIFEST_SUFFIX = '.manifest.json';
+
+export function manifestKey(objectKey: string): string {
+  return checkKey(`${objectKey}${MANIFEST_SUFFIX}`);
+}
+
+export function isManifestKey(key: string): boolean {
+  return key.endsWith(MANIFEST_SUFFIX);
+}
+
+/** How an object is compressed, by its key. */
+export function compressionOf(objectKey: string): Compression {
+  if (objectKey.endsWith(SUFFIX.zstd)) return 'zstd';
+  return objectKey.endsWith(SUFFIX.gzip) ? 'gzip' : 'none';
+}

@@ -1,0 +1,92 @@
+/**
+ * The manifest beside every exported object: everything that is known of it, so that tables can be
+ * rebuilt from the objects alone. Readable by people: pretty JSON, instants as RFC 3339, counts as text.
+ */
+import { z } from 'zod';
+import { PermanentError } from '../core/errors.ts';
+import { canonicalId } from '../core/ids.ts';
+import { formatInstant, parseInstant } from '../core/time.ts';
+
+const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
+const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');
+const instant = z.codec(z.string(), z.bigint(), {
+  decode: (text, context) => {
+    const micros = parseInstant(text);
+    if (micros !== undefined) return micros;
+    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
+    return z.NEVER;
+  },
+  encode: formatInstant,
+});
+const count = z.codec(z.string().regex(/^\d{1,19}$/), z.bigint(), { decode: BigInt, encode: String });
+
+const schema = z.object({
+  version: z.literal(1),
+  objectKey: z.string(),
+  warehouseId: z.uuid(),
+  /** Rises with every publication of a warehouse: an object above the database's own is newer than it. */
+  seq: count,
+  source: z.string(),
+  partyId: id,
+  /** null: every asset. */
+  assetId: id.nullable(),
+  from: instant,
+  /** Exclusive. */
+  to: instant,
+  /** The present, that may still grow; false: proven that nothing more will appear in it. */
+  open: z.boolean(),
+  /** Which side of a movement the source's release exports: 'from' lacks what came in. */
+  sides: z.enum(['from', 'both']),
+  columns: z.array(z.string()),
+  rows: count,
+  /** Of the plain CSV. */
+  bytes: count,
+  sha256: hex64,
+  compression: z.enum(['zstd', 'gzip', 'none']),
+  /** Of the object as it is stored. */
+  objectBytes: count,
+  objectSha256: hex64,
+  digest: hex64,
+  rowForm: z.string(),
+  /** Rows of the answer that did not belong: never silently. */
+  leftOut: z.object({ party: count, asset: count, range: count }),
+  contentType: z.string().nullable(),
+  extensions: z.array(z.unknown()),
+  runId: z.uuid(),
+  publishedAt: instant,
+});
+
+export type Manifest = z.output<typeof schema>;
+
+/** The bytes that are published. */
+export function encodeManifest(manifest: Manifest): Buffer {
+  return Buffer.from(`${JSON.stringify(z.encode(schema, manifest), undefined, 2)}\n`);
+}
+
+/** The same as plain JSON, for a jsonb column. */
+export function manifestJson(manifest: Manifest): z.input<typeof schema> {
+  return z.encode(schema, manifest);
+}
+
+/**
+ * @param where names the manifest in messages
+ * @throws PermanentError `MANIFEST_INVALID`
+ */
+export function decodeManifest(content: unknown, where: string): Manifest {
+  const parsed = schema.safeParse(Buffer.isBuffer(content) ? parseJson(content) : content);
+  if (parsed.success) return parsed.data;
+  const problems = z.prettifyError(parsed.error).split('\n').slice(0, 5).join('; ');
+  throw new PermanentError(`Cannot read the manifest ${where}: ${problems}`, {
+    code: 'MANIFEST_INVALID',
+    meta: { where },
+    cause: parsed.error,
+  });
+}
+
+function parseJson(content: Buffer): unknown {
+  try {
+    return JSON.parse(content.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}

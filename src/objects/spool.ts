@@ -1,0 +1,50 @@
+/** The folder where objects grow before they are published. Nothing in it is visible to readers. */
+import { lstat, mkdir, readdir, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { checkKey } from './keys.ts';
+
+export class Spool {
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Where a file of this name goes; the folder is made. */
+  async path(name: string): Promise<string> {
+    const path = join(this.#folder, checkKey(name).replaceAll('/', '_'));
+    await mkdir(this.#folder, { recursive: true });
+    return path;
+  }
+
+  /** Removes the files whose names begin with `prefix`, but those named in `keep`. */
+  async clear(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }> {
+    return this.#removeWhere(async (name) => name.startsWith(prefix) && !keep.has(name));
+  }
+
+  /** Removes the files that nobody has written to for so long. */
+  async sweep(olderThanMs: number): Promise<{ removed: number }> {
+    const before = Date.now() - olderThanMs;
+    return this.#removeWhere(async (_, path) => {
+      const facts = await lstat(path).catch(absent);
+      return facts !== undefined && facts.isFile() && facts.mtimeMs < before;
+    });
+  }
+
+  async #removeWhere(test: (name: string, path: string) => Promise<boolean>): Promise<{ removed: number }> {
+    let removed = 0;
+    for (const name of (await readdir(this.#folder).catch(absent)) ?? []) {
+      const path = join(this.#folder, name);
+      if (!(await test(name, path))) continue;
+      await unlink(path).catch(absent);
+      removed += 1;
+    }
+    return { removed };
+  }
+}
+
+/** For `.catch`: undefined where the file or folder is not there. */
+export function absent(error: unknown): undefined {
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+  throw error;
+}

@@ -1,0 +1,58 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { parseInstant } from '../../src/core/time.ts';
+import { formatZone, VegaTimeReader } from '../../src/ledger/vega-time.ts';
+
+function read(text: string): VegaTimeReader | undefined {
+  const reader = new VegaTimeReader();
+  const bytes = Buffer.from(`,${text},`);
+  return reader.read(bytes, 1, bytes.length - 1) ? reader : undefined;
+}
+
+describe('VegaTimeReader', () => {
+  test('reads what Postgres writes, to the microsecond', () => {
+    const zones = ['+00', '+02', '-03:30', '+05:30', '+00:53:28', '-0800', 'Z'];
+    fc.assert(
+      fc.property(
+        fc.date({ min: new Date('1900-01-01'), max: new Date('2999-12-31'), noInvalidDate: true }),
+        fc.nat(999_999),
+        fc.constantFrom(...zones),
+        (date, micros, zone) => {
+          const fraction = `.${String(micros).padStart(6, '0')}`.replace(/\.?0+$/, '');
+          const text = date.toISOString().slice(0, 19).replace('T', ' ') + fraction + zone;
+          expect(read(text)?.instant()).toBe(parseInstant(text));
+        },
+      ),
+    );
+  });
+
+  test('reads a second time from the same day alike', () => {
+    const reader = new VegaTimeReader();
+    const bytes = Buffer.from('2023-05-01 10:00:00.5+002023-05-01 10:00:01+00');
+    expect(reader.read(bytes, 0, 24) && reader.read(bytes, 24, bytes.length)).toBe(true);
+    expect(reader.instant()).toBe(parseInstant('2023-05-01T10:00:01Z'));
+  });
+
+  test.each([
+    '',
+    '2023-05-01',
+    '2023-02-29 10:00:00+00',
+    '2023-13-01 10:00:00+00',
+    '2023-05-01 24:00:00+00',
+    '2023-05-01 10:60:00+00',
+    '2023-05-01 10:00:00',
+    '2023-05-01 10:00:00.+00',
+    '2023-05-01 10:00:00.1234567+00',
+    '2023-05-01 10:00:00+00x',
+    '2023-05-01 10:00:00+0',
+    '2023-05-01 10:00:00+99',
+    '2023-05-01x10:00:00+00',
+    '{"error":{"code":13,"message"',
+  ])('refuses %j', (text) => {
+    expect(read(text)).toBeUndefined();
+  });
+
+  test('writes offsets as Postgres does', () => {
+    expect([0, 7200, -12_600, 3208].map(formatZone)).toEqual(['+00', '+02', '-03:30', '+00:53:28']);
+  });
+});

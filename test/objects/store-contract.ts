@@ -1,0 +1,108 @@
+/** What every object store must do, whatever it is made of. */
+import { createHash, randomUUID } from 'node:crypto';
+import { access, writeFile } from 'node:fs/promises';
+import { buffer } from 'node:stream/consumers';
+import { describe, expect, test } from 'vitest';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+
+const signal = AbortSignal.timeout(60_000);
+
+function factsOf(content: Buffer): { bytes: bigint; sha256: string } {
+  return { bytes: BigInt(content.length), sha256: createHash('sha256').update(content).digest('hex') };
+}
+
+async function spooled(store: ObjectStore, content: Buffer): Promise<string> {
+  const path = await store.spoolPath(`contract.${randomUUID()}`);
+  await writeFile(path, content);
+  return path;
+}
+
+async function keysOf(store: ObjectStore, prefix: string): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const { key } of store.list(prefix, signal)) keys.push(key);
+  return keys;
+}
+
+/** @param open a store of its own for each call, empty below `contract/` */
+export function describeObjectStore(name: string, open: () => Promise<ObjectStore>): void {
+  describe(`object store: ${name}`, () => {
+    test('publishes a file whole and reads it back, in ranges too', async () => {
+      await using store = await open();
+      const content = Buffer.from('0123456789'.repeat(1000));
+      const path = await spooled(store, content);
+      expect(await store.head('contract/a/file', signal)).toBeUndefined();
+      await store.publishFile('contract/a/file', path, factsOf(content), signal);
+      expect((await store.head('contract/a/file', signal))?.bytes).toBe(10_000n);
+      expect(await buffer(await store.read('contract/a/file', signal))).toEqual(content);
+      const range = await store.read('contract/a/file', signal, { start: 5n, end: 15n });
+      expect((await buffer(range)).toString()).toBe('5678901234');
+      await access(path);
+    });
+
+    test('takes the same bytes twice, and refuses others under the same key', async () => {
+      await using store = await open();
+      const [content, other] = [Buffer.from('one'), Buffer.from('two')];
+      await store.publishBytes('contract/same', content, signal);
+      await store.publishBytes('contract/same', content, signal);
+      await store.publishFile('contract/same', await spooled(store, content), factsOf(content), signal);
+      const conflict = expect.objectContaining({ code: 'OBJECT_CONFLICT' });
+      await expect(store.publishBytes('contract/same', other, signal)).rejects.toThrow(conflict);
+      const path = await spooled(store, other);
+      await expect(store.publishFile('contract/same', path, factsOf(other), signal)).rejects.toThrow(
+        conflict,
+      );
+      expect((await buffer(await store.read('contract/same', signal))).toString()).toBe('one');
+    });
+
+    test('publishes one whole object where several race', async () => {
+      await using store = await open();
+      const content = Buffer.alloc(200_000, 'x');
+      const paths = await Promise.all([1, 2, 3, 4].map(() => spooled(store, content)));
+      await Promise.all(
+        paths.map((path) => store.publishFile('contract/raced', path, factsOf(content), signal)),
+      );
+      expect(await buffer(await store.read('contract/raced', signal))).toEqual(content);
+    });
+
+    test('lists by prefix, in the order of keys', async () => {
+      await using store = await open();
+      const keys = ['b/1', 'a.b', 'a/2', 'a/10', 'a-b', 'ab/1/2'].map((key) => `contract/${key}`);
+      for (const key of keys) await store.publishBytes(key, Buffer.from(key), signal);
+      const sorted = keys.toSorted((a, b) => (a < b ? -1 : 1));
+      expect(await keysOf(store, 'contract/')).toEqual(sorted);
+      expect(await keysOf(store, 'contract/a')).toEqual(sorted.filter((key) => key.startsWith('contract/a')));
+      expect(await keysOf(store, 'contract/a/')).toEqual(['contract/a/10', 'contract/a/2']);
+      expect(await keysOf(store, 'nothing/')).toEqual([]);
+    });
+
+    test('removes, twice without complaint, and says what is missing', async () => {
+      await using store = await open();
+      await store.publishBytes('contract/gone', Buffer.from('x'), signal);
+      await store.remove('contract/gone', signal);
+      await store.remove('contract/gone', signal);
+      await expect(store.read('contract/gone', signal)).rejects.toThrow(
+        expect.objectContaining({ code: 'OBJECT_MISSING' }),
+      );
+    });
+
+    test('shows nothing of its spool and clears it', async () => {
+      await using store = await open();
+      const [kept, dropped] = [await store.spoolPath('unit-1.keep'), await store.spoolPath('unit-1.drop')];
+      const foreign = await store.spoolPath('unit-10.other');
+      for (const path of [kept, dropped, foreign]) await writeFile(path, 'half');
+      expect(await keysOf(store, '')).toEqual([]);
+      expect(await store.clearSpool('unit-1.', new Set(['unit-1.keep']))).toEqual({ removed: 1 });
+      await expect(access(dropped)).rejects.toThrow('ENOENT');
+      await Promise.all([access(kept), access(foreign)]);
+      expect((await store.sweep(60_000, signal)).removed).toBe(0);
+      expect((await store.sweep(-1000, signal)).removed).toBe(2);
+    });
+
+    test('refuses keys that lead out of it', async () => {
+      await using store = await open();
+      const refused = expect.objectContaining({ code: 'OBJECT_KEY_INVALID' });
+      await expect(store.publishBytes('../escaped', Buffer.from('x'), signal)).rejects.toThrow(refused);
+      await expect(store.read('/etc/passwd', signal)).rejects.toThrow(refused);
+    });
+  });
+}
