@@ -3,11 +3,11 @@
  * and with a clean end. Found here, so that it never becomes a row.
  */
 import { RetryableError } from '../core/errors.ts';
+import { errorBodyLine, errorBodyMeta, readErrorBody } from './error-body.ts';
 
 const OPENING = /\{\s*"error"\s*:/;
 /** Looked at from where the reading stopped; the message is short. */
 const TAIL_BYTES_MAX = 64 * 2 ** 10;
-const TEXT_MAX = 500;
 
 /**
  * @param tail what could not be read as rows, from the start of the line on
@@ -20,32 +20,16 @@ export function gluedError(tail: Buffer, offset: bigint): RetryableError | undef
   const found = OPENING.exec(text);
   if (found === null) return undefined;
   const byteOffset = offset + BigInt(cut + found.index);
-  const status = parseStatus(Buffer.from(text.slice(found.index), 'latin1').toString('utf8'));
-  const said = status.message === undefined ? 'an error' : `"${status.message}"`;
+  // The message itself may have been cut off, too.
+  const body = readErrorBody(parseJson(Buffer.from(text.slice(found.index), 'latin1').toString('utf8')));
+  const said = body === undefined ? 'an error' : `"${errorBodyLine(body)}"`;
   return new RetryableError(
     `Cannot export: the source broke off at byte ${byteOffset} with ${said}; nothing was published, ask again`,
-    { code: 'SOURCE_ERROR_IN_STREAM', meta: { ...status, byteOffset } },
+    {
+      code: 'SOURCE_ERROR_IN_STREAM',
+      meta: { ...(body === undefined ? {} : errorBodyMeta(body)), byteOffset },
+    },
   );
-}
-
-interface Status {
-  readonly code?: number;
-  readonly message?: string;
-  readonly details?: unknown;
-}
-
-/** What the message says, as far as it is whole: it may have been cut as well. */
-function parseStatus(json: string): Status {
-  const body = parseJson(json);
-  const error = isObject(body) && isObject(body['error']) ? body['error'] : undefined;
-  if (error === undefined) return {};
-  const { code, message, details } = error;
-  const first: unknown = Array.isArray(details) ? details[0] : undefined;
-  return {
-    ...(typeof code === 'number' ? { code } : {}),
-    ...(typeof message === 'string' ? { message: message.slice(0, TEXT_MAX) } : {}),
-    ...(first === undefined ? {} : { details: JSON.stringify(first).slice(0, TEXT_MAX) }),
-  };
 }
 
 function parseJson(text: string): unknown {
@@ -54,8 +38,4 @@ function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null;
 }

@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import { checkKey, checkPrefix, compressionOf, manifestKey, segmentKey } from '../../src/objects/keys.ts';
+import {
+  checkKey,
+  checkPrefix,
+  compressionOf,
+  manifestKey,
+  segmentKey,
+} from '../../src/ledger/object-keys.ts';
 
 const name = {
   partyId: 'a'.repeat(64),
