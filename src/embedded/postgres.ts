@@ -19,8 +19,8 @@ import {
   writeSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Logger } from 'pino';
 import { PermanentError, errorCode } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
 import {
@@ -42,7 +42,7 @@ const DATABASE = 'postgres';
 export interface EmbeddedPostgresOptions {
   /** The server's files lie in its subfolder `postgres`. */
   readonly dataDir: string;
-  readonly log: Pick<Logger, 'info' | 'warn'>;
+  readonly log: Pick<Log, 'info' | 'warn'>;
   readonly signal?: AbortSignal;
   /** false for throw-away data (tests): faster, lost at a power cut. */
   readonly durable?: boolean;

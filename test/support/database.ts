@@ -1,7 +1,9 @@
 /** A database of its own for each test file, so that files run side by side. */
 import { randomBytes } from 'node:crypto';
+import { Kysely, PostgresDialect } from 'kysely';
 import { Client, Pool } from 'pg';
 import { afterAll } from 'vitest';
+import { migrate } from '../../src/warehouse/migrate.ts';
 import { serviceUrl } from './services.ts';
 
 export interface FreshDatabase extends AsyncDisposable {
@@ -10,17 +12,24 @@ export interface FreshDatabase extends AsyncDisposable {
   readonly pool: Pool;
 }
 
+export interface DatabaseOptions {
+  /** With the schema `mirror` as the migrations make it; otherwise empty. */
+  readonly isMigrated?: boolean;
+}
+
 const POOL_MAX = 4;
 
 /** Call it at the top level of a test file (`await freshDatabase()`): it is dropped after the file. */
-export async function freshDatabase(): Promise<FreshDatabase> {
-  const database = await openFreshDatabase();
+export async function freshDatabase(options: DatabaseOptions = {}): Promise<FreshDatabase> {
+  const database = await openFreshDatabase(options);
   afterAll(() => database[Symbol.asyncDispose]());
   return database;
 }
 
 /** The same for one test: `await using database = await openFreshDatabase()`. */
-export async function openFreshDatabase(): Promise<FreshDatabase> {
+export async function openFreshDatabase({
+  isMigrated = false,
+}: DatabaseOptions = {}): Promise<FreshDatabase> {
   const serverUrl = await serviceUrl('postgres');
   const name = `test_${randomBytes(8).toString('hex')}`;
   await administer(serverUrl, `create database ${name} template template0`);
@@ -29,6 +38,7 @@ export async function openFreshDatabase(): Promise<FreshDatabase> {
   const pool = new Pool({ connectionString: url.href, max: POOL_MAX });
   // Tests kill servers and backends: what an idle connection suffers is no failure of its own.
   pool.on('error', () => undefined);
+  if (isMigrated) await migrate(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
   return {
     url: url.href,
     pool,

@@ -1,0 +1,113 @@
+/** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
+import { DatabaseError, type Pool, type QueryConfig, type QueryResultRow } from 'pg';
+import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { paceOf, wholeMs } from './pace.ts';
+import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
+
+const QUERY_TIMEOUT_MS = 3_000;
+/** What expired is deleted by those who write, a few rows for each: always more than they add. */
+const SWEEP_EVERY = 64;
+const SWEEP_ROWS_MAX = 256;
+
+const UNREACHABLE_SQLSTATE = /^(?:08...|57P0[1-5]|53300)$/;
+const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|53...|25006)$/;
+
+const GET =
+  'select value::text as value from mirror.resume_state where key = $1 and expires_at > clock_timestamp()';
+const SET = `insert into mirror.resume_state (key, value, expires_at)
+  values ($1, $2::jsonb, clock_timestamp() + make_interval(secs => $3::float8))
+  on conflict (key) do update set value = excluded.value, expires_at = excluded.expires_at`;
+const DELETE = 'delete from mirror.resume_state where key = $1';
+const SWEEP = `delete from mirror.resume_state where key in (
+  select key from mirror.resume_state where expires_at <= clock_timestamp()
+  order by expires_at limit $1 for update skip locked)`;
+/** `takePlace` in pace.ts, on the store's clock: $2 interval, $3 burst, $4 ahead at most, in seconds. */
+const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
+  values ($1, clock_timestamp() + make_interval(secs => $2::float8))
+  on conflict (budget) do update set next_at = make_interval(secs => $2::float8) + least(
+    greatest(budget.next_at, clock_timestamp()), clock_timestamp() + make_interval(secs => $4::float8))
+  returning extract(epoch from next_at - clock_timestamp())::float8 - $2::float8 - $3::float8 as wait_seconds`;
+
+interface TimedQuery extends QueryConfig {
+  readonly query_timeout: number;
+}
+
+export interface PostgresStateOptions {
+  /** Stays its owner's: closing the state leaves it open. */
+  readonly pool: Pool;
+  /** Two mirrors can share a database server, hardly a database; the keys are apart all the same. */
+  readonly prefix: string;
+}
+
+export function openPostgresState(options: PostgresStateOptions): ResumeState {
+  return new PostgresState(options);
+}
+
+class PostgresState implements ResumeState {
+  readonly #pool: Pool;
+  readonly #prefix: string;
+  #setCount = 0;
+
+  constructor({ pool, prefix }: PostgresStateOptions) {
+    this.#pool = pool;
+    this.#prefix = prefix;
+  }
+
+  async get(key: string): Promise<unknown> {
+    const entry = checkedKey(this.#prefix, key);
+    const [row] = await this.#query<{ value: string }>(`read ${key}`, GET, [entry]);
+    return decodeValue(row?.value);
+  }
+
+  async set(key: string, value: unknown, ttlMs: number): Promise<void> {
+    const entry = checkedKey(this.#prefix, key);
+    await this.#query(`remember ${key}`, SET, [entry, encodeValue(key, value), ttlMs / 1000]);
+    this.#setCount += 1;
+    if (this.#setCount % SWEEP_EVERY === 0) await this.#query('clear expired state', SWEEP, [SWEEP_ROWS_MAX]);
+  }
+
+  async delete(key: string): Promise<void> {
+    await this.#query(`forget ${key}`, DELETE, [checkedKey(this.#prefix, key)]);
+  }
+
+  async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
+    const pace = paceOf(ratePerSecond);
+    const [row] = await this.#query<{ wait_seconds: number }>(`reserve a request of ${budget}`, RESERVE, [
+      checkedKey(this.#prefix, budget),
+      ...[pace.interval, pace.burst, pace.aheadMax].map((micros) => micros / 1e6),
+    ]);
+    return { waitMs: wholeMs(Math.max(0, (row?.wait_seconds ?? 0) * 1e6)) };
+  }
+
+  async close(): Promise<void> {
+    // The pool is its owner's, and nothing else is held.
+  }
+
+  async #query<Row extends QueryResultRow>(action: string, text: string, values: unknown[]): Promise<Row[]> {
+    const query: TimedQuery = { text, values, query_timeout: QUERY_TIMEOUT_MS };
+    try {
+      return (await this.#pool.query<Row>(query)).rows;
+    } catch (error) {
+      throw stateError(action, error);
+    }
+  }
+}
+
+/** Only an error that Postgres itself answered has a SQLSTATE; whatever else happens, it was not reached. */
+function stateError(action: string, error: unknown): Error {
+  const state = error instanceof Error ? error.message : String(error);
+  const sqlstate = error instanceof DatabaseError ? error.code : undefined;
+  if (sqlstate === undefined || UNREACHABLE_SQLSTATE.test(sqlstate)) {
+    return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
+      code: 'STATE_UNREACHABLE',
+      cause: error,
+    });
+  }
+  const details = { code: `STATE_POSTGRES_${sqlstate}`, meta: { sqlstate }, cause: error };
+  return RETRYABLE_SQLSTATE.test(sqlstate)
+    ? new RetryableError(`Cannot ${action}: ${state}`, details)
+    : new PermanentError(
+        `Cannot ${action}: ${state}; run 'ledger-mirror migrate' where a table is missing`,
+        details,
+      );
+}

@@ -1,0 +1,101 @@
+/** Resume state in Redis: the contract, and what happens while Redis is away. */
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { openRedisState } from '../../src/state/redis-state.ts';
+import { tolerantState } from '../../src/state/tolerant-state.ts';
+import { freshRedis, startOwnRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { recordingLog } from './recording-log.ts';
+import { resumeStateContract } from './resume-state-contract.ts';
+
+const redis = await freshRedis();
+const ignore = (): undefined => undefined;
+
+resumeStateContract('Redis', (prefix) =>
+  openRedisState({ url: redis.url, prefix: `${redis.prefix}:${prefix}`, onConnectionError: ignore }),
+);
+
+test('a Redis that is away is unreachable soon, and is used again when it is back', async () => {
+  await using own = await startOwnRedis();
+  const state = openRedisState({ url: own.url, prefix: 'p', onConnectionError: ignore });
+  await state.set('k', 1, 60_000);
+  await own.kill();
+  const startedMs = performance.now();
+  const outcomes = await Promise.allSettled([
+    state.get('k'),
+    state.set('k', 2, 60_000),
+    state.delete('k'),
+    state.reserve('b', 10),
+  ]);
+  expect(outcomes.map((outcome) => outcome.status === 'rejected' && outcome.reason)).toEqual(
+    Array.from({ length: 4 }, () =>
+      expect.objectContaining({ name: 'UnreachableError', code: 'STATE_UNREACHABLE' }),
+    ),
+  );
+  expect(performance.now() - startedMs).toBeLessThan(6_000);
+  await own.start();
+  await waitFor(
+    () =>
+      state.set('k', 3, 60_000).then(
+        () => true,
+        () => false,
+      ),
+    { what: 'Redis in use again' },
+  );
+  expect(await state.get('k')).toBe(3);
+  await state.close();
+});
+
+test('an answer that Redis gives as an error is told by its code', async () => {
+  await using own = await startOwnRedis();
+  const wrong = openRedisState({ url: own.url, prefix: 'p', onConnectionError: ignore });
+  const admin = new Redis(own.url);
+  await admin.lpush('p:state:list', 'x');
+  await expect(wrong.get('list')).rejects.toMatchObject({
+    name: 'PermanentError',
+    code: 'STATE_REDIS_WRONGTYPE',
+  });
+  await admin.set('p:state:broken', '{');
+  expect(await wrong.get('broken')).toBeUndefined();
+  await admin.set('p:rate:broken', 'x');
+  expect(await wrong.reserve('broken', 1)).toEqual({ waitMs: 0 });
+  admin.disconnect();
+  await wrong.close();
+});
+
+test('a schedule from a clock that was set back does not stop the work', async () => {
+  const client = new Redis(redis.url);
+  const state = openRedisState({ url: redis.url, prefix: redis.prefix, onConnectionError: ignore });
+  await client.set(`${redis.prefix}:rate:old`, '8000000000000000');
+  expect((await state.reserve('old', 1)).waitMs).toBeLessThanOrEqual(600_000);
+  client.disconnect();
+  await state.close();
+});
+
+test('work goes on through an outage of Redis, logged once', async () => {
+  await using own = await startOwnRedis();
+  const log = recordingLog();
+  const state = tolerantState(openRedisState({ url: own.url, prefix: 'p', onConnectionError: ignore }), {
+    log,
+  });
+  await state.set('k', 1, 60_000);
+  await own.kill();
+  expect(await state.get('k')).toBeUndefined();
+  await state.set('k', 2, 60_000);
+  await state.delete('k');
+  const waits = [];
+  for (let index = 0; index < 5; index += 1) waits.push((await state.reserve('b', 40)).waitMs);
+  expect(waits[0]).toBe(0);
+  expect(waits[4]).toBeGreaterThan(300);
+  expect(log.lines.map(({ message }) => message)).toEqual(['Resume state is away, work goes on without it']);
+  await own.start();
+  await waitFor(
+    async () => {
+      await state.set('k', 3, 60_000);
+      return (await state.get('k')) === 3;
+    },
+    { what: 'hints again' },
+  );
+  expect(log.lines.map(({ level }) => level)).toEqual(['warn', 'info']);
+  await state.close();
+});

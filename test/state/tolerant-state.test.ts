@@ -1,0 +1,77 @@
+/** The outage rules of the tolerant state, on a clock of the test's own. */
+import { expect, test } from 'vitest';
+import { PermanentError, UnreachableError } from '../../src/core/errors.ts';
+import type { ResumeState } from '../../src/state/resume-state.ts';
+import { tolerantState } from '../../src/state/tolerant-state.ts';
+import { recordingLog } from './recording-log.ts';
+
+/** A store that answers or fails as told, and counts how often it was asked. */
+function switchable(): ResumeState & { error: Error | undefined; asked: number } {
+  const store = {
+    error: undefined as Error | undefined,
+    asked: 0,
+    async answer<Value>(value: Value): Promise<Value> {
+      store.asked += 1;
+      if (store.error !== undefined) throw store.error;
+      return value;
+    },
+    get: () => store.answer<unknown>('hint'),
+    set: () => store.answer(undefined),
+    delete: () => store.answer(undefined),
+    reserve: () => store.answer({ waitMs: 7 }),
+    close: async () => undefined,
+  };
+  return store;
+}
+
+const AWAY = new UnreachableError('Cannot read: away', { code: 'STATE_UNREACHABLE' });
+
+test('while the store answers, its answers are given', async () => {
+  const store = switchable();
+  const log = recordingLog();
+  const state = tolerantState(store, { log });
+  expect(await state.get('k')).toBe('hint');
+  expect(await state.reserve('b', 1)).toEqual({ waitMs: 7 });
+  expect(log.lines).toEqual([]);
+});
+
+test('in an outage the store is asked once a second, logged once, and its return is noticed', async () => {
+  const store = switchable();
+  const log = recordingLog();
+  let nowMs = 1000;
+  const state = tolerantState(store, { log, nowMs: () => nowMs });
+  store.error = AWAY;
+  for (let count = 0; count < 10; count += 1) expect(await state.get('k')).toBeUndefined();
+  expect(store.asked).toBe(1);
+  nowMs += 1000;
+  await state.set('k', 1, 1);
+  await state.delete('k');
+  expect(store.asked).toBe(2);
+  expect(log.lines).toHaveLength(1);
+  store.error = undefined;
+  nowMs += 1000;
+  expect(await state.get('k')).toBe('hint');
+  expect(await state.get('k')).toBe('hint');
+  expect(log.lines.map(({ fields }) => fields)).toEqual([{ err: AWAY }, { awayMs: 2000 }]);
+});
+
+test('alone, requests go at a quarter of the rate without a burst', async () => {
+  const store = switchable();
+  let nowMs = 0;
+  const state = tolerantState(store, { log: recordingLog(), nowMs: () => nowMs });
+  store.error = AWAY;
+  const waits = [];
+  for (let count = 0; count < 4; count += 1) waits.push((await state.reserve('b', 4)).waitMs);
+  expect(waits).toEqual([0, 1000, 2000, 3000]);
+  expect(await state.reserve('other', 4)).toEqual({ waitMs: 0 });
+  nowMs = 10_000;
+  expect(await state.reserve('b', 4)).toEqual({ waitMs: 0 });
+});
+
+test('what the store refuses for good is thrown', async () => {
+  const store = switchable();
+  store.error = new PermanentError('Cannot read: refused', { code: 'STATE_REDIS_NOPERM' });
+  const state = tolerantState(store, { log: recordingLog() });
+  await expect(state.get('k')).rejects.toBe(store.error);
+  await expect(state.get('k')).rejects.toBe(store.error);
+});
