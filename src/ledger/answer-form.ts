@@ -1,0 +1,218 @@
+/**
+ * The one reader for every form in which an export comes: raw CSV, or `{result|error}` messages. The
+ * form is recognised by the first bytes, never by a header: the service's own document announces
+ * messages, and its releases send CSV.
+ */
+import { isUtf8 } from 'node:buffer';
+import { PermanentError, RetryableError } from '../core/errors.ts';
+import {
+  errorBodyLine,
+  errorBodyMeta,
+  isRecord,
+  readErrorBody,
+  sampleOf,
+  type SourceErrorBody,
+} from './error-body.ts';
+import {
+  DECIDING_CHARS,
+  dataEncoding,
+  decodeBase64,
+  encodePlain,
+  type DataEncoding,
+} from './message-data.ts';
+import { MESSAGE_BYTES_MAX, MessageSplitter, type SplitMessage } from './message-splitter.ts';
+
+export type AnswerForm = 'csv' | 'messages';
+
+/** A header line is some 250 bytes; where none ends within this many, the answer is no CSV. */
+const FIRST_LINE_BYTES_MAX = 64 * 1024;
+const BOM = Buffer.from('\ufeff');
+/** Stands for the long string that is not parsed; no CSV is only this. */
+const EXCISED = 'ledger-mirror/excised';
+/** gRPC codes that mean "not this question": invalid argument, not found, unimplemented, unauthenticated. */
+const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
+
+/** Plain CSV bytes from whatever form; iterate once. What was learned of the form is known as it is read. */
+export class AnswerReader implements AsyncIterable<Buffer> {
+  readonly #bytes: AsyncIterable<Buffer>;
+  readonly #messageBytesMax: number;
+  #form: AnswerForm | undefined;
+  #contentType: string | undefined;
+  #extensions: readonly unknown[] = [];
+  #encoding: DataEncoding | undefined;
+  #messages = 0;
+  #csvBytes = 0;
+
+  /** @param bytes the answer's body, decompressed, cut anywhere */
+  constructor(bytes: AsyncIterable<Buffer>, messageBytesMax = MESSAGE_BYTES_MAX) {
+    this.#bytes = bytes;
+    this.#messageBytesMax = messageBytesMax;
+  }
+
+  get form(): AnswerForm | undefined {
+    return this.#form;
+  }
+
+  /** `result.contentType` of the first message. */
+  get contentType(): string | undefined {
+    return this.#contentType;
+  }
+
+  /** `result.extensions` of the first message. */
+  get extensions(): readonly unknown[] {
+    return this.#extensions;
+  }
+
+  /**
+   * @throws PermanentError `EXPORT_REFUSED` where an error came instead of rows and names the question
+   * @throws RetryableError `SOURCE_ERROR_IN_STREAM` for every other error message, with its byte offset
+   * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is neither form, `SOURCE_BROKE` where it ends early
+   * @throws PermanentError `MESSAGE_TOO_LARGE`
+   */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
+    for await (const chunk of checkedStart(this.#csv())) {
+      this.#csvBytes += chunk.length;
+      yield chunk;
+    }
+  }
+
+  async *#csv(): AsyncGenerator<Buffer, void, undefined> {
+    const splitter = new MessageSplitter(this.#messageBytesMax);
+    for await (const chunk of withoutLead(this.#bytes)) {
+      this.#form ??= chunk[0] === 0x7b ? 'messages' : 'csv';
+      if (this.#form === 'csv') yield chunk;
+      else for (const message of splitter.push(chunk)) yield* this.#read(message);
+    }
+    splitter.end();
+  }
+
+  *#read(message: SplitMessage): Generator<Buffer, void, undefined> {
+    const { value, payload } = parseMessage(message);
+    const result = isRecord(value) ? value['result'] : undefined;
+    if (!isRecord(result)) throw this.#failure(message, value);
+    const data = result['data'] ?? '';
+    if (typeof data !== 'string') throw notUnderstood(message.bytes, message.offset);
+    if (this.#messages === 0) this.#keepFirst(result);
+    this.#messages += 1;
+    this.#encoding ??= dataEncoding(
+      payload === undefined ? data : payload.toString('latin1', 0, DECIDING_CHARS),
+    );
+    if (this.#encoding === 'base64') {
+      yield* decodeBase64(payload ?? Buffer.from(data.replaceAll(/\s/g, ''), 'latin1'), message.offset);
+    } else if (payload !== undefined) yield payload;
+    else if (data !== '') yield encodePlain(data, message.offset);
+  }
+
+  #keepFirst(result: Record<string, unknown>): void {
+    const { contentType, extensions } = result;
+    this.#contentType = typeof contentType === 'string' ? contentType : undefined;
+    this.#extensions = Array.isArray(extensions) ? extensions : [];
+  }
+
+  #failure(message: SplitMessage, value: unknown): Error {
+    const body = readErrorBody(value);
+    if (body === undefined) return notUnderstood(message.bytes, message.offset);
+    return errorInStream(body, message.offset, this.#csvBytes);
+  }
+}
+
+function errorInStream(body: SourceErrorBody, byteOffset: number, csvBytes: number): Error {
+  const meta = { ...errorBodyMeta(body), byteOffset, csvBytes };
+  if (csvBytes === 0 && REFUSALS.has(body.code)) {
+    const message = `Cannot export: the source refuses the question (code ${body.code}, ${errorBodyLine(body)})`;
+    return new PermanentError(message, { code: 'EXPORT_REFUSED', meta });
+  }
+  return new RetryableError(
+    `Cannot export: the source broke off at byte ${byteOffset} with code ${body.code}, ${errorBodyLine(body)}`,
+    { code: 'SOURCE_ERROR_IN_STREAM', meta },
+  );
+}
+
+/** Parses all but the long string, and hands that on as it lies in the message. */
+function parseMessage(message: SplitMessage): { value: unknown; payload: Buffer | undefined } {
+  const { bytes, long } = message;
+  if (!isUtf8(bytes)) throw notUnderstood(bytes, message.offset);
+  if (long !== undefined) {
+    const head = bytes.toString('utf8', 0, long.start);
+    const value = parseJson(`${head}${EXCISED}${bytes.toString('utf8', long.end)}`, message);
+    const result = isRecord(value) ? value['result'] : undefined;
+    if (isRecord(result) && result['data'] === EXCISED) {
+      return { value, payload: bytes.subarray(long.start, long.end) };
+    }
+  }
+  return { value: parseJson(bytes.toString('utf8'), message), payload: undefined };
+}
+
+function parseJson(text: string, message: SplitMessage): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw notUnderstood(message.bytes, message.offset, error);
+  }
+}
+
+/** Drops a byte order mark and white space in front; every chunk handed on has bytes. */
+async function* withoutLead(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  let lead: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of bytes) {
+    if (lead === undefined) {
+      if (chunk.length > 0) yield chunk;
+      continue;
+    }
+    const joined: Buffer = lead.length === 0 ? chunk : Buffer.concat([lead, chunk]);
+    const start = leadBytes(joined);
+    const rest = joined.subarray(start);
+    // A byte order mark may itself be cut.
+    const isUndecided = rest.length < BOM.length && BOM.subarray(0, rest.length).equals(rest);
+    lead = isUndecided ? rest : undefined;
+    if (!isUndecided) yield rest;
+  }
+  if (lead !== undefined && lead.length > 0) yield lead;
+}
+
+function leadBytes(bytes: Buffer): number {
+  let start = 0;
+  for (;;) {
+    const byte = bytes[start];
+    if (byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d) start += 1;
+    else if (bytes.subarray(start, start + BOM.length).equals(BOM)) start += BOM.length;
+    else return start;
+  }
+}
+
+/**
+ * Lets a CSV pass and nothing else: its first line is a list of names. An error page of a proxy, sent
+ * with 200, would otherwise be read as a header.
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD`
+ */
+async function* checkedStart(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  let start: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of withoutLead(chunks)) {
+    if (start === undefined) {
+      yield chunk;
+      continue;
+    }
+    start = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
+    if (!start.includes(0x0a) && start.length < FIRST_LINE_BYTES_MAX) continue;
+    refuseOther(start);
+    yield start;
+    start = undefined;
+  }
+  if (start === undefined || start.length === 0) return;
+  refuseOther(start);
+  yield start;
+}
+
+function refuseOther(start: Buffer): void {
+  const lineEnd = start.indexOf(0x0a);
+  const line = start.subarray(0, lineEnd === -1 ? FIRST_LINE_BYTES_MAX : lineEnd);
+  if (!/^["\w]/.test(line.toString('latin1', 0, 1)) || !line.includes(0x2c)) throw notUnderstood(start, 0);
+}
+
+function notUnderstood(bytes: Buffer, byteOffset: number, cause?: unknown): RetryableError {
+  const sample = sampleOf(bytes);
+  return new RetryableError(
+    `Cannot read the answer: at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}`,
+    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset, sample }, cause },
+  );
+}

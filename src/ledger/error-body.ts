@@ -1,0 +1,61 @@
+/**
+ * The service's error body, `{code, message, details}`: bare, or enveloped in `error`. Both shapes
+ * occur on every route, and spacing differs between answers, so only the parsed value is looked at.
+ */
+const TEXT_MAX = 500;
+
+export interface SourceErrorBody {
+  /** gRPC status code: 3 invalid argument, 5 not found, 8 exhausted, 13 internal, … */
+  readonly code: number;
+  readonly message: string;
+  /** The service's own code in `details[0]`, for example 10017: an asset is demanded. */
+  readonly detailCode: number | undefined;
+  /** The reason in words, where `details[0]` gives one. */
+  readonly inner: string | undefined;
+}
+
+/** @returns undefined where `value` is no error body */
+export function readErrorBody(value: unknown): SourceErrorBody | undefined {
+  if (!isRecord(value)) return undefined;
+  const body = isRecord(value['error']) ? value['error'] : value;
+  const { code, message, details } = body;
+  if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string') return undefined;
+  const detail: unknown = Array.isArray(details) ? details[0] : undefined;
+  const { code: detailCode, message: detailMessage, inner } = isRecord(detail) ? detail : {};
+  const reason = [detailMessage, inner].filter((part) => typeof part === 'string' && part !== '').join(': ');
+  return {
+    code,
+    message: printable(message),
+    detailCode: typeof detailCode === 'number' ? detailCode : undefined,
+    inner: reason === '' ? undefined : printable(reason),
+  };
+}
+
+/** What an error's `meta` carries of the body. */
+export function errorBodyMeta(body: SourceErrorBody): Record<string, unknown> {
+  return { code: body.code, message: body.message, detailCode: body.detailCode, inner: body.inner };
+}
+
+/** `Internal error: failed to export ledger entries: copying to stdout`: one line for people. */
+export function errorBodyLine(body: SourceErrorBody): string {
+  return body.inner === undefined ? body.message : `${body.message}: ${body.inner}`;
+}
+
+/** A short piece of what was sent, printable, with whatever looks like a credential masked. */
+export function sampleOf(bytes: Buffer, lengthMax = 160): string {
+  const text = printable(bytes.subarray(0, lengthMax * 4).toString('utf8'));
+  return text
+    .replaceAll(
+      /\b(authorization|bearer|basic|token|api-?key|password|secret|cookie)(["']?[\s:=]+)\S+/gi,
+      '$1$2…',
+    )
+    .slice(0, lengthMax);
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function printable(text: string): string {
+  return text.slice(0, TEXT_MAX).replaceAll(/[\p{Cc}\p{Cs}]+/gu, ' ');
+}

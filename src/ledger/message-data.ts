@@ -1,0 +1,78 @@
+/**
+ * The payload of `result` messages. The interface document does not say how `data` is encoded: proto
+ * JSON makes it base64, others send the text itself. The first payload decides, by its content.
+ */
+import { isUtf8 } from 'node:buffer';
+import { RetryableError } from '../core/errors.ts';
+
+export type DataEncoding = 'base64' | 'plain';
+
+/** A multiple of four characters: each slice is whole quanta, and stays in the processor's cache. */
+const SLICE_CHARS = 256 * 1024;
+/** How much of a payload is judged. */
+export const DECIDING_CHARS = 4096;
+const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
+/** Below this many bytes a character cut at the sample's end is not to be expected. */
+const CUT_CHARACTER_BYTES = 16;
+
+/**
+ * Base64 is what has only its letters and means text: `vega_time` is made of them too, but decodes to
+ * no text, and a header with a comma is none.
+ * @returns undefined where there is nothing to judge by
+ */
+export function dataEncoding(data: string): DataEncoding | undefined {
+  if (data === '') return undefined;
+  const sample = data.slice(0, DECIDING_CHARS).replaceAll(/\s/g, '');
+  if (!BASE64.test(sample) || sample.replace(/=+$/, '').length % 4 === 1) return 'plain';
+  return isText(Buffer.from(sample, 'base64')) ? 'base64' : 'plain';
+}
+
+function isText(bytes: Buffer): boolean {
+  if (bytes.some((byte) => byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d)) return false;
+  if (isUtf8(bytes)) return true;
+  const cuts = bytes.length < CUT_CHARACTER_BYTES ? [] : [1, 2, 3];
+  return cuts.some((cut) => isUtf8(bytes.subarray(0, bytes.length - cut)));
+}
+
+/**
+ * Decodes one message's base64, standard or url-safe, padded or not.
+ * @param chars the characters as bytes
+ * @param offset of the message in the stream, for the error
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where a character is none of base64's
+ */
+export function* decodeBase64(chars: Buffer, offset: number): Generator<Buffer, void, undefined> {
+  for (let start = 0; start < chars.length; start += SLICE_CHARS) {
+    const slice = chars.subarray(start, start + SLICE_CHARS);
+    const decoded = Buffer.from(slice.toString('latin1'), 'base64');
+    // Node skips what is not base64; the length betrays it.
+    if (decoded.length !== decodedBytes(slice, start + SLICE_CHARS >= chars.length)) {
+      throw new RetryableError(
+        `Cannot read the answer: the data of the message at byte ${offset} is not base64 as before`,
+        { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: offset } },
+      );
+    }
+    yield decoded;
+  }
+}
+
+function decodedBytes(chars: Buffer, isLast: boolean): number {
+  const padding = isLast ? paddingOf(chars) : 0;
+  const length = chars.length - padding;
+  return length % 4 === 1 ? -1 : Math.floor((length * 3) / 4);
+}
+
+function paddingOf(chars: Buffer): number {
+  if (chars.at(-1) !== 0x3d) return 0;
+  return chars.at(-2) === 0x3d ? 2 : 1;
+}
+
+/** @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where half a character would be lost in UTF-8 */
+export function encodePlain(data: string, offset: number): Buffer {
+  if (!data.isWellFormed()) {
+    throw new RetryableError(
+      `Cannot read the answer: the data of the message at byte ${offset} holds half a character`,
+      { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: offset } },
+    );
+  }
+  return Buffer.from(data, 'utf8');
+}

@@ -1,0 +1,54 @@
+/** What the headers of an answer say: how long to wait, how much is left, and how far the source is. */
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Micros } from '../core/time.ts';
+
+const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
+const UINT64_MAX = 2n ** 64n - 1n;
+/** A date far ahead is a mistake of the sender; nothing waits longer than a day anyway. */
+const WAIT_MAX_MS = 86_400_000;
+
+/** `RateLimit-Retry-After` (a ban's own header) before `Retry-After`: seconds or an HTTP date. */
+export function retryAfterMs(headers: IncomingHttpHeaders, nowMs: number): number | undefined {
+  const text = single(headers['ratelimit-retry-after']) ?? single(headers['retry-after']);
+  if (text === undefined) return undefined;
+  if (SECONDS.test(text)) return Math.min(Math.ceil(Number(text) * 1000), WAIT_MAX_MS);
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : Math.min(Math.max(at - nowMs, 0), WAIT_MAX_MS);
+}
+
+/** Whether the answer is a ban: it alone has this header. */
+export function isLimitedInTime(headers: IncomingHttpHeaders): boolean {
+  return single(headers['ratelimit-retry-after']) !== undefined;
+}
+
+/** How long the source's own budget stays empty, where it says that it is. */
+export function exhaustedForMs(headers: IncomingHttpHeaders): number | undefined {
+  const remaining = single(headers['ratelimit-remaining']);
+  const reset = single(headers['ratelimit-reset']);
+  if (remaining === undefined || !/^-?\d{1,9}$/.test(remaining) || Number(remaining) > 0) return undefined;
+  return reset !== undefined && SECONDS.test(reset)
+    ? Math.min(Math.ceil(Number(reset) * 1000), WAIT_MAX_MS)
+    : 1000;
+}
+
+/** The source's last block; it sends 0 where it does not know. */
+export function blockOf(headers: IncomingHttpHeaders): {
+  blockHeight: bigint | undefined;
+  blockTime: Micros | undefined;
+} {
+  const height = unsigned(headers['x-block-height']);
+  const nanos = unsigned(headers['x-block-timestamp']);
+  return { blockHeight: height, blockTime: nanos === undefined ? undefined : nanos / 1000n };
+}
+
+function unsigned(header: string | string[] | undefined): bigint | undefined {
+  const text = single(header);
+  if (text === undefined || !/^\d{1,20}$/.test(text)) return undefined;
+  const value = BigInt(text);
+  return value === 0n || value > UINT64_MAX ? undefined : value;
+}
+
+function single(header: string | string[] | undefined): string | undefined {
+  const value = Array.isArray(header) ? header[0] : header;
+  return value === undefined || value.trim() === '' ? undefined : value.trim();
+}

@@ -1,0 +1,202 @@
+/** One HTTP request to the source: its headers, its time limits, and an answer that can be closed. */
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Dispatcher } from 'undici';
+import { RetryableError } from '../core/errors.ts';
+import { decoded, DripGuard, guarded, type DripLimit } from './body.ts';
+import { answerError, transportError } from './failure.ts';
+
+export interface HttpLimits {
+  /** Until the status line: an export sends nothing before its query ends. */
+  readonly headersMs: number;
+  /** Between two pieces of the body. */
+  readonly idleMs: number;
+  /** The whole call, body included. */
+  readonly callMs: number;
+  readonly drip: DripLimit;
+}
+
+export const CONNECT_MS = 10_000;
+const DRIP: DripLimit = { bytesPerSecondMin: 1024, windowMs: 120_000 };
+export const LIST_LIMITS: HttpLimits = { headersMs: 30_000, idleMs: 60_000, callMs: 120_000, drip: DRIP };
+export const EXPORT_LIMITS: HttpLimits = {
+  headersMs: 15 * 60_000,
+  idleMs: 60_000,
+  callMs: 24 * 3_600_000,
+  drip: DRIP,
+};
+
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+const REDIRECTS_MAX = 3;
+
+export interface HttpAnswer extends AsyncDisposable {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** Decompressed; iterate once. Its errors are classified. */
+  readonly body: AsyncIterable<Buffer>;
+  /** Of the body, as they came over the wire so far. */
+  wireBytes(): number;
+}
+
+export interface HttpRequest {
+  /** For messages: "list" or "export". */
+  readonly action: string;
+  readonly url: URL;
+  readonly limits: HttpLimits;
+}
+
+export interface SourceHttpOptions {
+  readonly dispatcher: Dispatcher;
+  readonly userAgent: string;
+  readonly authorization: string | undefined;
+  /** Costs the source little and a slow line much; off where both are on one machine. */
+  readonly acceptGzip: boolean;
+}
+
+export class SourceHttp {
+  readonly #dispatcher: Dispatcher;
+  readonly #headers: Readonly<Record<string, string>>;
+
+  constructor(options: SourceHttpOptions) {
+    this.#dispatcher = options.dispatcher;
+    this.#headers = {
+      accept: 'application/json',
+      'accept-encoding': options.acceptGzip ? 'gzip' : 'identity',
+      'user-agent': options.userAgent,
+      ...(options.authorization === undefined ? {} : { authorization: options.authorization }),
+    };
+  }
+
+  /**
+   * Resolves with the answer's headers, whatever its status. The caller disposes of the answer, which
+   * ends the request at the source where it is not over.
+   * @throws RetryableError | PermanentError as the retry policy classes the failure
+   */
+  async get(request: HttpRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    const call = new Call(request, signal);
+    try {
+      const answer = await this.#follow(request, call);
+      return openAnswer(request, answer, call);
+    } catch (error) {
+      call.end();
+      throw call.failure(error);
+    }
+  }
+
+  /** Within the origin only: elsewhere, the Authorization header would be given to a stranger. */
+  async #follow(request: HttpRequest, call: Call): Promise<Dispatcher.ResponseData> {
+    let { url } = request;
+    for (let redirects = 0; ; redirects += 1) {
+      const answer = await this.#send(url, request.limits, call.signal);
+      const { location } = answer.headers;
+      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
+      const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
+      if (target?.origin !== url.origin || redirects >= REDIRECTS_MAX) {
+        answer.body.destroy();
+        throw answerError(request.action, whereOf(url), {
+          status: answer.statusCode,
+          headers: { location: target?.href ?? '' },
+          body: Buffer.alloc(0),
+        });
+      }
+      await answer.body.dump({ limit: 65_536, signal: call.signal });
+      url = target;
+    }
+  }
+
+  #send(url: URL, limits: HttpLimits, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+    return this.#dispatcher.request({
+      origin: url.origin,
+      path: `${url.pathname}${url.search}`,
+      method: 'GET',
+      headers: this.#headers,
+      headersTimeout: limits.headersMs,
+      bodyTimeout: limits.idleMs,
+      signal,
+    });
+  }
+}
+
+/** The origin and the path: a query holds cursors and ids, which are too long for a message. */
+export function whereOf(url: URL): string {
+  return `${url.origin}${url.pathname}`;
+}
+
+/** The life of one call: ended by its caller's signal, by its own limit, or by being over. */
+class Call {
+  readonly #request: HttpRequest;
+  readonly #caller: AbortSignal;
+  readonly #controller = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  readonly #onAbort: () => void;
+
+  constructor(request: HttpRequest, caller: AbortSignal) {
+    this.#request = request;
+    this.#caller = caller;
+    this.#onAbort = () => this.#controller.abort(caller.reason);
+    if (caller.aborted) this.#onAbort();
+    else caller.addEventListener('abort', this.#onAbort, { once: true });
+    const { callMs } = request.limits;
+    this.#timer = setTimeout(() => this.#controller.abort(overtime(request, callMs)), callMs);
+    this.#timer.unref();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** The caller's own reason or the limit's error where it was ended early, otherwise the classified one. */
+  failure(error: unknown): Error {
+    const { action, url } = this.#request;
+    const { aborted } = this.#controller.signal;
+    const reason: unknown = this.#controller.signal.reason;
+    if (aborted) return reason instanceof Error ? reason : new Error(String(reason));
+    return transportError(action, whereOf(url), error);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#caller.removeEventListener('abort', this.#onAbort);
+  }
+}
+
+function overtime(request: HttpRequest, callMs: number): RetryableError {
+  return new RetryableError(
+    `Cannot ${request.action} ${whereOf(request.url)}: the call took longer than ${callMs / 1000} s`,
+    { code: 'SOURCE_TIMEOUT', meta: { callMs } },
+  );
+}
+
+function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call: Call): HttpAnswer {
+  let wireBytes = 0;
+  const count = (bytes: number): void => {
+    wireBytes += bytes;
+  };
+  const encoding = answer.headers['content-encoding'];
+  const wire = guarded(answer.body, new DripGuard(request.limits.drip), count);
+  const body = classified(call, () => decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding));
+  return {
+    status: answer.statusCode,
+    headers: answer.headers,
+    body,
+    wireBytes: () => wireBytes,
+    async [Symbol.asyncDispose]() {
+      call.end();
+      // Where it is not over, this closes the connection and so cancels the request at the source.
+      answer.body.on('error', () => undefined).destroy();
+      await Promise.resolve();
+    },
+  };
+}
+
+async function* classified(
+  call: Call,
+  open: () => AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer, void, undefined> {
+  try {
+    yield* open();
+  } catch (error) {
+    throw call.failure(error);
+  } finally {
+    call.end();
+  }
+}

@@ -1,0 +1,151 @@
+/** The export over HTTP: a question in the source's own words, an answer as plain CSV bytes. */
+import { errorCode, PermanentError } from '../core/errors.ts';
+import { canonicalId, isExportableParty } from '../core/ids.ts';
+import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
+import type { ExportAnswer, ExportQuestion, LedgerSource } from '../export/ports.ts';
+import { AnswerReader } from '../ledger/answer-form.ts';
+import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
+import { EXPORT_LIMITS, type HttpLimits } from './http.ts';
+import { EXPORT_RETRIES, type RetryLimits } from './retry.ts';
+
+/** The service's detail code for "missing asset ID". */
+const DETAIL_ASSET_REQUIRED = 10_017;
+
+const UNITS_PER_SECOND = { ns: 1_000_000_000n, ms: 1000n, s: 1n } as const;
+
+export interface ExportNames {
+  readonly path: string;
+  readonly party: string;
+  readonly asset: string;
+  readonly from: string;
+  readonly to: string;
+  readonly time: 'ns' | 'ms' | 's' | 'rfc3339';
+}
+
+export interface LedgerSourceOptions {
+  readonly caller: SourceCaller;
+  readonly baseUrl: string;
+  readonly names: ExportNames;
+  readonly limits?: HttpLimits;
+  readonly retries?: RetryLimits;
+}
+
+export class HttpLedgerSource implements LedgerSource {
+  readonly baseUrl: string;
+  readonly #caller: SourceCaller;
+  readonly #names: ExportNames;
+  readonly #limits: HttpLimits;
+  readonly #retries: RetryLimits;
+
+  constructor(options: LedgerSourceOptions) {
+    this.baseUrl = options.baseUrl;
+    this.#caller = options.caller;
+    this.#names = options.names;
+    this.#limits = options.limits ?? EXPORT_LIMITS;
+    this.#retries = options.retries ?? EXPORT_RETRIES;
+  }
+
+  async ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer> {
+    const request: Question = {
+      route: 'export',
+      action: 'export from',
+      url: exportUrl(this.baseUrl, this.#names, question),
+      limits: this.#limits,
+      retries: this.#retries,
+    };
+    try {
+      return new HttpExportAnswer(await this.#caller.open(request, signal));
+    } catch (error) {
+      throw refusal(error, question);
+    }
+  }
+}
+
+/**
+ * @throws PermanentError `EXPORT_QUESTION` for what is no id or no whole second, and for an end without
+ *   a beginning: that one has crashed whole nodes
+ */
+export function exportUrl(baseUrl: string, names: ExportNames, question: ExportQuestion): URL {
+  const { partyId, assetId, from, to } = question;
+  if (!isExportableParty(partyId)) throw badQuestion(`${shown(partyId)} is no party that can be exported`);
+  if (assetId !== undefined && canonicalId(assetId) !== assetId)
+    throw badQuestion(`${shown(assetId)} is no asset id`);
+  if (to !== undefined && (from === undefined || to <= from)) {
+    throw badQuestion('an end needs a beginning before it');
+  }
+  const url = new URL(`${baseUrl}${names.path}`);
+  url.searchParams.set(names.party, partyId);
+  if (assetId !== undefined) url.searchParams.set(names.asset, assetId);
+  if (from !== undefined) url.searchParams.set(names.from, instantText(from, names.time));
+  if (to !== undefined) url.searchParams.set(names.to, instantText(to, names.time));
+  return url;
+}
+
+function instantText(instant: Micros, unit: ExportNames['time']): string {
+  if (instant % SECOND_MICROS !== 0n) throw badQuestion(`${instant} µs is not a whole second`);
+  if (unit === 'rfc3339') return `${formatInstant(instant).slice(0, 19)}Z`;
+  return String((instant / SECOND_MICROS) * UNITS_PER_SECOND[unit]);
+}
+
+class HttpExportAnswer implements ExportAnswer {
+  readonly #answer: OpenAnswer;
+  readonly #reader: AnswerReader;
+  readonly chunks: AsyncIterable<Buffer>;
+  #isDone = false;
+
+  constructor(answer: OpenAnswer) {
+    this.#answer = answer;
+    this.#reader = new AnswerReader(answer.body);
+    this.chunks = this.#counted();
+  }
+
+  get contentType(): string | undefined {
+    return this.#reader.contentType ?? this.#answer.headers['content-type'];
+  }
+
+  readonly extensions = (): readonly unknown[] => this.#reader.extensions;
+  readonly form = (): 'csv' | 'messages' | undefined => this.#reader.form;
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#done(undefined);
+  }
+
+  async *#counted(): AsyncGenerator<Buffer, void, undefined> {
+    try {
+      yield* this.#reader;
+    } catch (error) {
+      await this.#done(error);
+      throw error;
+    }
+    await this.#done(undefined);
+  }
+
+  async #done(error: unknown): Promise<void> {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    await this.#answer.done(error);
+  }
+}
+
+/** A question that is refused is the unit's affair; a client that is refused is everybody's. */
+function refusal(error: unknown, question: ExportQuestion): unknown {
+  if (!(error instanceof PermanentError)) return error;
+  const { meta, message } = error;
+  if (question.assetId === undefined && meta['detailCode'] === DETAIL_ASSET_REQUIRED) {
+    return new PermanentError(`${message}; name the assets to ask for in SOURCE_ASSETS`, {
+      code: 'ASSET_REQUIRED',
+      meta,
+      cause: error,
+    });
+  }
+  if (!['SOURCE_REFUSED', 'SOURCE_ABSENT'].includes(errorCode(error))) return error;
+  return new PermanentError(message, { code: 'EXPORT_REFUSED', meta, cause: error });
+}
+
+function badQuestion(state: string): PermanentError {
+  return new PermanentError(`Cannot export: ${state}`, { code: 'EXPORT_QUESTION' });
+}
+
+function shown(text: string): string {
+  return JSON.stringify(text.slice(0, 80));
+}

@@ -1,0 +1,164 @@
+/** The two lists over HTTP: questions that are never ambiguous, answers that are never guessed. */
+import { errorCode, PermanentError } from '../core/errors.ts';
+import { canonicalId } from '../core/ids.ts';
+import type { ListedRow, ListSource, Page, PageQuestion } from '../walk/ports.ts';
+import { blockOf } from './answer-headers.ts';
+import { readWhole } from './body.ts';
+import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
+import { answerError, errorBodyOf } from './failure.ts';
+import { LIST_LIMITS, whereOf, type HttpLimits } from './http.ts';
+import { parsePage } from './page.ts';
+import { LIST_RETRIES, type RetryLimits } from './retry.ts';
+
+/** Three times what the gateway itself can send. */
+export const PAGE_BYTES_MAX = 64 * 2 ** 20;
+/** A page that no release refuses for its size. */
+const PROBE_ROWS = 4;
+
+export interface ListSourceOptions {
+  readonly caller: SourceCaller;
+  readonly baseUrl: string;
+  readonly limits?: HttpLimits;
+  readonly retries?: RetryLimits;
+}
+
+/** Failures that a cursor or a page size can be the reason of. A forged cursor is a 500 there. */
+const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
+
+export class HttpListSource implements ListSource {
+  readonly baseUrl: string;
+  readonly #caller: SourceCaller;
+  readonly #limits: HttpLimits;
+  readonly #retries: RetryLimits;
+
+  constructor(options: ListSourceOptions) {
+    this.baseUrl = options.baseUrl;
+    this.#caller = options.caller;
+    this.#limits = options.limits ?? LIST_LIMITS;
+    this.#retries = options.retries ?? LIST_RETRIES;
+  }
+
+  async page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
+    try {
+      return await this.#page(question, signal);
+    } catch (error) {
+      if (signal.aborted || !DOUBTFUL.has(errorCode(error))) throw error;
+      throw await this.#diagnosis(question, error, signal);
+    }
+  }
+
+  async party(id: string, signal: AbortSignal): Promise<ListedRow | undefined> {
+    const asked = canonicalId(id);
+    if (asked === undefined) {
+      throw new PermanentError(`Cannot look up a party: ${JSON.stringify(id.slice(0, 80))} is no party id`, {
+        code: 'PARTY_ID',
+        meta: { id: id.slice(0, 80) },
+      });
+    }
+    const url = this.#url('parties', [['partyId', asked]]);
+    let page: Page;
+    try {
+      page = await this.#ask('parties', url, signal);
+    } catch (error) {
+      if (errorCode(error) === 'SOURCE_ABSENT' && hasErrorBody(error)) return undefined;
+      throw error;
+    }
+    const [row] = page.rows;
+    // A filter that the source does not know is ignored by it: then any party comes, or all of them.
+    if (page.rows.length > 1 || (row !== undefined && row.key !== asked)) {
+      throw new PermanentError(
+        `Cannot look up party ${asked} at ${this.baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${page.rows.length} rows, so it did not filter`,
+        { code: 'PAGE_SHAPE', meta: { asked, rows: page.rows.length } },
+      );
+    }
+    return row;
+  }
+
+  #page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
+    return this.#ask(question.list, this.#url(question.list, parametersOf(question)), signal);
+  }
+
+  #ask(list: PageQuestion['list'], url: URL, signal: AbortSignal): Promise<Page> {
+    const question: Question = {
+      route: list,
+      action: `list ${list}`,
+      url,
+      limits: this.#limits,
+      retries: this.#retries,
+    };
+    return this.#caller.read(question, signal, (answer) => readPage(list, url, answer));
+  }
+
+  #url(list: PageQuestion['list'], parameters: readonly (readonly [string, string])[]): URL {
+    const url = new URL(`${this.baseUrl}/api/v2/${list}`);
+    // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
+    for (const [name, value] of parameters) url.searchParams.set(name, value);
+    return url;
+  }
+
+  /**
+   * The source refuses a cursor, a size and a broken table with the same codes. One more question
+   * that differs in the suspect alone tells them apart.
+   */
+  async #diagnosis(question: PageQuestion, error: unknown, signal: AbortSignal): Promise<unknown> {
+    const { list, newestFirst, size, after, before } = question;
+    if (after !== undefined || before !== undefined) {
+      const code = await this.#probe({ list, newestFirst, size }, signal);
+      if (code === undefined) {
+        return recoded(error, 'CURSOR_REFUSED', `the source answers without the cursor, and refuses it`);
+      }
+      if (code !== 'SOURCE_REFUSED') return error;
+    }
+    if (errorCode(error) !== 'SOURCE_REFUSED' || size <= PROBE_ROWS) return error;
+    const code = await this.#probe({ list, newestFirst, size: PROBE_ROWS }, signal);
+    return code === undefined
+      ? recoded(error, 'PAGE_TOO_LARGE', `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`)
+      : error;
+  }
+
+  /** @returns the failure's code, or undefined where the page came */
+  async #probe(question: PageQuestion, signal: AbortSignal): Promise<string | undefined> {
+    try {
+      await this.#page(question, signal);
+      return undefined;
+    } catch (error) {
+      signal.throwIfAborted();
+      return errorCode(error);
+    }
+  }
+}
+
+/** A size is always sent: without one, some releases send the whole list. */
+function parametersOf(question: PageQuestion): [string, string][] {
+  const { after, before, size, newestFirst } = question;
+  if (after !== undefined && before !== undefined) throw new TypeError('after and before are never mixed');
+  if (after === '' || before === '') throw new TypeError('an empty cursor asks for something else');
+  const backward = before !== undefined;
+  const parameters: [string, string][] = [
+    [backward ? 'pagination.last' : 'pagination.first', String(size)],
+    ['pagination.newestFirst', String(newestFirst)],
+  ];
+  if (after !== undefined) parameters.push(['pagination.after', after]);
+  if (before !== undefined) parameters.push(['pagination.before', before]);
+  return parameters;
+}
+
+async function readPage(list: PageQuestion['list'], url: URL, answer: OpenAnswer): Promise<Page> {
+  const body = await readWhole(answer.body, PAGE_BYTES_MAX);
+  // Short bodies only: an error body with 200 is a proxy's doing.
+  if (body.length < 4096 && errorBodyOf(body) !== undefined) {
+    throw answerError(`list ${list}`, whereOf(url), { status: 200, headers: answer.headers, body });
+  }
+  return { ...parsePage(list, body), ...blockOf(answer.headers), bytes: body.length };
+}
+
+/** A 404 of the service has its error body; one without it means that the path is wrong. */
+function hasErrorBody(error: unknown): boolean {
+  return error instanceof PermanentError && typeof error.meta['code'] === 'number';
+}
+
+function recoded(error: unknown, code: string, state: string): PermanentError {
+  const said = error instanceof Error ? error.message : String(error);
+  const meta = error instanceof PermanentError ? error.meta : {};
+  return new PermanentError(`${said}; ${state}`, { code, meta, cause: error });
+}

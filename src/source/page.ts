@@ -1,0 +1,157 @@
+/** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
+import { isUtf8 } from 'node:buffer';
+import { PermanentError, RetryableError } from '../core/errors.ts';
+import { canonicalId } from '../core/ids.ts';
+import { isRecord, sampleOf } from '../ledger/error-body.ts';
+import type { ListedRow, ListName, Page } from '../walk/ports.ts';
+
+const UINT64_MAX = 2n ** 64n - 1n;
+const CURSOR_CHARS_MAX = 8192;
+const SHOWN_CHARS_MAX = 120;
+const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
+/** The interface does not show how hashes are written; whatever can be printed is kept as it came. */
+const PRINTABLE_ASCII = /^[\x20-\x7e]{0,256}$/;
+const PRINTABLE = /^[^\p{Cc}\p{Cs}]{0,256}$/u;
+/** A number of so many characters may have more digits than a JavaScript number keeps. */
+const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
+
+export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'bytes'>;
+
+/**
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error page)
+ * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
+ */
+export function parsePage(list: ListName, body: Buffer): PageRows {
+  const page = objectAt(list, objectAt(list, parseExact(list, body), '')[list], list);
+  const info = objectAt(list, page['pageInfo'], `${list}.pageInfo`);
+  const edges: unknown = page['edges'];
+  if (!Array.isArray(edges)) throw shape(list, `${list}.edges`, edges, 'an array');
+  const readRow = list === 'parties' ? partyRow : checkpointRow;
+  const rows = edges.map((edge: unknown, index) => {
+    const where = new Place(list, index);
+    if (!isRecord(edge)) throw where.error('', edge, 'an object');
+    const { node, cursor } = edge;
+    if (!isRecord(node)) throw where.error('.node', node, 'an object');
+    if (typeof cursor !== 'string' || cursor === '' || cursor.length > CURSOR_CHARS_MAX) {
+      throw where.error('.cursor', cursor, `a text of 1 to ${CURSOR_CHARS_MAX} characters`);
+    }
+    return readRow(node, cursor, where);
+  });
+  const flag = (name: string): boolean => {
+    const value = info[name];
+    if (typeof value !== 'boolean') throw shape(list, `${list}.pageInfo.${name}`, value, 'true or false');
+    return value;
+  };
+  const cursor = (name: string): string => {
+    const value = info[name];
+    if (typeof value !== 'string') throw shape(list, `${list}.pageInfo.${name}`, value, 'a text');
+    return value;
+  };
+  return {
+    rows,
+    hasNextPage: flag('hasNextPage'),
+    hasPreviousPage: flag('hasPreviousPage'),
+    startCursor: cursor('startCursor'),
+    endCursor: cursor('endCursor'),
+  };
+}
+
+/** Where in the page a value stands; made into words only when something is wrong with it. */
+class Place {
+  readonly #list: ListName;
+  readonly #index: number;
+
+  constructor(list: ListName, index: number) {
+    this.#list = list;
+    this.#index = index;
+  }
+
+  error(path: string, value: unknown, accepted: string): PermanentError {
+    return shape(this.#list, `${this.#list}.edges[${this.#index}]${path}`, value, accepted);
+  }
+}
+
+function partyRow(node: Record<string, unknown>, cursor: string, where: Place): ListedRow {
+  const { id: given, ...extra } = node;
+  const id = typeof given === 'string' ? canonicalId(given) : undefined;
+  if (id === undefined) throw where.error('.node.id', given, '64 hex digits or a well-known word');
+  return { cursor, key: id, group: id, fields: [id], extra: extraOf(extra) };
+}
+
+function checkpointRow(node: Record<string, unknown>, cursor: string, where: Place): ListedRow {
+  const { atBlock: givenBlock, hash: givenHash, blockHash: givenBlockHash, ...extra } = node;
+  const atBlock = uint64(givenBlock);
+  if (atBlock === undefined) throw where.error('.node.atBlock', givenBlock, 'a whole number below 2^64');
+  const hash = hashText(givenHash, '.node.hash', where);
+  const blockHash = hashText(givenBlockHash, '.node.blockHash', where);
+  const key = `${atBlock}/${hash}/${blockHash}`;
+  return { cursor, key, group: atBlock, fields: [atBlock, hash, blockHash], extra: extraOf(extra) };
+}
+
+/** Decimal text; a JSON number that lost digits came as text already (`parseExact`). */
+function uint64(given: unknown): string | undefined {
+  const text = typeof given === 'number' && Number.isSafeInteger(given) ? String(given) : given;
+  if (typeof text !== 'string' || !DECIMAL.test(text)) return undefined;
+  return text.length < 20 || BigInt(text) <= UINT64_MAX ? text : undefined;
+}
+
+function hashText(given: unknown, path: string, where: Place): string {
+  if (typeof given === 'string' && (PRINTABLE_ASCII.test(given) || PRINTABLE.test(given))) return given;
+  throw where.error(path, given, 'a printable text of up to 256 characters');
+}
+
+function extraOf(extra: Record<string, unknown>): Record<string, unknown> | undefined {
+  for (const _ in extra) {
+    const kept = storable(extra);
+    return isRecord(kept) ? kept : undefined;
+  }
+  return undefined;
+}
+
+/** Postgres keeps neither NUL nor half a surrogate pair in jsonb; parties choose some of these texts. */
+function storable(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed().replaceAll('\0', '\ufffd');
+  if (Array.isArray(value)) return value.map(storable);
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [String(storable(name)), storable(inner)]),
+  );
+}
+
+/** JSON.parse, but a number that would lose digits comes as the text it was written with. */
+function parseExact(list: ListName, body: Buffer): unknown {
+  if (!isUtf8(body)) throw notJson(list, body, undefined);
+  const text = body.toString('utf8').replace(/^\ufeff/, '');
+  try {
+    return LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
+  } catch (error) {
+    throw notJson(list, body, error);
+  }
+}
+
+function exactNumber(_key: string, value: unknown, context: { source?: string } = {}): unknown {
+  if (typeof value !== 'number' || context.source === undefined) return value;
+  return String(value) === context.source ? value : context.source;
+}
+
+function objectAt(list: ListName, value: unknown, path: string): Record<string, unknown> {
+  if (!isRecord(value)) throw shape(list, path === '' ? 'the answer' : path, value, 'an object');
+  return value;
+}
+
+function shape(list: ListName, path: string, value: unknown, accepted: string): PermanentError {
+  const shown =
+    value === undefined ? 'missing' : (JSON.stringify(value) ?? typeof value).slice(0, SHOWN_CHARS_MAX);
+  return new PermanentError(
+    `Cannot read a page of ${list}: ${path} is ${shown}, where ${accepted} is expected; see whether SOURCE_URL names the query service`,
+    { code: 'PAGE_SHAPE', meta: { list, path, value: shown } },
+  );
+}
+
+function notJson(list: ListName, body: Buffer, cause: unknown): RetryableError {
+  const sample = sampleOf(body);
+  return new RetryableError(
+    `Cannot read a page of ${list}: the answer is no JSON (${body.length} bytes, beginning ${JSON.stringify(sample)})`,
+    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { list, bytes: body.length, sample }, cause },
+  );
+}

@@ -1,0 +1,54 @@
+/** What the source client needs from whoever keeps state for all workers, and whom it tells. */
+import type { Micros } from '../core/time.ts';
+
+/** One budget of requests for all workers. */
+export interface RateState {
+  /**
+   * Takes the next free moment of a budget.
+   * @returns how long to wait until that moment
+   */
+  reserve(budget: string, ratePerSecond: number): Promise<{ readonly waitMs: number }>;
+}
+
+/** Until when the source has banned us. Asking during a ban lengthens it, so every worker must know. */
+export interface BanStore {
+  get(): Promise<Micros | undefined>;
+  /** Never brings an end that is already stored forward. */
+  set(until: Micros): Promise<void>;
+}
+
+export type Route = 'parties' | 'checkpoints' | 'export';
+
+/** One request that was sent, answered or not. */
+export interface RequestReport {
+  readonly route: Route;
+  /** Undefined where no answer came. */
+  readonly status: number | undefined;
+  /** Of an export: until its stream ended or was closed. */
+  readonly durationMs: number;
+  /** Of the body, as it came over the wire. */
+  readonly bytes: number;
+  /** 1 for the first. */
+  readonly attempt: number;
+  readonly errorCode: string | undefined;
+}
+
+export type WaitReason = 'rate' | 'ban' | 'retry';
+
+export interface WaitReport {
+  readonly route: Route;
+  readonly reason: WaitReason;
+  readonly waitMs: number;
+}
+
+export interface SourceObserver {
+  onRequest(report: RequestReport): void;
+  onWait(report: WaitReport): void;
+}
+
+/** Monotonic time and waiting, so that tests need not wait. */
+export interface Clock {
+  nowMs(): number;
+  /** Rejects with the signal's reason when it is aborted. */
+  sleep(delayMs: number, signal: AbortSignal): Promise<void>;
+}

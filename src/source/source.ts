@@ -1,0 +1,122 @@
+/** Opens the source: one client for the lists and the export, behind one gate. */
+import { UsageError } from '../core/errors.ts';
+import type { LedgerSource } from '../export/ports.ts';
+import type { ListSource } from '../walk/ports.ts';
+import { SourceCaller } from './caller.ts';
+import { openDispatcher } from './dispatcher.ts';
+import { CONNECT_MS, SourceHttp, type HttpLimits } from './http.ts';
+import { HttpLedgerSource, type ExportNames } from './ledger-source.ts';
+import { HttpListSource } from './list-source.ts';
+import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
+import { localBans, localRate, RateLimiter, SYSTEM_CLOCK } from './rate.ts';
+import type { RetryLimits } from './retry.ts';
+import { StatsObserver, type SourceStats } from './stats.ts';
+
+/** The part of the configuration that concerns the source. */
+export interface SourceConfig {
+  readonly sourceUrl: URL | undefined;
+  readonly sourceAuthorization?: string | undefined;
+  readonly sourceRate: number;
+  readonly sourceExportPath: string;
+  readonly sourceExportParamParty: string;
+  readonly sourceExportParamAsset: string;
+  readonly sourceExportParamFrom: string;
+  readonly sourceExportParamTo: string;
+  readonly sourceExportTime: 'ns' | 'ms' | 's' | 'rfc3339';
+  readonly ambient: Readonly<Record<string, string>>;
+}
+
+export interface SourceDeps {
+  /** For the User-Agent. */
+  readonly version: string;
+  /** The budget shared by all workers. Absent: this process has it alone. */
+  readonly rate?: RateState;
+  /** Bans shared by all workers. Absent: this process keeps its own. */
+  readonly bans?: BanStore;
+  readonly observer?: SourceObserver;
+  readonly clock?: Clock;
+  /** Off where the source is on this machine. */
+  readonly acceptGzip?: boolean;
+  readonly limits?: {
+    readonly connectMs?: number;
+    readonly list?: HttpLimits;
+    readonly export?: HttpLimits;
+    readonly listRetries?: RetryLimits;
+    readonly exportRetries?: RetryLimits;
+  };
+}
+
+export interface Source extends AsyncDisposable {
+  /** Origin and path, without credentials: safe to store and to log. */
+  readonly baseUrl: string;
+  readonly lists: ListSource;
+  readonly ledger: LedgerSource;
+  stats(): SourceStats;
+}
+
+/**
+ * Opens nothing on the wire yet: the first question does. Disposing ends whatever is under way.
+ * @throws UsageError where there is no SOURCE_URL, or a proxy or CA file is no good
+ */
+export function openSource(config: SourceConfig, deps: SourceDeps): Source {
+  if (config.sourceUrl === undefined) {
+    throw new UsageError([
+      'SOURCE_URL: not given, and this command asks the source; give an http:// or https:// URL',
+    ]);
+  }
+  const { baseUrl, authorization } = splitUrl(config.sourceUrl);
+  const { limits = {}, clock = SYSTEM_CLOCK } = deps;
+  const dispatcher = openDispatcher({ ambient: config.ambient, connectMs: limits.connectMs ?? CONNECT_MS });
+  const observer = new StatsObserver(deps.observer);
+  const rate = new RateLimiter({
+    ratePerSecond: config.sourceRate,
+    state: deps.rate ?? localRate(clock),
+    bans: deps.bans ?? localBans(),
+    clock,
+    observer,
+  });
+  const http = new SourceHttp({
+    dispatcher,
+    userAgent: `ledger-mirror/${deps.version}`,
+    authorization: config.sourceAuthorization ?? authorization,
+    acceptGzip: deps.acceptGzip ?? true,
+  });
+  const caller = new SourceCaller({ http, rate, clock, observer });
+  return {
+    baseUrl,
+    lists: new HttpListSource({
+      caller,
+      baseUrl,
+      ...(limits.list === undefined ? {} : { limits: limits.list }),
+      ...(limits.listRetries === undefined ? {} : { retries: limits.listRetries }),
+    }),
+    ledger: new HttpLedgerSource({
+      caller,
+      baseUrl,
+      names: exportNames(config),
+      ...(limits.export === undefined ? {} : { limits: limits.export }),
+      ...(limits.exportRetries === undefined ? {} : { retries: limits.exportRetries }),
+    }),
+    stats: () => observer.stats(),
+    [Symbol.asyncDispose]: () => dispatcher.destroy(),
+  };
+}
+
+function exportNames(config: SourceConfig): ExportNames {
+  return {
+    path: config.sourceExportPath,
+    party: config.sourceExportParamParty,
+    asset: config.sourceExportParamAsset,
+    from: config.sourceExportParamFrom,
+    to: config.sourceExportParamTo,
+    time: config.sourceExportTime,
+  };
+}
+
+/** Credentials in the URL become a header, and appear nowhere else. */
+function splitUrl(url: URL): { baseUrl: string; authorization: string | undefined } {
+  const baseUrl = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
+  if (url.username === '' && url.password === '') return { baseUrl, authorization: undefined };
+  const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  return { baseUrl, authorization: `Basic ${Buffer.from(pair).toString('base64')}` };
+}
