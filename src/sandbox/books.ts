@@ -1,0 +1,169 @@
+/**
+ * The books: what is true of the network, asked apart from the interface, so that a copy made through the
+ * interface can be compared with it. Computed from the movements, not from what was served.
+ */
+import { createHash } from 'node:crypto';
+import { DAY_MICROS, formatInstant, type Micros } from '../core/time.ts';
+import type { CheckpointRow } from './checkpoints.ts';
+import { NO_MARKET, type Account, type Movement } from './cycle.ts';
+import { KIND } from './ids.ts';
+import type { Network } from './network.ts';
+
+/** Which entries: `[from, to)` of their time, and one asset or all. */
+export interface BookWindow {
+  from?: Micros;
+  to?: Micros;
+  assetId?: string;
+}
+
+export interface BookSum {
+  assetId: string;
+  /** `TRANSFER_TYPE_…` */
+  type: string;
+  /** `2023-05-01`, UTC */
+  day: string;
+  entries: number;
+  quantity: bigint;
+}
+
+export interface PartyBooks {
+  /** Entries that an export holds. */
+  entries: number;
+  /** Sum, modulo 2^256, of the SHA-256 of each CSV row without its line end; 64 hex digits. */
+  digest: string;
+  sums: BookSum[];
+}
+
+export interface BookBalance {
+  assetId: string;
+  /** undefined where the account belongs to no market. */
+  marketId: string | undefined;
+  accountType: number;
+  balance: bigint;
+}
+
+const DIGEST_MASK = (1n << 256n) - 1n;
+
+export class Books {
+  readonly #network: Network;
+
+  constructor(network: Network) {
+    this.#network = network;
+  }
+
+  /** The newest block's height and the instant the network has reached. */
+  head(): { height: bigint; time: Micros } {
+    const { block, time } = this.#network.head();
+    return { height: this.#network.chain.heightOf(block), time };
+  }
+
+  /** How many parties there are, `network` not counted. */
+  partyCount(): number {
+    return this.#network.parties.countBy(this.#network.head().block);
+  }
+
+  /** Every party but `network`, in the list's order, oldest first. */
+  *parties(): Generator<{ id: string; firstSeen: Micros }> {
+    for (const { id, firstSeen } of this.#network.parties.rows(0, this.partyCount())) yield { id, firstSeen };
+  }
+
+  /** Every checkpoint that is served, oldest first, each as often as it is listed. */
+  *checkpoints(): Generator<CheckpointRow> {
+    const { block, time } = this.#network.head();
+    const { from, to } = this.#network.checkpoints.visible(block, time);
+    for (let position = from; position < to; position += 1) yield this.#network.checkpoints.row(position);
+  }
+
+  /** The assets of the network. */
+  assetIds(): string[] {
+    return this.#network.assetIds();
+  }
+
+  /** The CSV rows of a party, without line ends, in the order in which they happened. */
+  *rows(partyId: string, window: BookWindow = {}): Generator<string> {
+    const write = this.#network.release.rowWriter(this.#network.names());
+    for (const movement of this.#exported(partyId, window)) yield write(movement).slice(0, -1);
+  }
+
+  /** Count, digest and sums of what a party's export holds. */
+  party(partyId: string, window: BookWindow = {}): PartyBooks {
+    const write = this.#network.release.rowWriter(this.#network.names());
+    const sums = new Map<string, BookSum>();
+    let entries = 0;
+    let digest = 0n;
+    for (const movement of this.#exported(partyId, window)) {
+      entries += 1;
+      const hash = createHash('sha256').update(write(movement).slice(0, -1)).digest('hex');
+      digest = (digest + BigInt(`0x${hash}`)) & DIGEST_MASK;
+      this.#add(sums, movement);
+    }
+    return { entries, digest: digest.toString(16).padStart(64, '0'), sums: [...sums.values()] };
+  }
+
+  /** A party's balances after everything that has happened, replayed from its beginning. */
+  balances(partyId: string): BookBalance[] {
+    const balances = new Map<string, BookBalance>();
+    const party = this.#indexOf(partyId);
+    if (party === undefined) return [];
+    const post = (account: Account, asset: number, amount: bigint): void => {
+      if (account.owner !== party) return;
+      const key = `${asset} ${account.market} ${account.type}`;
+      const balance = balances.get(key) ?? this.#emptyBalance(account, asset);
+      balance.balance += amount;
+      balances.set(key, balance);
+    };
+    for (const { from, to, asset, quantity } of this.#network.ledger.movementsOfPair(
+      party,
+      this.#allBlocks(),
+    )) {
+      post(from, asset, -quantity);
+      post(to, asset, quantity);
+    }
+    return [...balances.values()];
+  }
+
+  *#exported(partyId: string, window: BookWindow): Generator<Movement> {
+    const party = this.#indexOf(partyId);
+    if (party === undefined) return;
+    const asset = window.assetId === undefined ? undefined : this.#network.assetOf(window.assetId);
+    if (window.assetId !== undefined && asset === undefined) return;
+    const blocks = this.#network.blocksWithin(window.from, window.to);
+    for (const movement of this.#network.ledger.movementsOfPair(party, blocks)) {
+      if (movement.from.owner !== party) continue;
+      if (asset === undefined || movement.asset === asset) yield movement;
+    }
+  }
+
+  #add(sums: Map<string, BookSum>, movement: Movement): void {
+    const time = this.#network.chain.timeOf(movement.block);
+    const key = `${movement.asset} ${movement.type} ${time / DAY_MICROS}`;
+    const sum = sums.get(key) ?? {
+      assetId: this.#network.ids.id(KIND.asset, movement.asset),
+      type: `TRANSFER_TYPE_${movement.type}`,
+      day: formatInstant(time).slice(0, 10),
+      entries: 0,
+      quantity: 0n,
+    };
+    sum.entries += 1;
+    sum.quantity += movement.quantity;
+    sums.set(key, sum);
+  }
+
+  #emptyBalance(account: Account, asset: number): BookBalance {
+    const { ids } = this.#network;
+    return {
+      assetId: ids.id(KIND.asset, asset),
+      marketId: account.market === NO_MARKET ? undefined : ids.id(KIND.market, account.market),
+      accountType: account.type,
+      balance: 0n,
+    };
+  }
+
+  #indexOf(partyId: string): number | undefined {
+    return this.#network.parties.indexOf(partyId, this.#network.head().block);
+  }
+
+  #allBlocks(): { from: number; to: number } {
+    return this.#network.blocksWithin(undefined, undefined);
+  }
+}

@@ -1,0 +1,82 @@
+/** A whole network from one seed: its chain, parties, checkpoints and ledger, and how far it has come. */
+import type { Micros } from '../core/time.ts';
+import { Chain } from './chain.ts';
+import { Checkpoints } from './checkpoints.ts';
+import { ASSET_UNITS } from './cycle.ts';
+import { IdCipher, KIND } from './ids.ts';
+import { Ledger, type BlockRange } from './ledger.ts';
+import type { Settings } from './options.ts';
+import { Parties } from './parties.ts';
+import { seedWord } from './random.ts';
+import { RELEASE_0_71_4, type Names, type Release } from './release.ts';
+
+/** The newest block, and the instant the network has reached. */
+export interface Head {
+  block: number;
+  time: Micros;
+}
+
+export class Network {
+  readonly settings: Settings;
+  readonly release: Release = RELEASE_0_71_4;
+  readonly ids: IdCipher;
+  readonly chain: Chain;
+  readonly parties: Parties;
+  readonly checkpoints: Checkpoints;
+  readonly ledger: Ledger;
+  #aheadMicros = 0n;
+  #reached: Micros;
+
+  constructor(settings: Settings) {
+    const seed = seedWord(settings.seed);
+    this.settings = settings;
+    this.ids = new IdCipher(settings.seed);
+    this.chain = new Chain(seed, settings);
+    const historyBlocks = this.chain.blocksIn(settings.historyMs);
+    this.parties = new Parties(seed, this.ids, this.chain, { ...settings, historyBlocks });
+    const checkpointBlocks = this.chain.blocksIn(settings.checkpointIntervalMs);
+    this.checkpoints = new Checkpoints(seed, this.ids, this.chain, { ...settings, checkpointBlocks });
+    this.ledger = new Ledger(seed, this.parties, settings.partiesMax, { ...settings, historyBlocks });
+    this.#reached = settings.genesis;
+  }
+
+  /** How far the network has come. It never goes back, even where its clock does. */
+  head(): Head {
+    const now = this.settings.clock() + this.#aheadMicros;
+    if (now > this.#reached) this.#reached = now;
+    return { block: this.chain.newestAt(this.#reached), time: this.#reached };
+  }
+
+  /** Moves the network ahead of its clock. */
+  advance(durationMs: number): void {
+    this.#aheadMicros += BigInt(Math.round(durationMs * 1000));
+  }
+
+  /** The blocks of `[from, to)` that were made by now. */
+  blocksWithin(from: Micros | undefined, to: Micros | undefined): BlockRange {
+    const { block } = this.head();
+    return {
+      from: from === undefined ? 1 : this.chain.firstFrom(from),
+      to: to === undefined ? block : Math.min(block, this.chain.firstFrom(to) - 1),
+    };
+  }
+
+  /** The number of an asset, or undefined where there is none of that id. */
+  assetOf(id: string): number | undefined {
+    const asset = this.ids.indexOf(KIND.asset, id);
+    return asset !== undefined && asset < ASSET_UNITS.length ? asset : undefined;
+  }
+
+  assetIds(): string[] {
+    return ASSET_UNITS.map((_, asset) => this.ids.id(KIND.asset, asset));
+  }
+
+  /** What the release needs to write rows. */
+  names(): Names {
+    return {
+      ids: this.ids,
+      timeOf: (block) => this.chain.timeOf(block),
+      zoneMinutes: this.settings.zoneMinutes,
+    };
+  }
+}

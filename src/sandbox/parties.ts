@@ -1,0 +1,114 @@
+/**
+ * Who takes part, and in which order. Parties are numbered as they arrive; several may arrive in one
+ * block, and then the list orders them by id, as the service does (vega_time, id).
+ */
+import type { Micros } from '../core/time.ts';
+import type { Chain } from './chain.ts';
+import { KIND, type IdCipher } from './ids.ts';
+import { noise, STREAM } from './random.ts';
+
+/** Ties are laid out in runs of this many parties. */
+const RUN_PARTIES = 8;
+
+export interface PartyOptions {
+  /** Parties that have arrived after `historyBlocks`; the network goes on growing as it began. */
+  parties: number;
+  /** It stops growing there. */
+  partiesMax: number;
+  historyBlocks: number;
+}
+
+export interface PartyRow {
+  index: number;
+  id: string;
+  firstSeen: Micros;
+}
+
+export class Parties {
+  readonly #seed: number;
+  readonly #ids: IdCipher;
+  readonly #chain: Chain;
+  readonly #options: PartyOptions;
+
+  constructor(seed: number, ids: IdCipher, chain: Chain, options: PartyOptions) {
+    this.#seed = seed;
+    this.#ids = ids;
+    this.#chain = chain;
+    this.#options = options;
+  }
+
+  id(index: number): string {
+    return this.#ids.id(KIND.party, index);
+  }
+
+  /** The transaction the party first appeared in. */
+  txHash(index: number): string {
+    return this.#ids.id(KIND.partyTx, index);
+  }
+
+  /** @returns the party's number, or undefined where `id` is nobody who arrived by `block` */
+  indexOf(id: string, block: number): number | undefined {
+    const index = this.#ids.indexOf(KIND.party, id);
+    return index !== undefined && index < this.countBy(block) ? index : undefined;
+  }
+
+  /** The block in which a party appears; never falls with the party's number. */
+  arrivalBlock(index: number): number {
+    const { parties, historyBlocks } = this.#options;
+    const run = Math.floor(index / RUN_PARTIES);
+    const word = noise(this.#seed, STREAM.partyTies, run);
+    // In each run, `tied` parties from `leader` on come in one block.
+    const leader = word % RUN_PARTIES;
+    const tied = 1 + ((word >>> 8) % 4);
+    const within = index % RUN_PARTIES;
+    const follows = within > leader && within < leader + tied;
+    const place = run * RUN_PARTIES + (follows ? leader : within);
+    return 1 + Math.floor((place * historyBlocks) / parties);
+  }
+
+  /** How many parties have arrived by `block`. */
+  countBy(block: number): number {
+    if (block < 1) return 0;
+    const { parties, partiesMax, historyBlocks } = this.#options;
+    const guess = Math.floor((block * parties) / historyBlocks);
+    let low = Math.max(0, guess - 2 * RUN_PARTIES);
+    let high = guess + 2 * RUN_PARTIES;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.arrivalBlock(middle) <= block) low = middle + 1;
+      else high = middle;
+    }
+    return Math.min(low, partiesMax);
+  }
+
+  /** Those who arrived in `block`, in list order. */
+  arrivedIn(block: number): PartyRow[] {
+    return this.#arrivedWith(this.countBy(block - 1), block);
+  }
+
+  /**
+   * Rows of the list by position, oldest first. Whole blocks only are visible, so positions count from
+   * the same beginning for ever.
+   */
+  *rows(fromPosition: number, toPosition: number): Generator<PartyRow> {
+    if (fromPosition >= toPosition) return;
+    let start = fromPosition;
+    while (start > 0 && this.arrivalBlock(start - 1) === this.arrivalBlock(fromPosition)) start -= 1;
+    while (start < toPosition) {
+      const group = this.#arrivedWith(start, this.arrivalBlock(start));
+      yield* group.slice(Math.max(0, fromPosition - start), toPosition - start);
+      start += group.length;
+    }
+  }
+
+  /** The parties of one block, of whom `first` is the first by number. */
+  #arrivedWith(first: number, block: number): PartyRow[] {
+    const firstSeen = this.#chain.timeOf(block);
+    const rows: PartyRow[] = [];
+    for (let index = first; index < this.#options.partiesMax; index += 1) {
+      if (this.arrivalBlock(index) !== block) break;
+      rows.push({ index, id: this.id(index), firstSeen });
+    }
+    return rows.length < 2 ? rows : rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * The sandbox: a network served over HTTP as the query service serves its own, for `demo`, for tests, and
+ * for anyone who wants to try a client without asking the real one.
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Exchange } from './answer.ts';
+import { Books } from './books.ts';
+import { serveBooks } from './books-server.ts';
+import { Faults, type Misbehaviour, type Route, type SandboxRequest } from './faults.ts';
+import { Handlers } from './handlers.ts';
+import { Network } from './network.ts';
+import { sandboxSettings, type SandboxOptions } from './options.ts';
+import { RequestCounts } from './requests.ts';
+
+export interface Sandbox extends AsyncDisposable {
+  /** Where the interface is served, without a slash at the end. */
+  readonly url: string;
+  readonly port: number;
+  /** Where the books are served as JSON; undefined unless asked for. */
+  readonly booksUrl: string | undefined;
+  readonly books: Books;
+  readonly requests: RequestCounts;
+  readonly faults: Faults;
+  /** Moves the network ahead: blocks are made, and whatever happens in them is served from now on. */
+  advance(durationMs: number): void;
+  /** Stops serving; requests in progress are broken off. */
+  stop(): Promise<void>;
+}
+
+const ROUTES = new Map<string, Route>([
+  ['/api/v2/parties', 'parties'],
+  ['/api/v2/checkpoints', 'checkpoints'],
+  ['/api/v2/ledgerentry/export', 'export'],
+]);
+
+/**
+ * Starts a sandbox network.
+ * @throws UsageError where an option cannot be; the error of `listen` where the port is taken
+ */
+export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const settings = sandboxSettings(options);
+  const network = new Network(settings);
+  const books = new Books(network);
+  const requests = new RequestCounts();
+  const faults = new Faults();
+  const handlers = new Handlers(network);
+  const nths = new Map<Route, number>();
+
+  const server = createServer((request, response) => {
+    const judged = sandboxRequest(request, nths);
+    const bytesBefore = request.socket.bytesWritten;
+    response.once('close', () => {
+      requests.record(judged.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
+    });
+    void answer(handlers, judged, faults.judge(judged), settings.latencyMs, request, response);
+  });
+  const port = await listen(server, settings.port, settings.host);
+  const bookServer =
+    settings.booksPort === undefined ? undefined : await serveBooks(books, settings.booksPort, settings.host);
+
+  const stop = async (): Promise<void> => {
+    await Promise.all([close(server), ...(bookServer === undefined ? [] : [close(bookServer)])]);
+  };
+  return {
+    url: urlOf(settings.host, port),
+    port,
+    booksUrl: bookServer === undefined ? undefined : urlOf(settings.host, portOf(bookServer)),
+    books,
+    requests,
+    faults,
+    advance: (durationMs) => network.advance(durationMs),
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+function sandboxRequest(request: IncomingMessage, nths: Map<Route, number>): SandboxRequest {
+  const target = request.url ?? '/';
+  const at = target.indexOf('?');
+  const path = at < 0 ? target : target.slice(0, at);
+  const route = ROUTES.get(path) ?? 'other';
+  const nth = (nths.get(route) ?? 0) + 1;
+  nths.set(route, nth);
+  const query = at < 0 ? '' : target.slice(at + 1);
+  return {
+    route,
+    method: request.method ?? 'GET',
+    path,
+    queryText: query,
+    query: new URLSearchParams(query),
+    nth,
+  };
+}
+
+/** One request from its arrival to its end; a client that goes away ends it quietly. */
+async function answer(
+  handlers: Handlers,
+  judged: SandboxRequest,
+  misbehaviour: Misbehaviour,
+  latencyMs: number,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
+  response.once('error', () => gone.abort());
+  const exchange: Exchange = { request, response, misbehaviour, signal: gone.signal };
+  try {
+    const waitMs = latencyMs + (misbehaviour.delayMs ?? 0);
+    if (waitMs > 0) await delay(waitMs, undefined, { signal: gone.signal });
+    await handlers.answer(exchange, judged);
+  } catch (error) {
+    if (gone.signal.aborted) return;
+    // A defect of the sandbox: the client sees a broken connection, the process a failure.
+    response.destroy();
+    throw error;
+  }
+}
+
+async function listen(server: Server, port: number, host: string): Promise<number> {
+  server.listen(port, host);
+  await once(server, 'listening');
+  return portOf(server);
+}
+
+function portOf(server: Server): number {
+  const address: AddressInfo | string | null = server.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+function urlOf(host: string, port: number): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+async function close(server: Server): Promise<void> {
+  const closed = once(server, 'close');
+  server.close();
+  server.closeAllConnections();
+  await closed;
+}
