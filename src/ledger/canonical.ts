@@ -3,56 +3,49 @@
  * release wrote it. Its text is what `values_digest` sums, so the same rows have the same sum whether
  * they are read from objects, the warehouse or the lake.
  */
+import { hash } from 'node:crypto';
 import { PermanentError } from '../core/errors.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
 import { decodeAccountType, decodeId, decodeInteger, decodeTransferType } from './encodings.ts';
+import { KNOWN_COLUMNS, type KnownColumn, type Layout } from './header.ts';
+import type { RowFields } from './row-fields.ts';
+
+/** The columns that make an entry; `effect` follows from them and is kept beside them. */
+export type EntryColumn = Exclude<KnownColumn, 'effect'>;
+
+/** In the order in which they are summed. */
+export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter((name) => name !== 'effect');
 
 type Decode = (text: string) => string | undefined;
 
-interface EntryColumn {
-  readonly name: string;
-  readonly decode: Decode;
-  /** How many different texts are worth remembering; ids and types repeat, amounts do not. */
-  readonly remembered: number;
-  readonly required: boolean;
-}
+const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
+  vega_time: decodeTime,
+  quantity: decodeInteger,
+  transfer_type: decodeTransferType,
+  asset_id: decodeId,
+  account_from_market_id: decodeId,
+  account_from_party_id: decodeId,
+  account_from_account_type: decodeAccountType,
+  account_from_balance: decodeInteger,
+  account_to_market_id: decodeId,
+  account_to_party_id: decodeId,
+  account_to_account_type: decodeAccountType,
+  account_to_balance: decodeInteger,
+};
 
-const IDS_REMEMBERED = 4096;
-const TYPES_REMEMBERED = 256;
-const TIMES_REMEMBERED = 1024;
-
-function id(name: string, required: boolean): EntryColumn {
-  return { name, decode: decodeId, remembered: IDS_REMEMBERED, required };
-}
-function accountType(name: string): EntryColumn {
-  return { name, decode: decodeAccountType, remembered: TYPES_REMEMBERED, required: false };
-}
-function integer(name: string, required: boolean): EntryColumn {
-  return { name, decode: decodeInteger, remembered: 0, required };
-}
-
-/** The values that make an entry, in their order; `effect` follows from them and is kept beside them. */
-const COLUMNS: readonly EntryColumn[] = [
-  { name: 'vega_time', decode: decodeTime, remembered: TIMES_REMEMBERED, required: true },
-  integer('quantity', true),
-  { name: 'transfer_type', decode: decodeTransferType, remembered: TYPES_REMEMBERED, required: true },
-  id('asset_id', true),
-  id('account_from_market_id', false),
-  id('account_from_party_id', false),
-  accountType('account_from_account_type'),
-  integer('account_from_balance', false),
-  id('account_to_market_id', false),
-  id('account_to_party_id', false),
-  accountType('account_to_account_type'),
-  integer('account_to_balance', false),
-];
-
-export const ENTRY_COLUMNS: readonly string[] = COLUMNS.map((column) => column.name);
-export const EFFECT_COLUMN = 'effect';
+const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
+  'vega_time',
+  'quantity',
+  'transfer_type',
+  'asset_id',
+]);
+/** Times, ids and types come again and again; amounts seldom do. */
+const REMEMBERED_MAX = 4096;
 
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
-const FORBIDDEN_IN_EXTRA = new Set(['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR]);
+/** Postgres keeps no NUL in JSON; the separators would make two rows look like one another. */
+const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
 
 /** A column that nobody knew, and its text. */
 export type ExtraValue = readonly [name: string, text: string];
@@ -68,7 +61,7 @@ export interface CanonicalRow {
 
 /** `2023-05`: the partition that a row belongs to. */
 export function monthOf(values: readonly string[]): string {
-  return (values[0] ?? '').slice(0, 7);
+  return (values[0] ?? '').slice(0, 'YYYY-MM'.length);
 }
 
 /** The text that is summed. No value can hold a separator: each matched its pattern. */
@@ -76,6 +69,12 @@ export function canonicalText(values: readonly string[], extra: readonly ExtraVa
   const text = values.join(VALUE_SEPARATOR);
   if (extra.length === 0) return text;
   return text + extra.map(([name, value]) => EXTRA_SEPARATOR + name + VALUE_SEPARATOR + value).join('');
+}
+
+/** The hash of a canonical row (as UTF-8), ready for `RowDigest.add`. */
+export function hashText(canonical: string): string {
+  // 'binary' is one character for each byte: the cheapest form that there is.
+  return hash('sha256', canonical, 'binary');
 }
 
 /** Extra values from stored JSON (`extra` of a row) in the order that is summed. */
@@ -95,72 +94,59 @@ function decodeTime(text: string): string | undefined {
 }
 
 interface PlacedColumn {
-  readonly name: string;
+  readonly name: EntryColumn;
   readonly index: number;
   readonly decode: Decode;
-  readonly required: boolean;
+  readonly isRequired: boolean;
 }
 
-/** Reads rows of one CSV; made once a file, from its header. */
+/** Reads the rows of one CSV; made once a file, from its header. */
 export class RowCanonicalizer {
   readonly #placed: readonly PlacedColumn[];
   readonly #effectIndex: number | undefined;
-  readonly #extra: readonly (readonly [name: string, index: number])[];
+  readonly #unknown: Layout['unknown'];
 
-  /**
-   * @param columns the header's names in their order
-   * @throws PermanentError `COLUMNS_MISSING` naming what an entry cannot do without
-   */
-  constructor(columns: readonly string[]) {
-    const missing = ENTRY_COLUMNS.filter((name) => !columns.includes(name));
-    if (missing.length > 0) {
-      throw new PermanentError(
-        `Cannot read the ledger rows: the header lacks ${missing.join(', ')}; the source's release is not known`,
-        { code: 'COLUMNS_MISSING', meta: { missing, columns } },
-      );
-    }
-    this.#placed = COLUMNS.map(({ name, decode, remembered, required }) => ({
-      name,
-      index: columns.indexOf(name),
-      decode: remembered > 0 ? remember(decode, remembered) : decode,
-      required,
-    }));
-    const effectIndex = columns.indexOf(EFFECT_COLUMN);
-    this.#effectIndex = effectIndex === -1 ? undefined : effectIndex;
-    const unknown = columns.filter((name) => name !== EFFECT_COLUMN && !ENTRY_COLUMNS.includes(name));
-    this.#extra = unknown.toSorted().map((name) => [name, columns.indexOf(name)] as const);
+  constructor(layout: Layout) {
+    this.#placed = ENTRY_COLUMNS.map((name) => {
+      const decode = DECODERS[name];
+      return {
+        name,
+        index: layout.index[name],
+        decode: decode === decodeInteger ? decode : remember(decode, REMEMBERED_MAX),
+        isRequired: REQUIRED_VALUES.has(name),
+      };
+    });
+    this.#effectIndex = layout.index.effect;
+    this.#unknown = layout.unknown.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   /**
-   * @param fields the row's fields in the header's order, quotes removed
-   * @throws PermanentError `BAD_VALUE` with the column and a short piece of the text
+   * Reads the row that was scanned last.
+   * @throws PermanentError `BAD_VALUE` with the column and the beginning of its text
    */
-  read(fields: readonly string[]): CanonicalRow {
+  read(fields: RowFields): CanonicalRow {
     const values: string[] = [];
     for (const column of this.#placed) {
-      const text = fields[column.index] ?? '';
+      const text = fields.text(column.index) ?? '';
       const value = column.decode(text);
-      if (value === undefined || (value === '' && column.required)) throw badValue(column.name, text);
+      if (value === undefined || (value === '' && column.isRequired)) throw badValue(column.name, text);
       values.push(value);
     }
     return { values, effect: this.#effectOf(fields), extra: this.#extraOf(fields) };
   }
 
-  #effectOf(fields: readonly string[]): string {
+  #effectOf(fields: RowFields): string {
     if (this.#effectIndex === undefined) return '';
-    const text = fields[this.#effectIndex] ?? '';
+    const text = fields.text(this.#effectIndex) ?? '';
     const effect = decodeInteger(text);
-    if (effect === undefined) throw badValue(EFFECT_COLUMN, text);
+    if (effect === undefined) throw badValue('effect', text);
     return effect;
   }
 
-  #extraOf(fields: readonly string[]): readonly ExtraValue[] {
-    if (this.#extra.length === 0) return [];
-    return this.#extra.map(([name, index]) => {
-      const text = fields[index] ?? '';
-      for (const character of text) {
-        if (FORBIDDEN_IN_EXTRA.has(character)) throw badValue(name, text);
-      }
+  #extraOf(fields: RowFields): readonly ExtraValue[] {
+    return this.#unknown.map(({ name, index }) => {
+      const text = fields.text(index) ?? '';
+      if (FORBIDDEN_IN_EXTRA.some((character) => text.includes(character))) throw badValue(name, text);
       return [name, text] as const;
     });
   }
@@ -185,7 +171,7 @@ const SHOWN_CHARACTERS_MAX = 80;
 function badValue(column: string, text: string): PermanentError {
   const shown = JSON.stringify(text.slice(0, SHOWN_CHARACTERS_MAX));
   return new PermanentError(
-    `Cannot read a ledger row: ${column} is ${shown}, which no known release writes; the segment is set aside`,
+    `Cannot read a ledger row: ${column} is ${shown}, which no known release writes`,
     { code: 'BAD_VALUE', meta: { column, text: shown } },
   );
 }

@@ -1,0 +1,114 @@
+/** Rows of a segment as COPY input (text format) in the warehouse's types, with the sums of their values. */
+import {
+  canonicalText,
+  type CanonicalRow,
+  hashText,
+  monthOf,
+  RowCanonicalizer,
+} from '../ledger/canonical.ts';
+import { RowDigest } from '../ledger/digest.ts';
+import { PermanentError } from '../core/errors.ts';
+import type { Layout } from '../ledger/header.ts';
+import { RowFields } from '../ledger/row-fields.ts';
+import type { CopyChunk, LoadedSums, SegmentRecord } from './ports.ts';
+import type { SegmentRows } from './segment-reader.ts';
+
+/** Each month of a segment costs a partition; a century of them is no ledger. */
+const MONTHS_MAX = 1200;
+const NULL = '\\N';
+const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
+
+/** Gathers rows between two `take` calls. Rows of a chunk of plain bytes become one chunk of COPY input. */
+export class CopyRows implements SegmentRows {
+  readonly #segment: SegmentRecord;
+  readonly #fields = new RowFields();
+  readonly #sums = new Map<string, RowDigest>();
+  #canonicalizer: RowCanonicalizer | undefined;
+  #columns = 0;
+  #row = 0n;
+  #lines: string[] = [];
+  #months = new Set<string>();
+
+  constructor(segment: SegmentRecord) {
+    this.#segment = segment;
+  }
+
+  header(layout: Layout): void {
+    this.#canonicalizer = new RowCanonicalizer(layout);
+    this.#columns = layout.columns.length;
+  }
+
+  /** @throws PermanentError `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS`, with the row's number */
+  row(buffer: Buffer, start: number, end: number): void {
+    this.#row += 1n;
+    const row = this.#read(buffer, start, end);
+    const month = monthOf(row.values);
+    this.#months.add(month);
+    this.#sumOf(month).add(hashText(canonicalText(row.values, row.extra)));
+    this.#lines.push(copyLine(this.#segment, row));
+  }
+
+  /** What was gathered; undefined where there was no row. */
+  take(): CopyChunk | undefined {
+    if (this.#lines.length === 0) return undefined;
+    const chunk = { months: [...this.#months], rows: this.#lines.length, text: this.#lines.join('') };
+    this.#lines = [];
+    this.#months = new Set();
+    return chunk;
+  }
+
+  sums(): LoadedSums {
+    const total = new RowDigest();
+    for (const sum of this.#sums.values()) total.merge(sum);
+    const months = [...this.#sums].map(([month, sum]) => ({
+      month,
+      rows: BigInt(sum.rows),
+      valuesDigest: sum.hex(),
+    }));
+    return { rows: BigInt(total.rows), valuesDigest: total.hex(), months };
+  }
+
+  #read(buffer: Buffer, start: number, end: number): CanonicalRow {
+    const count = this.#fields.scan(buffer, start, end);
+    if (this.#canonicalizer === undefined || count !== this.#columns) {
+      throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${this.#columns}`);
+    }
+    try {
+      return this.#canonicalizer.read(this.#fields);
+    } catch (error) {
+      if (error instanceof PermanentError) throw this.#rowError(error.code, error.message, error);
+      throw error;
+    }
+  }
+
+  #sumOf(month: string): RowDigest {
+    const known = this.#sums.get(month);
+    if (known !== undefined) return known;
+    if (this.#sums.size >= MONTHS_MAX) {
+      throw this.#rowError('TOO_MANY_MONTHS', `the segment's rows fall in more than ${MONTHS_MAX} months`);
+    }
+    const sum = new RowDigest();
+    this.#sums.set(month, sum);
+    return sum;
+  }
+
+  #rowError(code: string, state: string, cause?: unknown): PermanentError {
+    return new PermanentError(`Cannot load row ${this.#row} of ${this.#segment.objectKey}: ${state}`, {
+      code,
+      meta: { key: this.#segment.objectKey, row: this.#row.toString() },
+      cause,
+    });
+  }
+}
+
+/** The values need no escape: their patterns admit nothing that COPY reads. Unknown columns do. */
+function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
+  const extra = row.extra.length === 0 ? NULL : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
+  let line = `${segment.partyId}\t${segment.segmentId}\t${extra}\t${row.effect === '' ? NULL : row.effect}`;
+  for (const value of row.values) line += value === '' ? '\t\\N' : `\t${value}`;
+  return `${line}\n`;
+}
+
+function escapeText(text: string): string {
+  return text.replaceAll(/[\\\t\n\r]/g, (character) => ESCAPES[character] ?? character);
+}

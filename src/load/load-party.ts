@@ -1,0 +1,165 @@
+/** Brings published segments of one party into the warehouse. */
+import { PermanentError } from '../core/errors.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import { CopyRows } from './copy-rows.ts';
+import { planReplacements } from './plan.ts';
+import type { LoadBooks, LoadedSums, Replacement, RowSink, SegmentRecord, SetAsideReason } from './ports.ts';
+import { readSegment } from './segment-reader.ts';
+
+export interface LoadDeps {
+  readonly books: LoadBooks;
+  readonly objects: ObjectStore;
+}
+
+export interface LoadOptions {
+  /** Try again what was set aside: after an upgrade, or a repair of the objects. */
+  readonly retrySetAside?: boolean;
+  readonly onProgress?: (progress: { readonly rows: number; readonly bytes: number }) => void;
+}
+
+export interface FaultySegment extends SetAsideReason {
+  readonly segmentId: bigint;
+  readonly objectKey: string;
+}
+
+export interface PartyLoad {
+  readonly partyId: string;
+  readonly segments: number;
+  readonly rows: bigint;
+  readonly removedRows: bigint;
+  readonly setAside: readonly FaultySegment[];
+  /** Segments that wait because what they replace waits for one that is set aside. */
+  readonly heldBack: number;
+}
+
+/** The manifest may move on under a load: a fresh plan follows, so often at most. */
+const PLANS_MAX = 20;
+
+/** A segment's own fault, told apart from the warehouse's and the store's. */
+class SegmentFault extends Error {
+  readonly segment: SegmentRecord;
+  override readonly cause: PermanentError;
+
+  constructor(segment: SegmentRecord, cause: PermanentError) {
+    super(cause.message);
+    this.segment = segment;
+    this.cause = cause;
+  }
+}
+
+/**
+ * Loads every current segment that is not loaded, and removes rows of superseded ones in the transaction
+ * that brings their replacement. Segments that cannot be read are set aside; the others go on. Doing it
+ * again, or twice at once, changes nothing.
+ * @throws RetryableError where the warehouse or the store failed; what was committed stays
+ */
+export async function loadParty(
+  partyId: string,
+  deps: LoadDeps,
+  signal: AbortSignal,
+  options: LoadOptions = {},
+): Promise<PartyLoad> {
+  const setAside: FaultySegment[] = [];
+  const tried = new Set<bigint>();
+  let [segments, rows, removedRows] = [0, 0n, 0n];
+  for (let plan = 0; plan < PLANS_MAX; plan += 1) {
+    signal.throwIfAborted();
+    const { pending, stale } = await deps.books.toLoad(partyId);
+    const faulty = pending.filter((segment) => isFaulty(segment, tried, options));
+    const work = planReplacements(pending, stale, new Set(faulty.map((segment) => segment.segmentId)));
+    if (work.length === 0) {
+      const heldBack = pending.length - faulty.length;
+      return { partyId, segments, rows, removedRows, setAside, heldBack };
+    }
+    const outcome = await replaceAll(partyId, work, deps, signal, options);
+    segments += outcome.segments;
+    rows += outcome.rows;
+    removedRows += outcome.removedRows;
+    for (const fault of outcome.faults) {
+      tried.add(fault.segmentId);
+      setAside.push(fault);
+    }
+  }
+  throw new PermanentError(
+    `Cannot load ${partyId}: its segments changed ${PLANS_MAX} times meanwhile; load it when its exports have ended`,
+    { code: 'LOAD_UNSETTLED', meta: { partyId } },
+  );
+}
+
+function isFaulty(segment: SegmentRecord, tried: ReadonlySet<bigint>, options: LoadOptions): boolean {
+  if (tried.has(segment.segmentId)) return true;
+  return segment.setAsideReason !== undefined && options.retrySetAside !== true;
+}
+
+interface ReplacedSums {
+  segments: number;
+  rows: bigint;
+  removedRows: bigint;
+  readonly faults: FaultySegment[];
+}
+
+async function replaceAll(
+  partyId: string,
+  work: readonly Replacement[],
+  deps: LoadDeps,
+  signal: AbortSignal,
+  options: LoadOptions,
+): Promise<ReplacedSums> {
+  const sums: ReplacedSums = { segments: 0, rows: 0n, removedRows: 0n, faults: [] };
+  for (const replacement of work) {
+    signal.throwIfAborted();
+    let rows = 0n;
+    try {
+      const result = await deps.books.replace(
+        partyId,
+        replacement,
+        async (segment, sink) => {
+          const loaded = await copySegment(segment, sink, deps.objects, signal, options);
+          rows += loaded.rows;
+          return loaded;
+        },
+        signal,
+      );
+      // The manifest moved on: the caller plans again with what it says now.
+      if (result.state === 'changed') return sums;
+      sums.segments += replacement.load.length;
+      sums.rows += rows;
+      sums.removedRows += result.removedRows;
+    } catch (error) {
+      if (!(error instanceof SegmentFault)) throw error;
+      sums.faults.push(await setSegmentAside(error, deps.books));
+    }
+  }
+  return sums;
+}
+
+async function copySegment(
+  segment: SegmentRecord,
+  sink: RowSink,
+  objects: ObjectStore,
+  signal: AbortSignal,
+  options: LoadOptions,
+): Promise<LoadedSums> {
+  const rows = new CopyRows(segment);
+  const reading = readSegment(objects, segment, rows, signal);
+  for (;;) {
+    const step = await reading.next().catch((error: unknown) => {
+      throw error instanceof PermanentError ? new SegmentFault(segment, error) : error;
+    });
+    if (step.done === true) return rows.sums();
+    const chunk = rows.take();
+    try {
+      if (chunk !== undefined) await sink.write(chunk);
+    } catch (error) {
+      await reading.return(undefined);
+      throw error;
+    }
+    options.onProgress?.({ rows: chunk?.rows ?? 0, bytes: step.value.bytes });
+  }
+}
+
+async function setSegmentAside(fault: SegmentFault, books: LoadBooks): Promise<FaultySegment> {
+  const reason = { code: fault.cause.code, message: fault.message };
+  await books.setAside(fault.segment.segmentId, reason);
+  return { ...reason, segmentId: fault.segment.segmentId, objectKey: fault.segment.objectKey };
+}

@@ -1,0 +1,99 @@
+/** What loading and verifying need from the warehouse. */
+
+/** A current segment as the manifest table has it. */
+export interface SegmentRecord {
+  readonly segmentId: bigint;
+  readonly partyId: string;
+  readonly assetId: string | undefined;
+  /** RFC 3339; `to` is exclusive. */
+  readonly from: string;
+  readonly to: string;
+  readonly objectKey: string;
+  readonly rows: bigint;
+  /** Of the plain CSV. */
+  readonly bytes: bigint;
+  readonly sha256: string;
+  readonly digest: string;
+  /** Of the object as stored. */
+  readonly objectBytes: bigint;
+  readonly objectSha256: string;
+  readonly columns: readonly string[];
+  readonly isLoaded: boolean;
+  /** What its load stored; undefined before. */
+  readonly valuesDigest: string | undefined;
+  /** Why it could not be loaded. */
+  readonly setAsideReason: SetAsideReason | undefined;
+}
+
+/** A superseded segment whose rows are still in the warehouse. */
+export interface StaleSegment {
+  readonly segmentId: bigint;
+  readonly assetId: string | undefined;
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface SetAsideReason {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** A piece of COPY input in text format, whole lines. */
+export interface CopyChunk {
+  /** Months (`2023-05`) that rows of this chunk fall in; their partitions must exist before it is sent. */
+  readonly months: readonly string[];
+  readonly rows: number;
+  readonly text: string;
+}
+
+/** Where a segment's rows go; a write that resolves makes room for the next. */
+export interface RowSink {
+  write(chunk: CopyChunk): Promise<void>;
+}
+
+export interface MonthSum {
+  /** `2023-05` */
+  readonly month: string;
+  readonly rows: bigint;
+  readonly valuesDigest: string;
+}
+
+/** What the loader found while it read a segment. */
+export interface LoadedSums {
+  readonly rows: bigint;
+  readonly valuesDigest: string;
+  readonly months: readonly MonthSum[];
+}
+
+/** Segments that must change place in one transaction, so that nobody sees a range twice or not at all. */
+export interface Replacement {
+  readonly load: readonly SegmentRecord[];
+  readonly remove: readonly StaleSegment[];
+}
+
+export interface ReplacementResult {
+  /** `changed`: the manifest moved on meanwhile; nothing was kept, plan again. */
+  readonly state: 'done' | 'changed';
+  readonly removedRows: bigint;
+}
+
+export interface LoadBooks {
+  /** Parties with something to load or to remove, in order, after `after`. */
+  partiesToLoad(
+    after: string | undefined,
+    rowsMax: number,
+    retrySetAside: boolean,
+  ): Promise<readonly string[]>;
+  /** `pending` are the current segments that are not loaded, those set aside among them. */
+  toLoad(
+    partyId: string,
+  ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }>;
+  /** One transaction: stale rows out, new rows in, sums and `loaded_at` set. `write` is called once a segment. */
+  replace(
+    partyId: string,
+    replacement: Replacement,
+    write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
+    signal: AbortSignal,
+  ): Promise<ReplacementResult>;
+  setAside(segmentId: bigint, reason: SetAsideReason): Promise<void>;
+}

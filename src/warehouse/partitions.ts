@@ -1,0 +1,54 @@
+/**
+ * Monthly partitions of mirror.ledger_entries, made when the first row of a month arrives. A partition
+ * is attached, not created in place: that lock lets loads and readers of other months go on.
+ */
+import type { Pool } from 'pg';
+import { databaseError } from './transaction.ts';
+
+const MONTH = /^(\d{4})-(0[1-9]|1[0-2])$/;
+const LOCK_TIMEOUT_MS = 30_000;
+/** Any fixed number: makers of partitions take turns. */
+const PARTITION_LOCK_KEY = 7_105_112;
+
+/**
+ * Makes the partition of each month where it is missing; safe to be called by many at once.
+ * @param months as `2023-05`
+ */
+export async function ensurePartitions(pool: Pool, months: readonly string[]): Promise<void> {
+  try {
+    const client = await pool.connect();
+    let failure: Error | undefined;
+    try {
+      for (const month of months) await client.query(partitionStatement(month));
+    } catch (error) {
+      failure = error instanceof Error ? error : new Error(String(error), { cause: error });
+      throw error;
+    } finally {
+      client.release(failure);
+    }
+  } catch (error) {
+    throw databaseError('make a partition of the ledger entries', error);
+  }
+}
+
+function partitionStatement(month: string): string {
+  const match = MONTH.exec(month);
+  if (match === null) throw new RangeError(`not a month: ${month}`);
+  const [, year = '', number = ''] = match;
+  const name = `ledger_entries_${year}_${number}`;
+  // One statement block is one transaction. The advisory lock makes "is it attached?" reliable.
+  return `do $$ begin
+    perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
+    perform pg_advisory_xact_lock(${PARTITION_LOCK_KEY});
+    if not exists (select from pg_inherits where inhrelid = to_regclass('mirror.${name}')) then
+      create table if not exists mirror.${name} (like mirror.ledger_entries);
+      alter table mirror.ledger_entries attach partition mirror.${name}
+        for values from ('${month}-01 00:00:00+00') to ('${nextMonth(year, number)}-01 00:00:00+00');
+    end if;
+  end $$`;
+}
+
+function nextMonth(year: string, month: string): string {
+  if (month !== '12') return `${year}-${String(Number(month) + 1).padStart(2, '0')}`;
+  return `${String(Number(year) + 1).padStart(4, '0')}-01`;
+}

@@ -1,0 +1,228 @@
+import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { migrate } from '../../src/warehouse/migrate.ts';
+import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { freshDatabase } from '../support/database.ts';
+import {
+  HEADER_12,
+  HEADER_13,
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row12,
+  row13,
+  temporaryStore,
+} from './published.ts';
+
+const database = await freshDatabase();
+const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+await migrate(warehouse.db as never);
+afterAll(() => warehouse[Symbol.asyncDispose]());
+
+const signal = new AbortController().signal;
+const books = new LoadStore(warehouse);
+const MAY = { from: '2023-05-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+
+describe('loadParty', () => {
+  let objects: ObjectStore;
+  let deps: LoadDeps;
+
+  beforeEach(async () => {
+    await database.pool.query(
+      'truncate mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments cascade',
+    );
+    objects = await temporaryStore();
+    deps = { books, objects };
+  });
+
+  async function entries(): Promise<readonly Record<string, unknown>[]> {
+    const { rows } = await database.pool.query(
+      `select party_id, vega_time at time zone 'UTC' || '' as at, quantity, effect, transfer_type, asset_id,
+         account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
+         account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance, extra, segment_id
+       from mirror.ledger_entries order by vega_time, quantity, segment_id`,
+    );
+    return rows;
+  }
+
+  it('reads the same entry from both families of releases', async () => {
+    const entry = { time: '2023-05-01 12:00:00.1234+02', from: PARTY_A, to: 'network' };
+    const old = await publish(database.pool, objects, { party: PARTY_A, ...MAY, rows: [row12(entry)] });
+    const later = await publish(database.pool, objects, {
+      party: PARTY_B,
+      ...MAY,
+      header: HEADER_13,
+      rows: [row13(entry, PARTY_B)],
+      compression: 'gzip',
+    });
+
+    await loadParty(PARTY_A, deps, signal);
+    await loadParty(PARTY_B, deps, signal);
+
+    const [first, second] = await entries();
+    expect(first).toMatchObject({
+      at: '2023-05-01 10:00:00.1234',
+      quantity: '1000000',
+      effect: null,
+      transfer_type: 'MARGIN_HIGH',
+      account_from_account_type: 'MARGIN',
+      account_to_market_id: null,
+      account_to_party_id: 'network',
+      account_to_balance: '12345678901234567890123',
+    });
+    expect(second).toEqual({
+      ...first,
+      party_id: PARTY_B,
+      effect: '-1000000',
+      segment_id: `${later.segmentId}`,
+    });
+    const { rows } = await database.pool.query('select distinct values_digest from mirror.segments');
+    expect(rows).toHaveLength(1);
+    expect(old.segmentId).not.toBe(later.segmentId);
+  });
+
+  it('keeps repeated rows, knows months, and changes nothing the second time', async () => {
+    const rows = [
+      row12({ time: '2023-05-31 23:59:59.999999+00' }),
+      row12({ time: '2023-05-31 23:59:59.999999+00' }),
+      row12({ time: '2023-04-01 00:00:00+00' }),
+      row12({ time: '2023-12-31 23:59:59+00', quantity: `1${'0'.repeat(60)}` }),
+    ];
+    const range = { from: '1970-01-01T00:00:00Z', to: '2024-01-01T00:00:00Z' };
+    await publish(database.pool, objects, { party: PARTY_A, ...range, rows });
+
+    const first = await loadParty(PARTY_A, deps, signal);
+    const loaded = await entries();
+    const again = await loadParty(PARTY_A, deps, signal);
+
+    expect(first).toMatchObject({ segments: 1, rows: 4n, setAside: [] });
+    expect(again).toMatchObject({ segments: 0, rows: 0n });
+    expect(loaded).toHaveLength(4);
+    expect(await entries()).toEqual(loaded);
+    const months = await database.pool.query(
+      `select to_char(month, 'YYYY-MM') as month, rows from mirror.segment_months order by 1`,
+    );
+    expect(months.rows).toEqual([
+      { month: '2023-04', rows: '1' },
+      { month: '2023-05', rows: '2' },
+      { month: '2023-12', rows: '1' },
+    ]);
+  });
+
+  it('lets a replacement take the place of superseded rows at once', async () => {
+    const open = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-03T00:00:00Z', open: true };
+    const [day1, day2] = [
+      row12({ time: '2023-05-01 01:00:00+00' }),
+      row12({ time: '2023-05-02 01:00:00+00' }),
+    ];
+    await publish(database.pool, objects, { ...open, rows: [day1, day2] });
+    await loadParty(PARTY_A, deps, signal);
+
+    await publish(database.pool, objects, { ...open, open: false, to: '2023-05-02T00:00:00Z', rows: [day1] });
+    const closed = { ...open, from: '2023-05-02T00:00:00Z', to: '2023-05-04T00:00:00Z' };
+    const late = row12({ time: '2023-05-03 01:00:00+00' });
+    await publish(database.pool, objects, { ...closed, rows: [day2, late] });
+    expect(await entries()).toHaveLength(2);
+    const result = await loadParty(PARTY_A, deps, signal);
+
+    expect(result).toMatchObject({ segments: 2, rows: 3n, removedRows: 2n });
+    expect((await entries()).map((row) => row['at'])).toEqual([
+      '2023-05-01 01:00:00',
+      '2023-05-02 01:00:00',
+      '2023-05-03 01:00:00',
+    ]);
+    const { rows } = await database.pool.query(
+      'select status, loaded_at is not null as loaded from mirror.segments order by segment_id',
+    );
+    expect(rows).toEqual([
+      { status: 'superseded', loaded: false },
+      { status: 'current', loaded: true },
+      { status: 'current', loaded: true },
+    ]);
+  });
+
+  it('sets aside what it cannot read, and keeps the rows that it would have replaced', async () => {
+    const range = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
+    await publish(database.pool, objects, { ...range, rows: [row12({ time: '2023-05-01 01:00:00+00' })] });
+    await loadParty(PARTY_A, deps, signal);
+    const bad = row12({ time: '2023-05-01 01:00:00+00', quantity: '1e6' });
+    await publish(database.pool, objects, { ...range, rows: [bad] });
+    const next = { ...range, from: '2023-05-02T00:00:00Z', to: '2023-05-03T00:00:00Z' };
+    await publish(database.pool, objects, { ...next, rows: [row12({ time: '2023-05-02 01:00:00+00' })] });
+
+    const result = await loadParty(PARTY_A, deps, signal);
+
+    expect(result).toMatchObject({ segments: 1, rows: 1n, removedRows: 0n });
+    expect(result.setAside).toMatchObject([
+      { code: 'BAD_VALUE', message: expect.stringContaining('row 1 of') },
+    ]);
+    expect(await entries()).toHaveLength(2);
+    expect(await books.partiesToLoad(undefined, 10, false)).toEqual([PARTY_A]);
+    const again = await loadParty(PARTY_A, deps, signal);
+    expect(again).toMatchObject({ segments: 0, setAside: [] });
+  });
+
+  it('keeps columns that nobody knew, whatever they hold', async () => {
+    const header = `${HEADER_12},note,"odd, ""name"""`;
+    const row = `${row12({ time: '2023-05-01 01:00:00+00' })},"tab\there, \\N and\nline ""€""",`;
+    await publish(database.pool, objects, { party: PARTY_A, ...MAY, header, rows: [row] });
+
+    const result = await loadParty(PARTY_A, deps, signal);
+
+    expect(result.setAside).toEqual([]);
+    expect((await entries())[0]?.['extra']).toEqual({
+      note: 'tab\there, \\N and\nline "€"',
+      'odd, "name"': '',
+    });
+  });
+
+  it.each([
+    [
+      'other bytes',
+      (content: Buffer) => content.with(content.length >> 1, content[content.length >> 1]! ^ 1),
+    ],
+    ['a lost end', (content: Buffer) => content.subarray(0, -20)],
+  ])('refuses an object with %s, whole', async (_name, damage) => {
+    const rows = Array.from({ length: 5000 }, (_, n) =>
+      row12({ time: `2023-05-01 01:00:00.${String(n).padStart(6, '0')}+00` }),
+    );
+    const { key } = await publish(database.pool, objects, {
+      party: PARTY_A,
+      ...MAY,
+      rows,
+      compression: 'none',
+    });
+    const path = fileURLToPath(new URL(key, `${objects.url}/`));
+    const content = await (await objects.read(key, signal)).toArray();
+    await writeFile(path, damage(Buffer.concat(content)));
+
+    const result = await loadParty(PARTY_A, deps, signal);
+
+    expect(result.setAside).toHaveLength(1);
+    expect(await entries()).toEqual([]);
+  });
+
+  it('loads once when two load at the same time', async () => {
+    const parties = [PARTY_A, PARTY_A, PARTY_B];
+    const rows = Array.from({ length: 3000 }, (_, n) =>
+      row12({ time: `20${10 + (n % 13)}-0${1 + (n % 9)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }),
+    );
+    const range = { from: '1970-01-01T00:00:00Z', to: '2024-01-01T00:00:00Z' };
+    for (const party of [PARTY_A, PARTY_B]) await publish(database.pool, objects, { party, ...range, rows });
+
+    const results = await Promise.all(parties.map((party) => loadParty(party, deps, signal)));
+
+    expect(results.reduce((sum, result) => sum + result.rows, 0n)).toBe(6000n);
+    const { rows: counted } = await database.pool.query(
+      'select party_id, count(*) from mirror.ledger_entries group by 1 order by 1',
+    );
+    expect(counted).toEqual([
+      { party_id: PARTY_A, count: '3000' },
+      { party_id: PARTY_B, count: '3000' },
+    ]);
+  });
+});

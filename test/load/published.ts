@@ -1,0 +1,172 @@
+/** Segments as an export leaves them, made without a source: object, manifest row and coverage. */
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
+import { onTestFinished } from 'vitest';
+import type { Pool } from 'pg';
+import { parseInstant } from '../../src/core/time.ts';
+import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
+import { type Compression, segmentKey } from '../../src/ledger/object-keys.ts';
+import { FileStore } from '../../src/objects/file-store.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+
+export const HEADER_12 =
+  'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
+export const HEADER_13 =
+  'vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id,account_to_account_type,account_to_balance';
+
+export const PARTY_A = 'aa'.repeat(32);
+export const PARTY_B = 'bb'.repeat(32);
+export const ASSET = 'c0'.repeat(32);
+export const MARKET = 'dd'.repeat(32);
+
+/** What an entry says; `row12` and `row13` write it as the two families of releases do. */
+export interface Entry {
+  readonly time: string;
+  readonly quantity?: string;
+  readonly type?: string;
+  readonly from?: string;
+  readonly to?: string;
+  readonly balances?: readonly [from: string, to: string];
+}
+
+/** 0.71.1 to 0.71.5: bytes in hex, account types as numbers. */
+export function row12(entry: Entry): string {
+  const [fromBalance, toBalance] = entry.balances ?? ['5', '12345678901234567890123'];
+  return [
+    entry.time,
+    entry.quantity ?? '1000000',
+    `TRANSFER_TYPE_${entry.type ?? 'MARGIN_HIGH'}`,
+    `\\x${ASSET}`,
+    `\\x${MARKET}`,
+    bytes(entry.from ?? PARTY_A),
+    '3',
+    '\\x',
+    bytes(entry.to ?? PARTY_A),
+    '4',
+    fromBalance,
+    toBalance,
+  ].join(',');
+}
+
+/** 0.71.6 and later: words and plain hex, another order, `effect`. */
+export function row13(entry: Entry, exportedFor: string): string {
+  const [fromBalance, toBalance] = entry.balances ?? ['5', '12345678901234567890123'];
+  const [from, to, quantity] = [entry.from ?? PARTY_A, entry.to ?? PARTY_A, entry.quantity ?? '1000000'];
+  const effect = from === to ? '0' : to === exportedFor ? quantity : `-${quantity}`;
+  return [
+    entry.time,
+    quantity,
+    effect,
+    `TRANSFER_TYPE_${entry.type ?? 'MARGIN_HIGH'}`,
+    ASSET,
+    MARKET,
+    from,
+    'MARGIN',
+    fromBalance,
+    '""',
+    to,
+    'GENERAL',
+    toBalance,
+  ].join(',');
+}
+
+function bytes(party: string): string {
+  return party === 'network' ? '\\x03' : `\\x${party}`;
+}
+
+export async function temporaryStore(): Promise<ObjectStore> {
+  const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-load-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return new FileStore(folder);
+}
+
+export interface Publication {
+  readonly party: string;
+  readonly from: string;
+  readonly to: string;
+  readonly header?: string;
+  readonly rows: readonly string[];
+  readonly open?: boolean;
+  readonly compression?: Compression;
+}
+
+/** Publishes a segment and supersedes what it overlaps, as the export's last transaction does. */
+export async function publish(
+  pool: Pool,
+  objects: ObjectStore,
+  segment: Publication,
+): Promise<{ segmentId: bigint; key: string }> {
+  const header = segment.header ?? HEADER_12;
+  const plain = Buffer.from(`${[header, ...segment.rows].join('\n')}\n`);
+  const digest = new RowDigest();
+  for (const row of segment.rows) digest.add(hashRow(Buffer.from(row), 0, Buffer.byteLength(row)));
+  const compression = segment.compression ?? 'zstd';
+  const sha256 = sha(plain);
+  const stored = compress(plain, compression);
+  const key = segmentKey({
+    partyId: segment.party,
+    from: instant(segment.from),
+    to: instant(segment.to),
+    sha256,
+    compression,
+  });
+  const path = await objects.spoolPath(`test-${sha256.slice(0, 8)}`);
+  await writeFile(path, stored);
+  await objects.publishFile(
+    key,
+    path,
+    { bytes: BigInt(stored.length), sha256: sha(stored) },
+    AbortSignal.timeout(5000),
+  );
+  await rm(path);
+  await supersede(pool, segment);
+  const { rows } = await pool.query<{ segment_id: string }>(
+    `with segment as (
+       insert into mirror.segments (party_id, from_time, to_time, open, object_key, rows, bytes, sha256,
+         object_bytes, object_sha256, digest, row_form, columns)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'test', $12) returning *)
+     insert into mirror.coverage (party_id, from_time, to_time, open, sides, segment_id)
+       select party_id, from_time, to_time, open, $13, segment_id from segment returning segment_id`,
+    [
+      segment.party,
+      segment.from,
+      segment.to,
+      segment.open ?? false,
+      key,
+      segment.rows.length,
+      plain.length,
+      sha256,
+      stored.length,
+      sha(stored),
+      digest.hex(),
+      header.split(','),
+      header.includes('effect') ? 'both' : 'from',
+    ],
+  );
+  return { segmentId: BigInt(rows[0]!.segment_id), key };
+}
+
+async function supersede(pool: Pool, { party, from, to }: Publication): Promise<void> {
+  const overlap = 'party_id = $1 and from_time < $3 and to_time > $2';
+  await pool.query(`delete from mirror.coverage where ${overlap}`, [party, from, to]);
+  await pool.query(
+    `update mirror.segments set status = 'superseded', superseded_at = now() where status = 'current' and ${overlap}`,
+    [party, from, to],
+  );
+}
+
+function instant(text: string): bigint {
+  return parseInstant(text)!;
+}
+
+function sha(content: Buffer): string {
+  return createHash('sha256').update(content).digest('hex');
+}
+
+function compress(plain: Buffer, compression: Compression): Buffer {
+  if (compression === 'none') return plain;
+  return compression === 'zstd' ? zstdCompressSync(plain) : gzipSync(plain);
+}
