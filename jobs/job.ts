@@ -29,17 +29,21 @@ export interface SourceClock {
   readonly from: 'source' | 'guessed';
 }
 
+export interface LedgerRange {
+  readonly partyId: string;
+  readonly assetId?: string | undefined;
+  /** Whole seconds, half-open. */
+  readonly from?: Micros | undefined;
+  readonly to?: Micros | undefined;
+}
+
 export interface StageCall {
   readonly signal: AbortSignal;
   readonly onProgress: ReportProgress;
 }
 
-export interface ExportRequest {
+export interface ExportRequest extends LedgerRange {
   readonly runId: string;
-  readonly partyId: string;
-  readonly assetId?: string | undefined;
-  readonly from?: Micros | undefined;
-  readonly to?: Micros | undefined;
   readonly clock: SourceClock;
 }
 
@@ -49,8 +53,12 @@ export interface Stages {
     request: { runId: string; list: ListName; full: boolean; acceptNewNetwork: boolean },
     call: StageCall,
   ): Promise<Outcome>;
+  /** One party by filter: the evidence says whether the source lists it. */
+  lookUpParty(partyId: string, signal: AbortSignal): Promise<Outcome>;
   clock(signal: AbortSignal): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<Outcome>;
+  /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
+  readLedger(range: LedgerRange, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
   load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<Outcome>;
   verify(request: { runId: string; deep: boolean }, call: StageCall): Promise<Outcome>;

@@ -26,10 +26,15 @@ const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
 const SHOWN_MAX = 80;
 
+/** The real one; tests make their own. */
+export function processEnvironment(): EnvironmentInput {
+  return { env: process.env, cwd: process.cwd() };
+}
+
 /**
  * @throws UsageError with one line for each unknown name and each value that is not accepted
  */
-export function readConfig(input: EnvironmentInput = { env: process.env, cwd: process.cwd() }): Config {
+export function readConfig(input: EnvironmentInput): Config {
   const problems: string[] = [];
   const dotEnv = readDotEnv(input.cwd, problems);
   refuseUnknown(input.env, dotEnv, problems);

@@ -26,6 +26,20 @@ export interface PlanRequest {
   readonly exportsMax: number | undefined;
 }
 
+/** What a run would ask, before it asks. */
+export interface Estimate {
+  readonly due: number;
+  readonly setAside: number;
+  /** No list was walked yet: the parties are not known. */
+  readonly isFirst: boolean;
+  readonly listRequests: number;
+  /** As measured in the last run that exported anything. */
+  readonly secondsPerExport: number | undefined;
+}
+
+/** A head probe and one page that joins it, for each of the two lists, and one for `network`. */
+const LIST_REQUESTS = 5;
+
 export class NightlyStore {
   readonly #db: Database;
 
@@ -54,6 +68,32 @@ export class NightlyStore {
           left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
           where ids.party_id ~ '^[0-9a-f]{64}$') planned
         on conflict do nothing`.execute(this.#db);
+    });
+  }
+
+  async estimate(partyIds: readonly string[] | undefined): Promise<Estimate> {
+    return guarded('estimate the night', async () => {
+      const chosen = partyIds === undefined ? null : [...partyIds];
+      const found = await sql<{ due: bigint; set_aside: bigint; walked: boolean; seconds: string | null }>`
+        select count(*) as due, count(u.set_aside_at) as set_aside,
+          exists (select from mirror.runs where kind = 'walk' and state = 'done') as walked,
+          (select extract(epoch from max(updated_at) - min(r.started_at)) / nullif(count(*), 0)
+             from mirror.nightly_units n join mirror.runs r using (run_id)
+             where n.run_id = (select run_id from mirror.runs where kind = 'nightly' and state = 'done' order by queued_at desc limit 1)
+               and n.state = 'done') as seconds
+        from (select party_id from mirror.parties where ${chosen}::text[] is null
+              union select unnest(${chosen}::text[])) ids
+        left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
+        where ids.party_id ~ '^[0-9a-f]{64}$'`.execute(this.#db);
+      const row = found.rows[0];
+      const seconds = row?.seconds ?? undefined;
+      return {
+        due: Number(row?.due ?? 0n),
+        setAside: Number(row?.set_aside ?? 0n),
+        isFirst: row?.walked !== true,
+        listRequests: LIST_REQUESTS,
+        secondsPerExport: seconds === undefined ? undefined : Number(seconds),
+      };
     });
   }
 

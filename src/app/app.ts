@@ -1,0 +1,194 @@
+/**
+ * The composition root: builds everything a command needs from the configuration, in order, and takes it
+ * down last-in first-out. Whatever has no URL configured is embedded.
+ */
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { ProgressHints } from '../../jobs/progress-hints.ts';
+import type { JobDeps } from '../../jobs/job.ts';
+import type { Config } from '../config/environment.ts';
+import { UsageError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import { startEmbeddedPostgres } from '../embedded/postgres.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import { openObjectStore } from '../objects/open-store.ts';
+import { openPostgresBackend } from '../queue/postgres-backend.ts';
+import type { QueueBackend } from '../queue/backend.ts';
+import { Queues } from '../queue/queues.ts';
+import { openRedisBackend } from '../queue/redis-backend.ts';
+import { openSource, type Source } from '../source/source.ts';
+import { openPostgresState } from '../state/postgres-state.ts';
+import { openRedisState } from '../state/redis-state.ts';
+import type { ResumeState } from '../state/resume-state.ts';
+import { tolerantState } from '../state/tolerant-state.ts';
+import { openWarehouse, type Warehouse } from '../warehouse/database.ts';
+import { bindSource, readIdentity, type Identity } from '../warehouse/identity.ts';
+import { migrate } from '../warehouse/migrate.ts';
+import { NightlyStore } from '../warehouse/nightly-store.ts';
+import { RunStore } from '../warehouse/run-store.ts';
+import { openBanStore } from '../warehouse/source-state.ts';
+import { WorkerRegistry } from '../warehouse/worker-registry.ts';
+import { untilReachable } from './reachable.ts';
+import { composeStages } from './stages.ts';
+import { WorkForce } from './work-force.ts';
+
+/** How long jobs may take to checkpoint when the process is told to stop. */
+export const SHUTDOWN_GRACE_MS = 8_000;
+
+export interface App extends AsyncDisposable {
+  readonly config: Config;
+  readonly log: Log;
+  readonly warehouse: Warehouse;
+  readonly databaseUrl: string;
+  readonly identity: Identity;
+  readonly store: ObjectStore;
+  readonly state: ResumeState;
+  readonly queues: Queues;
+  readonly workers: WorkerRegistry;
+  readonly jobs: JobDeps;
+  /** This process's own workers; idle until started. */
+  readonly workForce: WorkForce;
+  /** The names of the migrations that were run now. */
+  readonly migrated: readonly string[];
+}
+
+export interface AppOptions {
+  readonly config: Config;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * @throws UnreachableError where a configured service stays away for a minute
+ * @throws PermanentError where one is there but cannot be used
+ */
+export async function openApp(options: AppOptions): Promise<App> {
+  const { config, log, signal } = options;
+  await using stack = new AsyncDisposableStack();
+  const databaseUrl = await openDatabase(options, stack);
+  const warehouse = stack.use(
+    openWarehouse({
+      url: databaseUrl,
+      onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
+    }),
+  );
+  const migrated = await untilReachable('database', log, signal, () => migrate(warehouse.db));
+  const { sourceUrl } = config;
+  const identity =
+    sourceUrl === undefined ? await readIdentity(warehouse.db) : await bindSource(warehouse.db, sourceUrl);
+  const prefix = `lm-${identity.sourceId ?? 'unbound'}`;
+  const state = openState(options, warehouse, prefix, stack);
+  const backend = await untilReachable('queues', log, signal, () =>
+    openBackend(options, databaseUrl, prefix),
+  );
+  const queues = new Queues({ backend, prefix, log });
+  stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
+  const store = stack.use(
+    await openObjectStore({
+      url: config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects')),
+      spoolDir: join(config.dataDir, 'spool'),
+      ambient: config.ambient,
+      log,
+    }),
+  );
+  const source =
+    sourceUrl === undefined ? undefined : openTheSource(options, sourceUrl, warehouse, state, stack);
+  const stages = composeStages({ config, log, warehouse, identity, store, state, source, stack });
+  const jobs: JobDeps = {
+    stages,
+    runs: new RunStore(warehouse.db),
+    nightly: new NightlyStore(warehouse.db),
+    queue: queues,
+    progress: new ProgressHints(state),
+    nightlyParties: config.nightlyParties,
+    nightlyExportsMax: config.nightlyExportsMax,
+    log,
+  };
+  const workers = new WorkerRegistry(warehouse.db);
+  const workForce = new WorkForce({
+    queues,
+    workers,
+    jobs,
+    exportConcurrency: config.sourceExportConcurrency,
+  });
+  stack.use(workForce);
+  const owned = stack.move();
+  return {
+    config,
+    log,
+    warehouse,
+    databaseUrl,
+    identity,
+    store,
+    state,
+    queues,
+    workers,
+    jobs,
+    workForce,
+    migrated,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** @throws UsageError where SOURCE_URL is not set */
+export function needSource(config: Config): URL {
+  if (config.sourceUrl !== undefined) return config.sourceUrl;
+  throw new UsageError([
+    'SOURCE_URL: not set, and this command asks the source; give the URL of the query service',
+  ]);
+}
+
+async function openDatabase(
+  { config, log, signal }: AppOptions,
+  stack: AsyncDisposableStack,
+): Promise<string> {
+  if (config.databaseUrl !== undefined) return config.databaseUrl.href;
+  const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
+  return embedded.connectionString;
+}
+
+function openState(
+  { config, log }: AppOptions,
+  warehouse: Warehouse,
+  prefix: string,
+  stack: AsyncDisposableStack,
+): ResumeState {
+  const inner =
+    config.redisUrl === undefined
+      ? openPostgresState({ pool: warehouse.pool, prefix })
+      : openRedisState({
+          url: config.redisUrl.href,
+          prefix,
+          onConnectionError: (error) => log.debug({ err: error }, 'Redis connection failed'),
+        });
+  stack.defer(() => inner.close());
+  return tolerantState(inner, { log });
+}
+
+async function openBackend(
+  { config, log }: AppOptions,
+  databaseUrl: string,
+  prefix: string,
+): Promise<QueueBackend> {
+  if (config.redisUrl === undefined) return openPostgresBackend({ url: databaseUrl });
+  return openRedisBackend({
+    url: config.redisUrl.href,
+    prefix,
+    onError: (error) => log.debug({ err: error }, 'Redis connection failed'),
+  });
+}
+
+function openTheSource(
+  { config, log }: AppOptions,
+  url: URL,
+  warehouse: Warehouse,
+  state: ResumeState,
+  stack: AsyncDisposableStack,
+): Source {
+  const source = openSource(
+    { ...config, sourceUrl: url },
+    { rate: state, bans: openBanStore(warehouse.db), log },
+  );
+  stack.defer(() => source.close());
+  return source;
+}

@@ -1,0 +1,72 @@
+/** The jobs that this process works, and the signs of life by which others know that it does. */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { reconcileRuns } from '../../jobs/enqueue.ts';
+import type { JobDeps } from '../../jobs/job.ts';
+import { handleJob } from '../../jobs/registry.ts';
+import { QUEUE_NAMES, type QueueName, type Queues } from '../queue/queues.ts';
+import { WORKER_SILENT_MS, type WorkerRegistry } from '../warehouse/worker-registry.ts';
+
+const BEAT_MS = WORKER_SILENT_MS / 3;
+const RECONCILE_MS = 60_000;
+/** Walks of both lists, loads side by side; one night at a time. Exports wait for their slots anyway. */
+const CONCURRENCY: Readonly<Record<QueueName, number>> = { walk: 2, export: 1, load: 1, nightly: 1 };
+
+export interface WorkForceOptions {
+  readonly queues: Queues;
+  readonly workers: WorkerRegistry;
+  readonly jobs: JobDeps;
+  readonly exportConcurrency: number;
+}
+
+export class WorkForce implements AsyncDisposable {
+  readonly #options: WorkForceOptions;
+  readonly #workerId = randomUUID();
+  readonly #timers: NodeJS.Timeout[] = [];
+  #isWorking = false;
+  #isRegistered = false;
+
+  constructor(options: WorkForceOptions) {
+    this.#options = options;
+  }
+
+  /** Takes jobs of every queue, as a command does for its own. Calling it again does nothing. */
+  start(): void {
+    if (this.#isWorking) return;
+    this.#isWorking = true;
+    const { queues, jobs, exportConcurrency } = this.#options;
+    for (const queue of QUEUE_NAMES) {
+      const concurrency = queue === 'export' ? exportConcurrency : CONCURRENCY[queue];
+      queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
+    }
+  }
+
+  /** The same for a long-lived process: commands leave their jobs to it, and it takes up what others dropped. */
+  async startAndRegister(): Promise<void> {
+    this.start();
+    await this.#beat();
+    this.#isRegistered = true;
+    await reconcileRuns(this.#options.jobs);
+    this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
+    this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
+  }
+
+  #beat(): Promise<void> {
+    return this.#options.workers.beat(this.#workerId, `${hostname()} ${process.pid}`, QUEUE_NAMES);
+  }
+
+  #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
+    const { log } = this.#options.jobs;
+    this.#timers.push(
+      setInterval(
+        () => void work().catch((error: unknown) => log.warn({ err: error }, complaint)),
+        intervalMs,
+      ),
+    );
+  }
+}

@@ -1,0 +1,103 @@
+/** `export`: one party's ledger entries now, and waits. */
+import { createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import { needSource, openApp, type App } from '../../app/app.ts';
+import { UsageError } from '../../core/errors.ts';
+import { canonicalId, isExportableParty } from '../../core/ids.ts';
+import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
+import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { followRuns, runDocument } from '../follow.ts';
+import { runReport } from '../report.ts';
+
+export interface ExportOptions {
+  readonly party: string;
+  readonly asset: string | undefined;
+  readonly from: string | undefined;
+  readonly to: string | undefined;
+  readonly out: string | undefined;
+}
+
+interface Wanted {
+  readonly partyId: string;
+  readonly assetId: string | undefined;
+  readonly from: Micros | undefined;
+  readonly to: Micros | undefined;
+}
+
+export async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
+  const wanted = parse(options, context);
+  needSource(context.config);
+  await using app = await openApp(context);
+  const params = {
+    ...(wanted.assetId === undefined ? {} : { assetId: wanted.assetId }),
+    ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
+    ...(wanted.to === undefined ? {} : { to: formatInstant(wanted.to) }),
+  };
+  const run = await app.jobs.runs.create({ kind: 'export', subject: wanted.partyId, params });
+  const cancelUpstream = (): void => void app.jobs.runs.requestCancel(run.runId).catch(() => undefined);
+  context.signal.addEventListener('abort', cancelUpstream, { once: true });
+  const [ended] = await followRuns(app, [run], context);
+  if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
+  if (ended.verdict !== 'failed' && options.out !== undefined)
+    await writeOut(app, wanted, options.out, context);
+  return {
+    exitCode: exitCodeOf(ended.verdict, ended.evidence),
+    document: runDocument(ended),
+    // With `--out -` stdout carries the CSV and nothing else.
+    ...(options.out === '-' ? {} : { text: runReport(runDocument(ended)) }),
+  };
+}
+
+/** Everything that is wrong, at once. */
+function parse(options: ExportOptions, context: CommandContext): Wanted {
+  const problems: string[] = [];
+  const show = (text: string): string => JSON.stringify(text.slice(0, 80));
+  const partyId = canonicalId(options.party);
+  if (partyId === undefined || !isExportableParty(partyId)) {
+    problems.push(`--party: ${show(options.party)} cannot be exported; give a party id of 64 hex digits`);
+  }
+  const assetId = options.asset === undefined ? undefined : canonicalId(options.asset);
+  if (options.asset !== undefined && assetId === undefined) {
+    problems.push(`--asset: ${show(options.asset)} is no asset id; give 64 hex digits`);
+  }
+  const instant = (
+    name: string,
+    text: string | undefined,
+    whole: (at: Micros) => Micros,
+  ): Micros | undefined => {
+    const parsed = text === undefined ? undefined : parseInstant(text);
+    if (text !== undefined && parsed === undefined) {
+      problems.push(`${name}: ${show(text)} is no time; give RFC 3339, such as 2023-05-01T00:00:00Z`);
+    }
+    return parsed === undefined ? undefined : whole(parsed);
+  };
+  const from = instant('--from', options.from, floorSecond);
+  const to = instant('--to', options.to, ceilSecond);
+  if (from !== undefined && to !== undefined && from >= to) {
+    problems.push(
+      `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; give a range that is not empty`,
+    );
+  }
+  if (options.out === '-' && context.isJson)
+    problems.push('--out -: cannot go with --json, both write to stdout; give a file');
+  if (problems.length > 0 || partyId === undefined) throw new UsageError(problems);
+  return { partyId, assetId, from, to };
+}
+
+/** One header, then the rows of every segment in the range; a file appears whole or not at all. */
+async function writeOut(app: App, wanted: Wanted, out: string, context: CommandContext): Promise<void> {
+  const csv = app.jobs.stages.readLedger(wanted, context.signal);
+  if (out === '-') {
+    await pipeline(csv, context.stdout, { end: false, signal: context.signal });
+    return;
+  }
+  const partial = `${out}.partial-${process.pid}`;
+  try {
+    await pipeline(csv, createWriteStream(partial, { flush: true }), { signal: context.signal });
+    await rename(partial, out);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+}

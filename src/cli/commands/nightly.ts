@@ -1,0 +1,61 @@
+/** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
+import { needSource, openApp, type App } from '../../app/app.ts';
+import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { followRuns, runDocument } from '../follow.ts';
+import { count, duration } from '../format.ts';
+import { runReport } from '../report.ts';
+
+export async function nightly(
+  options: { readonly dryRun: boolean },
+  context: CommandContext,
+): Promise<CommandResult> {
+  needSource(context.config);
+  await using app = await openApp(context);
+  if (options.dryRun) return plan(app, context);
+  const run = await app.jobs.runs.create({ kind: 'nightly', subject: 'now' });
+  const [ended] = await followRuns(app, [run], context);
+  if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
+  return {
+    exitCode: exitCodeOf(ended.verdict, ended.evidence),
+    document: runDocument(ended),
+    text: runReport(runDocument(ended)),
+  };
+}
+
+/** The lists cost a request or two each where little is new; every due party costs one export. */
+async function plan(app: App, context: CommandContext): Promise<CommandResult> {
+  const { nightlyParties, nightlyExportsMax, sourceRate } = context.config;
+  const estimate = await app.jobs.nightly.estimate(
+    nightlyParties.kind === 'list' ? nightlyParties.ids : undefined,
+  );
+  const exports = Math.min(estimate.due, nightlyExportsMax ?? Infinity);
+  const requests = exports + estimate.listRequests;
+  const secondsMin = requests / sourceRate;
+  const seconds = Math.max(secondsMin, exports * (estimate.secondsPerExport ?? 0));
+  const document = {
+    dryRun: true,
+    lists: {
+      requests: estimate.listRequests,
+      known: estimate.isFirst ? 'nothing yet: the first walk asks for every page' : 'only what is new',
+    },
+    exports: {
+      due: estimate.due,
+      asked: exports,
+      deferred: estimate.due - exports,
+      setAside: estimate.setAside,
+    },
+    requests,
+    seconds: Math.ceil(seconds),
+    ratePerSecond: sourceRate,
+  };
+  const text = [
+    `Would ask the source about ${count(requests)} requests, which should take about ${duration(seconds * 1000)} at ${sourceRate} a second:`,
+    `  lists     ${count(estimate.listRequests)} (${document.lists.known})`,
+    `  exports   ${count(exports)} of ${count(estimate.due)} parties due` +
+      (estimate.setAside > 0 ? `, ${count(estimate.setAside)} of them set aside before` : ''),
+    ...(estimate.isFirst ? ['  The parties are not known yet: those the source lists come on top.'] : []),
+    'Nothing was asked.',
+    '',
+  ].join('\n');
+  return { exitCode: EXIT.done, document, text };
+}

@@ -1,0 +1,48 @@
+/** `runs`: what ran and how it ended; with an id, one run with its evidence. */
+import { validate as isUuid } from 'uuid';
+import { openApp } from '../../app/app.ts';
+import { UsageError } from '../../core/errors.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { runDocument } from '../follow.ts';
+import { age, duration } from '../format.ts';
+import { runReport } from '../report.ts';
+import { table } from '../table.ts';
+
+export interface RunsOptions {
+  readonly runId: string | undefined;
+  readonly limit: string;
+}
+
+const LIMIT_MAX = 1_000;
+
+export async function runs(options: RunsOptions, context: CommandContext): Promise<CommandResult> {
+  const limit = /^\d{1,4}$/.test(options.limit) ? Number(options.limit) : 0;
+  const problems: string[] = [];
+  if (limit < 1 || limit > LIMIT_MAX)
+    problems.push(`--limit: ${JSON.stringify(options.limit)} is not accepted; give 1 to ${LIMIT_MAX}`);
+  if (options.runId !== undefined && !isUuid(options.runId)) {
+    problems.push(
+      `runs: ${JSON.stringify(options.runId.slice(0, 80))} is no run id; 'ledger-mirror runs' lists them`,
+    );
+  }
+  if (problems.length > 0) throw new UsageError(problems);
+  await using app = await openApp(context);
+  if (options.runId !== undefined) {
+    const run = await app.jobs.runs.get(options.runId);
+    if (run === undefined)
+      throw new UsageError([`runs: there is no run ${options.runId}; 'ledger-mirror runs' lists them`]);
+    return { exitCode: EXIT.done, document: runDocument(run), text: runReport(runDocument(run)) };
+  }
+  const listed = await app.jobs.runs.list({ limit });
+  const now = Date.now();
+  const rows = listed.map((run) => {
+    const startMs = Date.parse(run.startedAt ?? run.queuedAt);
+    const tookMs = (run.finishedAt === undefined ? now : Date.parse(run.finishedAt)) - startMs;
+    return [run.runId, run.kind, run.subject, run.verdict ?? run.state, age(now - startMs), duration(tookMs)];
+  });
+  const text =
+    rows.length === 0
+      ? "No runs yet. 'ledger-mirror nightly' starts the first.\n"
+      : table(['run', 'kind', 'subject', 'verdict', 'started', 'took'], rows);
+  return { exitCode: EXIT.done, document: listed.map(runDocument), text };
+}

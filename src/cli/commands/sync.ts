@@ -1,0 +1,74 @@
+/** `sync`: walks lists now and waits. */
+import { needSource, openApp } from '../../app/app.ts';
+import { UsageError } from '../../core/errors.ts';
+import { canonicalId } from '../../core/ids.ts';
+import { worst } from '../../core/verdict.ts';
+import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { followRuns, runDocument } from '../follow.ts';
+import { runReport } from '../report.ts';
+
+export interface SyncOptions {
+  readonly what: string;
+  readonly full: boolean;
+  readonly party: string | undefined;
+  readonly acceptNewNetwork: boolean;
+}
+
+const LISTS: Readonly<Record<string, readonly ('parties' | 'checkpoints')[]>> = {
+  parties: ['parties'],
+  checkpoints: ['checkpoints'],
+  all: ['parties', 'checkpoints'],
+};
+
+export async function sync(options: SyncOptions, context: CommandContext): Promise<CommandResult> {
+  const lists = LISTS[options.what];
+  if (lists === undefined) {
+    throw new UsageError([
+      `sync: ${JSON.stringify(options.what)} is no list; give parties, checkpoints or all`,
+    ]);
+  }
+  needSource(context.config);
+  if (options.party !== undefined) return lookUp(options, options.party, context);
+  await using app = await openApp(context);
+  const params = { full: options.full, acceptNewNetwork: options.acceptNewNetwork };
+  const runs = await Promise.all(
+    lists.map((list) => app.jobs.runs.create({ kind: 'walk', subject: list, params })),
+  );
+  const ended = await followRuns(app, runs, context);
+  const [only] = ended;
+  const text = ended.map((run) => runReport(runDocument(run))).join('\n');
+  if (ended.length === 1 && only !== undefined) {
+    return { exitCode: exitCodeOf(only.verdict, only.evidence), document: runDocument(only), text };
+  }
+  const verdict = worst(ended.map((run) => run.verdict ?? 'failed'));
+  const evidence = Object.fromEntries(
+    ended.map((run) => [run.subject, { verdict: run.verdict, ...run.evidence }]),
+  );
+  const codes = ended.map((run) => exitCodeOf(run.verdict, run.evidence));
+  const exitCode = codes.includes(EXIT.verdict)
+    ? EXIT.verdict
+    : codes.includes(EXIT.tryAgain)
+      ? EXIT.tryAgain
+      : EXIT.done;
+  return { exitCode, document: { verdict, evidence, runs: ended.map(runDocument) }, text };
+}
+
+/** One party by filter: there or not, without walking. */
+async function lookUp(options: SyncOptions, given: string, context: CommandContext): Promise<CommandResult> {
+  if (options.what === 'checkpoints')
+    throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
+  const id = canonicalId(given);
+  if (id === undefined) {
+    throw new UsageError([
+      `--party: ${JSON.stringify(given.slice(0, 80))} is no party id; give 64 hex digits or network`,
+    ]);
+  }
+  await using app = await openApp(context);
+  const outcome = await app.jobs.stages.lookUpParty(id, context.signal);
+  const isListed = outcome.evidence['listed'] === true;
+  return {
+    exitCode: exitCodeOf(outcome.verdict, outcome.evidence),
+    document: { subject: id, ...outcome },
+    text: `${id}: ${isListed ? 'listed by the source, and now in the mirror' : 'not listed by the source'}\n`,
+  };
+}

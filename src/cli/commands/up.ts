@@ -1,0 +1,53 @@
+/** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
+import { once } from 'node:events';
+import { needSource, openApp, type App } from '../../app/app.ts';
+import { startApi } from '../../app/serve.ts';
+import { startWorkerHealth } from '../../app/worker-health.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+
+export function up(_options: object, context: CommandContext): Promise<CommandResult> {
+  return run({ worker: true, api: true }, context);
+}
+
+export function worker(_options: object, context: CommandContext): Promise<CommandResult> {
+  return run({ worker: true, api: false }, context);
+}
+
+export function serve(_options: object, context: CommandContext): Promise<CommandResult> {
+  return run({ worker: false, api: true }, context);
+}
+
+async function run(
+  parts: { worker: boolean; api: boolean },
+  context: CommandContext,
+): Promise<CommandResult> {
+  const { config, log, signal } = context;
+  if (parts.worker) needSource(config);
+  await using app = await openApp(context);
+  await using stack = new AsyncDisposableStack();
+  if (parts.worker) {
+    await startWork(app);
+    if (config.workerHealthPort !== undefined)
+      stack.use(await startWorkerHealth(app, config.workerHealthPort));
+  }
+  if (parts.api) {
+    const api = stack.use(await startApi(app));
+    log.info({ url: api.url }, 'Serving');
+    if (context.stderr.isTTY === true) context.stderr.write(`Console and read API at ${api.url}\n`);
+  }
+  if (!signal.aborted) await once(signal, 'abort');
+  log.info({}, 'Stopping');
+  return { exitCode: EXIT.done };
+}
+
+async function startWork(app: App): Promise<void> {
+  const { schedule, scheduleTz } = app.config;
+  await app.workForce.startAndRegister();
+  await app.queues.schedule(
+    'nightly',
+    'nightly',
+    { pattern: schedule, tz: scheduleTz },
+    { name: 'nightly', data: { scheduled: true } },
+  );
+  app.log.info({ schedule, scheduleTz, queues: app.queues.kind }, 'Working');
+}

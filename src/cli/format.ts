@@ -1,0 +1,69 @@
+/** Values as people read them. Counts stay exact: they are grouped as text, never rounded. */
+const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** `1234567n` → `1,234,567` */
+export function formatCount(count: bigint | number): string {
+  const whole = typeof count === 'number' ? BigInt(Math.trunc(count)) : count;
+  return whole.toString().replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
+}
+
+/** `1536n` → `1.5 KiB` */
+export function formatBytes(bytes: bigint | number): string {
+  const whole = typeof bytes === 'number' ? BigInt(Math.trunc(bytes)) : bytes;
+  let unit = 0;
+  let size = 1n;
+  while (unit < BYTE_UNITS.length - 1 && whole >= size * 1024n) {
+    size *= 1024n;
+    unit += 1;
+  }
+  const tenths = (whole * 10n) / size;
+  const fraction = unit === 0 ? '' : `.${tenths % 10n}`;
+  return `${formatCount(tenths / 10n)}${fraction} ${BYTE_UNITS[unit] ?? ''}`;
+}
+
+/** `3_725_000` → `1 h 2 min`; the two largest units, or tenths of a second below ten. */
+export function formatDuration(durationMs: number): string {
+  if (durationMs < SECOND_MS) return `${Math.max(0, Math.round(durationMs))} ms`;
+  if (durationMs < 10 * SECOND_MS) return `${(Math.floor(durationMs / 100) / 10).toFixed(1)} s`;
+  if (durationMs < MINUTE_MS) return `${Math.floor(durationMs / SECOND_MS)} s`;
+  if (durationMs < HOUR_MS) return two(durationMs, MINUTE_MS, 'min', SECOND_MS, 's');
+  if (durationMs < DAY_MS) return two(durationMs, HOUR_MS, 'h', MINUTE_MS, 'min');
+  return two(durationMs, DAY_MS, 'd', HOUR_MS, 'h');
+}
+
+function two(durationMs: number, largeMs: number, large: string, smallMs: number, small: string): string {
+  const rest = Math.floor((durationMs % largeMs) / smallMs);
+  const first = `${Math.floor(durationMs / largeMs)} ${large}`;
+  return rest === 0 ? first : `${first} ${rest} ${small}`;
+}
+
+/** How long before `nowMs` an instant was: `3 min 5 s ago`, `just now`, or `in 2 h`. */
+export function formatAge(instantMs: number, nowMs: number): string {
+  const ageMs = nowMs - instantMs;
+  if (Math.abs(ageMs) < SECOND_MS) return 'just now';
+  return ageMs > 0 ? `${formatDuration(ageMs)} ago` : `in ${formatDuration(-ageMs)}`;
+}
+
+/** A quantity in its unit: bytes scaled, everything else counted. */
+export function formatQuantity(quantity: bigint | number, unit: string): string {
+  return unit === 'bytes' ? formatBytes(quantity) : `${formatCount(quantity)} ${unit}`;
+}
+
+/**
+ * Text from outside made fit for a terminal: no control characters, so that no value can move the
+ * cursor, hide a line or ring the bell.
+ */
+export function printable(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- control characters are what this is about
+  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '·');
+}
+
+/** At most `characters` long, the cut marked. */
+export function truncate(text: string, characters: number): string {
+  if (text.length <= characters) return text;
+  return characters <= 1 ? '…'.slice(0, characters) : `${text.slice(0, characters - 1)}…`;
+}

@@ -1,0 +1,225 @@
+/** The command line: what there is, what each takes, and how errors are told. */
+import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { readConfig, type Config } from '../config/environment.ts';
+import { SETTINGS, type Setting } from '../config/settings.ts';
+import { errorLine, UnreachableError, UsageError } from '../core/errors.ts';
+import { createLog } from '../core/log.ts';
+import { EXIT, type CommandContext, type CommandResult } from './context.ts';
+import { settingsHelp } from './help.ts';
+import { createProgress } from './progress.ts';
+import { version } from './version.ts';
+
+export interface CliEnvironment {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly stdout: CommandContext['stdout'];
+  readonly stderr: CommandContext['stderr'];
+  readonly signal: AbortSignal;
+}
+
+type Handler<Options> = (options: Options, context: CommandContext) => Promise<CommandResult>;
+type Run = <Options>(load: () => Promise<Handler<Options>>, options: Options) => Promise<void>;
+
+/** @returns the exit code; everything that could go wrong has been told on stderr */
+export async function runCli(environment: CliEnvironment): Promise<number> {
+  let exitCode: number = EXIT.done;
+  const program = declare(environment, async (load, options) => {
+    exitCode = await execute(environment, program.opts<{ json?: boolean }>().json === true, load, options);
+  });
+  try {
+    await program.parseAsync([...environment.argv], { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.wrong;
+    return tell(environment, error);
+  }
+}
+
+async function execute<Options>(
+  environment: CliEnvironment,
+  isJson: boolean,
+  load: () => Promise<Handler<Options>>,
+  options: Options,
+): Promise<number> {
+  const config = readConfig({ env: environment.env, cwd: environment.cwd });
+  const isTerminal = environment.stderr.isTTY === true && !isJson;
+  // On a terminal bars tell what happens; only what needs attention is logged beside them.
+  const level = isTerminal && config.origins.logLevel === 'default' ? 'warn' : config.logLevel;
+  const log = createLog(level, { secrets: secretsOf(config) });
+  const handler = await load();
+  let result: CommandResult;
+  {
+    await using progress = createProgress({ stream: environment.stderr, isTTY: isTerminal, log });
+    result = await handler(options, { ...environment, config, log, isJson, progress });
+  }
+  if (isJson && result.document !== undefined)
+    environment.stdout.write(`${JSON.stringify(result.document, null, 2)}\n`);
+  if (!isJson && result.text !== undefined) environment.stdout.write(result.text);
+  return result.exitCode;
+}
+
+/** One line for each problem; never a stack trace for what a user can mend. */
+function tell({ stderr, signal }: CliEnvironment, error: unknown): number {
+  if (error instanceof UsageError) {
+    for (const problem of error.problems) stderr.write(`ledger-mirror: ${problem}\n`);
+    return EXIT.wrong;
+  }
+  if (signal.aborted) {
+    stderr.write(
+      'ledger-mirror: told to stop; what was committed stays, the next command goes on from there\n',
+    );
+    return EXIT.tryAgain;
+  }
+  stderr.write(`ledger-mirror: ${errorLine(error)}\n`);
+  return error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
+}
+
+function secretsOf(config: Config): string[] {
+  const secrets: string[] = [];
+  for (const [key, setting] of Object.entries(SETTINGS) as [keyof typeof SETTINGS, Setting<unknown>][]) {
+    const value = config[key];
+    if (setting.secret !== true || value === undefined) continue;
+    // Of a URL only the password is secret; its host must stay readable in errors.
+    const text = value instanceof URL ? decodeURIComponent(value.password) : String(value);
+    if (text !== '') secrets.push(text);
+  }
+  return secrets;
+}
+
+function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
+  const program = new Command('ledger-mirror')
+    .description(
+      "Keeps a provably whole copy of a ledger network's query service, and feeds analytics from it.",
+    )
+    .version(version(), '--version')
+    .option('--json', 'one JSON document on stdout; progress and logs on stderr')
+    .addHelpText('after', () => settingsHelp())
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
+    .showSuggestionAfterError()
+    .enablePositionalOptions(false);
+  declareMirroring(program, run);
+  declareReading(program, run);
+  declareServing(program, run);
+  for (const command of program.commands) {
+    command.option('--json', 'one JSON document on stdout; progress and logs on stderr').exitOverride();
+    command.on('option:json', () => program.setOptionValue('json', true));
+  }
+  return program;
+}
+
+function declareMirroring(program: Command, run: Run): void {
+  program
+    .command('sync')
+    .description('walk the lists now and wait')
+    .argument('<what>', 'parties, checkpoints or all')
+    .option('--full', 'audit: every page again', false)
+    .option('--party <id>', 'look one party up')
+    .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
+    .action((what: string, options) =>
+      run(async () => (await import('./commands/sync.ts')).sync, { what, party: undefined, ...options }),
+    );
+  program
+    .command('export')
+    .description("export one party's ledger entries now and wait")
+    .requiredOption('--party <id>', 'the party (64 hex digits)')
+    .option('--asset <id>', 'one asset only')
+    .option('--from <time>', 'RFC 3339; default: from the beginning')
+    .option('--to <time>', 'RFC 3339, exclusive; default: up to the present')
+    .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
+    .action((options) =>
+      run(async () => (await import('./commands/export.ts')).exportParty, {
+        asset: undefined,
+        from: undefined,
+        to: undefined,
+        out: undefined,
+        ...options,
+      }),
+    );
+  program
+    .command('nightly')
+    .description('the scheduled run, now: lists, exports, load, lake, verify')
+    .option('--dry-run', 'only print what it would ask the source', false)
+    .action((options) => run(async () => (await import('./commands/nightly.ts')).nightly, options));
+  program
+    .command('load')
+    .description('bring published objects into the warehouse and the lake, without the source')
+    .option('--all', 'also rebuild the manifest from the objects first', false)
+    .action((options) => run(async () => (await import('./commands/load.ts')).load, options));
+}
+
+function declareReading(program: Command, run: Run): void {
+  program
+    .command('verify')
+    .description('check everything recorded as published or loaded against its sums')
+    .option('--deep', 'also every row of the warehouse and the lake', false)
+    .action((options) => run(async () => (await import('./commands/verify.ts')).verify, options));
+  program
+    .command('query')
+    .description('read-only SQL over the lake (ledger_entries, parties, checkpoints)')
+    .argument('[sql]', 'the SQL, or the name of a ready question')
+    .option('--list', 'the ready questions', false)
+    .option('--format <format>', 'table, csv or json', 'table')
+    .option('--timeout <seconds>', 'time limit', '60')
+    .action((sql: string | undefined, options) =>
+      run(async () => (await import('./commands/query.ts')).query, { sql, ...options }),
+    );
+  program
+    .command('status')
+    .description('is the mirror whole, how fresh is it, what needs a person')
+    .action((options) => run(async () => (await import('./commands/status.ts')).status, options));
+  program
+    .command('runs')
+    .description('what ran and how it ended')
+    .argument('[run]', 'one run, with its evidence')
+    .option('--limit <n>', 'how many', '20')
+    .action((runId: string | undefined, options) =>
+      run(async () => (await import('./commands/runs.ts')).runs, { runId, ...options }),
+    );
+  program
+    .command('doctor')
+    .description('check the configuration and everything it points to')
+    .action((options) => run(async () => (await import('./commands/doctor.ts')).doctor, options));
+  program
+    .command('migrate')
+    .description("bring the warehouse's schema forward")
+    .action((options) => run(async () => (await import('./commands/migrate.ts')).migrateCommand, options));
+}
+
+function declareServing(program: Command, run: Run): void {
+  program
+    .command('demo')
+    .description('mirror a sandbox network with everything embedded, verify it, answer three questions')
+    .option('--keep', 'leave it running with the console open', false)
+    .action((options) => run(async () => (await import('./commands/demo.ts')).demo, options));
+  program
+    .command('up')
+    .description('workers, schedules, read API and console in one process')
+    .action((options) => run(async () => (await import('./commands/up.ts')).up, options));
+  program
+    .command('worker')
+    .description('only workers and schedules')
+    .action((options) => run(async () => (await import('./commands/up.ts')).worker, options));
+  program
+    .command('serve')
+    .description('only the read API and the console')
+    .action((options) => run(async () => (await import('./commands/up.ts')).serve, options));
+  program
+    .command('sandbox')
+    .description('serve a made-up network, for trying things out')
+    .option('--port <port>', 'where to listen (0: a free port)', wholeNumber(0, 65_535), 8090)
+    .option('--parties <n>', 'how many parties there are', wholeNumber(0, 10_000_000), 200)
+    .option('--entries <n>', 'ledger entries in all, about', wholeNumber(0, 1_000_000_000), 50_000)
+    .option('--seed <seed>', 'the same seed, the same network', 'sandbox')
+    .option('--books-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
+    .action((options) => run(async () => (await import('./commands/sandbox.ts')).sandbox, options));
+}
+
+function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`Give a whole number from ${min} to ${max}.`);
+  };
+}

@@ -1,0 +1,24 @@
+/** Starts the command line with this process's environment; everything else is called with its inputs. */
+import { runCli } from './cli/program.ts';
+import { processEnvironment } from './config/environment.ts';
+
+/** After a command has ended nothing should keep the process; if something does, it does not for long. */
+const LINGER_MAX_MS = 3_000;
+
+const stop = new AbortController();
+for (const name of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(name, () => {
+    // A second signal means now: everything is safe against that.
+    if (stop.signal.aborted) process.exit(name === 'SIGINT' ? 130 : 143);
+    stop.abort(new DOMException(`told to stop by ${name}`, 'AbortError'));
+  });
+}
+
+process.exitCode = await runCli({
+  argv: process.argv.slice(2),
+  ...processEnvironment(),
+  stdout: process.stdout,
+  stderr: process.stderr,
+  signal: stop.signal,
+});
+setTimeout(() => process.exit(), LINGER_MAX_MS).unref();
