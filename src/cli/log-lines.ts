@@ -17,8 +17,8 @@ export function readableLog(line: string): string {
   }
   if (typeof record !== 'object' || record === null) return line;
   const fields = new Map<string, unknown>(Object.entries(record));
-  const level = String(fields.get('level') ?? 'info');
-  const head = `${String(fields.get('time') ?? '').slice(11, 19)} ${level.padEnd(5)} ${shown(fields.get('msg'))}`;
+  const level = shown(fields.get('level'));
+  const head = `${shown(fields.get('time')).slice(11, 19)} ${level.padEnd(5)} ${shown(fields.get('msg'))}`;
   const values = [...fields]
     .filter(([name]) => !SHOWN_FIRST.has(name))
     .map(([name, value]) => `${name}=${shown(value)}`);

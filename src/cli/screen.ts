@@ -28,12 +28,12 @@ export class Screen implements Disposable {
   }
 
   get columns(): number {
-    return this.#stream.columns ?? COLUMNS_DEFAULT;
+    return sizeOr(this.#stream.columns, COLUMNS_DEFAULT);
   }
 
   /** How many bottom lines there can be: at least one line of the window stays for what is above. */
   get linesMax(): number {
-    return Math.max(1, (this.#stream.rows ?? ROWS_DEFAULT) - 2);
+    return Math.max(1, sizeOr(this.#stream.rows, ROWS_DEFAULT) - 2);
   }
 
   /** Writes whole lines above the bottom ones. */
@@ -71,4 +71,9 @@ export class Screen implements Disposable {
     this.#isCursorHidden = false;
     this.#stream.write(SHOW_CURSOR);
   }
+}
+
+/** Terminals that do not know their size say 0 or nothing. */
+function sizeOr(size: number | undefined, fallback: number): number {
+  return size === undefined || size <= 0 ? fallback : size;
 }
