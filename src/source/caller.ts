@@ -1,6 +1,7 @@
 /** One question to the source: through the gate, over the wire, judged by its status, tried again. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { errorCode, RetryableError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
 import { exhaustedForMs } from './answer-headers.ts';
 import { readStart } from './body.ts';
 import { answerError } from './failure.ts';
@@ -18,6 +19,7 @@ export interface CallerOptions {
   readonly rate: RateLimiter;
   readonly clock: Clock;
   readonly observer: SourceObserver;
+  readonly log: Pick<Log, 'warn'> | undefined;
   readonly random?: () => number;
 }
 
@@ -75,8 +77,12 @@ export class SourceCaller {
     signal: AbortSignal,
     work: (attempt: number) => Promise<Result>,
   ): Promise<Result> {
-    const { clock, observer, random } = this.#options;
-    const deps = { route: question.route, clock, observer, ...(random === undefined ? {} : { random }) };
+    const { clock, observer, log, random } = this.#options;
+    const onRetry = (error: Error, attempt: number, waitMs: number): void => {
+      observer.onWait({ route: question.route, reason: 'retry', waitMs });
+      log?.warn({ route: question.route, attempt, waitMs, err: error }, 'The source is asked again');
+    };
+    const deps = { clock, onRetry, ...(random === undefined ? {} : { random }) };
     return withRetries(question.retries, deps, signal, work);
   }
 

@@ -8,8 +8,6 @@ import type { BanStore, Clock, RateState, Route, SourceObserver, WaitReason } fr
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
-/** While the shared budget cannot be asked, work in hand goes on slowly: other workers cannot be seen. */
-const ALONE_PER_SECOND = 1;
 
 export const SYSTEM_CLOCK: Clock = {
   nowMs: () => performance.now(),
@@ -51,13 +49,11 @@ export interface RateLimiterOptions {
 
 export class RateLimiter {
   readonly #options: RateLimiterOptions;
-  readonly #alone: RateState;
   #quietUntilMs = 0;
   #ban: { until: Micros | undefined; readAtMs: number } | undefined;
 
   constructor(options: RateLimiterOptions) {
     this.#options = options;
-    this.#alone = localRate(options.clock);
   }
 
   /**
@@ -69,7 +65,8 @@ export class RateLimiter {
     signal.throwIfAborted();
     await this.#wait(route, 'ban', await this.#banMs(), signal);
     await this.#wait(route, 'rate', this.#quietUntilMs - this.#options.clock.nowMs(), signal);
-    await this.#wait(route, 'rate', await this.#reserve(), signal);
+    const { waitMs } = await this.#options.state.reserve(BUDGET, this.#options.ratePerSecond);
+    await this.#wait(route, 'rate', waitMs, signal);
   }
 
   /** The source says that its own budget is spent for so long. */
@@ -91,15 +88,6 @@ export class RateLimiter {
     }
     const { until } = this.#ban;
     return until === undefined ? 0 : Number(until - nowMicros()) / 1000;
-  }
-
-  async #reserve(): Promise<number> {
-    try {
-      return (await this.#options.state.reserve(BUDGET, this.#options.ratePerSecond)).waitMs;
-    } catch (error) {
-      if (!(error instanceof RetryableError)) throw error;
-      return (await this.#alone.reserve(BUDGET, ALONE_PER_SECOND)).waitMs;
-    }
   }
 
   async #wait(route: Route, reason: WaitReason, waitMs: number, signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 /** Tries a call again as the policy says, within limits of attempts and time. */
 import pRetry from 'p-retry';
 import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import type { Clock, Route, SourceObserver } from './ports.ts';
+import type { Clock } from './ports.ts';
 import { WAIT_MAX_MS } from './rate.ts';
 import { delayMs, RETRY_RULES, type RetryRule } from './retry-policy.ts';
 
@@ -24,9 +24,9 @@ export const LIST_RETRIES: RetryLimits = {
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, attemptsMax: 5, onlyCheap: true };
 
 export interface RetryDeps {
-  readonly route: Route;
   readonly clock: Clock;
-  readonly observer: SourceObserver;
+  /** Told before each wait. */
+  readonly onRetry: (error: Error, attempt: number, waitMs: number) => void;
   readonly random?: () => number;
 }
 
@@ -51,11 +51,10 @@ export async function withRetries<Result>(
     if (!(error instanceof RetryableError) || rule === undefined) return false;
     if (limits.onlyCheap && !rule.isCheap) return false;
     const waitMs = waitOf(error, rule, failed, deps.random);
-    const leftMs =
-      (error instanceof UnreachableError ? limits.unreachableMaxMs : limits.elapsedMaxMs) -
-      (clock.nowMs() - startMs);
+    const limitMs = error instanceof UnreachableError ? limits.unreachableMaxMs : limits.elapsedMaxMs;
+    const leftMs = limitMs - (clock.nowMs() - startMs);
     if (waitMs > Math.min(leftMs, WAIT_MAX_MS)) return false;
-    deps.observer.onWait({ route: deps.route, reason: 'retry', waitMs });
+    deps.onRetry(error, failed, waitMs);
     await clock.sleep(waitMs, signal);
     return true;
   };

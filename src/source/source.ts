@@ -1,5 +1,6 @@
 /** Opens the source: one client for the lists and the export, behind one gate. */
 import { UsageError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
 import type { LedgerSource } from '../export/ports.ts';
 import type { ListSource } from '../walk/ports.ts';
 import { SourceCaller } from './caller.ts';
@@ -28,12 +29,15 @@ export interface SourceConfig {
 
 export interface SourceDeps {
   /** For the User-Agent. */
-  readonly version: string;
+  readonly version?: string;
   /** The budget shared by all workers. Absent: this process has it alone. */
   readonly rate?: RateState;
   /** Bans shared by all workers. Absent: this process keeps its own. */
   readonly bans?: BanStore;
+  /** Told of every request and wait, for metrics. */
   readonly observer?: SourceObserver;
+  /** Told of what is tried again and why. */
+  readonly log?: Pick<Log, 'warn'>;
   readonly clock?: Clock;
   /** Off where the source is on this machine. */
   readonly acceptGzip?: boolean;
@@ -52,10 +56,12 @@ export interface Source extends AsyncDisposable {
   readonly lists: ListSource;
   readonly ledger: LedgerSource;
   stats(): SourceStats;
+  /** Ends whatever is under way. */
+  close(): Promise<void>;
 }
 
 /**
- * Opens nothing on the wire yet: the first question does. Disposing ends whatever is under way.
+ * Opens nothing on the wire yet: the first question does.
  * @throws UsageError where there is no SOURCE_URL, or a proxy or CA file is no good
  */
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
@@ -77,11 +83,12 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   });
   const http = new SourceHttp({
     dispatcher,
-    userAgent: `ledger-mirror/${deps.version}`,
+    userAgent: deps.version === undefined ? 'ledger-mirror' : `ledger-mirror/${deps.version}`,
     authorization: config.sourceAuthorization ?? authorization,
     acceptGzip: deps.acceptGzip ?? true,
   });
-  const caller = new SourceCaller({ http, rate, clock, observer });
+  const caller = new SourceCaller({ http, rate, clock, observer, log: deps.log });
+  const close = (): Promise<void> => dispatcher.destroy();
   return {
     baseUrl,
     lists: new HttpListSource({
@@ -98,7 +105,8 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
       ...(limits.exportRetries === undefined ? {} : { retries: limits.exportRetries }),
     }),
     stats: () => observer.stats(),
-    [Symbol.asyncDispose]: () => dispatcher.destroy(),
+    close,
+    [Symbol.asyncDispose]: close,
   };
 }
 
