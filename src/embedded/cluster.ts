@@ -48,7 +48,7 @@ export interface Cluster {
   readonly logFile: string;
   readonly account: Account;
   readonly binaries: Binaries;
-  /** false only for throw-away data: nothing is synced to disk. */
+  /** false only for throw-away data: a killed server keeps it, a power cut does not. */
   readonly durable: boolean;
 }
 
@@ -63,6 +63,7 @@ export interface Server {
  * @throws PermanentError `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
  */
 export async function ensureCluster(cluster: Cluster, signal?: AbortSignal): Promise<void> {
+  clearStaging(cluster.home);
   if (existsSync(cluster.dir)) {
     const found = readFileSync(join(cluster.dir, 'PG_VERSION'), 'utf8').trim();
     if (found === cluster.binaries.major) return;
@@ -71,14 +72,23 @@ export async function ensureCluster(cluster: Cluster, signal?: AbortSignal): Pro
       { code: 'EMBEDDED_VERSION', meta: { dir: cluster.dir, found, expected: cluster.binaries.major } },
     );
   }
-  for (const name of readdirSync(cluster.home)) {
-    if (name.startsWith('initdb-')) rmSync(join(cluster.home, name), { recursive: true, force: true });
-  }
   const staging = mkdtempSync(join(cluster.home, 'initdb-'));
   giveTo(cluster.account, staging);
   await initdb(cluster, staging, signal);
   renameSync(staging, cluster.dir);
   syncFolder(cluster.home);
+}
+
+/** What killed first starts left. An initdb that outlived its parent may still write: then the next start clears. */
+function clearStaging(home: string): void {
+  for (const name of readdirSync(home)) {
+    if (!name.startsWith('initdb-')) continue;
+    try {
+      rmSync(join(home, name), { recursive: true, force: true });
+    } catch (error) {
+      if (!['ENOTEMPTY', 'ENOENT'].includes(errorCode(error))) throw error;
+    }
+  }
 }
 
 async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | undefined): Promise<void> {
@@ -214,7 +224,7 @@ function serverArguments(cluster: Cluster, port: number): string[] {
     timezone: 'UTC',
     log_timezone: 'UTC',
     log_checkpoints: 'off',
-    ...(cluster.durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }),
+    ...(cluster.durable ? {} : { fsync: 'off', full_page_writes: 'off' }),
   };
   const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   return ['-D', HERE, '-p', String(port), ...options];

@@ -53,7 +53,7 @@ export class FileLock implements Disposable {
           { code: 'EMBEDDED_BUSY', meta: { path } },
         );
       }
-      await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
+      await sleep(POLL_MS);
     }
   }
 

@@ -57,7 +57,7 @@ export interface EmbeddedPostgres extends AsyncDisposable {
 /**
  * @throws PermanentError `EMBEDDED_PLATFORM`, `EMBEDDED_BINARIES`, `EMBEDDED_ACCOUNT`,
  *   `EMBEDDED_VERSION`, `EMBEDDED_INITDB`, `EMBEDDED_NOT_OURS`, `EMBEDDED_PASSWORD`, `EMBEDDED_LOCK`
- * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`
+ * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when aborted
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { log, signal } = options;
@@ -76,6 +76,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
       };
     } catch (error) {
       await leave(cluster, hold, log);
+      signal?.throwIfAborted();
       throw error;
     }
   });

@@ -46,6 +46,20 @@ test('a Redis that is away is unreachable soon, and is used again when it is bac
   await state.close();
 });
 
+test('a Redis that says nothing is given up in seconds, and heard again when it speaks', async () => {
+  await using own = await startOwnRedis();
+  const state = openRedisState({ url: own.url, prefix: 'p', onConnectionError: ignore });
+  await state.set('k', 1, 60_000);
+  own.freeze();
+  const startedMs = performance.now();
+  await expect(state.get('k')).rejects.toMatchObject({ code: 'STATE_UNREACHABLE' });
+  expect(performance.now() - startedMs).toBeLessThan(5_000);
+  own.thaw();
+  const heard = await waitFor(() => state.get('k').catch(() => undefined), { what: 'Redis heard again' });
+  expect(heard).toBe(1);
+  await state.close();
+});
+
 test('an answer that Redis gives as an error is told by its code', async () => {
   await using own = await startOwnRedis();
   const wrong = openRedisState({ url: own.url, prefix: 'p', onConnectionError: ignore });

@@ -78,6 +78,10 @@ export class Child implements AsyncDisposable {
     );
   }
 
+  signal(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
   /** Sends the signal (none: only waits) and waits for the end and the last output. */
   async end(signal?: NodeJS.Signals, timeoutMs = 30_000): Promise<Exit> {
     if (signal !== undefined) this.#process.kill(signal);

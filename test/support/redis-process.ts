@@ -70,6 +70,15 @@ export class RedisProcess implements AsyncDisposable {
     await this.#child?.end('SIGKILL');
   }
 
+  /** Connections stay open and nothing answers, until `thaw`. */
+  freeze(): void {
+    this.#child?.signal('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#child?.signal('SIGCONT');
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#child?.[Symbol.asyncDispose]();
     await rm(this.#dir, { recursive: true, force: true });

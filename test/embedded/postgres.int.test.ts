@@ -1,0 +1,240 @@
+/** The embedded Postgres keeps its data, is shared, and is found again whatever was killed. */
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { type Child, runScript } from '../support/process.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { ask, postmasterPid, processState } from './server-of.ts';
+
+const HOLDER = fileURLToPath(new URL('holder.ts', import.meta.url));
+const SILENT = { info: () => undefined, warn: () => undefined };
+
+// A folder that only we may enter, with a space in its name: the server's user is somebody else for root.
+const root = mkdtempSync(join(tmpdir(), 'ledger mirror '));
+let dataDir = '';
+let pid = 0;
+
+beforeEach(() => {
+  dataDir = mkdtempSync(join(root, 'data '));
+});
+afterEach(() => {
+  // A test that failed half way must not leave a server behind.
+  if (pid !== 0 && !isStopped()) process.kill(pid, 'SIGQUIT');
+  pid = 0;
+});
+afterAll(() => {
+  rmSync(root, { recursive: true, force: true });
+});
+
+async function start(durable = false): Promise<EmbeddedPostgres> {
+  const server = await startEmbeddedPostgres({ dataDir, log: SILENT, durable });
+  pid = postmasterPid(dataDir);
+  return server;
+}
+
+function hold(): Child {
+  return runScript(HOLDER, [dataDir]);
+}
+
+async function heldUrl(holder: Child): Promise<string> {
+  const [, url = ''] = await holder.waitForLine(/^url (.+)$/m);
+  pid = postmasterPid(dataDir);
+  return url;
+}
+
+/** Where nobody buries the dead, an ended process stays a zombie. */
+function isStopped(): boolean {
+  return (processState(pid)?.state ?? 'Z') === 'Z';
+}
+
+test('data, with durable settings, lasts from one command to the next', async () => {
+  {
+    await using first = await start(true);
+    await ask(first.connectionString, 'create table kept as select 7 as n');
+    const settings = await ask(
+      first.connectionString,
+      `select name, setting from pg_settings where name in
+        ('fsync', 'synchronous_commit', 'full_page_writes', 'server_encoding', 'TimeZone', 'listen_addresses')
+       union select 'collation', datcollate from pg_database where datname = current_database()`,
+    );
+    expect(Object.fromEntries(settings.map(({ name, setting }) => [name, setting]))).toEqual({
+      fsync: 'on',
+      synchronous_commit: 'on',
+      full_page_writes: 'on',
+      server_encoding: 'UTF8',
+      TimeZone: 'UTC',
+      listen_addresses: '127.0.0.1',
+      collation: 'C',
+    });
+  }
+  expect(isStopped()).toBe(true);
+  await using second = await start(true);
+  expect(await ask(second.connectionString, 'select n from kept')).toEqual([{ n: 7 }]);
+});
+
+test('it runs without privileges, in a session of its own, closed to other users', async () => {
+  await using server = await start();
+  const { uid, session } = processState(pid) ?? {};
+  expect(uid).not.toBe(0);
+  expect(session).toBe(pid);
+  expect(statSync(join(dataDir, 'postgres', 'password')).mode & 0o777).toBe(0o600);
+  const stranger = new URL(server.connectionString);
+  stranger.password = 'guessed';
+  await expect(ask(stranger.href, 'select 1')).rejects.toMatchObject({ code: '28P01' });
+});
+
+test('a server that was killed is started again with its rows, where its users look for it', async () => {
+  await using first = await start();
+  await ask(first.connectionString, 'create table kept as select 7 as n');
+  process.kill(pid, 'SIGKILL');
+  await waitFor(isStopped, { what: 'end of the server' });
+  await using second = await start();
+  expect(second.connectionString).toBe(first.connectionString);
+  expect(await ask(first.connectionString, 'select n from kept')).toEqual([{ n: 7 }]);
+});
+
+test('a killed server that its parent never buried is told from a living one', async () => {
+  await using holder = hold();
+  await heldUrl(holder);
+  process.kill(holder.pid, 'SIGSTOP');
+  process.kill(pid, 'SIGKILL');
+  const zombie = pid;
+  await waitFor(() => processState(zombie)?.state === 'Z', { what: 'zombie' });
+  await using server = await start();
+  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+  expect(pid).not.toBe(zombie);
+});
+
+test('a stale postmaster.pid that names a living process of somebody else is no server', async () => {
+  await (await start())[Symbol.asyncDispose]();
+  const file = join(dataDir, 'postgres', 'cluster', 'postmaster.pid');
+  writeFileSync(file, `${process.pid}\n/elsewhere\n1\n5432\n\n127.0.0.1\n\nready   \n`);
+  await using server = await start();
+  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+});
+
+test('the server of a killed command runs on, and the next command takes it over and stops it', async () => {
+  const holder = hold();
+  const url = await heldUrl(holder);
+  await holder.end('SIGKILL');
+  expect(isStopped()).toBe(false);
+  const before = pid;
+  {
+    await using server = await start();
+    expect(server.connectionString).toBe(url);
+    expect(pid).toBe(before);
+  }
+  expect(isStopped()).toBe(true);
+});
+
+test('two commands share it: the last to leave stops it, also after the other was killed', async () => {
+  await using first = hold();
+  const second = hold();
+  expect(await heldUrl(first)).toBe(await heldUrl(second));
+  const here = await start();
+  expect(await first.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  expect(await ask(here.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+  await second.end('SIGKILL');
+  expect(isStopped()).toBe(false);
+  await here[Symbol.asyncDispose]();
+  expect(isStopped()).toBe(true);
+  await here[Symbol.asyncDispose]();
+});
+
+test('four commands that start at the same instant make one data folder and one server', async () => {
+  const holders = Array.from({ length: 4 }, hold);
+  const urls = await Promise.all(holders.map(heldUrl));
+  expect(new Set(urls).size).toBe(1);
+  expect(readdirSync(join(dataDir, 'postgres')).filter((name) => name.startsWith('initdb-'))).toEqual([]);
+  const exits = await Promise.all(holders.map((holder) => holder.end('SIGTERM')));
+  expect(exits.every(({ code }) => code === 0)).toBe(true);
+  expect(isStopped()).toBe(true);
+});
+
+test('a first start that was killed half way is begun anew', async () => {
+  const holder = hold();
+  const home = join(dataDir, 'postgres');
+  const isHalfWay = (): boolean => {
+    try {
+      const staging = readdirSync(home).find((name) => name.startsWith('initdb-')) ?? '';
+      return readdirSync(join(home, staging)).includes('PG_VERSION');
+    } catch {
+      return false;
+    }
+  };
+  await waitFor(isHalfWay, { what: 'initdb under way' });
+  await holder.end('SIGKILL');
+  expect(readdirSync(home)).not.toContain('cluster');
+  // The initdb that outlived its parent may write a moment longer: a later start clears after it.
+  await waitFor(
+    async () => {
+      await using server = await start();
+      expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+      return !readdirSync(home).some((name) => name.startsWith('initdb-'));
+    },
+    { what: 'leftovers cleared' },
+  );
+});
+
+test('a start that is aborted leaves nothing running', async () => {
+  const given = new AbortController();
+  const started = startEmbeddedPostgres({ dataDir, log: SILENT, durable: false, signal: given.signal });
+  await waitFor(() => readdirSync(dataDir).length > 0, { what: 'start under way' });
+  given.abort(new Error('enough'));
+  await expect(started).rejects.toThrow('enough');
+  await using server = await start();
+  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+});
+
+test('data of another version, or without its password, is refused with what to do', async () => {
+  await (await start())[Symbol.asyncDispose]();
+  const home = join(dataDir, 'postgres');
+  const version = readFileSync(join(home, 'cluster', 'PG_VERSION'), 'utf8');
+  writeFileSync(join(home, 'cluster', 'PG_VERSION'), '12\n');
+  await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_VERSION' });
+  writeFileSync(join(home, 'cluster', 'PG_VERSION'), version);
+  rmSync(join(home, 'password'));
+  await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_PASSWORD' });
+});
+
+test('a server that cannot start says why', async () => {
+  await (await start())[Symbol.asyncDispose]();
+  writeFileSync(join(dataDir, 'postgres', 'cluster', 'postgresql.auto.conf'), `no_such_setting = 'x'\n`);
+  await expect(start()).rejects.toMatchObject({
+    code: 'EMBEDDED_START',
+    message: expect.stringContaining('FATAL'),
+  });
+});
+
+test.runIf(process.getuid?.() === 0)("another user's folder is refused, one's own works", async () => {
+  const nobody = { uid: 65_534, gid: 65_534 };
+  await (await start())[Symbol.asyncDispose]();
+  chmodSync(root, 0o755);
+  chmodSync(dataDir, 0o755);
+  await using refused = runScript(HOLDER, [dataDir], nobody);
+  await refused.waitForLine(/^failed EMBEDDED_NOT_OURS /m);
+  dataDir = join(dataDir, 'own');
+  mkdirSync(dataDir);
+  chmodSync(dataDir, 0o777);
+  await using accepted = runScript(HOLDER, [dataDir], nobody);
+  await heldUrl(accepted);
+  expect(processState(pid)?.uid).toBe(nobody.uid);
+  await accepted.end('SIGTERM');
+  // Root comes to it as its owner, and leaves it usable for that owner.
+  await (await start())[Symbol.asyncDispose]();
+  await using again = runScript(HOLDER, [dataDir], nobody);
+  await heldUrl(again);
+  await again.end('SIGTERM');
+});
