@@ -9,6 +9,7 @@ import type { JobDeps } from '../../jobs/job.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { version } from '../core/version.ts';
 import { startEmbeddedPostgres } from '../embedded/postgres.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { openObjectStore } from '../objects/open-store.ts';

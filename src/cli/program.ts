@@ -3,11 +3,10 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { readConfig, type Config } from '../config/environment.ts';
 import { SETTINGS, type Setting } from '../config/settings.ts';
 import { errorLine, UnreachableError, UsageError } from '../core/errors.ts';
-import { createLog } from '../core/log.ts';
 import { EXIT, type CommandContext, type CommandResult } from './context.ts';
 import { settingsHelp } from './help.ts';
-import { createProgress } from './progress.ts';
-import { version } from './version.ts';
+import { openTerminal, type Terminal, type TerminalOptions } from './terminal.ts';
+import { version } from '../core/version.ts';
 
 export interface CliEnvironment {
   readonly argv: readonly string[];
@@ -43,20 +42,27 @@ async function execute<Options>(
   options: Options,
 ): Promise<number> {
   const config = readConfig({ env: environment.env, cwd: environment.cwd });
-  const isTerminal = environment.stderr.isTTY === true && !isJson;
+  const isTerminal = environment.stderr.isTTY === true;
   // On a terminal bars tell what happens; only what needs attention is logged beside them.
   const level = isTerminal && config.origins.logLevel === 'default' ? 'warn' : config.logLevel;
-  const log = createLog(level, { secrets: secretsOf(config) });
   const handler = await load();
-  let result: CommandResult;
-  {
-    await using progress = createProgress({ stream: environment.stderr, isTTY: isTerminal, log });
-    result = await handler(options, { ...environment, config, log, isJson, progress });
-  }
+  const result = await inTerminal(
+    { stream: environment.stderr, level, secrets: secretsOf(config) },
+    ({ log, progress }) => handler(options, { ...environment, config, log, isJson, progress }),
+  );
   if (isJson && result.document !== undefined)
     environment.stdout.write(`${JSON.stringify(result.document, null, 2)}\n`);
   if (!isJson && result.text !== undefined) environment.stdout.write(result.text);
   return result.exitCode;
+}
+
+/** The terminal is restored before anything else is written to it. */
+async function inTerminal<Result>(
+  options: TerminalOptions,
+  work: (terminal: Terminal) => Promise<Result>,
+): Promise<Result> {
+  await using terminal = openTerminal(options);
+  return await work(terminal);
 }
 
 /** One line for each problem; never a stack trace for what a user can mend. */

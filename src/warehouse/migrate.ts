@@ -25,7 +25,7 @@ class FolderMigrations implements MigrationProvider {
  * @returns the names that were run
  * @throws PermanentError `DATABASE_NEWER` where the database was made by a newer version
  */
-export async function migrate(db: Kysely<unknown>): Promise<readonly string[]> {
+export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   // Schema first: the migrator keeps its own two tables in it. Concurrent creators may collide.
   await sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`.execute(
     db,
@@ -53,7 +53,7 @@ export async function migrate(db: Kysely<unknown>): Promise<readonly string[]> {
     .map((result) => result.migrationName);
 }
 
-async function refuseNewer(db: Kysely<unknown>, known: readonly string[]): Promise<void> {
+async function refuseNewer<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<void> {
   const table = await sql<{
     present: boolean;
   }>`select to_regclass('mirror.migrations') is not null as present`.execute(db);

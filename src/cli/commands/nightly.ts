@@ -2,7 +2,7 @@
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
-import { count, duration } from '../format.ts';
+import { formatCount, formatDuration } from '../format.ts';
 import { runReport } from '../report.ts';
 
 export async function nightly(
@@ -49,10 +49,10 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
     ratePerSecond: sourceRate,
   };
   const text = [
-    `Would ask the source about ${count(requests)} requests, which should take about ${duration(seconds * 1000)} at ${sourceRate} a second:`,
-    `  lists     ${count(estimate.listRequests)} (${document.lists.known})`,
-    `  exports   ${count(exports)} of ${count(estimate.due)} parties due` +
-      (estimate.setAside > 0 ? `, ${count(estimate.setAside)} of them set aside before` : ''),
+    `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${sourceRate} a second:`,
+    `  lists     ${formatCount(estimate.listRequests)} (${document.lists.known})`,
+    `  exports   ${formatCount(exports)} of ${formatCount(estimate.due)} parties due` +
+      (estimate.setAside > 0 ? `, ${formatCount(estimate.setAside)} of them set aside before` : ''),
     ...(estimate.isFirst ? ['  The parties are not known yet: those the source lists come on top.'] : []),
     'Nothing was asked.',
     '',

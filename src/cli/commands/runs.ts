@@ -4,9 +4,9 @@ import { openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { runDocument } from '../follow.ts';
-import { age, duration } from '../format.ts';
+import { formatAge, formatDuration } from '../format.ts';
 import { runReport } from '../report.ts';
-import { table } from '../table.ts';
+import { formatTable } from '../table.ts';
 
 export interface RunsOptions {
   readonly runId: string | undefined;
@@ -38,11 +38,18 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
   const rows = listed.map((run) => {
     const startMs = Date.parse(run.startedAt ?? run.queuedAt);
     const tookMs = (run.finishedAt === undefined ? now : Date.parse(run.finishedAt)) - startMs;
-    return [run.runId, run.kind, run.subject, run.verdict ?? run.state, age(now - startMs), duration(tookMs)];
+    return [
+      run.runId,
+      run.kind,
+      run.subject,
+      run.verdict ?? run.state,
+      formatAge(startMs, now),
+      formatDuration(tookMs),
+    ];
   });
   const text =
     rows.length === 0
       ? "No runs yet. 'ledger-mirror nightly' starts the first.\n"
-      : table(['run', 'kind', 'subject', 'verdict', 'started', 'took'], rows);
+      : formatTable(['run', 'kind', 'subject', 'verdict', 'started', 'took'], rows);
   return { exitCode: EXIT.done, document: listed.map(runDocument), text };
 }

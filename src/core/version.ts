@@ -1,3 +1,4 @@
+/** The version of this checkout. */
 import packageJson from '../../package.json' with { type: 'json' };
 
 /** As package.json has it. */

@@ -1,0 +1,131 @@
+/** One contract for the queues, held by both stores that they can live in. */
+import { afterAll, describe, expect, it } from 'vitest';
+import { PermanentError, RetryableError } from '../../src/core/errors.ts';
+import { createLog } from '../../src/core/log.ts';
+import type { QueueBackend } from '../../src/queue/backend.ts';
+import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
+import { Queues, type NewJob, type WorkedJob } from '../../src/queue/queues.ts';
+import { openRedisBackend } from '../../src/queue/redis-backend.ts';
+import { freshDatabase } from '../support/database.ts';
+import { freshRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait-for.ts';
+
+const database = await freshDatabase();
+const redis = await freshRedis();
+const log = createLog('silent');
+
+const BACKENDS: readonly [string, () => Promise<QueueBackend>][] = [
+  ['redis', () => openRedisBackend({ url: redis.url, prefix: redis.prefix, onError: () => undefined })],
+  ['postgres', () => openPostgresBackend({ url: database.url })],
+];
+
+function job(jobId: string, priority = 1): NewJob {
+  return { name: 'test', data: { jobId }, jobId, priority };
+}
+
+describe.each(BACKENDS)('queues on %s', (_kind, openBackend) => {
+  const opened: Queues[] = [];
+  let mirrors = 0;
+
+  /** Each test has queues of its own: a prefix is a mirror. */
+  async function openQueues(prefix = `test-${(mirrors += 1)}`): Promise<Queues> {
+    const queues = new Queues({ backend: await openBackend(), prefix, log });
+    opened.push(queues);
+    return queues;
+  }
+
+  afterAll(async () => {
+    await Promise.all(opened.map((queues) => queues.close(2_000)));
+  });
+
+  it('hands each job out once, the urgent ones first', async () => {
+    const queues = await openQueues();
+    await queues.add('export', [job('night-1', 10), job('night-2', 10), job('asked', 1)]);
+    const seen: string[] = [];
+    queues.work('export', 1, async (worked) => {
+      seen.push(worked.id);
+    });
+    await waitFor(() => seen.length === 3, { what: 'three jobs worked' });
+    expect(seen).toEqual(['asked', 'night-1', 'night-2']);
+  });
+
+  it('does not add a job twice under one id', async () => {
+    const queues = await openQueues();
+    await queues.add('walk', [job('same'), job('same')]);
+    await queues.add('walk', [job('same')]);
+    const counts = await queues.counts('walk');
+    expect((counts['waiting'] ?? 0) + (counts['prioritized'] ?? 0)).toBe(1);
+  });
+
+  it('keeps the queues of two mirrors apart', async () => {
+    const ours = await openQueues('ours');
+    const theirs = await openQueues('theirs');
+    await theirs.add('load', [job('theirs')]);
+    await ours.add('load', [job('ours')]);
+    const seen: string[] = [];
+    ours.work('load', 1, async (worked) => {
+      seen.push(worked.id);
+    });
+    await waitFor(() => seen.length === 1, { what: 'our own job' });
+    expect(seen).toEqual(['ours']);
+    expect((await theirs.counts('load'))['completed']).toBe(0);
+  });
+
+  it('delivers again what may pass, after the time that the error asks for', async () => {
+    const queues = await openQueues();
+    const attempts: number[] = [];
+    const startedMs = performance.now();
+    queues.work('walk', 1, async (worked) => {
+      attempts.push(worked.attempt);
+      if (worked.attempt < 3) throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 100 });
+    });
+    await queues.add('walk', [job('again')]);
+    await waitFor(async () => (await queues.counts('walk'))['completed'] === 1, { what: 'the job done' });
+    expect(attempts).toEqual([1, 2, 3]);
+    expect(performance.now() - startedMs).toBeGreaterThan(200);
+  });
+
+  it('does not repeat what will fail again', async () => {
+    const queues = await openQueues();
+    let deliveries = 0;
+    queues.work('walk', 1, async () => {
+      deliveries += 1;
+      throw new PermanentError('Cannot ever', { code: 'TEST' });
+    });
+    await queues.add('walk', [job('never')]);
+    await waitFor(async () => (await queues.counts('walk'))['failed'] === 1, { what: 'the job failed' });
+    expect(deliveries).toBe(1);
+  });
+
+  it('gives a job back at once when it is told to stop, for the next worker', async () => {
+    const first = await openQueues('handover');
+    const started = Promise.withResolvers<void>();
+    first.work('nightly', 1, async (_job, signal) => {
+      started.resolve();
+      await new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(new RetryableError('stopping', { code: 'TEST' })));
+      });
+    });
+    await first.add('nightly', [job('handed-over')]);
+    await started.promise;
+    await first.close(5_000);
+    const second = await openQueues('handover');
+    const taken = Promise.withResolvers<WorkedJob>();
+    second.work('nightly', 1, async (worked) => taken.resolve(worked));
+    expect((await taken.promise).id).toBe('handed-over');
+  });
+
+  it('replaces a schedule instead of adding another, and tells when a job was due', async () => {
+    const queues = await openQueues();
+    const everySecond = { pattern: '* * * * * *', tz: 'Europe/Berlin' };
+    await queues.schedule('nightly', 'slot', { pattern: '0 2 * * *', tz: 'UTC' }, { name: 'tick', data: {} });
+    await queues.schedule('nightly', 'slot', everySecond, { name: 'tick', data: {} });
+    const due: number[] = [];
+    queues.work('nightly', 1, async (worked) => {
+      due.push(worked.dueMs);
+    });
+    await waitFor(() => due.length >= 2, { what: 'two slots' });
+    expect(due.map((dueMs) => dueMs % 1_000)).toEqual(due.map(() => 0));
+    expect(new Set(due).size).toBe(due.length);
+  });
+});
