@@ -1,0 +1,111 @@
+/** A run's document as a summary for people: how it ended, then its evidence, nested as it is. */
+import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
+
+const INDENT = '  ';
+const DEPTH_MAX = 5;
+const ITEMS_MAX = 20;
+const VALUE_CHARACTERS_MAX = 400;
+
+/**
+ * @param document `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
+ * @returns lines, each ended; values of `evidence` in their order, an `error` first
+ */
+export function runReport(document: Readonly<Record<string, unknown>>): string {
+  const { runId, kind, subject, state, verdict, evidence } = document;
+  const ended = typeof verdict === 'string' ? verdict : word(state);
+  const mark = verdict === 'complete' ? '✓' : '!';
+  const head = `${mark} ${[kind, subject].map(word).join(' ')}: ${ended}${duration(document)}`;
+  const facts = isRecord(evidence) ? evidenceLines(evidence, 1) : [];
+  return [head, `${INDENT}run  ${word(runId)}`, ...facts].map((line) => `${line}\n`).join('');
+}
+
+function duration(document: Readonly<Record<string, unknown>>): string {
+  const tookMs = Date.parse(word(document['finishedAt'])) - Date.parse(word(document['startedAt']));
+  return Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
+}
+
+function evidenceLines(evidence: Readonly<Record<string, unknown>>, depth: number): string[] {
+  const entries = Object.entries(evidence).filter(([, value]) => value !== null && value !== undefined);
+  const errorsFirst = [
+    ...entries.filter(([name]) => name === 'error'),
+    ...entries.filter(([name]) => name !== 'error'),
+  ];
+  const width = Math.max(
+    0,
+    ...errorsFirst.filter(([, value]) => isPlain(value)).map(([name]) => humanName(name).length),
+  );
+  return errorsFirst.flatMap(([name, value]) => fieldLines(name, value, depth, width));
+}
+
+function fieldLines(name: string, value: unknown, depth: number, width: number): string[] {
+  const indent = INDENT.repeat(depth);
+  const label = humanName(name);
+  if (isPlain(value)) return [`${indent}${label.padEnd(width)}  ${plainText(name, value)}`];
+  if (depth >= DEPTH_MAX) return [`${indent}${label}  ${shorten(JSON.stringify(value))}`];
+  if (Array.isArray(value)) return listLines(label, value, depth);
+  return isRecord(value) ? [`${indent}${label}`, ...evidenceLines(value, depth + 1)] : [];
+}
+
+function listLines(label: string, items: readonly unknown[], depth: number): string[] {
+  const indent = INDENT.repeat(depth);
+  if (items.length === 0) return [`${indent}${label}  none`];
+  const lines = items.slice(0, ITEMS_MAX).map((item) => `${indent}${INDENT}- ${itemText(item)}`);
+  const left = items.length - ITEMS_MAX;
+  return [
+    `${indent}${label} (${formatCount(items.length)})`,
+    ...lines,
+    ...(left > 0 ? [`${indent}${INDENT}… ${formatCount(left)} more`] : []),
+  ];
+}
+
+/** One item in one line: its fields side by side. */
+function itemText(item: unknown): string {
+  if (!isRecord(item)) return isPlain(item) ? plainText('', item) : shorten(JSON.stringify(item));
+  const parts = Object.entries(item)
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(
+      ([name, value]) =>
+        `${humanName(name)} ${isPlain(value) ? plainText(name, value) : JSON.stringify(value)}`,
+    );
+  return shorten(parts.join(', '));
+}
+
+type Plain = string | number | bigint | boolean;
+
+function isPlain(value: unknown): value is Plain {
+  return ['string', 'number', 'bigint', 'boolean'].includes(typeof value);
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Counts arrive as decimal text; names say which of them are bytes or milliseconds. */
+function plainText(name: string, value: Plain): string {
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (typeof value === 'number' && !Number.isInteger(value)) return String(value);
+  const text = String(value);
+  if (!/^-?\d{1,30}$/.test(text)) return shorten(text);
+  if (/bytes$/i.test(name)) return formatBytes(BigInt(text));
+  if (name.endsWith('Ms')) return formatDuration(Number(text));
+  // Heights, epochs and statuses are names more than quantities: grouping would hide them from a search.
+  return /(?:height|block|epoch|status|code|port|id)$/i.test(name) ? text : formatCount(BigInt(text));
+}
+
+/** `leftOutRows` → `left out rows` */
+function humanName(name: string): string {
+  return printable(
+    name
+      .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
+      .replaceAll('_', ' ')
+      .toLowerCase(),
+  );
+}
+
+function word(value: unknown): string {
+  return typeof value === 'string' ? printable(value) : '';
+}
+
+function shorten(text: string): string {
+  return printable(truncate(text, VALUE_CHARACTERS_MAX));
+}
