@@ -1,4 +1,5 @@
 /** What loading and verifying need from the warehouse. */
+import type { Manifest } from '../ledger/manifest.ts';
 
 /** A current segment as the manifest table has it. */
 export interface SegmentRecord {
@@ -96,4 +97,47 @@ export interface LoadBooks {
     signal: AbortSignal,
   ): Promise<ReplacementResult>;
   setAside(segmentId: bigint, reason: SetAsideReason): Promise<void>;
+}
+
+/** Rebuilding the manifest table from the objects' manifests. */
+export interface RebuildBooks {
+  /** No segment is recorded. */
+  isEmpty(): Promise<boolean>;
+  /**
+   * Records one party's segments in one transaction, `current` with coverage, and takes over the lineage
+   * (warehouse id, sequence) that published them. Those known already are left as they are.
+   */
+  adopt(current: readonly Manifest[], superseded: readonly Manifest[]): Promise<void>;
+}
+
+/** Counts and sums that the warehouse gives of itself. */
+export interface VerifyBooks {
+  /** Current segments in the order of their ids, after `after`. */
+  currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]>;
+  /** The same segment as it is now; undefined where it is no longer current. */
+  currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined>;
+  /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */
+  countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>>;
+  monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, readonly MonthSum[]>>;
+  /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
+  loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
+  /** Statements about the tables that must hold, each with how often it does not. */
+  inconsistencies(signal: AbortSignal): Promise<readonly Inconsistency[]>;
+  neverFetched(): Promise<NeverFetched>;
+}
+
+export interface Inconsistency {
+  /** Stable, for example `ROWS_WITHOUT_SEGMENT`. */
+  readonly code: string;
+  readonly message: string;
+  readonly count: bigint;
+}
+
+/** What is not there because nobody fetched it: told, not failed. */
+export interface NeverFetched {
+  readonly parties: bigint;
+  readonly listsWithGaps: readonly string[];
+  readonly openSegments: bigint;
+  readonly unitsSetAside: bigint;
+  readonly segmentsNotLoaded: bigint;
 }

@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { onTestFinished } from 'vitest';
 import type { Pool } from 'pg';
-import { parseInstant } from '../../src/core/time.ts';
+import { nowMicros, parseInstant } from '../../src/core/time.ts';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
-import { type Compression, segmentKey } from '../../src/ledger/object-keys.ts';
+import { encodeManifest } from '../../src/ledger/manifest.ts';
+import { type Compression, manifestKey, segmentKey } from '../../src/ledger/object-keys.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 
@@ -83,6 +84,9 @@ export async function temporaryStore(): Promise<ObjectStore> {
   return new FileStore(folder);
 }
 
+export const WAREHOUSE_ID = '0199a000-0000-7000-8000-000000000001';
+let seq = 0n;
+
 export interface Publication {
   readonly party: string;
   readonly from: string;
@@ -122,6 +126,34 @@ export async function publish(
     AbortSignal.timeout(5000),
   );
   await rm(path);
+  const manifest = encodeManifest({
+    version: 1,
+    objectKey: key,
+    warehouseId: WAREHOUSE_ID,
+    seq: (seq += 1n),
+    source: 'http://localhost:3008/',
+    partyId: segment.party,
+    assetId: null,
+    from: instant(segment.from),
+    to: instant(segment.to),
+    open: segment.open ?? false,
+    sides: header.includes('effect') ? 'both' : 'from',
+    columns: header.split(','),
+    rows: BigInt(segment.rows.length),
+    bytes: BigInt(plain.length),
+    sha256,
+    compression,
+    objectBytes: BigInt(stored.length),
+    objectSha256: sha(stored),
+    digest: digest.hex(),
+    rowForm: 'test',
+    leftOut: { party: 0n, asset: 0n, range: 0n },
+    contentType: 'text/csv',
+    extensions: [],
+    runId: WAREHOUSE_ID,
+    publishedAt: nowMicros(),
+  });
+  await objects.publishBytes(manifestKey(key), manifest, AbortSignal.timeout(5000));
   await supersede(pool, segment);
   const { rows } = await pool.query<{ segment_id: string }>(
     `with segment as (

@@ -1,0 +1,136 @@
+/** Loads every party that has something waiting. */
+import { errorCode, errorLine, UnreachableError } from '../core/errors.ts';
+import {
+  type FaultySegment,
+  type LoadDeps,
+  type LoadOptions,
+  loadParty,
+  type PartyLoad,
+} from './load-party.ts';
+
+const CONCURRENCY = 2;
+const PAGE_ROWS = 200;
+/** Kept of each kind of trouble, for the run's evidence; all of them are counted. */
+const KEPT_MAX = 100;
+
+export interface LoadOutcome {
+  /** `incomplete` where a segment was set aside or a party's load failed. */
+  readonly verdict: 'complete' | 'incomplete';
+  readonly parties: number;
+  readonly segments: number;
+  readonly rows: bigint;
+  readonly removedRows: bigint;
+  readonly heldBack: number;
+  readonly setAsideCount: number;
+  readonly setAside: readonly FaultySegment[];
+  readonly failedCount: number;
+  readonly failed: readonly { readonly partyId: string; readonly code: string; readonly message: string }[];
+}
+
+export interface LoadAllOptions extends LoadOptions {
+  /** Only these; absent: every party with something to load. */
+  readonly parties?: readonly string[];
+  readonly onParty?: (load: PartyLoad) => void;
+}
+
+/**
+ * A party that fails does not stop the others; a warehouse or store that cannot be reached does.
+ * @throws UnreachableError
+ */
+export async function loadAll(
+  deps: LoadDeps,
+  signal: AbortSignal,
+  options: LoadAllOptions = {},
+): Promise<LoadOutcome> {
+  const totals = new Totals();
+  const stop = new AbortController();
+  const either = AbortSignal.any([signal, stop.signal]);
+  const parties = partiesInTurn(deps, options, either);
+  const work = async (): Promise<void> => {
+    for (;;) {
+      const next = await parties.next();
+      if (next.done === true) return;
+      try {
+        const load = await loadParty(next.value, deps, either, options);
+        totals.add(load);
+        options.onParty?.(load);
+      } catch (error) {
+        if (either.aborted || error instanceof UnreachableError) throw error;
+        totals.fail(next.value, error);
+      }
+    }
+  };
+  const lanes = Array.from({ length: CONCURRENCY }, () =>
+    work().catch((error: unknown) => {
+      stop.abort(error);
+      throw error;
+    }),
+  );
+  await Promise.allSettled(lanes);
+  await Promise.all(lanes);
+  return totals.outcome();
+}
+
+/** One generator shared by the lanes: calls of `next` queue up, so each party is handed out once. */
+async function* partiesInTurn(
+  deps: LoadDeps,
+  options: LoadAllOptions,
+  signal: AbortSignal,
+): AsyncGenerator<string, undefined> {
+  if (options.parties !== undefined) {
+    yield* options.parties;
+    return undefined;
+  }
+  let after: string | undefined;
+  for (;;) {
+    signal.throwIfAborted();
+    const page = await deps.books.partiesToLoad(after, PAGE_ROWS, options.retrySetAside ?? false);
+    yield* page;
+    after = page.at(-1);
+    if (page.length < PAGE_ROWS) return undefined;
+  }
+}
+
+class Totals {
+  #parties = 0;
+  #segments = 0;
+  #rows = 0n;
+  #removedRows = 0n;
+  #heldBack = 0;
+  #setAsideCount = 0;
+  #failedCount = 0;
+  readonly #setAside: FaultySegment[] = [];
+  readonly #failed: { partyId: string; code: string; message: string }[] = [];
+
+  add(load: PartyLoad): void {
+    this.#parties += 1;
+    this.#segments += load.segments;
+    this.#rows += load.rows;
+    this.#removedRows += load.removedRows;
+    this.#heldBack += load.heldBack;
+    this.#setAsideCount += load.setAside.length;
+    this.#setAside.push(...load.setAside.slice(0, KEPT_MAX - this.#setAside.length));
+  }
+
+  fail(partyId: string, error: unknown): void {
+    this.#failedCount += 1;
+    if (this.#failed.length >= KEPT_MAX) return;
+    this.#failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
+  }
+
+  outcome(): LoadOutcome {
+    const isWhole = this.#setAsideCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
+    return {
+      verdict: isWhole ? 'complete' : 'incomplete',
+      parties: this.#parties,
+      segments: this.#segments,
+      rows: this.#rows,
+      removedRows: this.#removedRows,
+      heldBack: this.#heldBack,
+      setAsideCount: this.#setAsideCount,
+      setAside: this.#setAside,
+      failedCount: this.#failedCount,
+      failed: this.#failed,
+    };
+  }
+}

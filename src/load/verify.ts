@@ -1,0 +1,236 @@
+/**
+ * Proves what is recorded: every published object and every loaded row agrees with its sums. What was
+ * never fetched is told, not failed.
+ */
+import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
+import { formatInstant } from '../core/time.ts';
+import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
+import { manifestKey } from '../ledger/object-keys.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { NeverFetched, SegmentRecord, VerifyBooks } from './ports.ts';
+import { readSegment } from './segment-reader.ts';
+import { addUp, StoredSums } from './stored-sums.ts';
+
+const PAGE_SEGMENTS = 100;
+const PROBLEMS_KEPT_MAX = 100;
+const NO_ROWS = { header: () => undefined, row: () => undefined };
+
+export interface Problem {
+  /** Stable, for example `OBJECT_CORRUPT`. */
+  readonly code: string;
+  /** The object, table or file concerned. */
+  readonly subject: string;
+  readonly message: string;
+}
+
+/** The lake's own check; it lies with the lake. */
+export interface LakeCheck {
+  (
+    deep: boolean,
+    signal: AbortSignal,
+  ): Promise<{ readonly files: number; readonly rows: bigint; readonly problems: readonly Problem[] }>;
+}
+
+export interface VerifyDeps {
+  readonly books: VerifyBooks;
+  readonly objects: ObjectStore;
+  readonly lake?: LakeCheck;
+}
+
+export interface VerifyOptions {
+  /** Recompute the values' sums of the rows in the warehouse and the lake. */
+  readonly deep?: boolean;
+  readonly onProgress?: (checked: VerifyCounts) => void;
+}
+
+export interface VerifyCounts {
+  readonly segments: number;
+  readonly objectBytes: bigint;
+  readonly loadedSegments: number;
+  readonly warehouseRows: bigint;
+  readonly lakeFiles: number;
+  readonly lakeRows: bigint;
+}
+
+export interface VerifyReport {
+  readonly verdict: 'complete' | 'failed';
+  readonly deep: boolean;
+  readonly checked: VerifyCounts;
+  readonly problemCount: number;
+  readonly problems: readonly Problem[];
+  readonly neverFetched: NeverFetched;
+}
+
+/** @throws RetryableError where the warehouse or the store could not be asked: then nothing is proven */
+export async function verify(
+  deps: VerifyDeps,
+  signal: AbortSignal,
+  options: VerifyOptions = {},
+): Promise<VerifyReport> {
+  const verification = new Verification(deps, signal, options);
+  return verification.run();
+}
+
+class Verification {
+  readonly #deps: VerifyDeps;
+  readonly #signal: AbortSignal;
+  readonly #options: VerifyOptions;
+  readonly #problems: Problem[] = [];
+  #problemCount = 0;
+  #checked: VerifyCounts = {
+    segments: 0,
+    objectBytes: 0n,
+    loadedSegments: 0,
+    warehouseRows: 0n,
+    lakeFiles: 0,
+    lakeRows: 0n,
+  };
+
+  constructor(deps: VerifyDeps, signal: AbortSignal, options: VerifyOptions) {
+    this.#deps = deps;
+    this.#signal = signal;
+    this.#options = options;
+  }
+
+  async run(): Promise<VerifyReport> {
+    await this.#checkSegments();
+    for (const { code, message, count } of await this.#deps.books.inconsistencies(this.#signal)) {
+      if (count > 0n) this.#add({ code, subject: 'mirror', message: `${message}: ${count}` });
+    }
+    await this.#checkLake();
+    return {
+      verdict: this.#problemCount === 0 ? 'complete' : 'failed',
+      deep: this.#options.deep ?? false,
+      checked: this.#checked,
+      problemCount: this.#problemCount,
+      problems: this.#problems,
+      neverFetched: await this.#deps.books.neverFetched(),
+    };
+  }
+
+  async #checkSegments(): Promise<void> {
+    let after = 0n;
+    for (;;) {
+      const page = await this.#deps.books.currentSegments(after, PAGE_SEGMENTS);
+      for (const segment of page) {
+        this.#signal.throwIfAborted();
+        await this.#checkObject(segment);
+        this.#count({ segments: 1, objectBytes: segment.objectBytes });
+      }
+      await this.#checkRows(page.filter((segment) => segment.isLoaded));
+      const last = page.at(-1);
+      if (last === undefined || page.length < PAGE_SEGMENTS) return;
+      after = last.segmentId;
+    }
+  }
+
+  async #checkObject(segment: SegmentRecord): Promise<void> {
+    try {
+      const reading = readSegment(this.#deps.objects, segment, NO_ROWS, this.#signal);
+      for (let step = await reading.next(); step.done !== true;) step = await reading.next();
+      await this.#checkManifest(segment);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      await this.#addIfCurrent(segment, errorCode(error), errorLine(error));
+    }
+  }
+
+  async #checkManifest(segment: SegmentRecord): Promise<void> {
+    const key = manifestKey(segment.objectKey);
+    const content = Buffer.concat(await (await this.#deps.objects.read(key, this.#signal)).toArray());
+    const manifest = decodeManifest(content, key);
+    const differing = differences(segment, manifest);
+    if (differing.length === 0) return;
+    throw new PermanentError(`The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`, {
+      code: 'MANIFEST_DIFFERS',
+      meta: { key, differing },
+    });
+  }
+
+  async #checkRows(segments: readonly SegmentRecord[]): Promise<void> {
+    if (segments.length === 0) return;
+    const ids = segments.map((segment) => segment.segmentId);
+    const counts = await this.#deps.books.countRows(ids);
+    const recorded = await this.#deps.books.monthSums(ids);
+    const stored = this.#options.deep === true ? await this.#storedSums(ids) : undefined;
+    for (const segment of segments) {
+      const rows = counts.get(segment.segmentId) ?? 0n;
+      this.#count({ loadedSegments: 1, warehouseRows: rows });
+      if (rows !== segment.rows) {
+        const message = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
+        await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
+        continue;
+      }
+      const sums = addUp(recorded.get(segment.segmentId) ?? []);
+      if (sums.rows !== segment.rows || sums.valuesDigest !== segment.valuesDigest) {
+        await this.#addIfCurrent(segment, 'MONTHS_DIFFER', 'its sums by month do not add up to its own');
+      }
+      if (stored === undefined) continue;
+      const found = addUp(stored.of(segment.segmentId));
+      if (found.valuesDigest !== segment.valuesDigest) {
+        const message = `the rows in mirror.ledger_entries sum up to ${found.valuesDigest}, loaded were ${segment.valuesDigest}`;
+        await this.#addIfCurrent(segment, 'VALUES_DIFFER', message);
+      }
+    }
+  }
+
+  async #storedSums(ids: readonly bigint[]): Promise<StoredSums> {
+    const sums = new StoredSums();
+    const decoder = new TextDecoder();
+    for await (const chunk of this.#deps.books.loadedLines(ids, this.#signal)) {
+      sums.push(decoder.decode(chunk, { stream: true }));
+    }
+    return sums;
+  }
+
+  async #checkLake(): Promise<void> {
+    if (this.#deps.lake === undefined) return;
+    const { files, rows, problems } = await this.#deps.lake(this.#options.deep ?? false, this.#signal);
+    this.#count({ lakeFiles: files, lakeRows: rows });
+    for (const problem of problems) this.#add(problem);
+  }
+
+  /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
+  async #addIfCurrent(segment: SegmentRecord, code: string, message: string): Promise<void> {
+    const now = await this.#deps.books.currentSegment(segment.segmentId);
+    if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
+    this.#add({ code, subject: segment.objectKey, message });
+  }
+
+  #add(problem: Problem): void {
+    this.#problemCount += 1;
+    if (this.#problems.length < PROBLEMS_KEPT_MAX) this.#problems.push(problem);
+  }
+
+  #count(more: Partial<VerifyCounts>): void {
+    const before = this.#checked;
+    this.#checked = {
+      segments: before.segments + (more.segments ?? 0),
+      objectBytes: before.objectBytes + (more.objectBytes ?? 0n),
+      loadedSegments: before.loadedSegments + (more.loadedSegments ?? 0),
+      warehouseRows: before.warehouseRows + (more.warehouseRows ?? 0n),
+      lakeFiles: before.lakeFiles + (more.lakeFiles ?? 0),
+      lakeRows: before.lakeRows + (more.lakeRows ?? 0n),
+    };
+    this.#options.onProgress?.(this.#checked);
+  }
+}
+
+/** Names of what the manifest says otherwise than the table. */
+function differences(segment: SegmentRecord, manifest: Manifest): readonly string[] {
+  const pairs: readonly (readonly [name: string, recorded: unknown, published: unknown])[] = [
+    ['objectKey', segment.objectKey, manifest.objectKey],
+    ['partyId', segment.partyId, manifest.partyId],
+    ['assetId', segment.assetId ?? null, manifest.assetId],
+    ['from', segment.from, formatInstant(manifest.from)],
+    ['to', segment.to, formatInstant(manifest.to)],
+    ['rows', segment.rows, manifest.rows],
+    ['bytes', segment.bytes, manifest.bytes],
+    ['sha256', segment.sha256, manifest.sha256],
+    ['objectBytes', segment.objectBytes, manifest.objectBytes],
+    ['objectSha256', segment.objectSha256, manifest.objectSha256],
+    ['digest', segment.digest, manifest.digest],
+    ['columns', segment.columns.join(), manifest.columns.join()],
+  ];
+  return pairs.flatMap(([name, recorded, published]) => (recorded === published ? [] : [name]));
+}

@@ -1,0 +1,201 @@
+import { unlink, writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { loadAll } from '../../src/load/load-all.ts';
+import type { LoadDeps } from '../../src/load/load-party.ts';
+import { rebuildIfEmpty, rebuildManifests } from '../../src/load/rebuild.ts';
+import { verify, type VerifyReport } from '../../src/load/verify.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { migrate } from '../../src/warehouse/migrate.ts';
+import { RebuildStore } from '../../src/warehouse/rebuild-store.ts';
+import { VerifyStore } from '../../src/warehouse/verify-store.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { freshDatabase } from '../support/database.ts';
+import {
+  HEADER_12,
+  HEADER_13,
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row12,
+  row13,
+  temporaryStore,
+  WAREHOUSE_ID,
+} from './published.ts';
+
+const database = await freshDatabase();
+const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+await migrate(warehouse.db as never);
+afterAll(() => warehouse[Symbol.asyncDispose]());
+
+const signal = new AbortController().signal;
+const APRIL_TO_JUNE = { from: '2023-04-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+const TABLES = 'mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments';
+
+let objects: ObjectStore;
+let deps: LoadDeps;
+
+beforeEach(async () => {
+  await database.pool.query(`truncate ${TABLES} cascade`);
+  objects = await temporaryStore();
+  deps = { books: new LoadStore(warehouse), objects };
+});
+
+async function publishBoth(): Promise<{ key: string; segmentId: bigint }> {
+  const times = ['2023-04-30 23:59:59.5+00', '2023-05-01 00:00:00+00', '2023-05-01 00:00:00+00'];
+  const header = `${HEADER_12},note`;
+  const rows = times.map((time) => `${row12({ time })},"back\\slash, tab\t and ""quotes"""`);
+  const first = await publish(database.pool, objects, { party: PARTY_A, ...APRIL_TO_JUNE, header, rows });
+  const later = times.map((time) => row13({ time, to: 'network' }, PARTY_B));
+  await publish(database.pool, objects, { party: PARTY_B, ...APRIL_TO_JUNE, header: HEADER_13, rows: later });
+  return first;
+}
+
+function check(deep = false): Promise<VerifyReport> {
+  return verify({ books: new VerifyStore(warehouse), objects }, signal, { deep });
+}
+
+function pathOf(key: string): string {
+  return fileURLToPath(new URL(key, `${objects.url}/`));
+}
+
+describe('verify', () => {
+  it('finds everything in order, deeply, after a load', async () => {
+    await publishBoth();
+    const loaded = await loadAll(deps, signal);
+    const report = await check(true);
+
+    expect(loaded).toMatchObject({ verdict: 'complete', parties: 2, segments: 2, rows: 6n });
+    expect(report.problems).toEqual([]);
+    expect(report).toMatchObject({
+      verdict: 'complete',
+      checked: { segments: 2, loadedSegments: 2, warehouseRows: 6n },
+    });
+  });
+
+  it('tells what was never fetched or loaded without failing', async () => {
+    await publishBoth();
+    await database.pool.query(
+      `insert into mirror.parties (party_id, first_epoch) values ('network', 1), ('${'0f'.repeat(32)}', 1) on conflict do nothing`,
+    );
+    const report = await check(true);
+    expect(report).toMatchObject({
+      verdict: 'complete',
+      neverFetched: { parties: 1n, segmentsNotLoaded: 2n },
+    });
+  });
+
+  it.each([
+    ['an object that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(key))],
+    ['an object cut short', 'OBJECT_CORRUPT', (key: string) => writeFile(pathOf(key), 'short')],
+    ['a manifest that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(`${key}.manifest.json`))],
+    [
+      'a changed manifest',
+      'MANIFEST_INVALID',
+      (key: string) => writeFile(pathOf(`${key}.manifest.json`), '{}'),
+    ],
+  ])('catches %s', async (_name, code, damage) => {
+    const { key } = await publishBoth();
+    await loadAll(deps, signal);
+    await damage(key);
+
+    const report = await check();
+
+    expect(report.verdict).toBe('failed');
+    expect(report.problems).toMatchObject([{ code, subject: key }]);
+  });
+
+  it.each([
+    [
+      'a lost row',
+      'ROWS_DIFFER',
+      false,
+      'delete from mirror.ledger_entries where ctid in (select ctid from mirror.ledger_entries_2023_04 limit 1)',
+    ],
+    [
+      'a changed amount',
+      'VALUES_DIFFER',
+      true,
+      'update mirror.ledger_entries_2023_05 set quantity = quantity + 1',
+    ],
+    [
+      'a changed extra value',
+      'VALUES_DIFFER',
+      true,
+      `update mirror.ledger_entries set extra = '{"note": ""}' where extra is not null`,
+    ],
+    [
+      'rows of nowhere',
+      'ROWS_WITHOUT_SEGMENT',
+      false,
+      "insert into mirror.ledger_entries_2023_05 (party_id, vega_time, quantity, transfer_type, asset_id, segment_id) values ('x', '2023-05-02Z', 1, 'X', 'y', 0)",
+    ],
+  ])('catches %s in the warehouse', async (_name, code, deep, damage) => {
+    await publishBoth();
+    await loadAll(deps, signal);
+    await database.pool.query(damage);
+
+    const report = await check(deep);
+
+    expect(report.verdict).toBe('failed');
+    expect(new Set(report.problems.map((problem) => problem.code))).toEqual(new Set([code]));
+  });
+});
+
+describe('rebuildIfEmpty', () => {
+  const SEGMENTS = `select party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256, object_bytes,
+    object_sha256, digest, columns, status from mirror.segments order by object_key`;
+
+  it('brings a lost database back from the objects alone', async () => {
+    const day = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
+    await publish(database.pool, objects, {
+      ...day,
+      open: true,
+      rows: [row12({ time: '2023-05-01 01:00:00+00' })],
+    });
+    await publish(database.pool, objects, {
+      ...day,
+      to: '2023-05-03T00:00:00Z',
+      rows: [row12({ time: '2023-05-01 02:00:00+00' })],
+    });
+    await publish(database.pool, objects, {
+      ...day,
+      party: PARTY_B,
+      header: HEADER_13,
+      rows: [row13({ time: '2023-05-01 01:00:00+00' }, PARTY_B)],
+    });
+    const before = (await database.pool.query(SEGMENTS)).rows;
+    await database.pool.query(`truncate ${TABLES} cascade`);
+    const books = new RebuildStore(warehouse.db);
+
+    const rebuilt = await rebuildIfEmpty({ books, objects }, signal);
+    const loaded = await loadAll(deps, signal);
+
+    expect(rebuilt).toEqual({ current: 2, superseded: 1, problemCount: 0, problems: [] });
+    expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
+    expect(loaded).toMatchObject({ verdict: 'complete', rows: 2n });
+    expect(await check(true)).toMatchObject({ verdict: 'complete', problems: [] });
+    const identity = await database.pool.query(
+      'select warehouse_id, publication_seq > 2 as later from mirror.identity',
+    );
+    expect(identity.rows).toEqual([{ warehouse_id: WAREHOUSE_ID, later: true }]);
+    expect(await rebuildIfEmpty({ books, objects }, signal)).toBeUndefined();
+    expect(await rebuildManifests({ books, objects }, signal)).toMatchObject({ current: 2 });
+    expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
+  });
+
+  it('goes on past a manifest that it cannot use', async () => {
+    const { key } = await publishBoth();
+    await database.pool.query(`truncate ${TABLES} cascade`);
+    await unlink(pathOf(key));
+
+    const rebuilt = await rebuildIfEmpty({ books: new RebuildStore(warehouse.db), objects }, signal);
+
+    expect(rebuilt).toMatchObject({
+      current: 1,
+      problemCount: 1,
+      problems: [{ key: `${key}.manifest.json` }],
+    });
+  });
+});
