@@ -1,0 +1,75 @@
+/** The list operations as OpenAPI tells of them. Nothing is validated by these: see query-text.ts. */
+
+const PAGE_INFO = {
+  type: 'object',
+  properties: {
+    hasNextPage: { type: 'boolean' },
+    hasPreviousPage: { type: 'boolean' },
+    startCursor: { type: 'string' },
+    endCursor: { type: 'string' },
+  },
+  required: ['hasNextPage', 'hasPreviousPage', 'startCursor', 'endCursor'],
+} as const;
+
+const PAGING = {
+  'pagination.first': {
+    type: 'integer',
+    format: 'int32',
+    minimum: 1,
+    description:
+      'Rows to return behind the cursor in `pagination.after`; more than 5000 are never sent. Default 1000.',
+  },
+  'pagination.after': {
+    type: 'string',
+    description: 'Paging forward: the cursor of the previous page’s last row.',
+  },
+  'pagination.last': {
+    type: 'integer',
+    format: 'int32',
+    minimum: 1,
+    description:
+      'Rows to return before the cursor in `pagination.before`. Ignored where `pagination.first` is given.',
+  },
+  'pagination.before': {
+    type: 'string',
+    description: 'Paging backward: the cursor of the previous page’s first row.',
+  },
+  'pagination.newestFirst': { type: 'boolean', default: true, description: 'Newest rows first.' },
+} as const;
+
+function listSchema(name: string, summary: string, node: object, parameters: object): object {
+  const edge = {
+    type: 'object',
+    properties: { node, cursor: { type: 'string' } },
+    required: ['node', 'cursor'],
+  };
+  const page = {
+    type: 'object',
+    properties: { edges: { type: 'array', items: edge }, pageInfo: PAGE_INFO },
+    required: ['edges', 'pageInfo'],
+  };
+  return {
+    tags: ['service'],
+    summary,
+    querystring: { type: 'object', properties: { ...parameters, ...PAGING } },
+    response: { 200: { type: 'object', properties: { [name]: page }, required: [name] } },
+  };
+}
+
+const PARTY = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] } as const;
+const CHECKPOINT = {
+  type: 'object',
+  properties: {
+    hash: { type: 'string' },
+    blockHash: { type: 'string' },
+    atBlock: { type: 'string', format: 'uint64' },
+  },
+  required: ['hash', 'blockHash', 'atBlock'],
+} as const;
+
+export const LIST_SCHEMAS = {
+  parties: listSchema('parties', 'List parties, or look one up', PARTY, {
+    partyId: { type: 'string', description: 'Only this party; 404 where the mirror has none of that id.' },
+  }),
+  checkpoints: listSchema('checkpoints', 'List the checkpoints of the network', CHECKPOINT, {}),
+} as const;

@@ -1,0 +1,71 @@
+/** `GET /api/v2/parties` and `/api/v2/checkpoints`, as the mirrored service answers them. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { checkpointPage } from './checkpoint-list.ts';
+import { createCursors } from './cursors.ts';
+import { LIST_SCHEMAS } from './list-schemas.ts';
+import type { Edge, PageOf } from './paging.ts';
+import { partyPage } from './party-list.ts';
+import type { ListState, ListStore } from './ports.ts';
+import { shared } from './shared.ts';
+import { sendJson, sendStatus, StatusError } from './status-error.ts';
+
+/** How much older than the rows the block named in the headers may be; never newer. */
+const STATE_MAX_AGE_MS = 1_000;
+
+type Answer = (url: string, state: ListState) => Promise<PageOf<Edge>>;
+
+/** Adds both routes. */
+export function addLists(server: FastifyInstance, store: ListStore): void {
+  const cursors = shared(async () => createCursors(await store.cursorSecret()));
+  addList(server, 'parties', store, async (url, state) =>
+    partyPage(url, state, store, (await cursors()).parties),
+  );
+  addList(server, 'checkpoints', store, async (url, state) =>
+    checkpointPage(url, state, store, (await cursors()).checkpoints),
+  );
+}
+
+function addList(
+  server: FastifyInstance,
+  name: 'parties' | 'checkpoints',
+  store: ListStore,
+  answer: Answer,
+): void {
+  const readState = shared(() => store.state(name), STATE_MAX_AGE_MS);
+  server.get(
+    `/api/v2/${name}`,
+    // The query string is read by the gateway's rules in the handler, not by the schema.
+    { schema: LIST_SCHEMAS[name], validatorCompiler: () => () => true },
+    async (request, reply) => {
+      const state = await readState();
+      try {
+        const page = await answer(request.url, state);
+        return sendPage(request, nameBlock(reply, state), name, page);
+      } catch (error) {
+        if (!(error instanceof StatusError)) throw error;
+        // What the gateway refuses never reached the service's handlers, which name the block.
+        return sendStatus(error.body.details.length === 0 ? reply : nameBlock(reply, state), error);
+      }
+    },
+  );
+}
+
+function nameBlock(reply: FastifyReply, state: ListState): FastifyReply {
+  return reply.headers({
+    'x-block-height': `${state.headHeight ?? 0n}`,
+    'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
+  });
+}
+
+function sendPage(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  name: string,
+  { rows: edges, hasNextPage, hasPreviousPage }: PageOf<Edge>,
+): FastifyReply {
+  const startCursor = edges[0]?.cursor ?? '';
+  const endCursor = edges.at(-1)?.cursor ?? '';
+  const pageInfo = { hasNextPage, hasPreviousPage, startCursor, endCursor };
+  const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
+  return sendJson(reply, { [name]: { edges, pageInfo } }, isPretty ? 1 : undefined);
+}

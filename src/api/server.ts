@@ -1,0 +1,107 @@
+/** The read API and the console as one Fastify server; everything it needs is handed in. */
+import Fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
+import { UnreachableError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import { addAccess } from './access.ts';
+import { addConsole } from './console.ts';
+import { addHealth } from './health.ts';
+import { addLedgerExport } from './ledger-export.ts';
+import { addLists } from './lists.ts';
+import { addMetrics } from './metrics.ts';
+import { addMirrorRoutes } from './mirror-routes.ts';
+import { addOpenApi } from './openapi.ts';
+import { addOrders } from './orders.ts';
+import type { ExportJobs, ExportReader, ListStore, MetricsSource, Probe, StatusStore } from './ports.ts';
+import { addSafety } from './safety.ts';
+import { sendJson, StatusError, type StatusName } from './status-error.ts';
+
+export interface ApiDeps {
+  readonly lists: ListStore;
+  readonly ledger: ExportReader;
+  readonly status: StatusStore;
+  readonly jobs: ExportJobs;
+  readonly probes: readonly Probe[];
+  readonly metrics: readonly MetricsSource[];
+  readonly log: Log;
+}
+
+export interface ApiOptions {
+  /** API_TOKEN; without it only loopback names are answered. */
+  readonly token: string | undefined;
+  readonly version: string;
+}
+
+const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
+const BODY_BYTES_MAX = 16 * 1_024;
+const REQUEST_TIMEOUT_MS = 10_000;
+const KEEP_ALIVE_MS = 60_000;
+const PARAMETER_CHARACTERS_MAX = 100;
+const CONNECTIONS_MAX = 1_024;
+
+/** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
+export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
+  const server = Fastify({
+    logger: false,
+    bodyLimit: BODY_BYTES_MAX,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // The service knows no HEAD.
+    exposeHeadRoutes: false,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
+    ajv: { customOptions: { removeAdditional: false } },
+    frameworkErrors: (_error, _request, reply) => {
+      sendStatusJson(reply, StatusError.ofGateway('invalidArgument', 'malformed request target'));
+    },
+  });
+  server.server.maxConnections = CONNECTIONS_MAX;
+  server.setErrorHandler<FastifyError>((error, request, reply) =>
+    answerError(error, request, reply, deps.log),
+  );
+  server.setNotFoundHandler((request, reply) => sendStatusJson(reply, notFound(request)));
+  addSafety(server);
+  addAccess(server, { token: options.token });
+  addOpenApi(server, options.version);
+  addLists(server, deps.lists);
+  addLedgerExport(server, deps.ledger, deps.log);
+  addOrders(server, deps.jobs);
+  const status = addMirrorRoutes(server, deps.status);
+  addHealth(server, deps.probes, deps.log);
+  addMetrics(server, status, deps.metrics, deps.log);
+  await addConsole(server);
+  return server;
+}
+
+/** A known path with another method is 501 in the service, whatever the method. */
+function notFound(request: FastifyRequest): StatusError {
+  const isKnown = SERVICE_PATHS.has(request.url.split('?', 1)[0] ?? '');
+  return isKnown
+    ? StatusError.ofGateway('unimplemented', 'Method Not Allowed')
+    : StatusError.ofGateway('notFound', 'Not Found');
+}
+
+/** What no handler answered itself. Nothing of the inside gets out: that goes to the log. */
+function answerError(error: Error, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
+  if (error instanceof StatusError) return sendStatusJson(reply, error);
+  const status = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
+  if (status < 500) {
+    const body = { code: 3, message: error.message, details: [] };
+    return sendJson(reply.code(status), body);
+  }
+  log.error({ err: error, route: request.routeOptions.url, method: request.method }, 'Request failed');
+  const [name, message]: readonly [StatusName, string] =
+    error instanceof UnreachableError
+      ? ['unavailable', 'the mirror cannot reach its database; try again']
+      : ['internal', 'Internal error'];
+  if (name === 'unavailable') reply.header('retry-after', '5');
+  return sendStatusJson(reply, StatusError.ofGateway(name, message));
+}
+
+function sendStatusJson(reply: FastifyReply, error: StatusError): FastifyReply {
+  return sendJson(reply.code(error.httpStatus), error.body);
+}

@@ -1,0 +1,99 @@
+/**
+ * Errors as the mirrored service words them: a google.rpc.Status, whose one detail says what happened.
+ * What its gateway refuses by itself carries no detail and one Content-Type; what its handlers refuse
+ * carries a detail and a second Content-Type, a slip of the original that its clients live with.
+ */
+import type { FastifyReply } from 'fastify';
+
+const HTTP_STATUS = {
+  invalidArgument: { code: 3, name: 'InvalidArgument', status: 400 },
+  deadlineExceeded: { code: 4, name: 'DeadlineExceeded', status: 504 },
+  notFound: { code: 5, name: 'NotFound', status: 404 },
+  permissionDenied: { code: 7, name: 'PermissionDenied', status: 403 },
+  resourceExhausted: { code: 8, name: 'ResourceExhausted', status: 429 },
+  unimplemented: { code: 12, name: 'Unimplemented', status: 501 },
+  internal: { code: 13, name: 'Internal', status: 500 },
+  unavailable: { code: 14, name: 'Unavailable', status: 503 },
+  unauthenticated: { code: 16, name: 'Unauthenticated', status: 401 },
+} as const;
+
+export type StatusName = keyof typeof HTTP_STATUS;
+
+/** The numbers and texts of the service's own error details. */
+export const DETAIL = {
+  unmapped: { code: 10_000, message: 'error not found in error lookup table' },
+  missingPartyId: { code: 10_014, message: 'missing party id' },
+  invalidPagination: { code: 10_028, message: 'invalid pagination' },
+  invalidAssetId: { code: 10_038, message: 'invalid asset ID' },
+  parties: { code: 50_001, message: 'failed to get parties' },
+  export: { code: 260_002, message: 'failed to export ledger entries' },
+  checkpoints: { code: 290_001, message: 'failed to get checkpoint' },
+} as const;
+
+export interface Detail {
+  readonly code: number;
+  readonly message: string;
+  readonly inner?: string;
+}
+
+export interface StatusBody {
+  readonly code: number;
+  readonly message: string;
+  readonly details: readonly {
+    readonly '@type': string;
+    readonly code: number;
+    readonly message: string;
+    readonly inner: string;
+  }[];
+}
+
+/** An answer other than 200, thrown by a handler. */
+export class StatusError extends Error {
+  readonly httpStatus: number;
+  readonly body: StatusBody;
+
+  private constructor(status: StatusName, body: Omit<StatusBody, 'code'>, cause?: unknown) {
+    super(body.message, cause === undefined ? undefined : { cause });
+    this.name = 'StatusError';
+    this.httpStatus = HTTP_STATUS[status].status;
+    this.body = { code: HTTP_STATUS[status].code, ...body };
+  }
+
+  /** What the service's gateway says: a message, no details. */
+  static ofGateway(status: StatusName, message: string): StatusError {
+    return new StatusError(status, { message, details: [] });
+  }
+
+  /** What the service's handlers say: the kind as message, the reason as the one detail. */
+  static ofHandler(status: StatusName, detail: Detail, cause?: unknown): StatusError {
+    const { code, message, inner = '' } = detail;
+    const typed = { '@type': 'type.googleapis.com/vega.ErrorDetail', code, message, inner };
+    return new StatusError(status, { message: `${HTTP_STATUS[status].name} error`, details: [typed] }, cause);
+  }
+}
+
+/** Sends an error of a list operation, with the second Content-Type where the service has it. */
+export function sendStatus(reply: FastifyReply, error: StatusError): FastifyReply {
+  reply.code(error.httpStatus);
+  if (error.body.details.length === 0) return sendJson(reply, error.body);
+  // Fastify keeps one value of this header, so the answer is written past it.
+  const payload = Buffer.from(JSON.stringify(error.body));
+  reply.hijack();
+  for (const [name, value] of Object.entries(reply.getHeaders())) {
+    if (value !== undefined) reply.raw.setHeader(name, value);
+  }
+  reply.raw
+    .setHeader('content-type', ['application/json', 'application/grpc'])
+    .setHeader('content-length', payload.length)
+    .writeHead(error.httpStatus)
+    .end(payload);
+  return reply;
+}
+
+/** Sends JSON with no charset in its Content-Type, as the service does. `indent` in spaces. */
+export function sendJson(reply: FastifyReply, body: unknown, indent?: number): FastifyReply {
+  // A Buffer, because Fastify adds a charset to the type of a text.
+  return reply
+    .header('content-type', 'application/json')
+    .send(Buffer.from(JSON.stringify(body, undefined, indent)));
+}

@@ -1,0 +1,119 @@
+/**
+ * The mirrored lists for the read API. Every slice is one range of one index, so that a page costs the
+ * same at any depth. Plain statements instead of the builder: a page of a thousand rows is mostly the
+ * time that its rows spend in between.
+ */
+import type { Pool } from 'pg';
+import type { CheckpointRow, ListState, ListStore, PartyRow, SliceQuestion } from '../api/ports.ts';
+import { NETWORK_PARTY } from '../core/ids.ts';
+import { parseInstant } from '../core/time.ts';
+import { guarded } from './transaction.ts';
+
+/** What a question may take before its connection is given up. */
+const QUERY_TIMEOUT_MS = 10_000;
+
+const STATE = `
+  select n.epoch, c.head_height, c.head_time
+  from (select max(epoch) as epoch from mirror.networks) n
+  left join lateral (
+    select head_height, head_time from mirror.chains
+    where epoch = n.epoch and list = $1 and head_height is not null
+    order by head_height desc limit 1) c on true`;
+
+const PARTY = `
+  select pl.pos from mirror.parties pa
+  left join mirror.places pl on pl.epoch = $1 and pl.party_id = pa.party_id
+  where pa.party_id = $2`;
+
+export class ReadStore implements ListStore {
+  readonly #pool: Pool;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  async state(list: 'parties' | 'checkpoints'): Promise<ListState> {
+    const [row] = await this.#rows<[number, string | null, string | null]>('read how a list stands', STATE, [
+      list,
+    ]);
+    const [epoch = 1, height = null, time = null] = row ?? [];
+    return {
+      epoch,
+      headHeight: height === null ? undefined : BigInt(height),
+      headTime: time === null ? undefined : parseInstant(time),
+    };
+  }
+
+  async parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
+    const { beyond, order } = direction(question.ascending);
+    const where = question.beyond === undefined ? '' : `and pos ${beyond} $3`;
+    const rows = await this.#rows<[bigint, string]>(
+      'read a page of parties',
+      `select pos, party_id from mirror.places where epoch = $1 ${where} order by pos ${order} limit $2`,
+      [question.epoch, question.rowsMax, ...(question.beyond === undefined ? [] : [question.beyond])],
+    );
+    return rows.map(([pos, id]) => ({ pos, id }));
+  }
+
+  async party(epoch: number, id: string): Promise<{ pos: bigint | null } | undefined> {
+    const [row] = await this.#rows<[bigint | null]>('look a party up', PARTY, [epoch, id]);
+    if (row === undefined) return undefined;
+    // Known from an earlier life of the chain only: not in the list that is served.
+    return row[0] === null && id !== NETWORK_PARTY ? undefined : { pos: row[0] };
+  }
+
+  async checkpoints(question: SliceQuestion<CheckpointRow>): Promise<readonly CheckpointRow[]> {
+    const { beyond, order } = direction(question.ascending);
+    const start = question.beyond;
+    const where =
+      start === undefined ? '' : `and (at_block, hash, block_hash) ${beyond}= ($3::numeric, $4, $5)`;
+    const rows = await this.#rows<[string, string, string, number]>(
+      'read a page of checkpoints',
+      `select at_block, hash, block_hash, copies from mirror.checkpoints where epoch = $1 ${where}
+       order by at_block ${order}, hash ${order}, block_hash ${order} limit $2`,
+      [
+        question.epoch,
+        question.rowsMax + 1,
+        ...(start === undefined ? [] : [start.atBlock, start.hash, start.blockHash]),
+      ],
+    );
+    return repeated(rows, question);
+  }
+
+  async cursorSecret(): Promise<Buffer> {
+    const [row] = await this.#rows<[Buffer]>(
+      "read the cursors' secret",
+      'select cursor_secret from mirror.identity',
+      [],
+    );
+    return row?.[0] ?? Buffer.alloc(0);
+  }
+
+  async #rows<Row extends unknown[]>(action: string, text: string, values: unknown[]): Promise<Row[]> {
+    const query = { text, values, rowMode: 'array', query_timeout: QUERY_TIMEOUT_MS };
+    const result = await guarded(action, () => this.#pool.query<Row>(query));
+    return result.rows;
+  }
+}
+
+function direction(ascending: boolean): { beyond: '>' | '<'; order: 'asc' | 'desc' } {
+  return ascending ? { beyond: '>', order: 'asc' } : { beyond: '<', order: 'desc' };
+}
+
+/** Gives every row as often as the source lists it, beginning behind the one that the slice starts from. */
+function repeated(
+  rows: readonly (readonly [string, string, string, number])[],
+  { ascending, beyond, rowsMax }: SliceQuestion<CheckpointRow>,
+): readonly CheckpointRow[] {
+  const found: CheckpointRow[] = [];
+  for (const [atBlock, hash, blockHash, copies] of rows) {
+    const isStart = beyond?.atBlock === atBlock && beyond.hash === hash && beyond.blockHash === blockHash;
+    let copy = ascending ? 0 : copies - 1;
+    if (isStart) copy = beyond.copy + (ascending ? 1 : -1);
+    for (; copy >= 0 && copy < copies; copy += ascending ? 1 : -1) {
+      if (found.length === rowsMax) return found;
+      found.push({ atBlock, hash, blockHash, copy });
+    }
+  }
+  return found;
+}
