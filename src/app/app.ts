@@ -186,10 +186,10 @@ function openTheSource(
   state: ResumeState,
   stack: AsyncDisposableStack,
 ): Source {
-  const source = openSource(
-    { ...config, sourceUrl: url },
-    { rate: state, bans: openBanStore(warehouse.db), log },
+  return stack.use(
+    openSource(
+      { ...config, sourceUrl: url },
+      { version: version(), rate: state, bans: openBanStore(warehouse.db), log },
+    ),
   );
-  stack.defer(() => source.close());
-  return source;
 }

@@ -87,8 +87,8 @@ function secretsOf(config: Config): string[] {
     const value = config[key];
     if (setting.secret !== true || value === undefined) continue;
     // Of a URL only the password is secret; its host must stay readable in errors.
-    const text = value instanceof URL ? decodeURIComponent(value.password) : String(value);
-    if (text !== '') secrets.push(text);
+    const text = value instanceof URL ? decodeURIComponent(value.password) : value;
+    if (typeof text === 'string' && text !== '') secrets.push(text);
   }
   return secrets;
 }

@@ -47,6 +47,8 @@ export interface BullWorkerOptions {
 export interface QueueBackend extends AsyncDisposable {
   readonly kind: 'redis' | 'postgres';
   queue(name: string): BullQueue;
+  /** What about the store endangers jobs, for people; empty where nothing does. */
+  advice(): Promise<readonly string[]>;
   worker(name: string, processor: BullProcessor, options: BullWorkerOptions): BullWorker;
 }
 

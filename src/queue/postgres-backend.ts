@@ -25,6 +25,7 @@ export async function openPostgresBackend(options: PostgresBackendOptions): Prom
     queue: (name) => new Queue<JobData, void>(name, { connection, defaultJobOptions: RETENTION }),
     worker: (name, processor, workerOptions) =>
       new Worker<JobData, void>(name, processor, { ...workerOptions, connection }),
+    advice: () => Promise.resolve([]),
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -64,6 +64,10 @@ export class Queues implements AsyncDisposable {
     return this.#backend.kind;
   }
 
+  advice(): Promise<readonly string[]> {
+    return bounded("read the settings of the queue's store", () => this.#backend.advice());
+  }
+
   /** @throws RetryableError `QUEUE_UNAVAILABLE` where the store does not answer in time */
   async add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> {
     const entries = jobs.map((job) => ({
@@ -106,7 +110,7 @@ export class Queues implements AsyncDisposable {
   work(queue: QueueName, concurrency: number, process: JobProcessor): void {
     const worker = this.#backend.worker(
       this.#fullName(queue),
-      (job) => process(toWorked(job), this.#stop.signal),
+      (job) => once(process, job, this.#stop.signal),
       {
         concurrency,
         lockDuration: LOCK_MS,

@@ -1,0 +1,90 @@
+/** On-demand exports as the read API offers them: runs, queued ahead of the night's work. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { validate as isUuid } from 'uuid';
+import { enqueueRun } from '../../jobs/enqueue.ts';
+import type { JobDeps } from '../../jobs/job.ts';
+import type { ExportJobs, ExportOrder, ExportStatus } from '../api/ports.ts';
+import { formatInstant, parseInstant } from '../core/time.ts';
+import type { Run } from '../warehouse/run-store.ts';
+import type { Downloads } from './downloads.ts';
+
+const POLL_MS = 250;
+/** Open orders of one party that are looked through for an equal one. */
+const OPEN_MAX = 100;
+
+export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJobs {
+  const find = async (id: string): Promise<Run | undefined> => {
+    const run = isUuid(id) ? await deps.runs.get(id) : undefined;
+    return run?.kind === 'export' ? run : undefined;
+  };
+  return {
+    submit: (order) => submit(order, deps),
+    get: async (id) => toStatus(await find(id)),
+    cancel: async (id) => {
+      const run = await find(id);
+      if (run !== undefined) await deps.runs.requestCancel(run.runId);
+      return run !== undefined;
+    },
+    progress: async function* (id, signal) {
+      for (let last = ''; !signal.aborted;) {
+        const status = toStatus(await find(id));
+        if (status === undefined) return;
+        const now = { ...status, progress: await deps.progress.read(id) };
+        const text = JSON.stringify(now);
+        if (text !== last) yield now;
+        if (status.state === 'done' || status.state === 'cancelled') return;
+        last = text;
+        await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
+      }
+    },
+    openDownload: async (id) => {
+      const run = await find(id);
+      if (run?.verdict === undefined || run.verdict === 'failed') return undefined;
+      const { assetId, from, to } = rangeOf(run);
+      const fileName = `ledger_entries_${run.subject}_${assetId ?? 'all'}.csv`;
+      return downloads.open(run.runId, fileName, (signal) =>
+        deps.stages.readLedger({ partyId: run.subject, assetId, from, to }, signal),
+      );
+    },
+  };
+}
+
+async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }> {
+  const params = {
+    ...(order.assetId === undefined ? {} : { assetId: order.assetId }),
+    ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
+    ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
+  };
+  const wanted = { kind: 'export', subject: order.partyId } as const;
+  const open = await deps.runs.list({ ...wanted, states: ['queued', 'running'], limit: OPEN_MAX });
+  const equal = open.find((run) => sameRange(run.params, params));
+  if (equal !== undefined) return { id: equal.runId };
+  const run = await deps.runs.create({ ...wanted, params });
+  await enqueueRun(run, deps);
+  return { id: run.runId };
+}
+
+function sameRange(
+  left: Readonly<Record<string, unknown>>,
+  right: Readonly<Record<string, unknown>>,
+): boolean {
+  return ['assetId', 'from', 'to'].every((name) => left[name] === right[name]);
+}
+
+function rangeOf(run: Run): Pick<ExportOrder, 'assetId' | 'from' | 'to'> {
+  const text = (name: string): string | undefined => {
+    const value = run.params[name];
+    return typeof value === 'string' ? value : undefined;
+  };
+  const [from, to] = [text('from'), text('to')];
+  return {
+    assetId: text('assetId'),
+    from: from === undefined ? undefined : parseInstant(from),
+    to: to === undefined ? undefined : parseInstant(to),
+  };
+}
+
+function toStatus(run: Run | undefined): ExportStatus | undefined {
+  if (run === undefined) return undefined;
+  return { id: run.runId, state: run.state, verdict: run.verdict ?? null, evidence: run.evidence };
+}
