@@ -172,9 +172,10 @@ export async function stopServer(cluster: Cluster): Promise<boolean> {
     { signal: 'SIGKILL', limitMs: KILL_TIMEOUT_MS },
   ] as const;
   for (const { signal, limitMs } of stages) {
-    const server = readServer(cluster);
-    if (server === undefined) return true;
-    kill(server.pid, signal);
+    // Before it has written its pid file, a server that starts is its only process.
+    const pid = readServer(cluster)?.pid ?? serverPids(cluster)[0];
+    if (pid === undefined) return true;
+    kill(pid, signal);
     if (await allGone(cluster, limitMs)) return true;
   }
   return false;

@@ -18,7 +18,7 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { PermanentError, errorCode } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
@@ -101,6 +101,7 @@ function openCluster(options: EmbeddedPostgresOptions): Cluster {
 /** Makes `home` where it is missing. @returns the uid that what lies in it belongs to */
 function ownerOf(home: string, dir: string, ownUid: number): number {
   try {
+    mkdirSync(dirname(home), { recursive: true });
     mkdirSync(home, { recursive: true, mode: 0o700 });
     const homeUid = statSync(home).uid;
     if (ownUid === 0) return statSync(dir, { throwIfNoEntry: false })?.uid ?? homeUid;

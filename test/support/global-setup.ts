@@ -3,28 +3,29 @@ import { once } from 'node:events';
 import { type Server, createServer } from 'node:http';
 import type { TestProject } from 'vitest/node';
 import { type Service, startPostgresService } from './postgres-service.ts';
+import { type RedisCommand, chooseRedis } from './redis-binary.ts';
 import { startRedisService } from './redis-service.ts';
-import type { ServiceName } from './services.ts';
-
-const STARTERS: Record<ServiceName, () => Promise<Service>> = {
-  postgres: startPostgresService,
-  redis: startRedisService,
-};
+import { REDIS_COMMAND, type ServiceName } from './services.ts';
 
 const started = new Map<ServiceName, Promise<Service>>();
+let command: Promise<RedisCommand> | undefined;
 let keeper: Server | undefined;
+
+const ANSWERS: Record<ServiceName | typeof REDIS_COMMAND, () => Promise<string>> = {
+  postgres: () => urlOf('postgres', startPostgresService),
+  redis: () => urlOf('redis', () => startRedisService(redisCommand)),
+  [REDIS_COMMAND]: async () => JSON.stringify(await redisCommand()),
+};
 
 export async function setup(project: TestProject): Promise<void> {
   keeper = createServer((request, response) => {
-    const name = request.url?.slice(1) ?? '';
-    if (!isServiceName(name)) {
+    const asked = request.url?.slice(1) ?? '';
+    if (!isKnown(asked)) {
       response.writeHead(404).end();
       return;
     }
-    const service = started.get(name) ?? STARTERS[name]();
-    started.set(name, service);
-    service.then(
-      ({ url }) => response.end(url),
+    ANSWERS[asked]().then(
+      (answer) => response.end(answer),
       (error: unknown) => response.writeHead(500).end(error instanceof Error ? error.stack : String(error)),
     );
   });
@@ -44,6 +45,17 @@ export async function teardown(): Promise<void> {
   started.clear();
 }
 
-function isServiceName(name: string): name is ServiceName {
-  return name in STARTERS;
+async function urlOf(name: ServiceName, start: () => Promise<Service>): Promise<string> {
+  const service = started.get(name) ?? start();
+  started.set(name, service);
+  return (await service).url;
+}
+
+function redisCommand(): Promise<RedisCommand> {
+  command ??= chooseRedis();
+  return command;
+}
+
+function isKnown(asked: string): asked is keyof typeof ANSWERS {
+  return Object.hasOwn(ANSWERS, asked);
 }

@@ -21,35 +21,31 @@ export interface RedisCommand {
 
 const run = promisify(execFile);
 const PROBE_TIMEOUT_MS = 5_000;
-const APT_TIMEOUT_MS = 60_000;
+const APT_TIMEOUT_MS = 30_000;
 const PACKAGES = ['redis-server', 'redis-tools', 'libjemalloc2', 'liblzf1', 'libatomic1'];
-/** Not on every Debian, and named differently on some of its kin: only where it is needed. */
-const PACKAGES_IF_NEEDED = ['libssl3'];
+/** With what nearly every machine has already, and what is named differently on some. */
+const PACKAGES_MORE = [...PACKAGES, 'libssl3'];
 
-let chosen: Promise<RedisCommand> | undefined;
-
-export function redisCommand(): Promise<RedisCommand> {
-  chosen ??= choose();
-  return chosen;
-}
-
-async function choose(): Promise<RedisCommand> {
-  for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
-    const command = join(folder, 'redis-server');
-    const found = { command, args: [], env: {}, isReal: true };
-    if (folder !== '' && existsSync(command) && (await works(found))) return found;
-  }
-  const reasons: string[] = [];
-  for (const packages of [PACKAGES, [...PACKAGES, ...PACKAGES_IF_NEEDED]]) {
-    try {
-      return await fromDebian(packages);
-    } catch (error) {
-      reasons.push(error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : String(error));
+/** Looks once through what there is; the keeper of servers asks and tells the test files. */
+export async function chooseRedis(): Promise<RedisCommand> {
+  let reason = 'none on the PATH, and the unpacked one does not start';
+  try {
+    for (const candidate of [onPath, () => fromDebian(PACKAGES), () => fromDebian(PACKAGES_MORE)]) {
+      const found = await candidate();
+      if (found !== undefined && (await works(found))) return found;
     }
+  } catch (error) {
+    reason = error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : String(error);
   }
-  process.stderr.write(`Tests use a Redis stand-in in JavaScript: no redis-server (${reasons.join('; ')})\n`);
+  process.stderr.write(`Tests use a Redis stand-in in JavaScript: no redis-server here (${reason})\n`);
   const script = fileURLToPath(new URL('redis-stand-in.ts', import.meta.url));
   return { command: process.execPath, args: [script], env: {}, isReal: false };
+}
+
+function onPath(): RedisCommand | undefined {
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
+  const command = folders.map((folder) => join(folder, 'redis-server')).find((path) => existsSync(path));
+  return command === undefined ? undefined : { command, args: [], env: {}, isReal: true };
 }
 
 async function works({ command, env }: RedisCommand): Promise<boolean> {
@@ -75,14 +71,12 @@ async function fromDebian(packages: readonly string[]): Promise<RedisCommand> {
     }
   }
   const libraries = await readdir(join(root, 'usr', 'lib'));
-  const found: RedisCommand = {
+  return {
     command: join(root, 'usr', 'bin', 'redis-server'),
     args: [],
     env: { LD_LIBRARY_PATH: libraries.map((name) => join(root, 'usr', 'lib', name)).join(delimiter) },
     isReal: true,
   };
-  if (await works(found)) return found;
-  throw new Error(`the unpacked ${found.command} does not start`);
 }
 
 /** As root or not: apt's state lies in a folder of our own, so nothing of the machine is changed. */

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Child } from './process.ts';
-import { type RedisCommand, redisCommand } from './redis-binary.ts';
+import type { RedisCommand } from './redis-binary.ts';
 
 const START_TIMEOUT_MS = 10_000;
 const PORT_ATTEMPTS = 3;
@@ -22,11 +22,8 @@ export class RedisProcess implements AsyncDisposable {
     this.#dir = dir;
   }
 
-  static async start(): Promise<RedisProcess> {
-    const server = new RedisProcess(
-      await redisCommand(),
-      await mkdtemp(join(tmpdir(), 'ledger-mirror-redis-')),
-    );
+  static async start(command: RedisCommand): Promise<RedisProcess> {
+    const server = new RedisProcess(command, await mkdtemp(join(tmpdir(), 'ledger-mirror-redis-')));
     await server.start();
     return server;
   }

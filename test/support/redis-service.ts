@@ -1,15 +1,16 @@
-/** One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of our own. */
+/** One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of the command given. */
 import { isDockerUp } from './docker.ts';
 import type { Service } from './postgres-service.ts';
+import type { RedisCommand } from './redis-binary.ts';
 import { RedisProcess } from './redis-process.ts';
 
 const IMAGE = 'redis:8-alpine';
 
-export async function startRedisService(): Promise<Service> {
+export async function startRedisService(command: () => Promise<RedisCommand>): Promise<Service> {
   const given = process.env['TEST_REDIS_URL'];
   if (given !== undefined && given !== '')
     return { url: given, [Symbol.asyncDispose]: async () => undefined };
-  return (await isDockerUp()) ? startInDocker() : RedisProcess.start();
+  return (await isDockerUp()) ? startInDocker() : RedisProcess.start(await command());
 }
 
 async function startInDocker(): Promise<Service> {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll } from 'vitest';
 import { RedisProcess } from './redis-process.ts';
-import { serviceUrl } from './services.ts';
+import { redisCommand, serviceUrl } from './services.ts';
 
 export interface FreshRedis {
   readonly url: string;
@@ -22,8 +22,8 @@ export async function freshRedis(): Promise<FreshRedis> {
 }
 
 /** A private server that the test may stop, kill, flush and start again: `await using redis = …`. */
-export function startOwnRedis(): Promise<RedisProcess> {
-  return RedisProcess.start();
+export async function startOwnRedis(): Promise<RedisProcess> {
+  return RedisProcess.start(await redisCommand());
 }
 
 async function deleteKeys(url: string, prefix: string): Promise<void> {
