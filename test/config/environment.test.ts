@@ -1,0 +1,227 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readConfig, type Config } from '../../src/config/environment.ts';
+import { SETTINGS, type Setting, type SettingKey } from '../../src/config/settings.ts';
+import { UsageError } from '../../src/core/errors.ts';
+
+const PARTY = 'ab'.repeat(32);
+const ALL: readonly [SettingKey, Setting<unknown>][] = Object.entries(SETTINGS) as [
+  SettingKey,
+  Setting<unknown>,
+][];
+
+let cwd = '';
+beforeEach(() => {
+  cwd = mkdtempSync(join(tmpdir(), 'ledger-mirror-config-'));
+});
+afterEach(() => rmSync(cwd, { recursive: true, force: true }));
+
+function read(env: Record<string, string>): Config {
+  return readConfig({ env, cwd });
+}
+
+function problemsOf(env: Record<string, string>): readonly string[] {
+  try {
+    read(env);
+  } catch (error) {
+    if (error instanceof UsageError) return error.problems;
+    throw error;
+  }
+  return [];
+}
+
+describe('defaults', () => {
+  test('are read exactly as if a user had written them', () => {
+    const written = Object.fromEntries(
+      ALL.flatMap(([, { name, fallback }]) => (fallback === undefined ? [] : [[name, fallback]])),
+    );
+    const { origins: _origins, ...byDefault } = read({});
+    const { origins, ...explicit } = read(written);
+    expect(explicit).toEqual(byDefault);
+    expect(origins.apiPort).toBe('environment');
+  });
+
+  test('are those of the contract', () => {
+    expect(read({})).toMatchObject({
+      sourcePageSize: 1000,
+      sourceRate: 10,
+      sourceExportConcurrency: 1,
+      sourceExportTime: 'ns',
+      dataDir: join(cwd, 'data'),
+      schedule: '0 2 * * *',
+      scheduleTz: 'UTC',
+      nightlyParties: { kind: 'all' },
+      exportCompression: 'zstd',
+      exportSegmentMax: 256 * 2 ** 20,
+      apiHost: '127.0.0.1',
+      apiPort: 8080,
+    });
+  });
+
+  test('an empty value counts as unset', () => {
+    writeFileSync(join(cwd, '.env'), 'SOURCE_RATE=\nREDIS_URL=\n');
+    const config = read({ API_PORT: '', DATABASE_URL: '' });
+    expect(config.apiPort).toBe(8080);
+    expect(config.databaseUrl).toBeUndefined();
+    expect(config.origins).toMatchObject({
+      apiPort: 'default',
+      sourceRate: 'default',
+      redisUrl: 'unset',
+      databaseUrl: 'unset',
+    });
+  });
+});
+
+describe('.env', () => {
+  test('is read, and the environment goes before it', () => {
+    writeFileSync(join(cwd, '.env'), 'SOURCE_RATE=3\nAPI_PORT=81\n# a comment\nAWS_REGION=eu-1\n');
+    const config = read({ API_PORT: '82' });
+    expect(config).toMatchObject({ sourceRate: 3, apiPort: 82 });
+    expect(config.origins).toMatchObject({ sourceRate: '.env', apiPort: 'environment' });
+    expect(config.ambient).toMatchObject({ AWS_REGION: 'eu-1' });
+  });
+
+  test('refuses any name it does not know', () => {
+    writeFileSync(join(cwd, '.env'), 'DATABSE_URL=postgres://x/y\nHTTPS_PROXY=http://p:1\n');
+    expect(problemsOf({})).toEqual([expect.stringMatching(/^DATABSE_URL: not a setting \(in \.env\)/)]);
+  });
+
+  test('that cannot be read is one line', () => {
+    rmSync(join(cwd, '.env'), { force: true });
+    writeFileSync(join(cwd, 'file'), '');
+    expect(() => readConfig({ env: {}, cwd: join(cwd, 'file') })).toThrow(UsageError);
+  });
+});
+
+describe('what is not accepted', () => {
+  test.each([
+    ['SOURCE_URL', 'ftp://x'],
+    ['SOURCE_URL', 'x'],
+    ['SOURCE_PAGE_SIZE', '1'],
+    ['SOURCE_PAGE_SIZE', '1e3'],
+    ['SOURCE_RATE', '0'],
+    ['SOURCE_RATE', '-1'],
+    ['SOURCE_EXPORT_PATH', 'api'],
+    ['SOURCE_EXPORT_PARAM_FROM', 'a b'],
+    ['SOURCE_EXPORT_TIME', 'us'],
+    ['SOURCE_ASSETS', 'btc'],
+    ['DATABASE_URL', 'mysql://h/d'],
+    ['REDIS_URL', 'http://h'],
+    ['OBJECT_STORE_URL', 's3://'],
+    ['OBJECT_STORE_URL', 's3://bucket/x?regio=eu'],
+    ['OBJECT_STORE_URL', 'file://host/dir'],
+    ['SCHEDULE', 'at two'],
+    ['SCHEDULE_TZ', 'Mars/Base'],
+    ['NIGHTLY_PARTIES', 'everyone'],
+    ['NIGHTLY_PARTIES', '@'],
+    ['NIGHTLY_EXPORTS_MAX', 'many'],
+    ['EXPORT_COMPRESSION', 'lz4'],
+    ['EXPORT_SEGMENT_MAX', '1KiB'],
+    ['EXPORT_SEGMENT_MAX', '256 MiB'],
+    ['NOTIFY_URL', 'mail'],
+    ['API_HOST', 'a b'],
+    ['API_PORT', '65536'],
+    ['API_TOKEN', 'short'],
+    ['WORKER_HEALTH_PORT', 'x'],
+    ['LOG_LEVEL', 'loud'],
+  ])('%s=%s is one line with name, value and what is accepted', (name, value) => {
+    const setting = ALL.find(([, declared]) => declared.name === name)?.[1];
+    const shown = setting?.secret === true ? 'a secret, not shown' : JSON.stringify(value);
+    expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(`${name}: `)]);
+    const [line] = problemsOf({ [name]: value });
+    expect(line).toContain(shown);
+    expect(line).toContain(setting?.accepted ?? 'a declared setting');
+  });
+
+  test('every problem is told at once', () => {
+    writeFileSync(join(cwd, '.env'), 'SOURCE_RAET=1\n');
+    const problems = problemsOf({
+      API_PORT: 'x',
+      LOG_LEVEL: 'loud',
+      EXPORT_FORMAT: 'csv',
+      NIGHTLY_PARTIES: '@no',
+    });
+    expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(
+      new Set(['API_PORT', 'EXPORT_FORMAT', 'LOG_LEVEL', 'NIGHTLY_PARTIES', 'SOURCE_RAET']),
+    );
+  });
+
+  test.each(['SOURCE_TOKEN', 'EXPORT_FORMAT', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(
+    'the environment may not hold %s',
+    (name) => {
+      expect(problemsOf({ [name]: 'x' })).toEqual([expect.stringMatching(`^${name}: not a setting`)]);
+    },
+  );
+
+  test('other names in the environment are nobody’s business', () => {
+    expect(problemsOf({ PATH: '/bin', DATABASE_NAME: 'x', SOURCES: 'y', HOME: '/' })).toEqual([]);
+  });
+
+  test('whatever is given, the answer is a configuration or lines', () => {
+    const names = ALL.map(([, setting]) => setting.name);
+    fc.assert(
+      fc.property(fc.dictionary(fc.constantFrom(...names), fc.string({ unit: 'grapheme' })), (env) => {
+        for (const problem of problemsOf(env)) expect(problem).toMatch(/^[A-Z_]+: [^\n]+$/);
+      }),
+    );
+  });
+});
+
+describe('secrets', () => {
+  const secrets = ALL.filter(([, setting]) => setting.secret === true);
+
+  test('are those that carry credentials', () => {
+    expect(secrets.map(([, setting]) => setting.name)).toEqual(
+      expect.arrayContaining(['SOURCE_AUTHORIZATION', 'API_TOKEN', 'DATABASE_URL', 'REDIS_URL']),
+    );
+  });
+
+  test.each(secrets.map(([, setting]) => setting.name))('%s is never shown in a problem', (name) => {
+    const problems = problemsOf({ [name]: 'se\tcr' });
+    expect(problems).toHaveLength(1);
+    expect(problems.join('\n')).not.toContain('se\tcr');
+    expect(problems.join('\n')).not.toContain(String.raw`se\tcr`);
+  });
+
+  test('come from a file', () => {
+    writeFileSync(join(cwd, 'token'), 'from-a-file\n');
+    const config = read({ API_TOKEN_FILE: 'token' });
+    expect(config.apiToken).toBe('from-a-file');
+    expect(config.origins.apiToken).toBe(`file ${join(cwd, 'token')}`);
+  });
+
+  test('given twice, or from a file that is not there, are problems', () => {
+    expect(problemsOf({ API_TOKEN: 'long-enough', API_TOKEN_FILE: 'token' })).toEqual([
+      expect.stringContaining('given twice'),
+    ]);
+    expect(problemsOf({ API_TOKEN_FILE: 'token' })).toEqual([expect.stringContaining('ENOENT')]);
+  });
+});
+
+describe('NIGHTLY_PARTIES', () => {
+  test('takes a list, in canonical form and once each', () => {
+    expect(read({ NIGHTLY_PARTIES: `${PARTY.toUpperCase()}, ${PARTY}` }).nightlyParties).toEqual({
+      kind: 'list',
+      ids: [PARTY],
+    });
+  });
+
+  test('takes a file of ids', () => {
+    writeFileSync(join(cwd, 'parties.txt'), `${PARTY}\r\n\n${'cd'.repeat(32)}\n${PARTY}\n`);
+    expect(read({ NIGHTLY_PARTIES: '@parties.txt' }).nightlyParties).toEqual({
+      kind: 'list',
+      ids: [PARTY, 'cd'.repeat(32)],
+    });
+  });
+
+  test.each([
+    ['what is no id', `${PARTY}\nbob\n`, '"bob"'],
+    ['nothing', '\n', 'no party id'],
+  ])('refuses a file that holds %s', (_, content, shown) => {
+    writeFileSync(join(cwd, 'parties.txt'), content);
+    expect(problemsOf({ NIGHTLY_PARTIES: '@parties.txt' })).toEqual([expect.stringContaining(shown)]);
+  });
+});
