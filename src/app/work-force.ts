@@ -4,11 +4,14 @@ import { hostname } from 'node:os';
 import { reconcileRuns } from '../../jobs/enqueue.ts';
 import type { JobDeps } from '../../jobs/job.ts';
 import { handleJob } from '../../jobs/registry.ts';
-import { QUEUE_NAMES, type QueueName, type Queues } from '../queue/queues.ts';
+import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from '../warehouse/worker-registry.ts';
 
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
+const CANARY_MS = 15_000;
+/** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
+const QUIET_MAX_MS = 120_000;
 /** Walks of both lists, loads side by side; one night at a time. Exports wait for their slots anyway. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = { walk: 2, export: 1, load: 1, nightly: 1 };
 
@@ -48,7 +51,18 @@ export class WorkForce implements AsyncDisposable {
     this.#isRegistered = true;
     await reconcileRuns(this.#options.jobs);
     this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
+    this.#every(CANARY_MS, 'Canaries could not be sent', () =>
+      this.#options.queues.sendCanaries(this.#workerId),
+    );
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
+  }
+
+  /** Whether jobs are taken here: on each queue one is being worked, or was lately. */
+  health(): { readonly isHealthy: boolean; readonly queues: readonly Pulse[] } {
+    const queues = this.#options.queues.pulses();
+    const isHealthy =
+      queues.length > 0 && queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);
+    return { isHealthy, queues };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

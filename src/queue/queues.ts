@@ -26,6 +26,14 @@ export interface WorkedJob {
   readonly attempt: number;
 }
 
+/** Signs of life of this process's worker on one queue. */
+export interface Pulse {
+  readonly queue: QueueName;
+  readonly activeJobs: number;
+  /** Since a job was last taken or finished here. */
+  readonly quietMs: number;
+}
+
 export type JobProcessor = (job: WorkedJob, signal: AbortSignal) => Promise<void>;
 
 /** A lock not renewed for this long makes a job another worker's: renewed at half of it. */
@@ -37,6 +45,8 @@ const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
+/** A job that does nothing: that it was taken proves that jobs are. */
+const CANARY = 'canary';
 
 export interface QueuesOptions {
   readonly backend: QueueBackend;
@@ -51,6 +61,7 @@ export class Queues implements AsyncDisposable {
   readonly #log: Log;
   readonly #queues = new Map<QueueName, BullQueue>();
   readonly #workers = new Set<BullWorker>();
+  readonly #pulses = new Map<QueueName, { activeJobs: number; atMs: number }>();
   /** Aborted when this process stops working jobs: handlers checkpoint and give the job back. */
   readonly #stop = new AbortController();
 
@@ -106,21 +117,42 @@ export class Queues implements AsyncDisposable {
     );
   }
 
+  /** Sends a canary through every queue that this process works; one that still waits is not sent again. */
+  async sendCanaries(workerId: string): Promise<void> {
+    for (const queue of this.#pulses.keys()) {
+      const opts = {
+        jobId: `${CANARY}.${workerId}`,
+        priority: 1,
+        removeOnComplete: true,
+        removeOnFail: true,
+      };
+      await bounded(`send a canary through the queue ${queue}`, () =>
+        this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]),
+      );
+    }
+  }
+
+  pulses(): readonly Pulse[] {
+    const nowMs = performance.now();
+    return [...this.#pulses].map(([queue, { activeJobs, atMs }]) => ({
+      queue,
+      activeJobs,
+      quietMs: nowMs - atMs,
+    }));
+  }
+
   /** Takes jobs of one queue until the queues are closed. */
   work(queue: QueueName, concurrency: number, process: JobProcessor): void {
-    const worker = this.#backend.worker(
-      this.#fullName(queue),
-      (job) => once(process, job, this.#stop.signal),
-      {
-        concurrency,
-        lockDuration: LOCK_MS,
-        stalledInterval: STALLED_CHECK_MS,
-        maxStalledCount: ATTEMPTS_MAX,
-        settings: {
-          backoffStrategy: (attempt, _type, error) => backoffMs(attempt, error, this.#stop.signal),
-        },
+    this.#pulses.set(queue, { activeJobs: 0, atMs: performance.now() });
+    const worker = this.#backend.worker(this.#fullName(queue), (job) => this.#take(queue, job, process), {
+      concurrency,
+      lockDuration: LOCK_MS,
+      stalledInterval: STALLED_CHECK_MS,
+      maxStalledCount: ATTEMPTS_MAX,
+      settings: {
+        backoffStrategy: (attempt, _type, error) => backoffMs(attempt, error, this.#stop.signal),
       },
-    );
+    });
     worker.on('error', (error) => this.#log.warn({ err: error, queue }, 'Queue connection failed'));
     worker.on('failed', (job, error) => {
       if (!this.#stop.signal.aborted)
@@ -155,6 +187,19 @@ export class Queues implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close(5_000);
+  }
+
+  async #take(queue: QueueName, job: BullJob, process: JobProcessor): Promise<void> {
+    const pulse = this.#pulses.get(queue) ?? { activeJobs: 0, atMs: 0 };
+    pulse.atMs = performance.now();
+    if (job.name === CANARY) return;
+    pulse.activeJobs += 1;
+    try {
+      await once(process, job, this.#stop.signal);
+    } finally {
+      pulse.activeJobs -= 1;
+      pulse.atMs = performance.now();
+    }
   }
 
   #fullName(queue: QueueName): string {
