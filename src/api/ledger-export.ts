@@ -66,17 +66,17 @@ export function addLedgerExport(server: FastifyInstance, reader: ExportReader, l
 
 /** The question, or what the service's handler would refuse it with. */
 function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerQuestion | StatusError {
-  const { party_id: partyId = '', asset_id: assetId = '' } = given;
+  const { party_id: partyId = '', asset_id: assetId } = given;
   if (partyId === '') return StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
   if (!ID.test(partyId)) {
-    return StatusError.ofHandler('invalidArgument', { ...DETAIL.unmapped, inner: 'invalid party id' });
+    return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   }
-  if (assetId !== '' && !ID.test(assetId)) {
+  if (assetId !== undefined && !ID.test(assetId)) {
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
   }
   return {
     partyId: partyId.toLowerCase(),
-    assetId: assetId === '' ? undefined : assetId.toLowerCase(),
+    assetId: assetId?.toLowerCase(),
     from: wholeSecond(given['date_range.start_timestamp']),
     to: wholeSecond(given['date_range.end_timestamp']),
   };

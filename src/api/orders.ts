@@ -6,9 +6,11 @@ import { floorSecond, type Micros, parseInstant } from '../core/time.ts';
 import { EventStreams } from './events.ts';
 import type { Download, ExportJobs, ExportOrder } from './ports.ts';
 import { parseRange } from './ranges.ts';
-import { DETAIL, StatusError } from './status-error.ts';
+import { StatusError } from './status-error.ts';
 
 const TAGS = ['exports'];
+/** What the service numbers errors that have no number of their own. */
+const UNMAPPED = 10_000;
 const ID = { type: 'string', format: 'uuid' } as const;
 const PARAMS = { type: 'object', properties: { id: ID }, required: ['id'] } as const;
 const INSTANT = { type: 'string', maxLength: 40 } as const;
@@ -116,7 +118,7 @@ function readInstant(name: string, text: string | undefined): Micros | undefined
 }
 
 function refuse(inner: string): StatusError {
-  return StatusError.ofHandler('invalidArgument', { ...DETAIL.unmapped, message: 'invalid order', inner });
+  return StatusError.ofHandler('invalidArgument', { code: UNMAPPED, message: 'invalid order', inner });
 }
 
 function unknownOrder(): never {

@@ -20,6 +20,11 @@ type Value<Kind extends FieldKind> = Kind extends 'string'
 /** What was given; a field that was not is absent. */
 export type Given<F extends Fields> = { -readonly [Name in keyof F]?: Value<F[Name]> };
 
+/** Fields that only have members: a value of their own cannot be read. */
+const MESSAGES = new Map([
+  ['pagination', 'datanode.api.v2.Pagination'],
+  ['date_range', 'datanode.api.v2.DateRange'],
+]);
 const PARAMETERS_MAX = 100;
 const INT_LIMITS = {
   int32: [-(2n ** 31n), 2n ** 31n - 1n],
@@ -43,7 +48,9 @@ export function readQuery<F extends Fields>(url: string, fields: F): Given<F> {
     const kind = fields[name];
     if (Object.hasOwn(given, name)) throw refuse(`field already set for oneof "_${last}"`);
     if (values.length > 1) throw refuse(`too many values for field "${last}": ${values.join(', ')}`);
-    if (kind === undefined) throw refuse(`parsing field "${last}": unsupported message type`);
+    if (kind === undefined) {
+      throw refuse(`parsing field "${last}": unsupported message type: "${MESSAGES.get(name) ?? name}"`);
+    }
     given[name] = readValue(last, kind, values[0] ?? '');
   }
   return given as Given<F>;

@@ -21,7 +21,8 @@ export type StatusName = keyof typeof HTTP_STATUS;
 
 /** The numbers and texts of the service's own error details. */
 export const DETAIL = {
-  unmapped: { code: 10_000, message: 'error not found in error lookup table' },
+  /** The service's table of errors does not hold this one, so it has the number of those. */
+  invalidPartyId: { code: 10_000, message: 'invalid party id' },
   missingPartyId: { code: 10_014, message: 'missing party id' },
   invalidPagination: { code: 10_028, message: 'invalid pagination' },
   invalidAssetId: { code: 10_038, message: 'invalid asset ID' },
