@@ -6,7 +6,6 @@
  * initdb are started inside the data folder and know it only as `/proc/self/cwd`.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import {
   chownSync,
   closeSync,
@@ -18,7 +17,6 @@ import {
   readdirSync,
   renameSync,
   rmSync,
-  statSync,
 } from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -27,6 +25,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError, RetryableError, errorCode } from '../core/errors.ts';
 import type { Account } from './account.ts';
 import { type Binaries, SERVER_ENV } from './binaries.ts';
+import {
+  type Server,
+  allGone,
+  clusterName,
+  findServer,
+  readPidFile,
+  sendSignal,
+  serverPids,
+} from './server-processes.ts';
 
 export const SUPERUSER = 'ledger_mirror';
 
@@ -50,11 +57,6 @@ export interface Cluster {
   readonly binaries: Binaries;
   /** false only for throw-away data: a killed server keeps it, a power cut does not. */
   readonly durable: boolean;
-}
-
-export interface Server {
-  readonly pid: number;
-  readonly port: number;
 }
 
 /**
@@ -130,10 +132,10 @@ async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | u
 export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Promise<Server> {
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   for (;;) {
-    const pids = serverPids(cluster);
+    const pids = serverPids(cluster.dir);
     // Backends of a killed server end by themselves; one that starts becomes ready.
     if (pids.length === 0) break;
-    const found = readPidFile(cluster);
+    const found = readPidFile(cluster.dir);
     if (found?.status === 'ready' && pids.includes(found.pid)) return found;
     if (performance.now() > deadlineMs) {
       throw startError(
@@ -143,7 +145,7 @@ export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Prom
     }
     await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
   }
-  const oldPort = readPidFile(cluster)?.port;
+  const oldPort = readPidFile(cluster.dir)?.port;
   // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
   rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
   for (let attempt = 1; attempt <= PORT_ATTEMPTS; attempt += 1) {
@@ -154,11 +156,6 @@ export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Prom
     if (server !== undefined) return server;
   }
   throw startError(cluster, `it ended at once, ${PORT_ATTEMPTS} times`);
-}
-
-/** The server that runs on this data folder, whoever started it, ready or not. */
-export function findServer(cluster: Cluster): Server | undefined {
-  return readServer(cluster);
 }
 
 /**
@@ -173,10 +170,10 @@ export async function stopServer(cluster: Cluster): Promise<boolean> {
   ] as const;
   for (const { signal, limitMs } of stages) {
     // Before it has written its pid file, a server that starts is its only process.
-    const pid = readServer(cluster)?.pid ?? serverPids(cluster)[0];
+    const pid = findServer(cluster.dir)?.pid ?? serverPids(cluster.dir)[0];
     if (pid === undefined) return true;
-    kill(pid, signal);
-    if (await allGone(cluster, limitMs)) return true;
+    sendSignal(pid, signal);
+    if (await allGone(cluster.dir, limitMs)) return true;
   }
   return false;
 }
@@ -206,7 +203,7 @@ async function launch(
     throw startError(cluster, errorCode(error), error);
   }
   while (isAlive(child)) {
-    const server = readServer(cluster);
+    const server = findServer(cluster.dir);
     if (server?.pid === child.pid && server?.status === 'ready') return server;
     if (performance.now() > deadlineMs) throw startError(cluster, 'it was not ready in time');
     await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
@@ -216,7 +213,7 @@ async function launch(
 
 function serverArguments(cluster: Cluster, port: number): string[] {
   const settings: Record<string, string> = {
-    cluster_name: clusterName(cluster),
+    cluster_name: clusterName(cluster.dir),
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
     max_connections: '200',
@@ -231,70 +228,8 @@ function serverArguments(cluster: Cluster, port: number): string[] {
   return ['-D', HERE, '-p', String(port), ...options];
 }
 
-/**
- * Marks this folder's processes in their command lines, which any user may read (the working
- * directory of another user's process needs a capability that containers do not have).
- */
-function clusterName(cluster: Cluster): string {
-  const { dev, ino } = statSync(cluster.dir, { bigint: true });
-  return `ledger_mirror_${createHash('sha256').update(`${dev}:${ino}`).digest('hex').slice(0, 12)}`;
-}
-
-/** Pids of every process of this folder's server. A zombie has no command line, so it is not counted. */
-function serverPids(cluster: Cluster): number[] {
-  const name = clusterName(cluster);
-  return readdirSync('/proc')
-    .filter((entry) => {
-      if (!/^\d+$/.test(entry)) return false;
-      try {
-        return (
-          readFileSync(`/proc/${entry}/comm`, 'utf8') === 'postgres\n' &&
-          readFileSync(`/proc/${entry}/cmdline`, 'utf8').includes(name)
-        );
-      } catch {
-        return false; // It ended in between.
-      }
-    })
-    .map(Number);
-}
-
-function readServer(cluster: Cluster): (Server & { status: string }) | undefined {
-  const file = readPidFile(cluster);
-  return file !== undefined && serverPids(cluster).includes(file.pid) ? file : undefined;
-}
-
-/** `postmaster.pid`: pid, folder, start, port, socket, address, shared memory, status, a line each. */
-function readPidFile(cluster: Cluster): (Server & { status: string }) | undefined {
-  let lines: string[];
-  try {
-    lines = readFileSync(join(cluster.dir, 'postmaster.pid'), 'utf8').split('\n');
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return undefined;
-    throw error;
-  }
-  const [pid, port] = [Number(lines[0]), Number(lines[3])];
-  return pid > 0 && port > 0 ? { pid, port, status: (lines[7] ?? '').trim() } : undefined;
-}
-
-async function allGone(cluster: Cluster, limitMs: number): Promise<boolean> {
-  const deadlineMs = performance.now() + limitMs;
-  while (serverPids(cluster).length > 0) {
-    if (performance.now() > deadlineMs) return false;
-    await sleep(POLL_MS);
-  }
-  return true;
-}
-
 function isAlive(child: ChildProcess): boolean {
   return child.exitCode === null && child.signalCode === null;
-}
-
-function kill(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch (error) {
-    if (errorCode(error) !== 'ESRCH') throw error;
-  }
 }
 
 function freePort(): Promise<number> {

@@ -23,16 +23,9 @@ import { PermanentError, errorCode } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
-import {
-  type Cluster,
-  SUPERUSER,
-  ensureCluster,
-  ensureServer,
-  findServer,
-  giveTo,
-  stopServer,
-} from './cluster.ts';
+import { type Cluster, SUPERUSER, ensureCluster, ensureServer, giveTo, stopServer } from './cluster.ts';
 import { FileLock } from './file-lock.ts';
+import { findServer } from './server-processes.ts';
 
 /** Longer than the longest start or stop of another command. */
 const TURN_TIMEOUT_MS = 120_000;
@@ -67,7 +60,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     try {
       const password = ensurePassword(cluster);
       await ensureCluster(cluster, signal);
-      const isShared = findServer(cluster) !== undefined;
+      const isShared = findServer(cluster.dir) !== undefined;
       const { pid, port } = await ensureServer(cluster, signal);
       log.info({ pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
       return {
