@@ -17,6 +17,8 @@ const NETWORK_EDGE: Edge = edgeOfParty(NETWORK_PARTY, '01', 'null');
 /** An edge of a party, and of a checkpoint, in the service's own encoding: about that much. */
 const PARTY_EDGE_BYTES = 330;
 const CHECKPOINT_EDGE_BYTES = 180;
+/** Ids of any length are looked up; that nobody has a short one is another matter. */
+const HEX = /^(?:[0-9a-f]{2})*$/i;
 const INT64_MAX = 2n ** 63n - 1n;
 
 export class PartyList implements Listing {
@@ -138,15 +140,15 @@ export function checkpointsFailed(inner: string): ServiceError {
  * @throws ServiceError 400 where `partyId` is no id, 404 where nobody has it
  */
 export function pageOfParty(list: PartyList, partyId: string, head: Head): Page {
-  const word = canonicalId(partyId);
-  if (word === undefined && !/^(?:[0-9a-f]{2})*$/i.test(partyId)) {
+  const isId = canonicalId(partyId) === partyId;
+  if (!isId && !HEX.test(partyId)) {
     throw new ServiceError('InvalidArgument', {
       code: 50001,
       message: 'failed to get parties',
       inner: `decoding '${partyId}': not a valid hex id (or well known exception)`,
     });
   }
-  const edge = list.byId(word ?? partyId.toLowerCase(), head);
+  const edge = list.byId(isId ? partyId : partyId.toLowerCase(), head);
   if (edge === undefined) {
     throw new ServiceError('NotFound', {
       code: 50001,
@@ -164,7 +166,7 @@ function edgeOfParty(id: string, txHash: string, vegaTime: string): Edge {
 /** The bytes an id sorts by, as hex: some words stand for a single byte. */
 function idKey(id: string): string | undefined {
   const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
-  return /^(?:[0-9a-f]{2})*$/.test(key) ? key : undefined;
+  return HEX.test(key) ? key : undefined;
 }
 
 interface CursorShape {

@@ -69,11 +69,12 @@ const ARRIVALS_PER_BLOCK_MAX = 64;
 export function sandboxSettings(options: SandboxOptions): Settings {
   const genesis = options.genesis ?? DEFAULT_GENESIS;
   const historyMs = options.historyMs ?? WEEK_MS;
-  const end = genesis + BigInt(historyMs) * 1000n;
+  const blockIntervalMs = options.blockIntervalMs ?? 1000;
+  // The last block of the history has been made by then, however late it was, and the next has not.
+  const end = genesis + BigInt(historyMs + blockIntervalMs) * 1000n - 1n;
   const parties = options.parties ?? 1000;
   const settings: Settings = {
     seed: 'sandbox',
-    blockIntervalMs: 1000,
     firstHeight: 1n,
     partiesMax: Math.max(parties, 10_000_000),
     entriesMean: 20,
@@ -91,6 +92,7 @@ export function sandboxSettings(options: SandboxOptions): Settings {
     ...options,
     genesis,
     historyMs,
+    blockIntervalMs,
     parties,
     clock: options.clock ?? (() => end),
     checkpointRetentionMs: options.checkpointRetentionMs,

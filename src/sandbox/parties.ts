@@ -55,14 +55,16 @@ export class Parties {
   /** The block in which a party appears; never falls with the party's number. */
   arrivalBlock(index: number): number {
     const { parties, historyBlocks } = this.#options;
-    const run = Math.floor(index / RUN_PARTIES);
+    // Runs are laid so that one begins at number `parties`: no tie reaches across the end of the history.
+    const shift = RUN_PARTIES - (parties % RUN_PARTIES);
+    const run = Math.floor((index + shift) / RUN_PARTIES);
+    const within = (index + shift) % RUN_PARTIES;
     const word = noise(this.#seed, STREAM.partyTies, run);
     // In each run, `tied` parties from `leader` on come in one block.
     const leader = word % RUN_PARTIES;
     const tied = 1 + ((word >>> 8) % 4);
-    const within = index % RUN_PARTIES;
     const follows = within > leader && within < leader + tied;
-    const place = run * RUN_PARTIES + (follows ? leader : within);
+    const place = Math.max(0, index - (follows ? within - leader : 0));
     return 1 + Math.floor((place * historyBlocks) / parties);
   }
 

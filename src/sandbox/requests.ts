@@ -5,7 +5,7 @@ export interface RequestCount {
   route: Route;
   status: number;
   requests: number;
-  /** Body bytes as sent, compressed or not. */
+  /** What was written to answer them, headers included. */
   bytes: number;
 }
 

@@ -61,8 +61,11 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const bookServer =
     settings.booksPort === undefined ? undefined : await serveBooks(books, settings.booksPort, settings.host);
 
+  const servers = bookServer === undefined ? [server] : [server, bookServer];
+  let stopped: Promise<unknown> | undefined;
   const stop = async (): Promise<void> => {
-    await Promise.all([close(server), ...(bookServer === undefined ? [] : [close(bookServer)])]);
+    stopped ??= Promise.all(servers.map(close));
+    await stopped;
   };
   return {
     url: urlOf(settings.host, port),
@@ -106,7 +109,7 @@ async function answer(
 ): Promise<void> {
   const gone = new AbortController();
   response.once('close', () => gone.abort());
-  response.once('error', () => gone.abort());
+  response.on('error', () => gone.abort());
   const exchange: Exchange = { request, response, misbehaviour, signal: gone.signal };
   try {
     const waitMs = latencyMs + (misbehaviour.delayMs ?? 0);

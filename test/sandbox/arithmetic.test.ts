@@ -1,0 +1,149 @@
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { parseInstant } from '../../src/core/time.ts';
+import { KIND } from '../../src/sandbox/ids.ts';
+import { CheckpointList, PartyList } from '../../src/sandbox/lists.ts';
+import { Network } from '../../src/sandbox/network.ts';
+import { sandboxSettings } from '../../src/sandbox/options.ts';
+import { pageOf, pageRequest, type Listing } from '../../src/sandbox/paging.ts';
+import { ServiceError } from '../../src/sandbox/errors.ts';
+import { rfc3339Nano, timestamptz } from '../../src/sandbox/times.ts';
+
+/** Nothing is stored, so everything rests on formulas and their inverses. */
+const network = fc
+  .record({
+    seed: fc.string(),
+    parties: fc.integer({ min: 1, max: 5000 }),
+    historyMs: fc.integer({ min: 100_000, max: 100_000_000 }),
+    blockIntervalMs: fc.constantFrom(1, 700, 1000, 15_000),
+    checkpointIntervalMs: fc.constantFrom(15_000, 60_000),
+    tieRows: fc.array(fc.integer({ min: 1, max: 40 }), { maxLength: 32 }),
+  })
+  .filter(({ parties, historyMs, blockIntervalMs }) => parties * blockIntervalMs < historyMs * 60)
+  .map((options) => new Network(sandboxSettings(options)));
+const ordinal = fc.integer({ min: 1, max: 3_000_000 });
+
+describe('the chain', () => {
+  it('finds the block of every instant', () => {
+    fc.assert(
+      fc.property(network, ordinal, ({ chain }, block) => {
+        const time = chain.timeOf(block);
+        expect(chain.timeOf(block + 1) > time).toBe(true);
+        expect([chain.newestAt(time), chain.newestAt(time - 1n)]).toEqual([block, block - 1]);
+        expect([chain.firstFrom(time), chain.firstFrom(time + 1n)]).toEqual([block, block + 1]);
+        expect(chain.blockOf(chain.heightOf(block))).toBe(block);
+      }),
+    );
+  });
+});
+
+describe('parties', () => {
+  it('are counted as they arrive, and exactly as many as asked at the end of the history', () => {
+    fc.assert(
+      fc.property(network, fc.nat({ max: 9000 }), ({ parties, settings, ...rest }, index) => {
+        const block = parties.arrivalBlock(index);
+        expect(parties.arrivalBlock(index + 1)).toBeGreaterThanOrEqual(block);
+        expect(parties.countBy(block)).toBeGreaterThan(index);
+        expect(parties.countBy(block - 1)).toBeLessThanOrEqual(index);
+        const end = Math.floor(settings.historyMs / settings.blockIntervalMs);
+        expect(parties.countBy(end)).toBe(settings.parties);
+        expect(rest.ids.indexOf(KIND.party, parties.id(index))).toBe(index);
+      }),
+    );
+  });
+
+  it('have ids that cannot be forged or confused', () => {
+    fc.assert(
+      fc.property(network, fc.nat(), fc.nat({ max: 63 }), ({ ids }, index, at) => {
+        const id = ids.id(KIND.party, index);
+        const forged = `${id.slice(0, at)}${id[at] === '0' ? '1' : '0'}${id.slice(at + 1)}`;
+        expect(ids.indexOf(KIND.party, forged)).toBeUndefined();
+        expect(ids.indexOf(KIND.asset, id)).toBeUndefined();
+        expect(ids.indexOf(KIND.party, id.slice(2))).toBeUndefined();
+        expect(ids.indexOf(KIND.party, id)).toBe(index);
+      }),
+    );
+  });
+});
+
+describe('checkpoints', () => {
+  it('are found by their block, ties and all', () => {
+    fc.assert(
+      fc.property(network, fc.nat({ max: 5000 }), ({ checkpoints, chain }, position) => {
+        const block = chain.blockOf(checkpoints.row(position).atBlock);
+        expect(checkpoints.floor(block)).toBeLessThanOrEqual(position);
+        expect(checkpoints.floor(block + 1)).toBeGreaterThan(position);
+        expect(chain.blockOf(checkpoints.row(checkpoints.floor(block)).atBlock)).toBe(block);
+      }),
+    );
+  });
+});
+
+describe('pages', () => {
+  const failed = (inner: string): ServiceError => new ServiceError('Internal', undefined, inner);
+  const base64 = (text: string | undefined): string => Buffer.from(text ?? '').toString('base64');
+
+  /** The nodes that following the edges of pages yields, in the order asked. */
+  function follow(list: Listing, rows: number, newestFirst: boolean, forward: boolean): string[] {
+    const nodes: string[] = [];
+    let cursor: string | undefined;
+    for (;;) {
+      const size = forward ? { first: rows } : { last: rows };
+      const from = cursor === undefined ? {} : forward ? { after: cursor } : { before: cursor };
+      const page = pageOf(list, pageRequest({ ...size, ...from, newestFirst }), failed);
+      const shown = page.edges.map((edge) => edge.node);
+      if (forward) nodes.push(...shown);
+      else nodes.unshift(...shown);
+      if (!(forward ? page.hasNextPage : page.hasPreviousPage) || shown.length === 0) return nodes;
+      cursor = base64(page.edges.at(forward ? -1 : 0)?.cursor);
+    }
+  }
+
+  it('of parties show each once, in either order and direction', () => {
+    fc.assert(
+      fc.property(
+        network,
+        fc.integer({ min: 2, max: 50 }),
+        fc.boolean(),
+        fc.boolean(),
+        (net, rows, newest, forward) => {
+          const head = {
+            block: Math.min(net.head().block, net.parties.arrivalBlock(200)),
+            time: net.head().time,
+          };
+          const list = new PartyList(net.parties, net.chain, head, 0);
+          const truth = [...net.parties.rows(0, list.to - 1)].map((row) => `{"id":"${row.id}"}`);
+          const shown = follow(list, rows, newest, forward).filter((node) => node !== '{"id":"network"}');
+          expect(shown).toEqual(newest ? truth.toReversed() : truth);
+        },
+      ),
+    );
+  });
+
+  it('of checkpoints show each height, where no tie is larger than a page', () => {
+    fc.assert(
+      fc.property(network, fc.boolean(), fc.boolean(), (net, newest, forward) => {
+        const list = new CheckpointList(net.checkpoints, net.chain, { ...net.head(), block: 4000 });
+        const height = (node: string): string => JSON.parse(node).atBlock;
+        const truth = new Set<string>();
+        for (let at = list.from; at < list.to; at += 1) truth.add(`${net.checkpoints.row(at).atBlock}`);
+        const shown = new Set(follow(list, 45, newest, forward).map(height));
+        expect(shown).toEqual(truth);
+      }),
+    );
+  });
+});
+
+describe('times', () => {
+  it.each([
+    ['2023-05-01T10:00:00Z', 0, '2023-05-01T10:00:00Z', '2023-05-01 10:00:00+00'],
+    ['2023-05-01T10:00:00.12Z', 0, '2023-05-01T10:00:00.12Z', '2023-05-01 10:00:00.12+00'],
+    ['2023-05-01T10:00:00.000001Z', 120, '2023-05-01T12:00:00.000001+02:00', '2023-05-01 12:00:00.000001+02'],
+    ['2023-05-01T20:00:10Z', 330, '2023-05-02T01:30:10+05:30', '2023-05-02 01:30:10+05:30'],
+    ['2023-05-01T02:00:00Z', -210, '2023-04-30T22:30:00-03:30', '2023-04-30 22:30:00-03:30'],
+  ])('%s is written for %i minutes east', (text, zone, nano, postgres) => {
+    const instant = parseInstant(text) ?? -1n;
+    expect([rfc3339Nano(instant, zone), timestamptz(instant, zone)]).toEqual([nano, postgres]);
+    expect([parseInstant(nano), parseInstant(postgres)]).toEqual([instant, instant]);
+  });
+});
