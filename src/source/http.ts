@@ -103,8 +103,8 @@ export class SourceHttp {
     }
   }
 
-  #send(url: URL, limits: HttpLimits, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
-    return this.#dispatcher.request({
+  async #send(url: URL, limits: HttpLimits, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+    const answer = await this.#dispatcher.request({
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
       method: 'GET',
@@ -113,6 +113,9 @@ export class SourceHttp {
       bodyTimeout: limits.idleMs,
       signal,
     });
+    // It may break or be aborted before anyone reads it; whoever reads gets the error all the same.
+    answer.body.on('error', () => undefined);
+    return answer;
   }
 }
 
@@ -179,11 +182,11 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
     headers: answer.headers,
     body,
     wireBytes: () => wireBytes,
-    async [Symbol.asyncDispose]() {
+    [Symbol.asyncDispose]() {
       call.end();
       // Where it is not over, this closes the connection and so cancels the request at the source.
-      answer.body.on('error', () => undefined).destroy();
-      await Promise.resolve();
+      answer.body.destroy();
+      return Promise.resolve();
     },
   };
 }

@@ -11,7 +11,9 @@ const BUDGET = 'source';
 
 export const SYSTEM_CLOCK: Clock = {
   nowMs: () => performance.now(),
-  sleep: (delayMs, signal) => delay(delayMs, undefined, { signal }),
+  async sleep(delayMs, signal) {
+    await delay(delayMs, undefined, { signal }).catch(() => signal.throwIfAborted());
+  },
 };
 
 /** A budget for one process: evenly spaced, without a burst. */

@@ -1,8 +1,17 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { AnswerReader } from '../../src/ledger/answer-form.ts';
-import { chunksOf, collected, DATA_FORMS, MESSAGES, onTheWire, RAW, type Wire } from './answer-forms.ts';
+import {
+  chunksOf,
+  collected,
+  DATA_FORMS,
+  listed,
+  MESSAGES,
+  onTheWire,
+  RAW,
+  type Wire,
+} from './answer-forms.ts';
 import { cutAt, HEADER_12 } from './csv.ts';
 
 const CSV = Buffer.from(
@@ -32,7 +41,7 @@ async function failureOf(...pieces: (Buffer | string)[]): Promise<RetryableError
 
 /** Whole characters, so that a plain form can carry each part. */
 function characterParts(csv: string, places: readonly number[]): Buffer[] {
-  const characters = [...csv];
+  const characters = Array.from(csv);
   const borders = [0, ...places.map((place) => place % (characters.length + 1)), characters.length];
   const sorted = borders.toSorted((a, b) => a - b);
   return sorted
@@ -89,7 +98,7 @@ describe('every form, cut anywhere', () => {
 
   test('a raw CSV passes without being copied', async () => {
     const [first, second] = [Buffer.from('a,b\n1,2\n'), Buffer.from('3,4\n')];
-    const got = await Array.fromAsync(read(first, second));
+    const got = await listed(read(first, second));
     expect(got[0]?.buffer).toBe(first.buffer);
     expect(got[1]).toBe(second);
   });

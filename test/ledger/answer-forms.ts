@@ -29,24 +29,27 @@ export function onTheWire(parts: readonly Buffer[], wire: Wire): Buffer {
 }
 
 function dataText(part: Buffer, data: Wire['data']): string {
-  switch (data) {
-    case 'plain':
-      return part.toString('utf8');
-    case 'url-safe':
-      return part.toString('base64url');
-    case 'unpadded':
-      return part.toString('base64').replace(/=+$/, '');
-    case 'lines':
-      return part.toString('base64').replaceAll(/.{76}/g, '$&\n');
-    default:
-      return part.toString('base64');
-  }
+  const base64 = part.toString('base64');
+  const texts: Record<Wire['data'], string> = {
+    base64,
+    plain: part.toString('utf8'),
+    'url-safe': part.toString('base64url'),
+    unpadded: base64.replace(/=+$/, ''),
+    lines: base64.replaceAll(/.{76}/g, '$&\n'),
+  };
+  return texts[data];
 }
 
 export async function* chunksOf(pieces: Iterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
   for (const piece of pieces) yield await Promise.resolve(piece);
 }
 
+export async function listed(chunks: AsyncIterable<Buffer>): Promise<Buffer[]> {
+  const list: Buffer[] = [];
+  for await (const chunk of chunks) list.push(chunk);
+  return list;
+}
+
 export async function collected(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
-  return Buffer.concat(await Array.fromAsync(chunks));
+  return Buffer.concat(await listed(chunks));
 }

@@ -1,0 +1,202 @@
+import { gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { PermanentError } from '../../src/core/errors.ts';
+import { parseInstant } from '../../src/core/time.ts';
+import type { ExportQuestion } from '../../src/export/ports.ts';
+import { exportUrl, type ExportNames } from '../../src/source/ledger-source.ts';
+import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
+import { errorJson, send, serve } from './wire-server.ts';
+
+const NAMES: ExportNames = {
+  path: '/api/v2/ledgerentry/export',
+  party: 'partyId',
+  asset: 'assetId',
+  from: 'dateRange.startTimestamp',
+  to: 'dateRange.endTimestamp',
+  time: 'ns',
+};
+const FROM = parseInstant('2023-05-10T00:00:00Z') ?? 0n;
+const TO = parseInstant('2023-05-11T00:00:00Z') ?? 0n;
+const CSV = 'a,b\n1,2\n';
+
+function queryOf(question: ExportQuestion, names: Partial<ExportNames> = {}): string {
+  return exportUrl('http://x', { ...NAMES, ...names }, question).search;
+}
+
+describe('the question', () => {
+  test('is asked in the words of the configuration', () => {
+    const question = { partyId: PARTY, assetId: ASSET, from: FROM, to: TO };
+    expect(queryOf(question)).toBe(
+      `?partyId=${PARTY}&assetId=${ASSET}&dateRange.startTimestamp=1683676800000000000&dateRange.endTimestamp=1683763200000000000`,
+    );
+    const own = { path: '/x', party: 'p', asset: 'a', from: 'f', to: 't' };
+    expect(queryOf(question, { ...own, time: 'ms' })).toBe(
+      `?p=${PARTY}&a=${ASSET}&f=1683676800000&t=1683763200000`,
+    );
+    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, time: 's' })).toBe(`?p=${PARTY}&f=1683676800`);
+    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, time: 'rfc3339' })).toBe(
+      `?p=${PARTY}&f=2023-05-10T00%3A00%3A00Z`,
+    );
+    expect(queryOf({ partyId: PARTY })).toBe(`?partyId=${PARTY}`);
+    expect(queryOf({ partyId: PARTY, from: 0n })).toBe(`?partyId=${PARTY}&dateRange.startTimestamp=0`);
+  });
+
+  test.each([
+    ['an end alone', { partyId: PARTY, to: TO }],
+    ['an end before the beginning', { partyId: PARTY, from: TO, to: FROM }],
+    ['an empty range', { partyId: PARTY, from: FROM, to: FROM }],
+    ['a fraction of a second', { partyId: PARTY, from: FROM + 1n }],
+    ['the network', { partyId: 'network' }],
+    ['no id', { partyId: '../x' }],
+    ['an id in capitals', { partyId: PARTY.toUpperCase() }],
+    ['no asset', { partyId: PARTY, assetId: '' }],
+    ['what is no asset', { partyId: PARTY, assetId: 'a&b=c' }],
+  ])('%s never reaches the wire', async (_, question) => {
+    const server = await serve((_request, response) => send(response, 200, CSV));
+    const error = await failureOf(testSource(server.url).ledger.ask(question, NEVER));
+    expect(error).toMatchObject({ code: 'EXPORT_QUESTION' });
+    expect(server.asked).toEqual([]);
+  });
+});
+
+describe('the answer', () => {
+  test.each([
+    ['raw', 'csv', CSV, {}],
+    [
+      'messages',
+      'messages',
+      JSON.stringify({ result: { contentType: 'text/x', data: btoa(CSV), extensions: [1] } }),
+      {},
+    ],
+    ['raw in gzip', 'csv', gzipSync(CSV), { 'content-encoding': 'gzip' }],
+  ])('%s', async (_, form, body, headers) => {
+    const server = await serve((_request, response) =>
+      response.writeHead(200, { 'content-type': 'text/csv', ...headers }).end(body),
+    );
+    const source = testSource(server.url);
+    await using answer = await source.ledger.ask({ partyId: PARTY }, NEVER);
+    expect(answer.contentType).toBe('text/csv');
+    expect(await textOf(answer.chunks)).toBe(CSV);
+    expect(answer.form()).toBe(form);
+    expect(answer.contentType).toBe(form === 'csv' ? 'text/csv' : 'text/x');
+    expect(answer.extensions()).toEqual(form === 'csv' ? [] : [1]);
+    expect(source.requests).toMatchObject([
+      { route: 'export', status: 200, bytes: body.length, errorCode: undefined },
+    ]);
+  });
+
+  test('is closed once, however often it is', async () => {
+    const server = await serve((_request, response) => send(response, 200, CSV));
+    const source = testSource(server.url);
+    const answer = await source.ledger.ask({ partyId: PARTY }, NEVER);
+    await answer[Symbol.asyncDispose]();
+    await answer[Symbol.asyncDispose]();
+    expect(source.requests).toHaveLength(1);
+  });
+
+  test('closing it cancels the request at the source', async () => {
+    const gone = Promise.withResolvers<void>();
+    const server = await serve((_request, response) => {
+      response.once('close', () => gone.resolve());
+      response.writeHead(200).write(CSV);
+    });
+    const source = testSource(server.url);
+    {
+      await using answer = await source.ledger.ask({ partyId: PARTY }, NEVER);
+      for await (const chunk of answer.chunks) {
+        expect(chunk.toString()).toBe(CSV);
+        break;
+      }
+    }
+    await gone.promise;
+    expect(source.stats().requests.export).toBe(1);
+  });
+
+  test('aborting ends it with the reason, and cancels the request', async () => {
+    const gone = Promise.withResolvers<void>();
+    const server = await serve((_request, response) => {
+      response.once('close', () => gone.resolve());
+      response.writeHead(200).write(CSV);
+    });
+    const stop = new AbortController();
+    const answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, stop.signal);
+    const reading = textOf(answer.chunks);
+    stop.abort(new Error('stop'));
+    await expect(reading).rejects.toThrow('stop');
+    await gone.promise;
+  });
+
+  test('aborting before anyone reads it is told to whoever reads', async () => {
+    const gone = Promise.withResolvers<void>();
+    const server = await serve((_request, response) => {
+      response.once('close', () => gone.resolve());
+      response.writeHead(200).write(CSV);
+    });
+    const stop = new AbortController();
+    const answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, stop.signal);
+    stop.abort(new Error('stop'));
+    await gone.promise;
+    await expect(textOf(answer.chunks)).rejects.toThrow('stop');
+  });
+});
+
+describe('a refusal', () => {
+  test.each([
+    [
+      'enveloped',
+      JSON.stringify({ error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_038)) as unknown }),
+    ],
+    ['bare', errorJson(3, 'InvalidArgument error', 10_038)],
+    ['spaced and in gzip', gzipSync(errorJson(3, 'InvalidArgument error', 10_038).replaceAll(':', ': '))],
+  ])('%s is permanent and says why', async (_, body) => {
+    const headers = typeof body === 'string' ? {} : { 'content-encoding': 'gzip' };
+    const server = await serve((_request, response) => response.writeHead(400, headers).end(body));
+    const error = await failureOf(
+      testSource(server.url).ledger.ask({ partyId: PARTY, assetId: ASSET }, NEVER),
+    );
+    expect(error).toBeInstanceOf(PermanentError);
+    expect(error).toMatchObject({
+      code: 'EXPORT_REFUSED',
+      meta: { status: 400, code: 3, message: 'InvalidArgument error', detailCode: 10_038, inner: 'reason' },
+    });
+  });
+
+  test('for want of an asset says so', async () => {
+    const body = JSON.stringify({
+      error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_017)) as unknown,
+    });
+    const server = await serve((_request, response) => send(response, 400, body));
+    const { ledger } = testSource(server.url);
+    expect(await failureOf(ledger.ask({ partyId: PARTY }, NEVER))).toMatchObject({
+      code: 'ASSET_REQUIRED',
+      message: expect.stringContaining('SOURCE_ASSETS') as string,
+    });
+    expect(await failureOf(ledger.ask({ partyId: PARTY, assetId: ASSET }, NEVER))).toMatchObject({
+      code: 'EXPORT_REFUSED',
+    });
+  });
+
+  test('of the client is not one of the party', async () => {
+    const server = await serve((_request, response) => send(response, 401, ''));
+    const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
+    expect(error).toMatchObject({ code: 'SOURCE_UNAUTHORIZED' });
+  });
+});
+
+describe('a question is asked again', () => {
+  test.each([429, 503])('where the source did no work: %i', async (status) => {
+    const server = await serve((_request, response, nth) => send(response, nth < 3 ? status : 200, CSV));
+    await using answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER);
+    expect(await textOf(answer.chunks)).toBe(CSV);
+    expect(server.asked).toHaveLength(3);
+  });
+
+  test.each([500, 504])('but not where its query may have run: %i', async (status) => {
+    const server = await serve((_request, response) =>
+      send(response, status, errorJson(13, 'Internal error')),
+    );
+    const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
+    expect(error).toMatchObject({ code: 'SOURCE_STATUS', meta: { status, code: 13 } });
+    expect(server.asked).toHaveLength(1);
+  });
+});

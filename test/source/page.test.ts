@@ -1,0 +1,187 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { PermanentError, RetryableError } from '../../src/core/errors.ts';
+import { parsePage } from '../../src/source/page.ts';
+import type { ListName } from '../../src/walk/ports.ts';
+import { pageJson } from './wire-server.ts';
+
+const ID = 'ab'.repeat(32);
+const NODE = { hash: 'a1', blockHash: 'b2', atBlock: '7' };
+
+function parse(list: ListName, json: string) {
+  return parsePage(list, Buffer.from(json));
+}
+
+/** One checkpoint whose node is the given JSON text. */
+function checkpointJson(node: string): string {
+  return pageJson('checkpoints', [{}]).replace('"node":{}', `"node":${node}`);
+}
+
+function fieldsOf(node: string): readonly string[] | undefined {
+  return parse('checkpoints', checkpointJson(node)).rows[0]?.fields;
+}
+
+function shapeError(work: () => unknown): PermanentError {
+  try {
+    work();
+  } catch (error) {
+    if (error instanceof PermanentError && error.code === 'PAGE_SHAPE') return error;
+    throw error;
+  }
+  throw new Error('accepted');
+}
+
+describe('heights', () => {
+  test.each([
+    ['"0"', '0'],
+    ['"123456789012345"', '123456789012345'],
+    ['"18446744073709551615"', '18446744073709551615'],
+    ['12', '12'],
+    ['9007199254740993', '9007199254740993'],
+    ['18446744073709551615', '18446744073709551615'],
+    ['7.0', '7'],
+  ])('%s is exact', (written, height) => {
+    expect(fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`)).toEqual([height, 'a', 'b']);
+  });
+
+  test.each([
+    '"18446744073709551616"',
+    '18446744073709551616',
+    '-1',
+    '"-1"',
+    '1.5',
+    '1e30',
+    '"1e3"',
+    '"07"',
+    '""',
+    '" 1"',
+    'null',
+    'true',
+    '{}',
+  ])('%s is none', (written) => {
+    const error = shapeError(() => fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`));
+    expect(error.meta).toMatchObject({ path: 'checkpoints.edges[0].node.atBlock' });
+  });
+
+  test('property: every uint64 comes through, as text and as number', () => {
+    fc.assert(
+      fc.property(fc.bigInt(0n, 2n ** 64n - 1n), fc.boolean(), (height, isText) => {
+        const written = isText ? `"${height}"` : String(height);
+        expect(fieldsOf(`{"atBlock":${written},"hash":"a","blockHash":""}`)).toEqual([
+          String(height),
+          'a',
+          '',
+        ]);
+      }),
+    );
+  });
+});
+
+describe('ids and hashes', () => {
+  test('ids are lower-case, words are words', () => {
+    const page = parse('parties', pageJson('parties', [{ id: ID.toUpperCase() }, { id: 'network' }]));
+    expect(page.rows.map((row) => row.fields)).toEqual([[ID], ['network']]);
+  });
+
+  test.each(['', 'x', `${ID}0`, '../etc', 5, null, undefined])('%j is no id', (id) => {
+    const error = shapeError(() => parse('parties', pageJson('parties', [{ id: ID }, { id }])));
+    expect(error.meta).toMatchObject({ path: 'parties.edges[1].node.id' });
+  });
+
+  test('hashes are kept as they came, if they can be printed', () => {
+    expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual(['7', 'BH=/é', 'b2']);
+    for (const hash of ['a\u0000', 'a\n', '\ud800', 'x'.repeat(257), 5, null]) {
+      shapeError(() => fieldsOf(JSON.stringify({ ...NODE, hash })));
+    }
+  });
+
+  test('a checkpoint is named by all three', () => {
+    const page = parse('checkpoints', pageJson('checkpoints', [NODE]));
+    expect(page.rows[0]).toEqual({
+      cursor: 'c0==',
+      key: '7/a1/b2',
+      group: '7',
+      fields: ['7', 'a1', 'b2'],
+      extra: undefined,
+    });
+  });
+});
+
+describe('what nobody knew', () => {
+  test('in a node is kept, exactly and storably; around it, ignored', () => {
+    const json = pageJson('parties', [
+      { id: ID, alias: 'a\u0000b\ud800', metadata: [{ key: '"', value: 12 }] },
+    ])
+      .replace('12', '12345678901234567890.5')
+      .replace('{"parties"', '{"next":1,"parties"');
+    expect(parse('parties', json).rows[0]?.extra).toEqual({
+      alias: 'a\ufffdb\ufffd',
+      metadata: [{ key: '"', value: '12345678901234567890.5' }],
+    });
+  });
+});
+
+describe('what is no page', () => {
+  const page = JSON.parse(pageJson('parties', [{ id: ID }])) as { parties: Record<string, unknown> };
+  const edge = { node: { id: ID }, cursor: 'c' };
+  test.each([
+    ['the answer', []],
+    ['parties', {}],
+    ['parties', { parties: null }],
+    ['parties.pageInfo', { parties: { ...page.parties, pageInfo: undefined } }],
+    ['parties.edges', { parties: { ...page.parties, edges: {} } }],
+    ['parties.edges[0]', { parties: { ...page.parties, edges: ['x'] } }],
+    ['parties.edges[0].node', { parties: { ...page.parties, edges: [{ ...edge, node: null }] } }],
+    ['parties.edges[0].cursor', { parties: { ...page.parties, edges: [{ ...edge, cursor: '' }] } }],
+    ['parties.edges[0].cursor', { parties: { ...page.parties, edges: [{ ...edge, cursor: 7 }] } }],
+  ])('%s is named', (path, value) => {
+    const error = shapeError(() => parse('parties', JSON.stringify(value)));
+    expect(error.meta).toMatchObject({ path });
+    expect(error.message).toContain(path);
+  });
+
+  test.each(['hasNextPage', 'hasPreviousPage', 'startCursor', 'endCursor'])('pageInfo without %s', (name) => {
+    const error = shapeError(() =>
+      parse('parties', pageJson('parties', [{ id: ID }], { [name]: undefined })),
+    );
+    expect(error.meta).toMatchObject({ path: `parties.pageInfo.${name}`, value: 'missing' });
+    shapeError(() => parse('parties', pageJson('parties', [{ id: ID }], { [name]: 1 })));
+  });
+
+  test('no JSON, or no UTF-8, may be another time', () => {
+    const cut = pageJson('parties', [{ id: ID }]).slice(0, -1);
+    for (const body of [
+      Buffer.from('<html>'),
+      Buffer.from(cut),
+      Buffer.from(''),
+      Buffer.from([0x22, 0xff, 0x22]),
+    ]) {
+      expect(() => parsePage('parties', body)).toThrow(RetryableError);
+    }
+  });
+
+  test('property: no bytes make it fail otherwise', () => {
+    const json = pageJson('checkpoints', [NODE, NODE]);
+    fc.assert(
+      fc.property(fc.nat(json.length), fc.nat(json.length), fc.json(), (start, end, insert) => {
+        const mangled = json.slice(0, Math.min(start, end)) + insert + json.slice(Math.max(start, end));
+        try {
+          parse('checkpoints', mangled);
+        } catch (error) {
+          expect(error instanceof PermanentError || error instanceof RetryableError).toBe(true);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('an empty page is a page', () => {
+    expect(parse('parties', `\ufeff ${pageJson('parties', [])}`)).toEqual({
+      rows: [],
+      hasNextPage: false,
+      hasPreviousPage: false,
+      startCursor: '',
+      endCursor: '',
+    });
+  });
+});

@@ -1,0 +1,93 @@
+/** A source with the defaults of the configuration, limits short enough for tests, and a clock that need not run. */
+import { onTestFinished } from 'vitest';
+import { EXPORT_LIMITS, LIST_LIMITS, type HttpLimits } from '../../src/source/http.ts';
+import type { Clock, RequestReport, WaitReport } from '../../src/source/ports.ts';
+import { openSource, type Source, type SourceConfig, type SourceDeps } from '../../src/source/source.ts';
+
+export const PARTY = 'ab'.repeat(32);
+export const ASSET = 'cd'.repeat(32);
+export const NEVER = new AbortController().signal;
+
+/** Long enough for a busy machine, short enough to wait for. undici's timers tick every half second. */
+export const SHORT: HttpLimits = {
+  headersMs: 400,
+  idleMs: 400,
+  callMs: 4_000,
+  drip: { bytesPerSecondMin: 1024, windowMs: 300 },
+};
+
+/** Sleeps at once and remembers for how long; its time is what was slept. */
+export class InstantClock implements Clock {
+  readonly slept: number[] = [];
+  #nowMs = 0;
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  sleep(delayMs: number, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    this.slept.push(delayMs);
+    this.#nowMs += delayMs;
+    return Promise.resolve();
+  }
+}
+
+export interface TestSource extends Source {
+  readonly clock: InstantClock;
+  readonly requests: RequestReport[];
+  readonly waits: WaitReport[];
+}
+
+/** Closed with the test. */
+export function testSource(
+  sourceUrl: URL,
+  config: Partial<SourceConfig> = {},
+  deps: SourceDeps = {},
+): TestSource {
+  const clock = new InstantClock();
+  const requests: RequestReport[] = [];
+  const waits: WaitReport[] = [];
+  const source = openSource(
+    {
+      sourceUrl,
+      sourceRate: 1000,
+      sourceExportPath: '/api/v2/ledgerentry/export',
+      sourceExportParamParty: 'partyId',
+      sourceExportParamAsset: 'assetId',
+      sourceExportParamFrom: 'dateRange.startTimestamp',
+      sourceExportParamTo: 'dateRange.endTimestamp',
+      sourceExportTime: 'ns',
+      ambient: {},
+      ...config,
+    },
+    {
+      clock,
+      rate: { reserve: () => Promise.resolve({ waitMs: 0 }) },
+      observer: {
+        onRequest: (report) => void requests.push(report),
+        onWait: (report) => void waits.push(report),
+      },
+      ...deps,
+      limits: { list: LIST_LIMITS, export: EXPORT_LIMITS, ...deps.limits },
+    },
+  );
+  onTestFinished(() => source.close());
+  return { ...source, clock, requests, waits };
+}
+
+/** The error that a promise must end with. */
+export async function failureOf(work: Promise<unknown>): Promise<unknown> {
+  return work.then(
+    (value) => {
+      throw new Error(`no failure, but ${String(value)}`);
+    },
+    (error: unknown) => error,
+  );
+}
+
+export async function textOf(chunks: AsyncIterable<Buffer>): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const chunk of chunks) parts.push(chunk);
+  return Buffer.concat(parts).toString();
+}

@@ -1,0 +1,178 @@
+/** What a network does to an answer: on real sockets, with limits short enough for a test. */
+import { gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { RetryableError } from '../../src/core/errors.ts';
+import { DripGuard } from '../../src/source/body.ts';
+import type { HttpLimits } from '../../src/source/http.ts';
+import { LIST_RETRIES } from '../../src/source/retry.ts';
+import { failureOf, NEVER, PARTY, SHORT, testSource, textOf } from './test-source.ts';
+import { pageJson, send, serve, serveBytes, type WireServer } from './wire-server.ts';
+
+const CSV = 'a,b\n1,2\n';
+const GOOD = pageJson('parties', [{ id: PARTY }]);
+const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
+
+function limited(server: WireServer, limits: Partial<HttpLimits> = {}) {
+  const short = { ...SHORT, ...limits };
+  return testSource(
+    server.url,
+    {},
+    {
+      limits: { list: short, export: short, listRetries: { ...LIST_RETRIES, attemptsMax: 1 } },
+    },
+  );
+}
+
+async function exportFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<unknown> {
+  const ask = async (): Promise<string> => {
+    await using answer = await limited(server, limits).ledger.ask({ partyId: PARTY }, NEVER);
+    return await textOf(answer.chunks);
+  };
+  const error = await failureOf(ask());
+  expect(error).toBeInstanceOf(RetryableError);
+  return error;
+}
+
+function pageFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<unknown> {
+  return failureOf(limited(server, limits).lists.page(PAGE, NEVER));
+}
+
+describe('silence', () => {
+  test('before the status line', async () => {
+    const server = await serveBytes(() => undefined);
+    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_STALLED' });
+  });
+
+  test('in the middle of a body, the connection half open', async () => {
+    const server = await serveBytes(
+      (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`),
+    );
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_STALLED' });
+  });
+
+  test('a call has a limit as a whole', async () => {
+    const server = await serve((_request, response) => {
+      response.writeHead(200);
+      const timer = setInterval(() => response.write('x,y\n'), 50);
+      response.once('close', () => clearInterval(timer));
+    });
+    const noDrip = { drip: { bytesPerSecondMin: 0, windowMs: 300 } };
+    expect(await exportFailure(server, { ...noDrip, callMs: 500 })).toMatchObject({ code: 'SOURCE_TIMEOUT' });
+  });
+
+  test('a trickle is no transfer', async () => {
+    const server = await serve((_request, response) => {
+      response.writeHead(200);
+      const timer = setInterval(() => response.write('x,y\n'), 50);
+      response.once('close', () => clearInterval(timer));
+    });
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_DRIP' });
+  });
+
+  test('a slow reader is no slow source', () => {
+    const guard = new DripGuard({ bytesPerSecondMin: 1000, windowMs: 1000 });
+    for (let count = 0; count < 1000; count += 1) guard.arrived(1, 0);
+    expect(() => guard.arrived(500, 1000)).not.toThrow();
+    expect(() => guard.arrived(500, 1000)).toThrow('500 bytes a second');
+  });
+});
+
+describe('a body that is not what was announced', () => {
+  test('chunked, and cut', async () => {
+    const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n';
+    const server = await serveBytes((socket) => void socket.end(head + CSV + '\r\n'));
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
+  });
+
+  test('reset', async () => {
+    const server = await serveBytes((socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`, () => socket.resetAndDestroy());
+    });
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
+  });
+
+  test('shorter than its Content-Length', async () => {
+    const server = await serveBytes(
+      (socket) => void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n${CSV}`),
+    );
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
+    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
+  });
+
+  test('longer than its Content-Length', async () => {
+    const length = Buffer.byteLength(GOOD) - 5;
+    const server = await serveBytes(
+      (socket) => void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${GOOD}`),
+    );
+    expect(await pageFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
+  });
+
+  test('no HTTP', async () => {
+    const server = await serveBytes((socket) => void socket.end('SSH-2.0-OpenSSH_9.7\r\n'));
+    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
+  });
+
+  test.each([
+    ['cut gzip', gzipSync(CSV.repeat(1000)).subarray(0, -12), 'SOURCE_BROKE'],
+    [
+      'gzip with wrong bytes',
+      Buffer.concat([gzipSync(CSV).subarray(0, 12), Buffer.alloc(30, 0xff)]),
+      'SOURCE_BROKE',
+    ],
+    ['no gzip', Buffer.from(CSV), 'SOURCE_BROKE'],
+  ])('%s', async (_, body, code) => {
+    const server = await serve((_request, response) =>
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(body),
+    );
+    expect(await exportFailure(server)).toMatchObject({ code });
+  });
+
+  test('packed in a way that was not asked for', async () => {
+    const server = await serve((_request, response) =>
+      response.writeHead(200, { 'content-encoding': 'br' }).end(CSV),
+    );
+    expect(await exportFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
+  });
+
+  test('an error body that never ends is cut, its status counts', async () => {
+    const server = await serve((_request, response) => {
+      response.writeHead(503);
+      const pump = (): void => {
+        while (response.write('x'.repeat(4096)));
+      };
+      response.on('drain', pump).on('error', () => undefined);
+      pump();
+    });
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BUSY', meta: { status: 503 } });
+  });
+});
+
+describe('redirects', () => {
+  test('within the origin are followed, a few', async () => {
+    const server = await serve((request, response, nth) => {
+      if (request.url?.startsWith('/v3/') === true) send(response, 200, GOOD);
+      else send(response, 307, 'moved', { location: nth < 3 ? `${request.url}x` : '/v3/parties' });
+    });
+    expect((await limited(server).lists.page(PAGE, NEVER)).rows).toHaveLength(1);
+    expect(server.asked.at(-1)).toBe('/v3/parties');
+  });
+
+  test('without end are an error', async () => {
+    const server = await serve((_request, response) => send(response, 302, '', { location: '/again' }));
+    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_REDIRECT' });
+    expect(server.asked).toHaveLength(4);
+  });
+
+  test('to another origin are not followed: the credentials are not for it', async () => {
+    const other = await serve((_request, response) => send(response, 200, GOOD));
+    const target = `${other.url.origin}/api?secret=1`;
+    const server = await serve((_request, response) => send(response, 308, '', { location: target }));
+    const error = await pageFailure(server);
+    expect(error).toMatchObject({
+      code: 'SOURCE_REDIRECT',
+      message: expect.stringContaining(other.url.origin) as string,
+    });
+    expect(String(error)).not.toContain('secret');
+    expect(other.asked).toEqual([]);
+  });
+});
