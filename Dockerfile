@@ -1,0 +1,25 @@
+# The worker and the read API in one image; the command says which. The sources run as they are.
+FROM node:24-slim
+
+ENV NODE_ENV=production
+WORKDIR /app
+
+# First what seldom changes, so that a change of the sources reuses the layer.
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --ignore-scripts && npm cache clean --force
+
+COPY LICENSE ./
+COPY bin ./bin
+COPY migrations ./migrations
+COPY jobs ./jobs
+COPY src ./src
+
+# Spool files, and the embedded parts where nothing else is configured.
+RUN mkdir /data && chown node:node /data
+ENV DATA_DIR=/data
+VOLUME /data
+
+USER node
+EXPOSE 8080
+ENTRYPOINT ["node", "bin/ledger-mirror.js"]
+CMD ["up"]
