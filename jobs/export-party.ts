@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { FencedError, PermanentError, RetryableError, UnreachableError } from '../src/core/errors.ts';
 import { canonicalId } from '../src/core/ids.ts';
 import { formatInstant, parseInstant, type Micros } from '../src/core/time.ts';
+import type { SourceClock } from '../src/export/source-clock.ts';
 import type { Run } from '../src/warehouse/run-store.ts';
-import type { JobContext, JobDefinition, JobDeps, SourceClock } from './job.ts';
+import type { JobContext, JobDefinition, JobDeps } from './job.ts';
 import { describeError, workRun } from './work-run.ts';
 
 const id = z.string().refine((text) => canonicalId(text) === text, 'a canonical id');

@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import type { Log } from '../src/core/log.ts';
 import type { Micros } from '../src/core/time.ts';
+import type { SourceClock } from '../src/export/source-clock.ts';
 import type { Outcome } from '../src/core/verdict.ts';
 import type { PartySelection } from '../src/config/settings.ts';
 import type { JobData } from '../src/queue/backend.ts';
@@ -20,14 +21,6 @@ export interface ProgressLine {
 }
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
-
-/** The source's own clock as a run saw it; nothing newer than `closedTo` is proven to be all there. */
-export interface SourceClock {
-  readonly seen: Micros;
-  readonly closedTo: Micros;
-  /** Whether the source told its time or it was taken from elsewhere. */
-  readonly from: 'source' | 'guessed';
-}
 
 export interface LedgerRange {
   readonly partyId: string;
