@@ -1,0 +1,32 @@
+/** Brings a sandbox network's lists into a warehouse without a walk: what a whole mirror of it holds. */
+import type { Pool } from 'pg';
+import type { Sandbox } from '../../src/sandbox/server.ts';
+
+export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
+  const ids = [...sandbox.books.parties()].map(({ id }) => id);
+  await pool.query(
+    `insert into mirror.parties (party_id, first_epoch)
+     select unnest($1::text[]), 1 union all select 'network', 1`,
+    [ids],
+  );
+  await pool.query(
+    `insert into mirror.places (epoch, party_id, pos)
+     select 1, id, place * 1024 from unnest($1::text[]) with ordinality as listed (id, place)`,
+    [ids],
+  );
+  const rows = [...sandbox.books.checkpoints()];
+  await pool.query(
+    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
+     select 1, at_block, hash, block_hash, count(*)
+     from unnest($1::numeric[], $2::text[], $3::text[]) as listed (at_block, hash, block_hash)
+     group by at_block, hash, block_hash`,
+    [rows.map((row) => `${row.atBlock}`), rows.map((row) => row.hash), rows.map((row) => row.blockHash)],
+  );
+  const { headers } = await fetch(`${sandbox.url}/api/v2/parties?pagination.first=2`);
+  await pool.query(
+    `insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
+     select 1, list, 0, 1, true, true, $1, to_timestamp($2::numeric / 1000000000)
+     from unnest(array['parties', 'checkpoints']) as list`,
+    [headers.get('x-block-height'), headers.get('x-block-timestamp')],
+  );
+}
