@@ -26,23 +26,8 @@ export async function sendWhole(exchange: Exchange, head: AnswerHead, body: stri
   const bytes = Buffer.from(body, 'utf8');
   const length = ['Content-Length', `${bytes.length}`] as const;
   const headers = takesGzip(exchange.request) ? head.headers : [...head.headers, length];
-  await sendPieces(exchange, { ...head, headers }, [bytes]);
-}
-
-/**
- * An answer in pieces. The headers go with the first; where `pieces` throws before it, nothing was sent.
- * @throws what `pieces` throws; the pieces before are sent by then
- */
-export async function sendPieces(
-  exchange: Exchange,
-  head: AnswerHead,
-  pieces: Iterable<Buffer>,
-): Promise<void> {
-  const body = new BodyWriter(exchange, head);
-  for (const piece of pieces) {
-    if (!(await body.write(piece))) return;
-  }
-  await body.end();
+  const writer = new BodyWriter(exchange, { ...head, headers });
+  if (await writer.write(bytes)) await writer.end();
 }
 
 /** The body of one answer, from the headers to the end. */

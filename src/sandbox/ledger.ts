@@ -121,7 +121,8 @@ function cyclesWithin(pair: Pair, blocks: BlockRange): { from: number; to: numbe
   const guess = (block: number): number =>
     Math.floor((block - pair.startBlock - 1) / pair.spacing - pair.phase);
   const from = Math.max(0, guess(blocks.from - CYCLE_BLOCKS_MAX) - 1);
-  let to = Math.max(from, guess(blocks.to) + 2);
+  // Beyond the next block, because one block can hold many cycles; then back to the last that fits.
+  let to = Math.max(from, guess(blocks.to + 1) + 2);
   while (to > from && cycleBlock(pair, to - 1) > blocks.to) to -= 1;
   return { from, to };
 }

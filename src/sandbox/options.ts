@@ -71,7 +71,7 @@ export function sandboxSettings(options: SandboxOptions): Settings {
   const historyMs = options.historyMs ?? WEEK_MS;
   const blockIntervalMs = options.blockIntervalMs ?? 1000;
   // The last block of the history has been made by then, however late it was, and the next has not.
-  const end = genesis + BigInt(historyMs + blockIntervalMs) * 1000n - 1n;
+  const endOfHistory = (): Micros => genesis + BigInt(historyMs + blockIntervalMs) * 1000n - 1n;
   const parties = options.parties ?? 1000;
   const settings: Settings = {
     seed: 'sandbox',
@@ -94,7 +94,7 @@ export function sandboxSettings(options: SandboxOptions): Settings {
     historyMs,
     blockIntervalMs,
     parties,
-    clock: options.clock ?? (() => end),
+    clock: options.clock ?? endOfHistory,
     checkpointRetentionMs: options.checkpointRetentionMs,
     booksPort: options.booksPort,
   };
@@ -104,12 +104,20 @@ export function sandboxSettings(options: SandboxOptions): Settings {
 }
 
 function* problemsOf(settings: Settings): Generator<string> {
-  const whole = { parties: 1, partiesMax: settings.parties, historyMs: 1000, blockIntervalMs: 1 } as const;
-  for (const [name, least] of Object.entries({ ...whole, checkpointIntervalMs: settings.blockIntervalMs })) {
-    const given = Reflect.get(settings, name);
-    if (!Number.isSafeInteger(given) || Number(given) < least) {
-      yield `${name}: ${String(given)} given, a whole number of at least ${least} accepted`;
-    }
+  const least = {
+    parties: 1,
+    partiesMax: settings.parties,
+    historyMs: 1000,
+    blockIntervalMs: 1,
+    checkpointIntervalMs: settings.blockIntervalMs,
+    entriesMean: 0,
+    entriesMax: 1,
+    whaleEntries: 0,
+    latencyMs: 0,
+  };
+  for (const name of Object.keys(least).filter((key): key is keyof typeof least => key in least)) {
+    if (Number.isSafeInteger(settings[name]) && settings[name] >= least[name]) continue;
+    yield `${name}: ${settings[name]} given, a whole number of at least ${least[name]} accepted`;
   }
   if (
     settings.genesis % 1_000_000n !== 0n ||

@@ -6,6 +6,8 @@ import { ServiceError } from './errors.ts';
 
 /** The service's own page size where a request names none. */
 const PAGE_ROWS_DEFAULT = 1000;
+/** What crosses from the service to its HTTP side in one message. */
+const ANSWER_BYTES_MAX = 20_971_520;
 const INT32_MAX = 2_147_483_647;
 
 /** The pagination parameters of a request, as they came. */
@@ -119,8 +121,7 @@ export function pageOf(
   const descending = direction === 'backward' ? !newestFirst : newestFirst;
   const cursored = request.cursor !== undefined;
   const read = rowsMax === undefined ? Number.MAX_SAFE_INTEGER : rowsMax + (cursored ? 2 : 1);
-  if (rowsMax !== undefined && read > INT32_MAX)
-    throw failed('ERROR: LIMIT must not be negative (SQLSTATE 2201W)');
+  if (rowsMax !== undefined && read > INT32_MAX) throw failed('LIMIT must not be negative (SQLSTATE 2201W)');
 
   const place = request.cursor === undefined ? undefined : listing.place(request.cursor);
   const positions = queried(listing, place, descending, read);
@@ -133,9 +134,6 @@ export function pageOf(
   const shown = trimmed(edges, rowsMax, request);
   return direction === 'backward' ? { ...shown, edges: shown.edges.toReversed() } : shown;
 }
-
-/** What crosses from the service to its HTTP side in one message. */
-const ANSWER_BYTES_MAX = 20_971_520;
 
 function tooLarge(bytes: number): ServiceError {
   return new ServiceError(

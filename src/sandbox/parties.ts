@@ -72,11 +72,11 @@ export class Parties {
   countBy(block: number): number {
     if (block < 1) return 0;
     const { parties, partiesMax, historyBlocks } = this.#options;
-    const guess = Math.floor((block * parties) / historyBlocks);
+    const guess = Math.min(partiesMax, Math.floor((block * parties) / historyBlocks));
     let low = Math.max(0, guess - 2 * RUN_PARTIES);
     let high = guess + 2 * RUN_PARTIES;
     while (low < high) {
-      const middle = (low + high) >>> 1;
+      const middle = Math.floor((low + high) / 2);
       if (this.arrivalBlock(middle) <= block) low = middle + 1;
       else high = middle;
     }

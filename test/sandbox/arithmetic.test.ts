@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
+import type { Movement } from '../../src/sandbox/cycle.ts';
 import { KIND } from '../../src/sandbox/ids.ts';
 import { CheckpointList, PartyList } from '../../src/sandbox/lists.ts';
 import { Network } from '../../src/sandbox/network.ts';
@@ -75,6 +76,33 @@ describe('checkpoints', () => {
         expect(checkpoints.floor(block + 1)).toBeGreaterThan(position);
         expect(chain.blockOf(checkpoints.row(checkpoints.floor(block)).atBlock)).toBe(block);
       }),
+    );
+  });
+});
+
+describe('the ledger', () => {
+  it('is the same in whatever windows it is read, many cycles to a block or many blocks to a cycle', () => {
+    const busy = fc
+      .record({ seed: fc.string(), whaleEntries: fc.constantFrom(1, 50, 900, 30_000) })
+      .map((options) => new Network(sandboxSettings({ ...options, parties: 40, historyMs: 1_000_000 })));
+    fc.assert(
+      fc.property(busy, fc.nat({ max: 1000 }), fc.nat({ max: 20 }), ({ ledger }, at, length) => {
+        const read = (from: number, to: number): Movement[] => [...ledger.movementsOfPair(0, { from, to })];
+        const end = at + length;
+        const whole = read(1, 1020);
+        expect([...read(1, at), ...read(at + 1, end), ...read(end + 1, 1020)]).toEqual(whole);
+        const blocks = whole.map((movement) => movement.block);
+        expect(blocks).toEqual(blocks.toSorted((a, b) => a - b));
+
+        const balances = (movements: Iterable<Movement>): string[] =>
+          [...movements]
+            .filter(({ from }) => from.owner === 1)
+            .map(({ fromBalance }) => `${fromBalance}`)
+            .toSorted();
+        const window = { from: at + 1, to: end };
+        expect(balances(ledger.outgoing(1, window, undefined, at))).toEqual(balances(read(at + 1, end)));
+      }),
+      { numRuns: 20 },
     );
   });
 });

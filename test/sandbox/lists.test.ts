@@ -97,6 +97,13 @@ describe('which page a request gets', () => {
   });
 
   it('drops the first row where a cursor is empty or its row is gone', async () => {
+    const far = base64(`{"ID":"ff","TxHash":"01","VegaTime":"9999-12-31T00:00:00Z"}`);
+    expect(
+      await page(sandbox, 'parties', { 'pagination.first': '3', 'pagination.after': far }),
+    ).toMatchObject({
+      ids: newest(4).slice(1),
+      next: true,
+    });
     for (const cursor of ['{}', '{"blockHeight":12}', '{"ID":null}']) {
       const reply = await page(sandbox, 'parties', {
         'pagination.first': '3',
