@@ -20,6 +20,7 @@ import {
   encodePlain,
   type DataEncoding,
 } from './message-data.ts';
+import { storable } from './storable.ts';
 import { MESSAGE_BYTES_MAX, MessageSplitter, type SplitMessage } from './message-splitter.ts';
 
 export type AnswerForm = 'csv' | 'messages';
@@ -27,6 +28,8 @@ export type AnswerForm = 'csv' | 'messages';
 /** A header line is some 250 bytes; where none ends within this many, the answer is no CSV. */
 const FIRST_LINE_BYTES_MAX = 64 * 1024;
 const BOM = Buffer.from('\ufeff');
+/** They are kept in the manifest; the service sends none. */
+const EXTENSIONS_CHARS_MAX = 64 * 1024;
 /** Stands for the long string that is not parsed; no CSV is only this. */
 const EXCISED = 'ledger-mirror/excised';
 /** gRPC codes that mean "not this question": invalid argument, not found, unimplemented, unauthenticated. */
@@ -58,7 +61,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
     return this.#contentType;
   }
 
-  /** `result.extensions` of the first message. */
+  /** `result.extensions` of the first message, if it is of a size that a manifest can carry. */
   get extensions(): readonly unknown[] {
     return this.#extensions;
   }
@@ -105,8 +108,9 @@ export class AnswerReader implements AsyncIterable<Buffer> {
 
   #keepFirst(result: Record<string, unknown>): void {
     const { contentType, extensions } = result;
-    this.#contentType = typeof contentType === 'string' ? contentType : undefined;
-    this.#extensions = Array.isArray(extensions) ? extensions : [];
+    this.#contentType = typeof contentType === 'string' ? String(storable(contentType)) : undefined;
+    const isKept = Array.isArray(extensions) && JSON.stringify(extensions).length <= EXTENSIONS_CHARS_MAX;
+    this.#extensions = isKept ? extensions.map(storable) : [];
   }
 
   #failure(message: SplitMessage, value: unknown): Error {

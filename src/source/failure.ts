@@ -15,6 +15,7 @@ const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
   SOURCE_UNREACHABLE: 'check SOURCE_URL, the network and the proxy',
   SOURCE_CERTIFICATE: 'give its certificate authority in NODE_EXTRA_CA_CERTS',
   SOURCE_UNAUTHORIZED: 'check SOURCE_AUTHORIZATION',
+  SOURCE_ABSENT: 'check SOURCE_URL and SOURCE_EXPORT_PATH',
   SOURCE_FORBIDDEN: 'check SOURCE_AUTHORIZATION and what this client may ask',
 };
 

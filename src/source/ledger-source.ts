@@ -138,7 +138,9 @@ function refusal(error: unknown, question: ExportQuestion): unknown {
       cause: error,
     });
   }
-  if (!['SOURCE_REFUSED', 'SOURCE_ABSENT'].includes(errorCode(error))) return error;
+  // A 404 without a reason of the service's own is a wrong path, and no party's fault.
+  const isAbsent = errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
+  if (errorCode(error) !== 'SOURCE_REFUSED' && !isAbsent) return error;
   return new PermanentError(message, { code: 'EXPORT_REFUSED', meta, cause: error });
 }
 

@@ -14,6 +14,7 @@ import { LIST_RETRIES, type RetryLimits } from './retry.ts';
 export const PAGE_BYTES_MAX = 64 * 2 ** 20;
 /** A page that no release refuses for its size. */
 const PROBE_ROWS = 4;
+const GRPC_NOT_FOUND = 5;
 
 export interface ListSourceOptions {
   readonly caller: SourceCaller;
@@ -60,7 +61,7 @@ export class HttpListSource implements ListSource {
     try {
       page = await this.#ask('parties', url, signal);
     } catch (error) {
-      if (errorCode(error) === 'SOURCE_ABSENT' && hasErrorBody(error)) return undefined;
+      if (errorCode(error) === 'SOURCE_ABSENT' && isOwnNotFound(error)) return undefined;
       throw error;
     }
     const [row] = page.rows;
@@ -152,9 +153,9 @@ async function readPage(list: PageQuestion['list'], url: URL, answer: OpenAnswer
   return { ...parsePage(list, body), ...blockOf(answer.headers), bytes: body.length };
 }
 
-/** A 404 of the service has its error body; one without it means that the path is wrong. */
-function hasErrorBody(error: unknown): boolean {
-  return error instanceof PermanentError && typeof error.meta['code'] === 'number';
+/** A 404 of the service has its own code; one without it means that the path is wrong. */
+function isOwnNotFound(error: unknown): boolean {
+  return error instanceof PermanentError && error.meta['code'] === GRPC_NOT_FOUND;
 }
 
 function recoded(error: unknown, code: string, state: string): PermanentError {

@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../core/errors.ts';
 import { canonicalId } from '../core/ids.ts';
 import { isRecord, sampleOf } from '../ledger/error-body.ts';
+import { storable } from '../ledger/storable.ts';
 import type { ListedRow, ListName, Page } from '../walk/ports.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;
@@ -106,16 +107,6 @@ function extraOf(extra: Record<string, unknown>): Record<string, unknown> | unde
     return isRecord(kept) ? kept : undefined;
   }
   return undefined;
-}
-
-/** Postgres keeps neither NUL nor half a surrogate pair in jsonb; parties choose some of these texts. */
-function storable(value: unknown): unknown {
-  if (typeof value === 'string') return value.toWellFormed().replaceAll('\0', '\ufffd');
-  if (Array.isArray(value)) return value.map(storable);
-  if (!isRecord(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [String(storable(name)), storable(inner)]),
-  );
 }
 
 /** JSON.parse, but a number that would lose digits comes as the text it was written with. */

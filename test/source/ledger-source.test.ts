@@ -176,6 +176,15 @@ describe('a refusal', () => {
     });
   });
 
+  test('because the path is wrong is not one of the party', async () => {
+    const server = await serve((_request, response) => send(response, 404, errorJson(5, 'Not Found')));
+    const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
+    expect(error).toMatchObject({
+      code: 'SOURCE_ABSENT',
+      message: expect.stringContaining('SOURCE_EXPORT_PATH') as string,
+    });
+  });
+
   test('of the client is not one of the party', async () => {
     const server = await serve((_request, response) => send(response, 401, ''));
     const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));

@@ -1,4 +1,5 @@
 /** What a network does to an answer: on real sockets, with limits short enough for a test. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { RetryableError } from '../../src/core/errors.ts';
@@ -67,6 +68,18 @@ describe('silence', () => {
       response.once('close', () => clearInterval(timer));
     });
     expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_DRIP' });
+  });
+
+  test('a reader that takes its time is no silence of the source', async () => {
+    const rows = '1,2\n'.repeat(2_000_000);
+    const server = await serve((_request, response) => response.writeHead(200).end(`a,b\n${rows}`));
+    await using answer = await limited(server).ledger.ask({ partyId: PARTY }, NEVER);
+    let bytes = 0;
+    for await (const chunk of answer.chunks) {
+      if (bytes === 0) await delay(3 * SHORT.idleMs);
+      bytes += chunk.length;
+    }
+    expect(bytes).toBe(4 + rows.length);
   });
 
   test('a slow reader is no slow source', () => {
