@@ -1,0 +1,138 @@
+/** What users read about commands, settings and exit codes is what the program does. */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { Writable } from 'node:stream';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { EXIT_CODES } from '../../src/cli/help.ts';
+import { runCli } from '../../src/cli/program.ts';
+import { SETTINGS, type Setting } from '../../src/config/settings.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const README = readFileSync(resolve(ROOT, 'README.md'), 'utf8');
+const ALL: readonly Setting<unknown>[] = Object.values(SETTINGS);
+/** As the contract with users fixes them. */
+const COMMANDS = [
+  'demo',
+  'up',
+  'worker',
+  'serve',
+  'sync',
+  'export',
+  'nightly',
+  'load',
+  'verify',
+  'query',
+  'status',
+  'runs',
+  'doctor',
+  'migrate',
+  'sandbox',
+];
+
+/** The rows of the table below a heading, each as its cells. */
+function tableBelow(heading: string, header: string): string[][] {
+  const section = README.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+  const lines = section.split('\n');
+  const start = lines.findIndex((line) => line.startsWith(`| ${header}`));
+  const rows = lines.slice(start + 2);
+  const end = rows.findIndex((line) => !line.startsWith('|'));
+  return rows.slice(0, end === -1 ? undefined : end).map((line) =>
+    line
+      .split(/(?<!\\)\|/)
+      .slice(1, -1)
+      .map((cell) => cell.trim()),
+  );
+}
+
+let help = '';
+beforeAll(async () => {
+  const written: string[] = [];
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      written.push(chunk.toString());
+      done();
+    },
+  });
+  const { signal } = new AbortController();
+  await runCli({ argv: ['--help'], env: {}, cwd: ROOT, stdout: stream, stderr: stream, signal });
+  help = written.join('');
+});
+
+describe('--help', () => {
+  test.each(ALL.map((setting) => [setting.name, setting] as const))('shows %s', (name, setting) => {
+    const lines = help.split('\n');
+    const at = lines.findIndex((line) => line.trim().startsWith(`${name} `) && line.includes(setting.help));
+    expect(at).toBeGreaterThan(0);
+    const below = lines[at + 1] ?? '';
+    expect(below).toContain(setting.accepted);
+    expect(below).toContain(setting.fallback === undefined ? '' : `(default ${setting.fallback})`);
+  });
+
+  test('shows no setting that does not exist', () => {
+    const section = help.split('Settings (')[1]?.split('\nSecrets')[0] ?? '';
+    const named = [...section.matchAll(/^ {2}([A-Z][A-Z_]+) /gm)].map(([, name]) => name);
+    expect(named).toEqual(ALL.map((setting) => setting.name));
+  });
+
+  test('lists every command, and no other', () => {
+    const section = help.split('Commands:\n')[1]?.split('\n\n')[0] ?? '';
+    const named = [...section.matchAll(/^ {2}([a-z]+)/gm)]
+      .map(([, name]) => name)
+      .filter((name) => name !== 'help');
+    expect(new Set(named)).toEqual(new Set(COMMANDS));
+  });
+
+  test.each(EXIT_CODES)('tells exit code %i', (code, meaning) => {
+    expect(help).toMatch(new RegExp(String.raw`^  ${code} +${meaning}$`, 'm'));
+  });
+});
+
+describe('README', () => {
+  test('has the table of settings, exactly', () => {
+    const expected = ALL.map((setting) => [
+      `\`${setting.name}\`${setting.secret === true ? ' (secret)' : ''}`,
+      setting.fallback === undefined ? '–' : `\`${setting.fallback}\``,
+      setting.accepted,
+      setting.help,
+    ]);
+    expect(tableBelow('Configuration', 'Setting')).toEqual(expected);
+  });
+
+  test('explains every command, and no other', () => {
+    const named = tableBelow('Commands', 'Command').map(([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1]);
+    expect(new Set(named)).toEqual(new Set(COMMANDS));
+  });
+
+  test('explains every exit code, and no other', () => {
+    const codes = tableBelow('Commands', 'Exit code').map(([code]) => Number(code));
+    expect(codes).toEqual(EXIT_CODES.map(([code]) => code));
+  });
+
+  test('names only npm scripts that there are', () => {
+    const { scripts } = JSON.parse(readFileSync(resolve(ROOT, 'package.json'), 'utf8')) as {
+      scripts: Record<string, string>;
+    };
+    const named = [...README.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name ?? '');
+    expect(named.length).toBeGreaterThan(0);
+    expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
+  });
+});
+
+describe('files to start from', () => {
+  const known = new Set(ALL.map((setting) => setting.name));
+
+  test('.env.example names only settings', () => {
+    const text = readFileSync(resolve(ROOT, '.env.example'), 'utf8');
+    const named = [...text.matchAll(/^#?([A-Z][A-Z_]+)=/gm)].map(([, name]) => name ?? '');
+    expect(named.length).toBeGreaterThan(5);
+    expect(named.filter((name) => !known.has(name))).toEqual([]);
+  });
+
+  test('docker-compose.yml sets only settings, and what its other images read', () => {
+    const text = readFileSync(resolve(ROOT, 'docker-compose.yml'), 'utf8');
+    const named = [...text.matchAll(/^ +([A-Z][A-Z_0-9]+): /gm)].map(([, name]) => name ?? '');
+    const others = /^(?:AWS|POSTGRES|RUSTFS)_/;
+    expect(named.filter((name) => !known.has(name) && !others.test(name))).toEqual([]);
+    expect(named).toContain('DATABASE_URL');
+  });
+});
