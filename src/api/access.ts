@@ -20,7 +20,7 @@ const PAGE_PATHS = new Set(['/', '/login']);
 export interface AccessOptions {
   readonly token: string | undefined;
   /** The clock of sessions, in milliseconds since 1970. */
-  readonly nowMs?: () => number;
+  readonly nowMs?: (() => number) | undefined;
 }
 
 /** Does the name or address mean this machine only? Names are not looked up: what DNS says can change. */

@@ -34,6 +34,8 @@ export interface ApiOptions {
   /** API_TOKEN; without it only loopback names are answered. */
   readonly token: string | undefined;
   readonly version: string;
+  /** The clock of sessions, in milliseconds since 1970. */
+  readonly nowMs?: (() => number) | undefined;
 }
 
 const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
@@ -65,7 +67,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   );
   server.setNotFoundHandler((request, reply) => sendStatusJson(reply, notFound(request)));
   addSafety(server);
-  addAccess(server, { token: options.token });
+  addAccess(server, options);
   addOpenApi(server, options.version);
   addLists(server, deps.lists);
   addLedgerExport(server, deps.ledger, deps.log);

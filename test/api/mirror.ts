@@ -1,4 +1,5 @@
 /** A read API over a real database, for the tests of `test/api`. */
+import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
 import { migrate } from '../../src/warehouse/migrate.ts';
 import { PostgresStatusStore } from '../../src/warehouse/status-store.ts';
@@ -6,7 +7,7 @@ import { ReadStore } from '../../src/warehouse/read-store.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/server.ts';
 import { listen } from '../../src/api/listen.ts';
 import { createLog } from '../../src/core/log.ts';
-import type { ExportJobs, ExportReader } from '../../src/api/ports.ts';
+import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 
 /** A migrated warehouse of its own; dropped after the test file. */
@@ -24,30 +25,65 @@ export interface TestApi extends AsyncDisposable {
 /** Answers from `warehouse` on a free loopback port. Parts that a test does not use refuse to be used. */
 export async function startApi(
   warehouse: Pick<Warehouse, 'pool'>,
-  parts: Partial<ApiDeps> & Partial<ApiOptions> = {},
+  parts: Partial<ApiDeps & ApiOptions> = {},
 ): Promise<TestApi> {
-  const { token, version = '0.0.0-test', ...deps } = parts;
-  const server = await buildServer(
+  const stores = { lists: new ReadStore(warehouse.pool), status: new PostgresStatusStore(warehouse.pool) };
+  const server = await apiWithoutDatabase({ ...stores, ...parts });
+  return listen(server, { host: '127.0.0.1', port: 0, token: parts.token });
+}
+
+/** Not listening; its mirror is empty and has never run. */
+export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): Promise<FastifyInstance> {
+  const { token, version = '0.0.0-test', nowMs, ...deps } = parts;
+  return buildServer(
     {
-      lists: new ReadStore(warehouse.pool),
-      status: new PostgresStatusStore(warehouse.pool),
-      ledger: NO_LEDGER,
+      lists: EMPTY_LISTS,
+      status: EMPTY_STATUS,
+      ledger: { read: unused },
       jobs: NO_JOBS,
       probes: [],
       metrics: [],
       log: createLog('silent'),
       ...deps,
     },
-    { token, version },
+    { token, version, nowMs },
   );
-  return listen(server, { host: '127.0.0.1', port: 0, token });
 }
+
+const EMPTY_LISTS: ListStore = {
+  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined }),
+  parties: async () => [],
+  party: async () => undefined,
+  checkpoints: async () => [],
+  cursorSecret: async () => Buffer.alloc(32, 1),
+};
+
+export const EMPTY_FACTS: MirrorFacts = {
+  sourceUrl: null,
+  epoch: 1,
+  streams: (['parties', 'checkpoints', 'ledger'] as const).map((name) => ({
+    name,
+    verdict: null,
+    checkedAt: null,
+    asOfBlock: null,
+    asOfTime: null,
+    rows: '0',
+  })),
+  ledger: { segments: '0', bytes: '0', parties: '0', notLoaded: '0', setAside: '0' },
+  knownGaps: '0',
+  openRuns: '0',
+};
+
+const EMPTY_STATUS: StatusStore = {
+  facts: async () => EMPTY_FACTS,
+  runs: async () => [],
+  run: async () => undefined,
+};
 
 function unused(): never {
   throw new Error('this test has no such part');
 }
 
-const NO_LEDGER: ExportReader = { read: unused };
 const NO_JOBS: ExportJobs = {
   submit: unused,
   get: unused,

@@ -1,0 +1,146 @@
+/** The mirror's own rules of paging, where they differ from the source's, and what a page costs. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ReadStore } from '../../src/warehouse/read-store.ts';
+import { freshWarehouse, startApi } from './mirror.ts';
+
+const PARTIES = 100_000;
+const warehouse = await freshWarehouse();
+const { pool } = warehouse;
+const api = await startApi(warehouse);
+afterAll(() => Promise.all([api[Symbol.asyncDispose](), warehouse[Symbol.asyncDispose]()]));
+
+interface Answer {
+  readonly edges: readonly { readonly node: Readonly<Record<string, string>>; readonly cursor: string }[];
+  readonly pageInfo: {
+    readonly hasNextPage: boolean;
+    readonly endCursor: string;
+    readonly startCursor: string;
+  };
+}
+
+async function ask(list: 'parties' | 'checkpoints', query: string): Promise<Answer> {
+  const response = await fetch(`${api.url}/api/v2/${list}?${query}`);
+  if (!response.ok) throw new Error(`${query} answered ${response.status}: ${await response.text()}`);
+  return ((await response.json()) as Record<string, Answer>)[list]!;
+}
+
+beforeAll(async () => {
+  await pool.query(`insert into mirror.networks (epoch) values (2)`);
+  await pool.query(
+    `insert into mirror.parties (party_id, first_epoch)
+     select lpad(to_hex(n), 64, '0'), 1 from generate_series(1, $1) n union all select 'network', 1`,
+    [PARTIES],
+  );
+  await pool.query(
+    `insert into mirror.places (epoch, party_id, pos)
+     select 2, lpad(to_hex(n), 64, '0'), n * 1024 from generate_series(1, $1) n
+     union all select 1, 'ff', 1`,
+    [PARTIES],
+  );
+  await pool.query(`insert into mirror.parties (party_id, first_epoch) values ('ff', 1)`);
+  // Every third height is tied, every fifth row repeated.
+  await pool.query(
+    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
+     select 2, 18446744073709551615 - n + n % 3, 'h' || n, 'b' || n, case when n % 5 = 0 then 3 else 1 end
+     from generate_series(1, 60) n`,
+  );
+  await pool.query('analyze mirror.places, mirror.checkpoints, mirror.parties');
+});
+
+describe('pages', () => {
+  it.each([
+    'pagination.newestFirst=true',
+    'pagination.first=6000',
+    'pagination.first=2147483647',
+    'pagination.last=5001',
+  ])('hold 5,000 rows at most: %s', async (query) => {
+    expect((await ask('parties', query)).edges).toHaveLength(5_000);
+  });
+
+  it('are of the newest life of the chain', async () => {
+    const older = await fetch(`${api.url}/api/v2/parties?partyId=ff`);
+    expect(older.status).toBe(404);
+    const before = await ask('parties', 'pagination.first=2&pagination.newestFirst=false');
+    expect(before.edges[0]?.node).toEqual({ id: '1'.padStart(64, '0') });
+  });
+
+  it('of an earlier life give cursors that are refused with a reason', async () => {
+    const store = new ReadStore(pool);
+    const { createCursors } = await import('../../src/api/cursors.ts');
+    const old = createCursors(await store.cursorSecret()).parties.write({ epoch: 1, pos: 1n });
+    const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
+    expect(response.status).toBe(400);
+    expect(await response.text()).toContain('earlier life of the chain');
+  });
+
+  it('list every repeated checkpoint once in its place, at every page size and both ways', async () => {
+    const all = (await ask('checkpoints', 'pagination.first=5000')).edges.map(({ node }) =>
+      JSON.stringify(node),
+    );
+    expect(all).toHaveLength(60 + 2 * 12);
+    expect(new Set(all).size).toBe(60);
+    expect(JSON.parse(all[0]!)).toMatchObject({ atBlock: '18446744073709551615' });
+    for (const size of [1, 2, 3, 4, 7, 83, 84]) {
+      for (const newestFirst of [true, false]) {
+        const seen: string[] = [];
+        let after = '';
+        for (let hasNext = true; hasNext;) {
+          const page = await ask(
+            'checkpoints',
+            `pagination.first=${size}&pagination.newestFirst=${newestFirst}${after}`,
+          );
+          seen.push(...page.edges.map(({ node }) => JSON.stringify(node)));
+          after = `&pagination.after=${page.pageInfo.endCursor}`;
+          hasNext = page.pageInfo.hasNextPage;
+        }
+        expect(newestFirst ? seen : seen.toReversed()).toEqual(all);
+      }
+    }
+  });
+
+  it('are read from an index alone, however deep', async () => {
+    const plans = await Promise.all(
+      [
+        `select pos, party_id from mirror.places where epoch = 2 and pos < 51200000 order by pos desc limit 1001`,
+        `select pos, party_id from mirror.places where epoch = 2 and pos > 51200000 order by pos asc limit 1001`,
+        `select at_block, hash, block_hash, copies from mirror.checkpoints
+         where epoch = 2 and (at_block, hash, block_hash) >= (18446744073709551590::numeric, 'h', 'b')
+         order by at_block asc, hash asc, block_hash asc limit 1002`,
+      ].map((statement) => planOf(statement)),
+    );
+    for (const plan of plans) {
+      expect(plan).toMatch(/Index (?:Only )?Scan/);
+      expect(plan).not.toMatch(/Sort|Seq Scan|Filter/);
+    }
+  });
+});
+
+/** With sequential scans out of the question, as they are where the tables are big. */
+async function planOf(statement: string): Promise<string> {
+  const client = await pool.connect();
+  try {
+    await client.query('begin');
+    await client.query('set local enable_seqscan = off');
+    await client.query('set local enable_bitmapscan = off');
+    const { rows } = await client.query<{ 'QUERY PLAN': string }>(`explain ${statement}`);
+    return rows.map((row) => row['QUERY PLAN']).join('\n');
+  } finally {
+    await client.query('rollback');
+    client.release();
+  }
+}
+
+describe('the state of the mirror', () => {
+  it('is told in the headers as of the head of the chain that is served', async () => {
+    await pool.query(
+      `insert into mirror.chains (epoch, list, lo, hi, has_head, head_height, head_time) values
+       (1, 'parties', 0, 1, true, 99, '2020-01-01'), (2, 'checkpoints', 0, 1, true, 7, '2023-05-01 10:00:00.123456Z')`,
+    );
+    await using fresh = await startApi(warehouse);
+    const { headers } = await fetch(`${fresh.url}/api/v2/checkpoints`);
+    expect(headers.get('x-block-height')).toBe('7');
+    expect(headers.get('x-block-timestamp')).toBe('1682935200123456000');
+    const parties = await fetch(`${fresh.url}/api/v2/parties?pagination.first=1`);
+    expect(parties.headers.get('x-block-height')).toBe('0');
+  });
+});
