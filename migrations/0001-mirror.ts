@@ -217,13 +217,13 @@ const STATEMENTS = [
       (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
       tstzrange(from_time, to_time) with &&))`,
   'create index coverage_of_segment on mirror.coverage (segment_id)',
-  // The intent to publish, written before an object becomes visible: what a crash leaves is adopted by it.
+  // Everything one COMMIT will make visible, written before its first object is: what a crash leaves
+  // between the two is finished from here, or dropped.
   `create table mirror.publications (
-    object_key text primary key,
+    publication_id uuid primary key,
     unit_id bigint not null references mirror.export_units,
     lease_token uuid not null,
-    seq bigint not null,
-    manifest jsonb not null,
+    plan jsonb not null,
     state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
     created_at timestamptz not null default clock_timestamp())`,
   `create index publications_open on mirror.publications (unit_id) where state = 'intent'`,

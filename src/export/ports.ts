@@ -1,5 +1,7 @@
-/** What an export needs from the source. */
+/** What an export needs from the source and from the warehouse. */
 import type { Micros } from '../core/time.ts';
+import type { Sides } from '../ledger/header.ts';
+import type { Manifest } from '../ledger/manifest.ts';
 
 export interface ExportQuestion {
   readonly partyId: string;
@@ -32,4 +34,148 @@ export interface LedgerSource {
    * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, …  (the whole question may be asked again)
    */
   ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer>;
+}
+
+/** A party's entries in one asset, or in all of them: what is asked, leased and published as one. */
+export interface ExportUnit {
+  readonly partyId: string;
+  /** Absent: every asset. */
+  readonly assetId?: string | undefined;
+}
+
+/** The right to work on a unit, for as long as its lease is renewed. */
+export interface UnitClaim {
+  readonly unit: ExportUnit;
+  readonly unitId: bigint;
+  readonly token: string;
+}
+
+/** The sum of a range's last rows: what every continuation asks for again, to see that it still is there. */
+export interface TailSum {
+  /** A whole second; the range's end is the coverage's. */
+  readonly from: Micros;
+  readonly rows: number;
+  readonly digest: string;
+  readonly rowForm: string;
+}
+
+export interface NewCoverage {
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly open: boolean;
+  readonly sides: Sides;
+  /** Absent: nothing lies in the range. */
+  readonly objectKey?: string | undefined;
+  readonly tail?: TailSum | undefined;
+}
+
+/** A range of a ledger that is known: a current segment, or proven to be empty. */
+export interface Coverage {
+  readonly coverageId: bigint;
+  readonly assetId: string | undefined;
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly open: boolean;
+  readonly sides: Sides | 'unknown';
+  readonly objectKey: string | undefined;
+  readonly rows: bigint;
+  readonly tail: TailSum | undefined;
+}
+
+/**
+ * Everything that becomes visible in one COMMIT, written down before the first object is: whoever finds
+ * it after a crash can finish it without the source.
+ */
+export interface Publication {
+  readonly publicationId: string;
+  readonly runId: string;
+  readonly segments: readonly { readonly spoolName: string; readonly manifest: Manifest }[];
+  readonly coverage: readonly NewCoverage[];
+  /** Coverage that the new one takes the place of, with its segments. */
+  readonly supersedes: readonly bigint[];
+  /** Second of the newest entry received. */
+  readonly lastEntryAt?: Micros | undefined;
+}
+
+/** What the source's answers have shown of its release. */
+export interface SourceProfile {
+  /** Both bounds may be sent: the release filters them right. */
+  readonly bounds?: 'right' | 'unproven' | undefined;
+  readonly assetRequired?: boolean | undefined;
+}
+
+export interface SlotLease {
+  readonly slot: number;
+  readonly token: string;
+}
+
+export interface SetAside {
+  readonly attempts: number;
+  readonly isSetAside: boolean;
+}
+
+/** The export's truth. Every lease is by the database's clock. */
+export interface ExportBooks {
+  identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
+  /** Takes a unit whose lease is free; undefined while another works on it, or on one that overlaps it. */
+  claim(unit: ExportUnit, leaseMs: number): Promise<UnitClaim | undefined>;
+  /** @throws FencedError where another has taken over */
+  renew(claim: UnitClaim, leaseMs: number): Promise<void>;
+  release(claim: UnitClaim): Promise<void>;
+  /** What is known of the party, in every asset that the unit overlaps, by time. */
+  coverage(unit: ExportUnit): Promise<readonly Coverage[]>;
+  nextSeq(): Promise<bigint>;
+  /** @throws FencedError */
+  intend(claim: UnitClaim, publication: Publication): Promise<void>;
+  /** Intended, neither committed nor dropped: what a dead worker of this unit left. */
+  openPublications(claim: UnitClaim): Promise<readonly Publication[]>;
+  /**
+   * Makes a publication the truth, once: a second call finds it done.
+   * @throws FencedError
+   * @throws RetryableError `COVERAGE_CHANGED` where the ledger's coverage is no longer what was planned on
+   */
+  commit(claim: UnitClaim, publication: Publication): Promise<void>;
+  /** Gives an intended publication up; its objects stay unreferenced. */
+  drop(claim: UnitClaim, publicationId: string): Promise<void>;
+  /** Clears the count of failures. */
+  succeed(claim: UnitClaim): Promise<void>;
+  /** Counts a failure; from `attemptsMax` on the unit is set aside with the reason. */
+  fail(
+    claim: UnitClaim,
+    reason: { readonly code: string; readonly message: string },
+    attemptsMax: number,
+  ): Promise<SetAside>;
+  /** One of `slotsMax` places at the source, over all workers; undefined while all are taken. */
+  takeSlot(slotsMax: number, leaseMs: number): Promise<SlotLease | undefined>;
+  /** @throws FencedError */
+  renewSlot(lease: SlotLease, leaseMs: number): Promise<void>;
+  freeSlot(lease: SlotLease): Promise<void>;
+  profile(): Promise<SourceProfile>;
+  learn(profile: SourceProfile): Promise<void>;
+  /** Assets of all entries known so far: asked for where the source demands an asset and none is configured. */
+  knownAssets(): Promise<readonly string[]>;
+}
+
+/** What assembling and the janitor read. */
+export interface ExportArchive {
+  /** Current segments that overlap the range, by time. */
+  currentSegments(
+    unit: ExportUnit,
+    range: { from: Micros; to?: Micros | undefined },
+  ): Promise<readonly Segment[]>;
+  /** Which of these object keys a segment or an open publication names. */
+  referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
+  identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
+}
+
+export interface Segment {
+  readonly segmentId: bigint;
+  readonly assetId: string | undefined;
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly open: boolean;
+  readonly objectKey: string;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  readonly columns: readonly string[];
 }

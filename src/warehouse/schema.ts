@@ -215,11 +215,10 @@ interface CoverageTable {
 }
 
 interface PublicationsTable {
-  object_key: string;
+  publication_id: string;
   unit_id: Int8;
   lease_token: string;
-  seq: Int8;
-  manifest: Json;
+  plan: Json;
   state: Generated<'intent' | 'done' | 'dropped'>;
   created_at: Generated<Timestamp>;
 }

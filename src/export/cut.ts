@@ -1,0 +1,129 @@
+/**
+ * Cuts a spooled object that is larger than a segment may be, at whole seconds and without asking the
+ * source again: one more pass over the spool for every few pieces.
+ */
+import { createReadStream } from 'node:fs';
+import { unlink } from 'node:fs/promises';
+import { PermanentError } from '../core/errors.ts';
+import type { Micros } from '../core/time.ts';
+import { hashRow, RowDigest } from '../ledger/digest.ts';
+import { layoutOf } from '../ledger/header.ts';
+import type { Compression } from '../ledger/object-keys.ts';
+import { RowFields } from '../ledger/row-fields.ts';
+import { RowSplitter } from '../ledger/row-splitter.ts';
+import { VegaTimeReader } from '../ledger/vega-time.ts';
+import { plainStream } from '../ledger/plain-stream.ts';
+import { type ReceivedPart, instantOf } from './receive.ts';
+import { type Spooled, SpoolWriter, Tally } from './spool-writer.ts';
+import { secondOf } from './tail.ts';
+
+/** Each has a compressor's memory. */
+const PIECES_PER_PASS_MAX = 8;
+
+export interface CutOptions {
+  readonly segmentBytesMax: number;
+  readonly compression: Compression;
+  readonly header: Buffer;
+  readonly columns: readonly string[];
+  readonly spoolFile: () => Promise<{ name: string; path: string }>;
+}
+
+/** A closed range with its spooled object; `to` is known. */
+export type ClosedPart = ReceivedPart & { readonly to: Micros; readonly spooled: Spooled };
+
+/** @returns the part itself where it is small enough, or cannot be cut: one second is never divided */
+export async function cutPart(
+  part: ClosedPart,
+  options: CutOptions,
+  signal: AbortSignal,
+): Promise<ClosedPart[]> {
+  if (part.spooled.bytes <= BigInt(options.segmentBytesMax)) return [part];
+  const cuts = part.spooled.histogram.cuts(options.segmentBytesMax - options.header.length);
+  if (cuts.length === 0) return [part];
+  const borders = [part.from, ...cuts.map(instantOf), part.to];
+  const ranges = borders.slice(1).map((to, index) => ({ from: borders[index] ?? part.from, to }));
+  const pieces: ClosedPart[] = [];
+  for (let done = 0; done < ranges.length; done += PIECES_PER_PASS_MAX) {
+    pieces.push(...(await onePass(part, ranges.slice(done, done + PIECES_PER_PASS_MAX), options, signal)));
+  }
+  checkSum(part, pieces);
+  await unlink(part.spooled.path);
+  const finer: ClosedPart[] = [];
+  for (const piece of pieces) finer.push(...(await cutPart(piece, options, signal)));
+  return finer;
+}
+
+interface Piece {
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly firstSecond: number;
+  readonly endSecond: number;
+  readonly writer: SpoolWriter;
+  readonly tally: Tally;
+  readonly pending: Buffer[];
+}
+
+async function onePass(
+  part: ClosedPart,
+  ranges: readonly { from: Micros; to: Micros }[],
+  options: CutOptions,
+  signal: AbortSignal,
+): Promise<ClosedPart[]> {
+  await using writers = new AsyncDisposableStack();
+  const pieces: Piece[] = [];
+  for (const range of ranges) {
+    const tally = new Tally();
+    const spool = await options.spoolFile();
+    const writer = writers.use(await SpoolWriter.create(spool, options.header, options.compression, tally));
+    const [firstSecond, endSecond] = [secondOf(range.from), secondOf(range.to)];
+    pieces.push({ ...range, firstSecond, endSecond, writer, tally, pending: [] });
+  }
+  const splitter = new RowSplitter(router(pieces, options.columns));
+  const stored = createReadStream(part.spooled.path, { signal, highWaterMark: 2 ** 20 });
+  for await (const chunk of plainStream(stored, options.compression)) {
+    splitter.push(chunk as Buffer);
+    for (const piece of pieces) {
+      for (const slice of piece.pending.splice(0)) await piece.writer.write(slice);
+    }
+  }
+  const done: ClosedPart[] = [];
+  for (const { from, to, writer } of pieces) {
+    done.push({ from, to, open: false, spooled: await writer.finish() });
+  }
+  return done;
+}
+
+/** Sends each row to the piece its second lies in; rows of other passes are passed over. */
+function router(
+  pieces: readonly Piece[],
+  columns: readonly string[],
+): (buffer: Buffer, start: number, end: number, next: number) => void {
+  const timeColumn = layoutOf(columns).index.vega_time;
+  const fields = new RowFields();
+  const time = new VegaTimeReader();
+  let isHeader = true;
+  return (buffer, start, end, next) => {
+    if (isHeader) {
+      isHeader = false;
+      return;
+    }
+    fields.scan(buffer, start, end);
+    time.read(buffer, fields.start(timeColumn), fields.end(timeColumn));
+    const { second, zoneSeconds } = time;
+    const piece = pieces.find((candidate) => second >= candidate.firstSecond && second < candidate.endSecond);
+    if (piece === undefined) return;
+    piece.tally.add(hashRow(buffer, start, end), second, zoneSeconds, next - start);
+    piece.pending.push(buffer.subarray(start, next));
+  };
+}
+
+/** The pieces add up to the whole, or the disk has lied. */
+function checkSum(part: ClosedPart, pieces: readonly ClosedPart[]): void {
+  const sum = new RowDigest();
+  for (const { spooled } of pieces) sum.merge(RowDigest.fromHex(spooled.digest, spooled.rows));
+  if (sum.equals(RowDigest.fromHex(part.spooled.digest, part.spooled.rows))) return;
+  throw new PermanentError(
+    'Cannot cut the spooled export: its pieces do not add up to it; check the disk of the object store',
+    { code: 'SPOOL_CORRUPT', meta: { rows: part.spooled.rows, pieceRows: sum.rows } },
+  );
+}

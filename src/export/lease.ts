@@ -1,0 +1,101 @@
+/**
+ * Keeps a lease alive while work goes on, and stops the work when it cannot be sure any more to hold it:
+ * the deadline is counted on this process's monotonic clock, from before each renewal was sent.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FencedError, RetryableError } from '../core/errors.ts';
+
+/** A killed worker's successor takes over after this long. */
+export const LEASE_MS = 10_000;
+const RENEW_EVERY_MS = 2_500;
+/** Work stops this long before the lease can run out: enough for a request that is under way. */
+const MARGIN_MS = 2_500;
+
+export interface KeptLease extends AsyncDisposable {
+  /** Aborts with the reason when the lease is lost or about to run out. */
+  readonly signal: AbortSignal;
+  /** @throws FencedError | RetryableError `LEASE_LOST` */
+  readonly check: () => void;
+}
+
+export interface LeaseHandle {
+  /** For messages. */
+  readonly what: string;
+  /** When the request that took the lease was sent (`performance.now()`). */
+  readonly takenAtMs: number;
+  readonly renew: () => Promise<void>;
+  readonly release: () => Promise<void>;
+}
+
+/** Renews until it is disposed, and then gives the lease back. */
+export function keepLease(handle: LeaseHandle): KeptLease {
+  const lost = new AbortController();
+  const stopped = new AbortController();
+  let deadlineMs = handle.takenAtMs + LEASE_MS - MARGIN_MS;
+
+  function check(): void {
+    if (!lost.signal.aborted && performance.now() > deadlineMs) lost.abort(runOut(handle.what));
+    lost.signal.throwIfAborted();
+  }
+
+  async function heartbeat(): Promise<void> {
+    for (;;) {
+      await sleep(RENEW_EVERY_MS, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined);
+      if (stopped.signal.aborted || lost.signal.aborted) return;
+      const sentAtMs = performance.now();
+      try {
+        await handle.renew();
+        deadlineMs = sentAtMs + LEASE_MS - MARGIN_MS;
+      } catch (error) {
+        // The database may come back before the deadline; another owner does not go away.
+        if (error instanceof FencedError) lost.abort(error);
+        else if (performance.now() > deadlineMs) lost.abort(runOut(handle.what, error));
+      }
+    }
+  }
+
+  const beating = heartbeat();
+  return {
+    signal: lost.signal,
+    check,
+    async [Symbol.asyncDispose]() {
+      stopped.abort();
+      await beating;
+      if (!lost.signal.aborted) await handle.release();
+    },
+  };
+}
+
+function runOut(what: string, cause?: unknown): RetryableError {
+  return new RetryableError(
+    `Cannot go on with ${what}: its lease could not be renewed in time; it is tried again`,
+    {
+      code: 'LEASE_LOST',
+      ...(cause === undefined ? {} : { cause }),
+    },
+  );
+}
+
+/**
+ * Asks again and again for what others hold, in growing steps.
+ * @throws RetryableError `WAITED_TOO_LONG`
+ */
+export async function waitFor<Value>(
+  what: string,
+  attempt: () => Promise<Value | undefined>,
+  limits: { readonly waitMs: number; readonly signal: AbortSignal },
+): Promise<Value> {
+  const startedMs = performance.now();
+  for (let stepMs = 50; ; stepMs = Math.min(stepMs * 2, 1000)) {
+    limits.signal.throwIfAborted();
+    const value = await attempt();
+    if (value !== undefined) return value;
+    if (performance.now() - startedMs > limits.waitMs) {
+      throw new RetryableError(`Cannot get ${what}: others have held it for ${limits.waitMs} ms; try later`, {
+        code: 'WAITED_TOO_LONG',
+        meta: { what, waitMs: limits.waitMs },
+      });
+    }
+    await sleep(stepMs * (0.5 + Math.random()), undefined, { signal: limits.signal });
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the COMMIT counts:
+ * readers go by the tables. What a crash leaves in between is finished or given up by the next claim.
+ */
+import { access, unlink } from 'node:fs/promises';
+import { encodeManifest, type Manifest } from '../ledger/manifest.ts';
+import { manifestKey } from '../ledger/object-keys.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { ExportBooks, Publication, UnitClaim } from './ports.ts';
+
+export interface PublishDeps {
+  readonly books: ExportBooks;
+  readonly objects: ObjectStore;
+  /** Called at each numbered step: where tests pull the plug. */
+  readonly checkpoint: (step: Step) => Promise<void>;
+}
+
+export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
+
+/** Steps 2 to 6. The publication's spool files are gone afterwards. */
+export async function publish(
+  claim: UnitClaim,
+  publication: Publication,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  await deps.books.intend(claim, publication);
+  await deps.checkpoint('intended');
+  await makeVisible(publication, deps, signal);
+  signal.throwIfAborted();
+  await deps.books.commit(claim, publication);
+  await deps.checkpoint('committed');
+  await dropSpool(publication, deps.objects);
+}
+
+/** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
+async function makeVisible(publication: Publication, deps: PublishDeps, signal: AbortSignal): Promise<void> {
+  for (const { spoolName, manifest } of publication.segments) {
+    const path = await deps.objects.spoolPath(spoolName);
+    const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
+    await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+    await deps.checkpoint('object');
+    await publishManifest(manifest, deps, signal);
+    await deps.checkpoint('manifest');
+  }
+}
+
+function publishManifest(manifest: Manifest, deps: PublishDeps, signal: AbortSignal): Promise<void> {
+  return deps.objects.publishBytes(manifestKey(manifest.objectKey), encodeManifest(manifest), signal);
+}
+
+/**
+ * Finishes what dead workers of this unit intended, where every object is there or still in the spool;
+ * gives the rest up. Clears the unit's spool.
+ * @returns the publications that were finished, without the source
+ */
+export async function recover(
+  claim: UnitClaim,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<readonly Publication[]> {
+  const adopted: Publication[] = [];
+  for (const publication of await deps.books.openPublications(claim)) {
+    if (await adopt(claim, publication, deps, signal)) adopted.push(publication);
+    else await deps.books.drop(claim, publication.publicationId);
+  }
+  await deps.objects.clearSpool(spoolPrefix(claim), new Set());
+  return adopted;
+}
+
+async function adopt(
+  claim: UnitClaim,
+  publication: Publication,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (const { spoolName, manifest } of publication.segments) {
+    if (await isPublished(manifest, deps.objects, signal)) continue;
+    const path = await deps.objects.spoolPath(spoolName);
+    const isSpooled = await access(path).then(
+      () => true,
+      () => false,
+    );
+    if (!isSpooled) return false;
+    const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
+    await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+  }
+  for (const { manifest } of publication.segments) await publishManifest(manifest, deps, signal);
+  await deps.books.commit(claim, publication);
+  return true;
+}
+
+async function isPublished(manifest: Manifest, objects: ObjectStore, signal: AbortSignal): Promise<boolean> {
+  const head = await objects.head(manifest.objectKey, signal);
+  return (
+    head?.bytes === manifest.objectBytes &&
+    (head.sha256 === undefined || head.sha256 === manifest.objectSha256)
+  );
+}
+
+async function dropSpool(publication: Publication, objects: ObjectStore): Promise<void> {
+  for (const { spoolName } of publication.segments) {
+    // A leftover is cleared by the unit's next claim.
+    await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
+  }
+}
+
+/** Every spool file of a unit begins with this, so that its next owner finds what a dead one left. */
+export function spoolPrefix(claim: UnitClaim): string {
+  return `unit-${claim.unitId}.`;
+}

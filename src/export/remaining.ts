@@ -1,0 +1,151 @@
+/**
+ * What is left to ask: target minus coverage, computed before every question and never remembered.
+ * Pure; the warehouse's constraint (no instant covered twice) is what it relies on.
+ */
+import { BEGINNING, DAY_MICROS, type Micros, SECOND_MICROS } from '../core/time.ts';
+import type { Coverage, SourceProfile, TailSum } from './ports.ts';
+import { overlaps, type Range, subtract, union } from './ranges.ts';
+
+/**
+ * A known tail older than this may have fallen to the source's retention (half of the six months that
+ * nodes keep by default), so that its absence would prove nothing.
+ */
+const ANCHOR_AGE_MAX_MICROS = 90n * DAY_MICROS;
+/**
+ * From release 0.73 on the bounds apply to an entry's own time, up to some microseconds behind the
+ * block time that is exported: an end is asked for this much later, and cut locally.
+ */
+const END_PAD_MICROS = 2n * SECOND_MICROS;
+
+export interface Target {
+  readonly assetId?: string | undefined;
+  readonly from: Micros;
+  /** Absent: up to the present. */
+  readonly to?: Micros | undefined;
+  /** Nothing newer than this is closed. A whole second. */
+  readonly closedTo: Micros;
+}
+
+export interface AskPlan {
+  /** What is asked; without `from`: all times. */
+  readonly question: { readonly from?: Micros; readonly to?: Micros };
+  /** What becomes closed by the answer: disjoint, in order. */
+  readonly closed: readonly Range[];
+  /** The present, that stays open; without `to`: up to its newest entry. */
+  readonly open?: { readonly from: Micros; readonly to?: Micros } | undefined;
+  /** Coverage whose place the answer takes. */
+  readonly supersedes: readonly Coverage[];
+  /** The tail of what is known before the first range: the answer must contain it. */
+  readonly anchor?: { readonly to: Micros; readonly tail: TailSum } | undefined;
+}
+
+/**
+ * @param distrusted known coverage in this range is asked for again and superseded
+ * @returns undefined where nothing is left to ask
+ */
+export function planAsk(
+  target: Target,
+  coverage: readonly Coverage[],
+  profile: SourceProfile,
+  distrusted?: Range,
+): AskPlan | undefined {
+  const isKnown = (row: Coverage): boolean =>
+    !row.open &&
+    (row.assetId === undefined || row.assetId === target.assetId) &&
+    (distrusted === undefined || !overlaps(row, distrusted));
+  const known = coverage.filter(isKnown);
+  const others = coverage.filter((row) => !isKnown(row));
+
+  const closedEnd = target.to === undefined ? target.closedTo : min(target.to, target.closedTo);
+  const wanted = subtract({ from: target.from, to: closedEnd }, known);
+  const { closed, supersedes } = takeWhole(wanted, others, target.closedTo);
+  const open = openPart(target, known, supersedes);
+  const replaced = open === undefined ? supersedes : withOpen(supersedes, others, open);
+
+  const first = closed[0]?.from ?? open?.from;
+  if (first === undefined) return undefined;
+  const anchor = anchorAt(first, known, target);
+  const from = anchor?.tail.from ?? first;
+  const last = open === undefined ? closed.at(-1)?.to : open.to;
+  return {
+    question: {
+      ...(from === BEGINNING ? {} : { from }),
+      // Never an end without a start, and only where the release is known to apply both.
+      ...(from !== BEGINNING && last !== undefined && profile.bounds === 'right'
+        ? { to: last + END_PAD_MICROS }
+        : {}),
+    },
+    closed,
+    open,
+    supersedes: replaced,
+    anchor,
+  };
+}
+
+/**
+ * A segment is replaced whole or not at all: where a range that is asked for touches one of another
+ * scope, or an open one, the range grows until it holds all of it.
+ */
+function takeWhole(
+  wanted: readonly Range[],
+  others: readonly Coverage[],
+  closedTo: Micros,
+): { closed: Range[]; supersedes: Coverage[] } {
+  let closed = union(wanted);
+  const supersedes: Coverage[] = [];
+  for (let grown = true; grown;) {
+    grown = false;
+    for (const row of others) {
+      if (supersedes.includes(row) || !closed.some((range) => overlaps(range, row))) continue;
+      supersedes.push(row);
+      closed = union([...closed, { from: row.from, to: row.open ? min(row.to, closedTo) : row.to }]);
+      grown = true;
+    }
+  }
+  return { closed, supersedes };
+}
+
+/** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
+function openPart(
+  target: Target,
+  known: readonly Coverage[],
+  supersedes: readonly Coverage[],
+): { from: Micros; to?: Micros } | undefined {
+  const to = supersedes.some((row) => row.open) ? undefined : target.to;
+  const from = [...known, ...supersedes.filter((row) => !row.open)].reduce(
+    (latest, row) => max(latest, row.to),
+    max(target.from, target.closedTo),
+  );
+  if (to === undefined) return { from };
+  return from < to ? { from, to } : undefined;
+}
+
+/** An open segment that the new one overlaps goes with it, even where no closed range touches it. */
+function withOpen(
+  supersedes: readonly Coverage[],
+  others: readonly Coverage[],
+  open: { from: Micros; to?: Micros },
+): readonly Coverage[] {
+  const behind = others.filter(
+    (row) => row.to > open.from && (open.to === undefined || row.from < open.to) && !supersedes.includes(row),
+  );
+  return [...supersedes, ...behind];
+}
+
+function anchorAt(
+  first: Micros,
+  known: readonly Coverage[],
+  target: Target,
+): { to: Micros; tail: TailSum } | undefined {
+  const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
+  if (row?.tail === undefined || first - row.tail.from > ANCHOR_AGE_MAX_MICROS) return undefined;
+  return { to: first, tail: row.tail };
+}
+
+function min(left: Micros, right: Micros): Micros {
+  return left < right ? left : right;
+}
+
+function max(left: Micros, right: Micros): Micros {
+  return left > right ? left : right;
+}

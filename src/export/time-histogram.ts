@@ -1,0 +1,58 @@
+/** How many bytes of a stream lie where in time, in bounded memory, to cut it at whole seconds later. */
+const BUCKETS_MAX = 4096;
+
+export class TimeHistogram {
+  readonly #buckets = new Map<number, number>();
+  /** Seconds in one bucket; doubles whenever there would be too many. */
+  #bucketSeconds = 1;
+  #lastBucket = Number.NaN;
+  #lastBytes = 0;
+
+  add(second: number, bytes: number): void {
+    const bucket = Math.floor(second / this.#bucketSeconds);
+    if (bucket === this.#lastBucket) {
+      this.#lastBytes += bytes;
+      return;
+    }
+    this.#settle();
+    this.#lastBucket = bucket;
+    this.#lastBytes = bytes;
+  }
+
+  /**
+   * Seconds at which to cut, so that no piece holds more than `bytesMax`, but for buckets that alone
+   * hold more. A piece may be cut again: its own histogram is finer.
+   */
+  cuts(bytesMax: number): number[] {
+    this.#settle();
+    const cuts: number[] = [];
+    let pieceBytes = 0;
+    for (const [bucket, bytes] of [...this.#buckets].toSorted(([left], [right]) => left - right)) {
+      if (pieceBytes > 0 && pieceBytes + bytes > bytesMax) {
+        cuts.push(bucket * this.#bucketSeconds);
+        pieceBytes = 0;
+      }
+      pieceBytes += bytes;
+    }
+    return cuts;
+  }
+
+  /** Rows of one second follow one another, so a bucket is written when it changes. */
+  #settle(): void {
+    if (Number.isNaN(this.#lastBucket)) return;
+    this.#buckets.set(this.#lastBucket, (this.#buckets.get(this.#lastBucket) ?? 0) + this.#lastBytes);
+    this.#lastBucket = Number.NaN;
+    this.#lastBytes = 0;
+    if (this.#buckets.size > BUCKETS_MAX) this.#coarsen();
+  }
+
+  #coarsen(): void {
+    const fine = [...this.#buckets];
+    this.#buckets.clear();
+    this.#bucketSeconds *= 2;
+    for (const [bucket, bytes] of fine) {
+      const coarse = Math.floor(bucket / 2);
+      this.#buckets.set(coarse, (this.#buckets.get(coarse) ?? 0) + bytes);
+    }
+  }
+}

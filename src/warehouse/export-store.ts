@@ -1,0 +1,275 @@
+/** The export's books in Postgres: claims, coverage, publications, slots. Leases by the database's clock. */
+import { sql } from 'kysely';
+import { FencedError } from '../core/errors.ts';
+import type {
+  Coverage,
+  ExportBooks,
+  ExportUnit,
+  Publication,
+  SetAside,
+  SlotLease,
+  SourceProfile,
+  UnitClaim,
+} from '../export/ports.ts';
+import type { Database } from './database.ts';
+import { commitPublication, decodePublication, encodePublication, readCoverage } from './publications.ts';
+import { databaseError, inTransaction } from './transaction.ts';
+
+export class ExportStore implements ExportBooks {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
+    return this.#guard('read the identity of the warehouse', async () => {
+      const row = await this.#db
+        .selectFrom('identity')
+        .select(['warehouse_id', 'publication_seq'])
+        .executeTakeFirstOrThrow();
+      return { warehouseId: row.warehouse_id, publicationSeq: row.publication_seq };
+    });
+  }
+
+  claim(unit: ExportUnit, leaseMs: number): Promise<UnitClaim | undefined> {
+    const assetId = unit.assetId ?? null;
+    return inTransaction(this.#db, { action: `claim the export of party ${unit.partyId}` }, async (tx) => {
+      // Units of one party overlap where one is "all assets": their claims are taken one after another.
+      await sql`select pg_advisory_xact_lock(hashtextextended(${`export ${unit.partyId}`}, 0))`.execute(tx);
+      await tx
+        .insertInto('export_units')
+        .values({ party_id: unit.partyId, asset_id: assetId })
+        .onConflict((conflict) => conflict.columns(['party_id', 'asset_id']).doNothing())
+        .execute();
+      const claimed = await sql<{ unit_id: bigint; lease_token: string }>`
+        update mirror.export_units u
+        set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+        where u.party_id = ${unit.partyId} and u.asset_id is not distinct from ${assetId}
+          and not exists (
+            select from mirror.export_units o
+            where o.party_id = u.party_id and o.lease_until > clock_timestamp()
+              and (o.unit_id = u.unit_id or o.asset_id is null or u.asset_id is null))
+        returning unit_id, lease_token`.execute(tx);
+      const row = claimed.rows[0];
+      return row === undefined ? undefined : { unit, unitId: row.unit_id, token: row.lease_token };
+    });
+  }
+
+  renew(claim: UnitClaim, leaseMs: number): Promise<void> {
+    return this.#guard(`renew the lease of ${nameOf(claim.unit)}`, async () => {
+      const renewed = await sql`
+        update mirror.export_units set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+        where unit_id = ${claim.unitId} and lease_token = ${claim.token}`.execute(this.#db);
+      if (renewed.numAffectedRows !== 1n) throw new FencedError(nameOf(claim.unit));
+    });
+  }
+
+  release(claim: UnitClaim): Promise<void> {
+    return this.#guard(`release ${nameOf(claim.unit)}`, async () => {
+      await this.#db
+        .updateTable('export_units')
+        .set({ lease_token: null, lease_until: null })
+        .where('unit_id', '=', claim.unitId)
+        .where('lease_token', '=', claim.token)
+        .execute();
+    });
+  }
+
+  coverage(unit: ExportUnit): Promise<readonly Coverage[]> {
+    return this.#guard(`read the coverage of ${nameOf(unit)}`, () => readCoverage(this.#db, unit));
+  }
+
+  nextSeq(): Promise<bigint> {
+    return this.#guard('number a publication', async () => {
+      const row = await this.#db
+        .updateTable('identity')
+        .set((eb) => ({ publication_seq: eb('publication_seq', '+', 1n) }))
+        .returning('publication_seq')
+        .executeTakeFirstOrThrow();
+      return row.publication_seq;
+    });
+  }
+
+  intend(claim: UnitClaim, publication: Publication): Promise<void> {
+    return inTransaction(this.#db, { action: `intend to publish ${nameOf(claim.unit)}` }, async (tx) => {
+      await checkFence(tx, claim);
+      await tx
+        .insertInto('publications')
+        .values({
+          publication_id: publication.publicationId,
+          unit_id: claim.unitId,
+          lease_token: claim.token,
+          plan: JSON.stringify(encodePublication(publication)),
+        })
+        .onConflict((conflict) => conflict.column('publication_id').doNothing())
+        .execute();
+    });
+  }
+
+  openPublications(claim: UnitClaim): Promise<readonly Publication[]> {
+    return this.#guard(`read the open publications of ${nameOf(claim.unit)}`, async () => {
+      const rows = await this.#db
+        .selectFrom('publications')
+        .select('plan')
+        .where('unit_id', '=', claim.unitId)
+        .where('state', '=', 'intent')
+        .orderBy('created_at')
+        .execute();
+      return rows.map((row) => decodePublication(row.plan));
+    });
+  }
+
+  commit(claim: UnitClaim, publication: Publication): Promise<void> {
+    return inTransaction(
+      this.#db,
+      { action: `commit the publication of ${nameOf(claim.unit)}` },
+      async (tx) => {
+        await checkFence(tx, claim);
+        await commitPublication(tx, claim, publication);
+      },
+    );
+  }
+
+  drop(claim: UnitClaim, publicationId: string): Promise<void> {
+    return inTransaction(this.#db, { action: `drop a publication of ${nameOf(claim.unit)}` }, async (tx) => {
+      await checkFence(tx, claim);
+      await tx
+        .updateTable('publications')
+        .set({ state: 'dropped' })
+        .where('publication_id', '=', publicationId)
+        .where('state', '=', 'intent')
+        .execute();
+    });
+  }
+
+  succeed(claim: UnitClaim): Promise<void> {
+    return this.#guard(`record the success of ${nameOf(claim.unit)}`, async () => {
+      await this.#db
+        .updateTable('export_units')
+        .set({
+          attempts: 0,
+          set_aside_at: null,
+          set_aside_reason: null,
+          last_asked_at: sql`clock_timestamp()`,
+        })
+        .where('unit_id', '=', claim.unitId)
+        .execute();
+    });
+  }
+
+  fail(
+    claim: UnitClaim,
+    reason: { readonly code: string; readonly message: string },
+    attemptsMax: number,
+  ): Promise<SetAside> {
+    return this.#guard(`record the failure of ${nameOf(claim.unit)}`, async () => {
+      const failed = await sql<{ attempts: number; is_set_aside: boolean }>`
+        update mirror.export_units
+        set attempts = attempts + 1, last_asked_at = clock_timestamp(),
+          set_aside_at = case when attempts + 1 >= ${attemptsMax} then coalesce(set_aside_at, clock_timestamp()) end,
+          set_aside_reason = ${JSON.stringify(reason)}::jsonb
+        where unit_id = ${claim.unitId}
+        returning attempts, set_aside_at is not null as is_set_aside`.execute(this.#db);
+      const row = failed.rows[0];
+      return { attempts: row?.attempts ?? 0, isSetAside: row?.is_set_aside ?? false };
+    });
+  }
+
+  takeSlot(slotsMax: number, leaseMs: number): Promise<SlotLease | undefined> {
+    return inTransaction(this.#db, { action: 'take a place among the exports at once' }, async (tx) => {
+      await sql`insert into mirror.export_slots (slot) select generate_series(1, ${slotsMax}::int)
+        on conflict do nothing`.execute(tx);
+      const taken = await sql<{ slot: number; lease_token: string }>`
+        update mirror.export_slots
+        set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+        where slot = (
+          select slot from mirror.export_slots
+          where slot <= ${slotsMax} and (lease_until is null or lease_until < clock_timestamp())
+          order by slot limit 1 for update skip locked)
+        returning slot, lease_token`.execute(tx);
+      const row = taken.rows[0];
+      return row === undefined ? undefined : { slot: row.slot, token: row.lease_token };
+    });
+  }
+
+  renewSlot(lease: SlotLease, leaseMs: number): Promise<void> {
+    return this.#guard('renew a place among the exports at once', async () => {
+      const renewed = await sql`
+        update mirror.export_slots set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+        where slot = ${lease.slot} and lease_token = ${lease.token}`.execute(this.#db);
+      if (renewed.numAffectedRows !== 1n) throw new FencedError(`export slot ${lease.slot}`);
+    });
+  }
+
+  freeSlot(lease: SlotLease): Promise<void> {
+    return this.#guard('free a place among the exports at once', async () => {
+      await this.#db
+        .updateTable('export_slots')
+        .set({ lease_token: null, lease_until: null })
+        .where('slot', '=', lease.slot)
+        .where('lease_token', '=', lease.token)
+        .execute();
+    });
+  }
+
+  profile(): Promise<SourceProfile> {
+    return this.#guard('read what is known of the source', async () => {
+      const { profile } = await this.#db
+        .selectFrom('source_state')
+        .select('profile')
+        .executeTakeFirstOrThrow();
+      const { bounds, assetRequired } = profile;
+      return {
+        bounds: bounds === 'right' || bounds === 'unproven' ? bounds : undefined,
+        assetRequired: typeof assetRequired === 'boolean' ? assetRequired : undefined,
+      };
+    });
+  }
+
+  learn(profile: SourceProfile): Promise<void> {
+    return this.#guard('record what is known of the source', async () => {
+      await sql`update mirror.source_state set profile = profile || ${JSON.stringify(profile)}::jsonb`.execute(
+        this.#db,
+      );
+    });
+  }
+
+  knownAssets(): Promise<readonly string[]> {
+    return this.#guard('read the known assets', async () => {
+      // A loose index scan: one look-up for each asset, however many entries there are.
+      const found = await sql<{ asset_id: string }>`
+        with recursive known(asset_id) as (
+          (select asset_id from mirror.ledger_entries order by asset_id limit 1)
+          union all
+          select (select e.asset_id from mirror.ledger_entries e where e.asset_id > k.asset_id order by e.asset_id limit 1)
+          from known k where k.asset_id is not null)
+        select asset_id from known where asset_id is not null
+        union
+        select distinct asset_id from mirror.export_units where asset_id is not null
+        order by asset_id limit 1000`.execute(this.#db);
+      return found.rows.map((row) => row.asset_id);
+    });
+  }
+
+  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      throw databaseError(action, error);
+    }
+  }
+}
+
+/** Another owner, or a lease that has run out: what follows must not happen. */
+async function checkFence(tx: Database, claim: UnitClaim): Promise<void> {
+  const held = await sql`
+    select from mirror.export_units
+    where unit_id = ${claim.unitId} and lease_token = ${claim.token} and lease_until > clock_timestamp()
+    for update`.execute(tx);
+  if (held.rows.length !== 1) throw new FencedError(nameOf(claim.unit));
+}
+
+function nameOf(unit: ExportUnit): string {
+  return `party ${unit.partyId}, ${unit.assetId === undefined ? 'all assets' : `asset ${unit.assetId}`}`;
+}

@@ -1,0 +1,250 @@
+/** Publications as Postgres keeps them: the plan as JSON, and the one transaction that makes it true. */
+import { sql } from 'kysely';
+import { z } from 'zod';
+import { RetryableError } from '../core/errors.ts';
+import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
+import type { Coverage, ExportUnit, NewCoverage, Publication, TailSum, UnitClaim } from '../export/ports.ts';
+import { decodeManifest, type Manifest, manifestJson } from '../ledger/manifest.ts';
+import type { Database } from './database.ts';
+
+const instant = z.codec(z.string(), z.bigint(), {
+  decode: (text) => micros(text),
+  encode: formatInstant,
+});
+const tail = z.object({
+  from: instant,
+  rows: z.int().nonnegative(),
+  digest: z.string(),
+  rowForm: z.string(),
+});
+const plan = z.object({
+  publicationId: z.uuid(),
+  runId: z.uuid(),
+  segments: z.array(z.object({ spoolName: z.string(), manifest: z.unknown() })),
+  coverage: z.array(
+    z.object({
+      from: instant,
+      to: instant,
+      open: z.boolean(),
+      sides: z.enum(['from', 'both']),
+      objectKey: z.string().optional(),
+      tail: tail.optional(),
+    }),
+  ),
+  supersedes: z.array(z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String })),
+  lastEntryAt: instant.optional(),
+});
+
+export function encodePublication(publication: Publication): Record<string, unknown> {
+  const { lastEntryAt } = publication;
+  return z.encode(plan, {
+    publicationId: publication.publicationId,
+    runId: publication.runId,
+    segments: publication.segments.map(({ spoolName, manifest }) => ({
+      spoolName,
+      manifest: manifestJson(manifest),
+    })),
+    coverage: publication.coverage.map((range) => ({ ...range })),
+    supersedes: [...publication.supersedes],
+    lastEntryAt,
+  });
+}
+
+/** @throws where the stored JSON is none: it was written by another version, or by hand */
+export function decodePublication(json: unknown): Publication {
+  const decoded = plan.parse(json);
+  return {
+    ...decoded,
+    segments: decoded.segments.map(({ spoolName, manifest }) => ({
+      spoolName,
+      manifest: decodeManifest(manifest, `of publication ${decoded.publicationId}`),
+    })),
+  };
+}
+
+/** Known ranges of the party whose assets overlap the unit's, by time. */
+export async function readCoverage(db: Database, unit: ExportUnit): Promise<readonly Coverage[]> {
+  let query = db
+    .selectFrom('coverage')
+    .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
+    .select([
+      'coverage.coverage_id',
+      'coverage.asset_id',
+      'coverage.from_time',
+      'coverage.to_time',
+      'coverage.open',
+      'coverage.sides',
+      'coverage.tail',
+      'segments.object_key',
+      'segments.rows',
+    ])
+    .where('coverage.party_id', '=', unit.partyId)
+    .orderBy('coverage.from_time');
+  const { assetId } = unit;
+  if (assetId !== undefined) {
+    query = query.where((eb) =>
+      eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
+    );
+  }
+  return (await query.execute()).map((row) => ({
+    coverageId: row.coverage_id,
+    assetId: row.asset_id ?? undefined,
+    from: micros(row.from_time),
+    to: micros(row.to_time),
+    open: row.open,
+    sides: row.sides,
+    objectKey: row.object_key ?? undefined,
+    rows: row.rows ?? 0n,
+    tail: row.tail === null ? undefined : tail.parse(row.tail),
+  }));
+}
+
+/**
+ * Everything of a publication at once: old coverage and its segments go, the new ones come. Called with
+ * the unit's row locked and its token checked.
+ */
+export async function commitPublication(
+  tx: Database,
+  claim: UnitClaim,
+  publication: Publication,
+): Promise<void> {
+  const settled = await tx
+    .updateTable('publications')
+    .set({ state: 'done' })
+    .where('publication_id', '=', publication.publicationId)
+    .where('state', '=', 'intent')
+    .executeTakeFirst();
+  // Done already: the answer to an earlier COMMIT was lost.
+  if (settled.numUpdatedRows === 0n) return;
+  await supersede(tx, publication.supersedes);
+  const segmentIds = new Map<string, bigint>();
+  for (const { manifest } of publication.segments) {
+    segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
+  }
+  for (const range of publication.coverage) {
+    await insertCoverage(tx, claim.unit, publication.runId, range, segmentIds);
+  }
+  await tx
+    .updateTable('export_units')
+    .set((eb) => ({
+      coverage_seq: eb('coverage_seq', '+', 1n),
+      ...(publication.lastEntryAt === undefined
+        ? {}
+        : { last_entry_at: formatInstant(publication.lastEntryAt) }),
+    }))
+    .where('unit_id', '=', claim.unitId)
+    .execute();
+}
+
+async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<void> {
+  if (coverageIds.length === 0) return;
+  const removed = await tx
+    .deleteFrom('coverage')
+    .where('coverage_id', 'in', coverageIds)
+    .returning('segment_id')
+    .execute();
+  if (removed.length !== coverageIds.length) throw changed();
+  const segmentIds = removed.flatMap((row) => (row.segment_id === null ? [] : [row.segment_id]));
+  if (segmentIds.length === 0) return;
+  await tx
+    .updateTable('segments')
+    .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
+    .where('segment_id', 'in', segmentIds)
+    .execute();
+}
+
+/** The same object may come back: what was superseded by it, or before, is current again. */
+async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> {
+  const row = {
+    party_id: manifest.partyId,
+    asset_id: manifest.assetId,
+    from_time: formatInstant(manifest.from),
+    to_time: formatInstant(manifest.to),
+    open: manifest.open,
+    object_key: manifest.objectKey,
+    rows: manifest.rows,
+    bytes: manifest.bytes,
+    sha256: manifest.sha256,
+    object_bytes: manifest.objectBytes,
+    object_sha256: manifest.objectSha256,
+    digest: manifest.digest,
+    row_form: manifest.rowForm,
+    columns: manifest.columns,
+    evidence: JSON.stringify({ leftOut: manifestJson(manifest).leftOut, seq: String(manifest.seq) }),
+    run_id: manifest.runId,
+    published_at: formatInstant(manifest.publishedAt),
+  };
+  // Loaded again: its rows may have left the warehouse with it.
+  const revived = {
+    status: 'current' as const,
+    superseded_at: null,
+    removed_at: null,
+    loaded_at: null,
+    open: row.open,
+    run_id: row.run_id,
+  };
+  const inserted = await guardConstraint(() =>
+    tx
+      .insertInto('segments')
+      .values(row)
+      .onConflict((conflict) => conflict.column('object_key').doUpdateSet(revived))
+      .returning('segment_id')
+      .executeTakeFirstOrThrow(),
+  );
+  return inserted.segment_id;
+}
+
+async function insertCoverage(
+  tx: Database,
+  unit: ExportUnit,
+  runId: string,
+  range: NewCoverage,
+  segmentIds: ReadonlyMap<string, bigint>,
+): Promise<void> {
+  const { objectKey } = range;
+  await guardConstraint(() =>
+    tx
+      .insertInto('coverage')
+      .values({
+        party_id: unit.partyId,
+        asset_id: unit.assetId ?? null,
+        from_time: formatInstant(range.from),
+        to_time: formatInstant(range.to),
+        open: range.open,
+        sides: range.sides,
+        segment_id: objectKey === undefined ? null : (segmentIds.get(objectKey) ?? null),
+        tail: range.tail === undefined ? null : JSON.stringify(encodeTail(range.tail)),
+        run_id: runId,
+      })
+      .execute(),
+  );
+}
+
+function encodeTail(sum: TailSum): Record<string, unknown> {
+  return z.encode(tail, { ...sum });
+}
+
+const EXCLUSION_VIOLATION = '23P01';
+
+/** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
+async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    const isOverlap = error instanceof Error && 'code' in error && error.code === EXCLUSION_VIOLATION;
+    throw isOverlap ? changed(error) : error;
+  }
+}
+
+function changed(cause?: unknown): RetryableError {
+  return new RetryableError(
+    'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
+    { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },
+  );
+}
+
+function micros(text: string): Micros {
+  const parsed = parseInstant(text);
+  if (parsed === undefined) throw new RangeError(`not an instant: ${text}`);
+  return parsed;
+}

@@ -1,0 +1,137 @@
+/** Everything an export needs, real but for the source, and the questions tests ask of the outcome. */
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import type { Pool } from 'pg';
+import {
+  type ExportDeps,
+  exportUnit,
+  type ExportOutcome,
+  type ExportRequest,
+} from '../../src/export/export-unit.ts';
+import { decodeManifest } from '../../src/ledger/manifest.ts';
+import { compressionOf, isManifestKey, manifestKey } from '../../src/ledger/object-keys.ts';
+import { plainStream } from '../../src/ledger/plain-stream.ts';
+import { FileStore } from '../../src/objects/file-store.ts';
+import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
+import { ExportStore } from '../../src/warehouse/export-store.ts';
+import { at, LedgerDouble, PARTY } from './ledger-double.ts';
+
+export const signal = AbortSignal.timeout(120_000);
+
+export class World implements AsyncDisposable {
+  readonly source = new LedgerDouble();
+  readonly objects: FileStore;
+  readonly books: ExportStore;
+  readonly pool: Pool;
+  readonly #warehouse: Warehouse;
+  readonly #folder: string;
+
+  constructor(url: string, pool: Pool, folder: string) {
+    this.#folder = folder;
+    this.pool = pool;
+    this.#warehouse = openWarehouse({ url, onIdleError: () => undefined });
+    this.books = new ExportStore(this.#warehouse.db);
+    this.objects = new FileStore(join(folder, 'objects'));
+  }
+
+  static async open(database: { url: string; pool: Pool }): Promise<World> {
+    await database.pool.query(
+      `truncate mirror.publications, mirror.coverage, mirror.segments, mirror.export_units, mirror.export_slots cascade`,
+    );
+    await database.pool.query(`update mirror.source_state set profile = '{}'`);
+    return new World(database.url, database.pool, await mkdtemp(join(tmpdir(), 'ledger-mirror-export-')));
+  }
+
+  deps(changes: Partial<ExportDeps> = {}): ExportDeps {
+    return {
+      source: this.source,
+      books: this.books,
+      objects: this.objects,
+      compression: 'zstd',
+      segmentBytesMax: 2 ** 28,
+      slotsMax: 1,
+      waitMs: 20_000,
+      ...changes,
+    };
+  }
+
+  /** @param now the source's time; closed is what lies two minutes before it */
+  export(
+    now: string,
+    request: Partial<ExportRequest> = {},
+    changes: Partial<ExportDeps> = {},
+  ): Promise<ExportOutcome> {
+    const seenTime = at(now);
+    const asked = {
+      partyId: PARTY,
+      runId: randomUUID(),
+      seenTime,
+      closedTo: seenTime - 120_000_000n,
+      ...request,
+    };
+    return exportUnit(asked, this.deps(changes), signal);
+  }
+
+  /** All rows of the current segments, sorted: the books' multiset. Checks every manifest on the way. */
+  async rows(): Promise<string[]> {
+    const { rows: segments } = await this.pool.query<{ object_key: string; columns: string[]; rows: bigint }>(
+      `select object_key, columns, rows from mirror.segments where status = 'current' order by from_time`,
+    );
+    const all: string[] = [];
+    for (const { object_key: key, columns, rows } of segments) {
+      const manifest = JSON.parse(await text(await this.objects.read(manifestKey(key), signal))) as unknown;
+      const { objectKey, columns: named } = decodeManifest(manifest, key);
+      const csv = await text(plainStream(await this.objects.read(key, signal), compressionOf(key)));
+      const [header, ...lines] = csv.split('\n');
+      if (lines.pop() !== '' || header !== columns.join(',') || objectKey !== key)
+        throw new Error(`broken: ${key}`);
+      if (lines.length !== Number(rows) || named.join(',') !== header)
+        throw new Error(`does not agree: ${key}`);
+      all.push(...lines);
+    }
+    return all.toSorted();
+  }
+
+  async coverage(): Promise<string[]> {
+    const { rows } = await this.pool.query<{ line: string }>(
+      `select format('%s %s %s %s', to_char(c.from_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+         to_char(c.to_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+         case when c.open then 'open' else 'closed' end, coalesce(s.rows::text, 'empty')) as line
+       from mirror.coverage c left join mirror.segments s using (segment_id)
+       order by c.from_time`,
+    );
+    return rows.map(({ line }) => line);
+  }
+
+  async keys(): Promise<string[]> {
+    const keys: string[] = [];
+    for await (const { key } of this.objects.list('', signal)) keys.push(key);
+    return keys;
+  }
+
+  async objectKeys(): Promise<string[]> {
+    return (await this.keys()).filter((key) => !isManifestKey(key));
+  }
+
+  async spooled(): Promise<string[]> {
+    return readdir(join(this.#folder, 'objects', '.spool')).catch(() => []);
+  }
+
+  /** A dead worker's leases, as they are once they have run out. */
+  async expireLeases(): Promise<void> {
+    await this.pool.query(
+      `update mirror.export_units set lease_until = '2000-01-01' where lease_until is not null`,
+    );
+    await this.pool.query(
+      `update mirror.export_slots set lease_until = '2000-01-01' where lease_until is not null`,
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#warehouse[Symbol.asyncDispose]();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}

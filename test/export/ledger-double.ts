@@ -1,0 +1,120 @@
+/** A source in memory: a party's rows, served unordered as a release of the service would. */
+import type { ExportAnswer, ExportQuestion, LedgerSource } from '../../src/export/ports.ts';
+import { parseInstant, type Micros } from '../../src/core/time.ts';
+import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+
+export const PARTY = 'aa'.repeat(32);
+export const OTHER = 'bb'.repeat(32);
+export const ASSET = 'c0'.repeat(32);
+export const ASSET_2 = 'c1'.repeat(32);
+
+export interface Entry {
+  /** Postgres's text: `2023-05-01 10:00:00.123456+00`. */
+  readonly time: string;
+  readonly quantity?: bigint;
+  readonly from?: string;
+  readonly to?: string;
+  readonly asset?: string;
+}
+
+export function at(text: string): Micros {
+  const instant = parseInstant(text);
+  if (instant === undefined) throw new Error(`no instant: ${text}`);
+  return instant;
+}
+
+/** `count` entries from `first` on, some seconds apart; every fifth one repeats the one before. */
+export function entries(first: string, count: number, stepSeconds = 60): Entry[] {
+  const start = at(first);
+  return Array.from({ length: count }, (_, index) => {
+    const distinct = index - (index % 5 === 4 ? 1 : 0);
+    const seconds = Number(start / 1_000_000n) + distinct * stepSeconds;
+    const text = new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ');
+    return { time: `${text}.${String(100_000 + distinct)}+00`, quantity: 10n ** 30n + BigInt(distinct) };
+  });
+}
+
+export function row12(entry: Entry): string {
+  const { time, quantity = 1n, from = PARTY, to = OTHER, asset = ASSET } = entry;
+  return `${time},${quantity},TRANSFER_TYPE_WIN,\\x${asset},\\x,\\x${from},3,\\x,\\x${to},4,5,12345678901234567890123`;
+}
+
+export function row13(entry: Entry): string {
+  const { time, quantity = 1n, from = PARTY, to = OTHER, asset = ASSET } = entry;
+  return `${time},${quantity},-${quantity},TRANSFER_TYPE_WIN,${asset},"",${from},MARGIN,5,"",${to},GENERAL,7`;
+}
+
+export interface Answered {
+  readonly question: ExportQuestion;
+}
+
+/** What happens to the bytes of one answer. */
+export type Spoil = (csv: Buffer, question: ExportQuestion) => Iterable<Buffer> | AsyncIterable<Buffer>;
+
+export class LedgerDouble implements LedgerSource {
+  readonly baseUrl = 'http://ledger.double';
+  readonly asked: ExportQuestion[] = [];
+  entries: Entry[] = [];
+  columns: 12 | 13 = 12;
+  /** Answers in turn are spoiled by these; `undefined` leaves one alone. */
+  readonly spoils: (Spoil | undefined)[] = [];
+  atOnce = 0;
+  atOnceMax = 0;
+
+  async ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer> {
+    signal.throwIfAborted();
+    this.asked.push(question);
+    this.atOnce += 1;
+    this.atOnceMax = Math.max(this.atOnceMax, this.atOnce);
+    const csv = this.csv(question);
+    const spoil = this.spoils.shift();
+    const leave = (): void => {
+      this.atOnce -= 1;
+    };
+    return {
+      contentType: 'text/csv',
+      form: () => 'csv',
+      extensions: () => [],
+      chunks: chunks(spoil === undefined ? pieces(csv, 700) : spoil(csv, question), signal),
+      async [Symbol.asyncDispose]() {
+        leave();
+      },
+    };
+  }
+
+  /** The rows of this party, as the release writes them, shuffled anew by each call. */
+  rows(question: ExportQuestion): string[] {
+    const { partyId, assetId, from = 0n, to } = question;
+    const write = this.columns === 12 ? row12 : row13;
+    const served = this.entries.filter((entry) => {
+      const time = at(entry.time);
+      const isParty =
+        (entry.from ?? PARTY) === partyId || (this.columns === 13 && (entry.to ?? OTHER) === partyId);
+      const isAsset = assetId === undefined || (entry.asset ?? ASSET) === assetId;
+      return isParty && isAsset && time >= from && (to === undefined || time < to);
+    });
+    const turn = served.length === 0 ? 0 : (this.asked.length * 7) % served.length;
+    return [...served.slice(turn), ...served.slice(0, turn)].map(write);
+  }
+
+  csv(question: ExportQuestion): Buffer {
+    const header = this.columns === 12 ? HEADER_12 : HEADER_13;
+    return Buffer.from([header, ...this.rows(question)].map((line) => `${line}\n`).join(''));
+  }
+}
+
+export function pieces(bytes: Buffer, size: number): Buffer[] {
+  const cut: Buffer[] = [];
+  for (let from = 0; from < bytes.length; from += size) cut.push(bytes.subarray(from, from + size));
+  return cut;
+}
+
+async function* chunks(
+  bytes: Iterable<Buffer> | AsyncIterable<Buffer>,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of bytes) {
+    signal.throwIfAborted();
+    yield chunk;
+  }
+}
