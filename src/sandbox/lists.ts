@@ -3,13 +3,13 @@
  * a few milliseconds' work.
  */
 import { canonicalId, NETWORK_PARTY } from '../core/ids.ts';
-import { parseInstant, type Micros } from '../core/time.ts';
+import { parseInstant } from '../core/time.ts';
 import type { Chain } from './chain.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import { ServiceError } from './errors.ts';
 import type { Head } from './network.ts';
 import type { CursorPlace, Edge, Listing, Page } from './paging.ts';
-import type { Parties } from './parties.ts';
+import type { Parties, PartyRow } from './parties.ts';
 import { rfc3339Nano } from './times.ts';
 
 /** The row that every network begins with; it has no time, so no cursor compares with it. */
@@ -43,7 +43,7 @@ export class PartyList implements Listing {
     const [low, high] = [Math.min(start, end), Math.max(start, end)];
     const edges: Edge[] = [];
     for (const row of this.#parties.rows(low, Math.min(high + 1, this.to - 1))) {
-      edges.push(this.#edge(row.id, row.index, row.firstSeen));
+      edges.push(this.#edge(row));
     }
     if (high === this.to - 1) edges.push(NETWORK_EDGE);
     return start === low ? edges : edges.toReversed();
@@ -53,8 +53,7 @@ export class PartyList implements Listing {
   byId(id: string, head: Head): Edge | undefined {
     if (id === NETWORK_PARTY) return NETWORK_EDGE;
     const index = this.#parties.indexOf(id, head.block);
-    if (index === undefined) return undefined;
-    return this.#edge(id, index, this.#chain.timeOf(this.#parties.arrivalBlock(index)));
+    return index === undefined ? undefined : this.#edge(this.#parties.row(index));
   }
 
   place(cursor: string): CursorPlace {
@@ -73,8 +72,8 @@ export class PartyList implements Listing {
     return { kind: 'between', floor: floor + before, ceil: floor + before + (ids.includes(key) ? 1 : 0) };
   }
 
-  #edge(id: string, index: number, firstSeen: Micros): Edge {
-    return edgeOfParty(id, this.#parties.txHash(index), `"${rfc3339Nano(firstSeen, this.#zoneMinutes)}"`);
+  #edge({ id, txHash, firstSeen }: PartyRow): Edge {
+    return edgeOfParty(id, txHash, `"${rfc3339Nano(firstSeen, this.#zoneMinutes)}"`);
   }
 }
 

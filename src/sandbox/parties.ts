@@ -9,6 +9,8 @@ import { noise, STREAM } from './random.ts';
 
 /** Ties are laid out in runs of this many parties. */
 const RUN_PARTIES = 8;
+/** Rows are made this many at once, which is much faster than one by one. */
+const STRETCH_PARTIES = 1000;
 
 export interface PartyOptions {
   /** Parties that have arrived after `historyBlocks`; the network goes on growing as it began. */
@@ -19,9 +21,12 @@ export interface PartyOptions {
 }
 
 export interface PartyRow {
-  index: number;
-  id: string;
+  /** The block in which the party first appeared, and its time. */
+  block: number;
   firstSeen: Micros;
+  id: string;
+  /** The transaction it appeared in. */
+  txHash: string;
 }
 
 export class Parties {
@@ -41,9 +46,11 @@ export class Parties {
     return this.#ids.id(KIND.party, index);
   }
 
-  /** The transaction the party first appeared in. */
-  txHash(index: number): string {
-    return this.#ids.id(KIND.partyTx, index);
+  /** The row of a party who has arrived. */
+  row(index: number): PartyRow {
+    const block = this.arrivalBlock(index);
+    const txHash = this.#ids.id(KIND.partyTx, index);
+    return { block, id: this.id(index), txHash, firstSeen: this.#chain.timeOf(block) };
   }
 
   /** @returns the party's number, or undefined where `id` is nobody who arrived by `block` */
@@ -85,7 +92,8 @@ export class Parties {
 
   /** Those who arrived in `block`, in list order. */
   arrivedIn(block: number): PartyRow[] {
-    return this.#arrivedWith(this.countBy(block - 1), block);
+    const [first, end] = [this.countBy(block - 1), this.countBy(block)];
+    return first === end ? [] : this.#stretch(first, end);
   }
 
   /**
@@ -97,20 +105,28 @@ export class Parties {
     let start = fromPosition;
     while (start > 0 && this.arrivalBlock(start - 1) === this.arrivalBlock(fromPosition)) start -= 1;
     while (start < toPosition) {
-      const group = this.#arrivedWith(start, this.arrivalBlock(start));
-      yield* group.slice(Math.max(0, fromPosition - start), toPosition - start);
-      start += group.length;
+      const rows = this.#stretch(start, Math.min(start + STRETCH_PARTIES, toPosition));
+      yield* rows.slice(Math.max(0, fromPosition - start), toPosition - start);
+      start += rows.length;
     }
   }
 
-  /** The parties of one block, of whom `first` is the first by number. */
-  #arrivedWith(first: number, block: number): PartyRow[] {
-    const firstSeen = this.#chain.timeOf(block);
-    const rows: PartyRow[] = [];
+  /** The parties from `first` to before `end`, and with the last of them all others of its block, in list order. */
+  #stretch(first: number, end: number): PartyRow[] {
+    const blocks: number[] = [];
     for (let index = first; index < this.#options.partiesMax; index += 1) {
-      if (this.arrivalBlock(index) !== block) break;
-      rows.push({ index, id: this.id(index), firstSeen });
+      const block = this.arrivalBlock(index);
+      if (index >= end && block !== blocks.at(-1)) break;
+      blocks.push(block);
     }
-    return rows.length < 2 ? rows : rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    const ids = this.#ids.idsFrom(KIND.party, first, blocks.length);
+    const txHashes = this.#ids.idsFrom(KIND.partyTx, first, blocks.length);
+    const rows = blocks.map((block, nth) => ({
+      block,
+      id: ids[nth] ?? '',
+      txHash: txHashes[nth] ?? '',
+      firstSeen: this.#chain.timeOf(block),
+    }));
+    return rows.toSorted((a, b) => a.block - b.block || (a.id < b.id ? -1 : 1));
   }
 }
