@@ -14,6 +14,7 @@ const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 const PRINTABLE_ASCII = /^[\x20-\x7e]{0,256}$/;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}]{0,256}$/u;
 /** A number of so many characters may have more digits than a JavaScript number keeps. */
+const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
 export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'bytes'>;
@@ -121,8 +122,10 @@ function parseExact(list: ListName, body: Buffer): unknown {
 }
 
 function exactNumber(_key: string, value: unknown, context: { source?: string } = {}): unknown {
-  if (typeof value !== 'number' || context.source === undefined) return value;
-  return String(value) === context.source ? value : context.source;
+  const { source } = context;
+  if (typeof value !== 'number' || source === undefined || source.length < LONG_NUMBER_CHARS) return value;
+  const isExact = String(value) === source && (Number.isSafeInteger(value) || !Number.isInteger(value));
+  return isExact ? value : source;
 }
 
 function objectAt(list: ListName, value: unknown, path: string): Record<string, unknown> {

@@ -132,6 +132,30 @@ describe('every form, cut anywhere', () => {
       'vega_time,b\nabcd,1\n',
     );
   });
+
+  test('header names made of base64 letters only are not taken for base64', async () => {
+    for (const name of ['time', 'vega', 'quantity', 'v']) {
+      const messages = [name, ',b\n1,2\n'].map((data) => JSON.stringify({ result: { data } }));
+      expect((await collected(read(Buffer.from(messages.join(''))))).toString()).toBe(`${name},b\n1,2\n`);
+    }
+  });
+
+  test('plain data, long and full of escapes, also right before a quote', async () => {
+    const parts = [
+      'a,b\n\\',
+      `\\"${'1,"x"\n'.repeat(2000)}`,
+      `${'y'.repeat(9000)}\t${'z'.repeat(9000)}`,
+      '\\\\',
+    ];
+    const bytes = onTheWire(
+      parts.map((part) => Buffer.from(part)),
+      { ...MESSAGES, data: 'plain' },
+    );
+    for (const step of [1, 7, 4096, bytes.length]) {
+      const places = Array.from({ length: Math.ceil(bytes.length / step) }, (_, index) => index * step);
+      expect((await collected(read(...cutAt(bytes, places)))).toString()).toBe(parts.join(''));
+    }
+  });
 });
 
 describe('an error instead of the rest', () => {
@@ -192,6 +216,7 @@ describe('what is neither form', () => {
     ['words between messages', '{"result":{"data":"YSxiCg=="}} oops'],
     ['data that is no text', '{"result":{"data":7}}'],
     ['base64 that stops being base64', '{"result":{"data":"YSxiCg=="}}{"result":{"data":"YSx*Cg=="}}'],
+    ['base64 that ends inside a byte', '{"result":{"data":"YSxiCg=="}}{"result":{"data":"YSxiC"}}'],
     ['half a character', '{"result":{"data":"a,b\\n\\ud83d"}}'],
     [
       'a message that is not UTF-8',

@@ -48,6 +48,7 @@ describe('heights', () => {
     ['12', '12'],
     ['9007199254740993', '9007199254740993'],
     ['18446744073709551615', '18446744073709551615'],
+    ['1029945231787545500', '1029945231787545500'],
     ['7.0', '7'],
   ])('%s is exact', (written, height) => {
     expect(fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`)).toEqual([height, 'a', 'b']);
@@ -70,6 +71,13 @@ describe('heights', () => {
   ])('%s is none', (written) => {
     const error = shapeError(() => fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`));
     expect(error.meta).toMatchObject({ path: 'checkpoints.edges[0].node.atBlock' });
+  });
+
+  test('short numbers beside a long one are read as without it', () => {
+    const json = pageJson('checkpoints', [NODE])
+      .replace('"7"', '7.0')
+      .replace('{', '{"x":12345678901234567890,');
+    expect(parse('checkpoints', json).rows[0]?.fields[0]).toBe('7');
   });
 
   test('property: every uint64 comes through, as text and as number', () => {

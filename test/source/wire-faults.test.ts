@@ -73,7 +73,8 @@ describe('silence', () => {
   test('a reader that takes its time is no silence of the source', async () => {
     const rows = '1,2\n'.repeat(2_000_000);
     const server = await serve((_request, response) => response.writeHead(200).end(`a,b\n${rows}`));
-    await using answer = await limited(server).ledger.ask({ partyId: PARTY }, NEVER);
+    const drip = { bytesPerSecondMin: 1_000_000, windowMs: 300 };
+    await using answer = await limited(server, { drip }).ledger.ask({ partyId: PARTY }, NEVER);
     let bytes = 0;
     for await (const chunk of answer.chunks) {
       if (bytes === 0) await delay(3 * SHORT.idleMs);
