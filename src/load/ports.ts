@@ -141,3 +141,23 @@ export interface NeverFetched {
   readonly unitsSetAside: bigint;
   readonly segmentsNotLoaded: bigint;
 }
+
+/** Something recorded that does not agree with what is there. */
+export interface Problem {
+  /** Stable, for example `OBJECT_CORRUPT`. */
+  readonly code: string;
+  /** The object, table or file concerned. */
+  readonly subject: string;
+  readonly message: string;
+}
+
+export interface LakeFindings {
+  readonly files: number;
+  readonly rows: bigint;
+  readonly problems: readonly Problem[];
+}
+
+/** The lake's own check; it lies with the lake. */
+export interface LakeCheck {
+  (deep: boolean, signal: AbortSignal): Promise<LakeFindings>;
+}

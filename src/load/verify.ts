@@ -7,29 +7,13 @@ import { formatInstant } from '../core/time.ts';
 import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { NeverFetched, SegmentRecord, VerifyBooks } from './ports.ts';
+import type { LakeCheck, NeverFetched, Problem, SegmentRecord, VerifyBooks } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import { addUp, StoredSums } from './stored-sums.ts';
 
 const PAGE_SEGMENTS = 100;
 const PROBLEMS_KEPT_MAX = 100;
 const NO_ROWS = { header: () => undefined, row: () => undefined };
-
-export interface Problem {
-  /** Stable, for example `OBJECT_CORRUPT`. */
-  readonly code: string;
-  /** The object, table or file concerned. */
-  readonly subject: string;
-  readonly message: string;
-}
-
-/** The lake's own check; it lies with the lake. */
-export interface LakeCheck {
-  (
-    deep: boolean,
-    signal: AbortSignal,
-  ): Promise<{ readonly files: number; readonly rows: bigint; readonly problems: readonly Problem[] }>;
-}
 
 export interface VerifyDeps {
   readonly books: VerifyBooks;

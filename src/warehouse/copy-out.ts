@@ -1,8 +1,8 @@
 /** Rows out of Postgres by COPY, at the reader's pace. */
-import type { Pool } from 'pg';
+import type { Pool, PoolClient } from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { ENTRY_COLUMNS, type EntryColumn } from '../ledger/canonical.ts';
-import { databaseError } from './transaction.ts';
+import { databaseError, guarded } from './transaction.ts';
 
 function canonicalExpression(column: EntryColumn): string {
   if (column !== 'vega_time') return `${column}::text`;
@@ -24,20 +24,29 @@ export async function* copyOut(
 ): AsyncGenerator<Buffer> {
   signal.throwIfAborted();
   let isBroken = true;
-  const client = await pool.connect().catch((error: unknown) => {
-    throw databaseError(action, error);
-  });
+  const client = await guarded(action, () => pool.connect());
   try {
-    const stream = client.query(copyTo(statement));
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
+    yield* copyOutOn(client, statement, action, signal);
+    isBroken = false;
+  } finally {
+    client.release(isBroken);
+  }
+}
+
+/** The same on a connection of the caller's, which is of no more use where the reader stopped early. */
+export async function* copyOutOn(
+  client: PoolClient,
+  statement: string,
+  action: string,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  try {
+    for await (const chunk of client.query(copyTo(statement)) as AsyncIterable<Buffer>) {
       yield chunk;
       signal.throwIfAborted();
     }
-    isBroken = false;
   } catch (error) {
     signal.throwIfAborted();
     throw databaseError(action, error);
-  } finally {
-    client.release(isBroken);
   }
 }

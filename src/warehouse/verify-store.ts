@@ -110,7 +110,7 @@ export class VerifyStore implements VerifyBooks {
   }
 
   async *loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncGenerator<Buffer> {
-    const ids = segmentIds.map((id) => BigInt(id)).join(',');
+    const ids = segmentIds.join(',');
     const statement = `copy (select segment_id, extra, ${CANONICAL_SQL} from mirror.ledger_entries
       where segment_id = any('{${ids}}'::bigint[])) to stdout`;
     yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);

@@ -1,0 +1,69 @@
+/** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
+import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
+import { errorCode, PermanentError } from '../core/errors.ts';
+import { literal } from './tables.ts';
+
+/** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
+export const DUCKDB_MEMORY_LIMIT = '512MB';
+const SPILL_LIMIT = '20GB';
+const THREADS = '2';
+
+export interface Engine extends AsyncDisposable {
+  readonly connection: DuckDBConnection;
+}
+
+/** @param spillDir an existing folder of the caller's, for what does not fit in memory */
+export async function openDuckDb(spillDir: string): Promise<Engine> {
+  const instance = await DuckDBInstance.create(':memory:', {
+    threads: THREADS,
+    memory_limit: DUCKDB_MEMORY_LIMIT,
+    temp_directory: spillDir,
+    max_temp_directory_size: SPILL_LIMIT,
+    autoinstall_known_extensions: 'false',
+    autoload_known_extensions: 'false',
+    // What a query could otherwise learn of this machine, or leave on it.
+    allow_community_extensions: 'false',
+    allow_persistent_secrets: 'false',
+  });
+  const connection = await instance.connect();
+  await connection.run(`set TimeZone = 'UTC'`);
+  return {
+    connection,
+    [Symbol.asyncDispose]: async () => {
+      connection.closeSync();
+      instance.closeSync();
+      await Promise.resolve();
+    },
+  };
+}
+
+/** From here on the connection reads files below `folder` and nothing else, and this cannot be undone. */
+export async function confine(connection: DuckDBConnection, folder: string): Promise<void> {
+  await connection.run(`set allowed_directories = [${literal(folder)}]`);
+  await connection.run('set enable_external_access = false');
+  await connection.run('set lock_configuration = true');
+}
+
+/**
+ * Runs `work`, and stops what the connection is doing when the signal says so.
+ * @throws the signal's reason, or PermanentError `DUCKDB` with DuckDB's first line
+ */
+export async function interruptible<Result>(
+  connection: DuckDBConnection,
+  action: string,
+  signal: AbortSignal,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  signal.throwIfAborted();
+  const interrupt = (): void => connection.interrupt();
+  signal.addEventListener('abort', interrupt, { once: true });
+  try {
+    return await work();
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof Error) || errorCode(error) !== 'UNKNOWN') throw error;
+    throw new PermanentError(`Cannot ${action}: ${error.message}`, { code: 'DUCKDB', cause: error });
+  } finally {
+    signal.removeEventListener('abort', interrupt);
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Results of queries as text, row by row. Amounts, heights and times come out exactly: as digits in a table and
+ * in CSV, as text in JSON; only integers that every reader of JSON keeps exactly are numbers there.
+ */
+import { DuckDBListValue, DuckDBStructValue, DuckDBTypeId, type DuckDBValue } from '@duckdb/node-api';
+
+export type QueryFormat = 'table' | 'csv' | 'json';
+
+export interface ResultColumn {
+  readonly name: string;
+  readonly type: string;
+  readonly typeId: DuckDBTypeId;
+}
+
+/** Writes one result; `rows` may be called any number of times between `begin` and `end`. */
+export interface ResultWriter {
+  begin(): string;
+  rows(rows: readonly (readonly DuckDBValue[])[]): string;
+  end(rowCount: bigint): string;
+}
+
+export function resultWriter(format: QueryFormat, columns: readonly ResultColumn[]): ResultWriter {
+  if (format === 'csv') return csvWriter(columns);
+  return format === 'json' ? jsonWriter(columns) : tableWriter(columns);
+}
+
+function csvWriter(columns: readonly ResultColumn[]): ResultWriter {
+  const line = (fields: readonly string[]): string => `${fields.map(csvField).join(',')}\n`;
+  return {
+    begin: () => line(columns.map((column) => column.name)),
+    rows: (rows) => rows.map((row) => line(row.map((value) => valueText(value) ?? ''))).join(''),
+    end: () => '',
+  };
+}
+
+function csvField(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** One document, `{columns, rows, rowCount}`, that can be written as it comes. */
+function jsonWriter(columns: readonly ResultColumn[]): ResultWriter {
+  const names = uniqueNames(columns);
+  const described = columns.map(({ type }, index) => ({ name: names[index], type }));
+  let isFirst = true;
+  const row = (values: readonly DuckDBValue[]): string => {
+    const entries = values.map(
+      (value, index) => [names[index] ?? '', jsonValue(value, columns[index])] as const,
+    );
+    const separator = isFirst ? '\n' : ',\n';
+    isFirst = false;
+    return separator + JSON.stringify(Object.fromEntries(entries));
+  };
+  return {
+    begin: () => `{"columns":${JSON.stringify(described)},"rows":[`,
+    rows: (rows) => rows.map(row).join(''),
+    end: (rowCount) => `\n],"rowCount":${rowCount}}\n`,
+  };
+}
+
+/** Columns are as wide as the first rows want; a later, longer value pushes its line out. */
+function tableWriter(columns: readonly ResultColumn[]): ResultWriter {
+  let widths: number[] | undefined;
+  const line = (fields: readonly string[]): string =>
+    `${fields
+      .map((field, index) => pad(field, widths?.[index] ?? 0, columns[index]))
+      .join('  ')
+      .trimEnd()}\n`;
+  const header = (rows: readonly (readonly string[])[]): string => {
+    if (widths !== undefined) return '';
+    widths = columns.map(({ name }, index) =>
+      rows.reduce((width, row) => Math.max(width, row[index]?.length ?? 0), name.length),
+    );
+    const rule = widths.map((width) => '─'.repeat(width)).join('  ');
+    return `${line(columns.map((column) => column.name))}${rule}\n`;
+  };
+  return {
+    begin: () => '',
+    rows: (rows) => {
+      const texts = rows.map((row) => row.map((value) => oneLine(valueText(value) ?? '')));
+      return header(texts) + texts.map(line).join('');
+    },
+    end: (rowCount) => `${header([])}(${rowCount} ${rowCount === 1n ? 'row' : 'rows'})\n`,
+  };
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/[\r\n\t]/g, ' ');
+}
+
+const NUMERIC = new Set<DuckDBTypeId>([
+  DuckDBTypeId.TINYINT,
+  DuckDBTypeId.SMALLINT,
+  DuckDBTypeId.INTEGER,
+  DuckDBTypeId.BIGINT,
+  DuckDBTypeId.UTINYINT,
+  DuckDBTypeId.USMALLINT,
+  DuckDBTypeId.UINTEGER,
+  DuckDBTypeId.UBIGINT,
+  DuckDBTypeId.HUGEINT,
+  DuckDBTypeId.UHUGEINT,
+  DuckDBTypeId.BIGNUM,
+  DuckDBTypeId.DECIMAL,
+  DuckDBTypeId.FLOAT,
+  DuckDBTypeId.DOUBLE,
+]);
+
+function pad(text: string, width: number, column: ResultColumn | undefined): string {
+  return column !== undefined && NUMERIC.has(column.typeId) ? text.padStart(width) : text.padEnd(width);
+}
+
+/** undefined for NULL. */
+function valueText(value: DuckDBValue): string | undefined {
+  return value === null ? undefined : String(value);
+}
+
+/** HUGEINT, BIGNUM and DECIMAL are amounts: always text, whatever their size. 64-bit integers mostly count rows. */
+function jsonValue(value: DuckDBValue, column?: ResultColumn): unknown {
+  if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
+  if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
+  if (typeof value === 'bigint') {
+    const isCount = column?.typeId === DuckDBTypeId.BIGINT || column?.typeId === DuckDBTypeId.UBIGINT;
+    return isCount && BigInt.asIntN(53, value) === value ? Number(value) : value.toString();
+  }
+  if (value instanceof DuckDBListValue) return value.items.map((item) => jsonValue(item));
+  if (value instanceof DuckDBStructValue) {
+    return Object.fromEntries(Object.entries(value.entries).map(([name, item]) => [name, jsonValue(item)]));
+  }
+  return String(value);
+}
+
+/** Two columns of one name would hide each other in a JSON object. */
+function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {
+  const seen = new Map<string, number>();
+  return columns.map(({ name }) => {
+    const times = (seen.get(name) ?? 0) + 1;
+    seen.set(name, times);
+    return times === 1 ? name : `${name}_${times}`;
+  });
+}

@@ -1,0 +1,118 @@
+/** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
+import { once } from 'node:events';
+import type { Writable } from 'node:stream';
+import { type DuckDBPreparedStatement, StatementType } from '@duckdb/node-api';
+import { PermanentError, UsageError } from '../core/errors.ts';
+import { interruptible } from './duckdb.ts';
+import type { Lake } from './lake.ts';
+import { type QueryFormat, resultWriter } from './query-output.ts';
+
+export const QUERY_TIMEOUT_MS = 60_000;
+const READING = new Set([StatementType.SELECT, StatementType.EXPLAIN]);
+
+export interface QueryOptions {
+  readonly format: QueryFormat;
+  /** For the whole of it, writing included; default QUERY_TIMEOUT_MS. */
+  readonly timeoutMs?: number | undefined;
+  /** Values of `$name` in the SQL; null is NULL. */
+  readonly parameters?: Readonly<Record<string, string | null>>;
+}
+
+export interface QueryOutcome {
+  readonly rows: bigint;
+}
+
+/**
+ * Runs one statement and writes its result. The writable is not ended.
+ * @throws UsageError where the SQL is wrong, or would do more than read
+ * @throws PermanentError `QUERY_TIMEOUT`, or `DUCKDB` where it failed while running
+ */
+export async function runQuery(
+  lake: Lake,
+  sql: string,
+  options: QueryOptions,
+  output: Writable,
+  signal: AbortSignal,
+): Promise<QueryOutcome> {
+  const timeoutMs = options.timeoutMs ?? QUERY_TIMEOUT_MS;
+  const timeout = AbortSignal.timeout(timeoutMs);
+  const limit = AbortSignal.any([signal, timeout]);
+  try {
+    const statement = await prepare(lake, sql, options.parameters ?? {});
+    try {
+      return await interruptible(lake.connection, 'answer the query', limit, () =>
+        writeResult(statement, options.format, output, limit),
+      );
+    } finally {
+      statement.destroySync();
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!timeout.aborted) throw error;
+    throw new PermanentError(
+      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; bound vega_time, or raise the limit`,
+      { code: 'QUERY_TIMEOUT', cause: error },
+    );
+  }
+}
+
+async function prepare(
+  lake: Lake,
+  sql: string,
+  parameters: Readonly<Record<string, string | null>>,
+): Promise<DuckDBPreparedStatement> {
+  const statement = await prepareOne(lake, sql);
+  if (!READING.has(statement.statementType)) {
+    statement.destroySync();
+    throw new UsageError(['SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)']);
+  }
+  for (let index = 1; index <= statement.parameterCount; index += 1) {
+    const name = statement.parameterName(index);
+    const value = parameters[name];
+    if (value === undefined) throw new UsageError([`SQL: the parameter $${name} has no value`]);
+    if (value === null) statement.bindNull(index);
+    else statement.bindVarchar(index, value);
+  }
+  return statement;
+}
+
+async function prepareOne(lake: Lake, sql: string): Promise<DuckDBPreparedStatement> {
+  try {
+    const statements = await lake.connection.extractStatements(sql);
+    if (statements.count === 1) return await statements.prepare(0);
+  } catch (error) {
+    throw new UsageError([`SQL: ${error instanceof Error ? error.message : String(error)}`]);
+  }
+  throw new UsageError(['SQL: it must be one statement']);
+}
+
+async function writeResult(
+  statement: DuckDBPreparedStatement,
+  format: QueryFormat,
+  output: Writable,
+  signal: AbortSignal,
+): Promise<QueryOutcome> {
+  const result = await statement.stream();
+  const columns = result.columnNames().map((name, index) => ({
+    name,
+    type: result.columnType(index).toString(),
+    typeId: result.columnTypeId(index),
+  }));
+  const writer = resultWriter(format, columns);
+  let rows = 0n;
+  await write(output, writer.begin(), signal);
+  for (;;) {
+    const chunk = await result.fetchChunk();
+    if (chunk === null || chunk.rowCount === 0) break;
+    signal.throwIfAborted();
+    await write(output, writer.rows(chunk.getRows()), signal);
+    rows += BigInt(chunk.rowCount);
+  }
+  await write(output, writer.end(rows), signal);
+  return { rows };
+}
+
+async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {
+  if (text === '' || output.write(text)) return;
+  await once(output, 'drain', { signal });
+}

@@ -1,0 +1,142 @@
+/**
+ * The lake's tables: how the warehouse's CSV is read, and which types its Parquet has. Amounts are
+ * DECIMAL(38,0); one that does not fit is NULL there and stands whole in the text column beside it.
+ */
+import type { LakeTable } from './ports.ts';
+
+interface LakeColumn {
+  readonly name: string;
+  readonly type: string;
+  /** DuckDB expression over the CSV's columns, which are all text; absent: the column of the same name. */
+  readonly from?: string;
+}
+
+interface TableShape {
+  /** Names of the CSV's columns in their order. */
+  readonly csv: readonly string[];
+  readonly columns: readonly LakeColumn[];
+  readonly order: string;
+}
+
+const AMOUNT = 'DECIMAL(38,0)';
+const TIME = 'TIMESTAMP WITH TIME ZONE';
+
+const text = (name: string): LakeColumn => ({ name, type: 'VARCHAR' });
+const integer = (name: string): LakeColumn => ({ name, type: 'INTEGER', from: `cast(${name} as INTEGER)` });
+/** The CSV has UTC wall-clock times. */
+const time = (name: string): LakeColumn => ({
+  name,
+  type: TIME,
+  from: `cast(${name} as TIMESTAMP) at time zone 'UTC'`,
+});
+const amount = (name: string): readonly LakeColumn[] => [
+  { name, type: AMOUNT, from: `try_cast(${name} as ${AMOUNT})` },
+  {
+    name: `${name}_text`,
+    type: 'VARCHAR',
+    from: `case when try_cast(${name} as ${AMOUNT}) is null then ${name} end`,
+  },
+];
+
+const ENTRY_CSV = [
+  'party_id',
+  'vega_time',
+  'quantity',
+  'effect',
+  'transfer_type',
+  'asset_id',
+  'account_from_market_id',
+  'account_from_party_id',
+  'account_from_account_type',
+  'account_from_balance',
+  'account_to_market_id',
+  'account_to_party_id',
+  'account_to_account_type',
+  'account_to_balance',
+  'extra',
+  'segment_id',
+  'is_counted',
+];
+
+export const TABLES: Readonly<Record<LakeTable, TableShape>> = {
+  ledger_entries: {
+    csv: ENTRY_CSV,
+    columns: ENTRY_CSV.flatMap((name) => {
+      if (name === 'vega_time') return [time(name)];
+      if (name === 'segment_id') return [{ name, type: 'BIGINT', from: 'cast(segment_id as BIGINT)' }];
+      if (name === 'is_counted') return [{ name, type: 'BOOLEAN', from: 'cast(is_counted as BOOLEAN)' }];
+      const isAmount = name === 'quantity' || name === 'effect' || name.endsWith('_balance');
+      return isAmount ? amount(name) : [text(name)];
+    }),
+    order: 'vega_time, party_id',
+  },
+  parties: {
+    csv: ['party_id', 'first_epoch', 'first_seen_at', 'last_seen_at', 'source_time', 'extra'],
+    columns: [
+      text('party_id'),
+      integer('first_epoch'),
+      time('first_seen_at'),
+      time('last_seen_at'),
+      time('source_time'),
+      text('extra'),
+    ],
+    order: 'party_id',
+  },
+  checkpoints: {
+    csv: ['epoch', 'at_block', 'hash', 'block_hash', 'copies', 'first_seen_at', 'extra'],
+    columns: [
+      integer('epoch'),
+      { name: 'at_block', type: 'DECIMAL(20,0)', from: 'cast(at_block as DECIMAL(20,0))' },
+      text('hash'),
+      text('block_hash'),
+      integer('copies'),
+      time('first_seen_at'),
+      text('extra'),
+    ],
+    order: 'epoch, at_block, hash, block_hash',
+  },
+};
+
+export const LAKE_TABLES: readonly LakeTable[] = ['ledger_entries', 'parties', 'checkpoints'];
+
+/** A string as a SQL literal. */
+export function literal(value: string): string {
+  return `'${value.replaceAll("'", "''")}'`;
+}
+
+/** Turns one CSV file into one Parquet file. */
+export function parquetStatement(table: LakeTable, csvPath: string, parquetPath: string): string {
+  const { csv, columns, order } = TABLES[table];
+  const declared = csv.map((name) => `${name}: 'VARCHAR'`).join(', ');
+  const selected = columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`));
+  return `copy (
+      select ${selected.join(', ')} from (
+        select * from read_csv(${literal(csvPath)}, header = false, auto_detect = false, delim = ',', quote = '"',
+          escape = '"', nullstr = '', new_line = '\\n', columns = {${declared}}))
+      order by ${order})
+    to ${literal(parquetPath)} (format parquet, compression zstd)`;
+}
+
+/** A view of the table over files, or an empty one of the same columns where there is none. */
+export function viewStatement(table: LakeTable, paths: readonly string[]): string {
+  const { columns } = TABLES[table];
+  if (paths.length === 0) {
+    const none = columns.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
+    return `create view ${table} as select ${none} where false`;
+  }
+  // The month in a file's path is for engines that list folders; here vega_time says it.
+  return `create view ${table} as select ${columns.map(({ name }) => name).join(', ')}
+    from read_parquet([${paths.map(literal).join(', ')}], hive_partitioning = false)`;
+}
+
+/** Amounts below this can be added ten thousand million times before 38 digits run out. */
+const SAFE_AMOUNT = '9999999999999999999999999999';
+
+/**
+ * `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its size; 0 of nothing. The rare
+ * amounts that DECIMAL cannot add up safely are added as text-backed integers, the others at full speed.
+ */
+export const EXACT_SUM = `create macro exact_sum(amount, amount_text) as (
+  cast(cast(coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then amount end), 0) as varchar) as bignum)
+  + coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then null
+      else cast(coalesce(cast(amount as varchar), amount_text) as bignum) end), cast('0' as bignum)))`;

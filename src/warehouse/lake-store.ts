@@ -1,0 +1,161 @@
+/** The warehouse as the lake reads it: one moment, partition by partition, as CSV. */
+import { createHash } from 'node:crypto';
+import type { Pool, PoolClient } from 'pg';
+import { PermanentError } from '../core/errors.ts';
+import { RowDigest } from '../ledger/digest.ts';
+import type { LakeBooks, LakePartition, LakeSnapshot } from '../lake/ports.ts';
+import { copyOutOn } from './copy-out.ts';
+import { guarded } from './transaction.ts';
+
+const ACTION = 'read the warehouse for the lake';
+/** Another build may be under way. */
+const LOCK_TIMEOUT_MS = 900_000;
+const LOCK_KEY = 7_105_113;
+
+/** One line for each month of each loaded segment. */
+const MONTHS = `copy (select to_char(month, 'YYYY-MM'), segment_id, rows, values_digest
+  from mirror.segment_months order by month, segment_id) to stdout`;
+
+const LISTS = `select
+  (select count(*) from mirror.parties) as parties,
+  (select concat_ws('/', max(first_seen_at), max(last_seen_at), count(source_time)) from mirror.parties) as parties_seen,
+  (select count(*) from mirror.checkpoints) as checkpoints,
+  (select concat_ws('/', max(first_seen_at), sum(copies)) from mirror.checkpoints) as checkpoints_seen`;
+
+const UTC = (column: string): string => `${column} at time zone 'UTC'`;
+
+const PARTIES = `select party_id, first_epoch, ${UTC('first_seen_at')}, ${UTC('last_seen_at')},
+  ${UTC('source_time')}, extra from mirror.parties`;
+const CHECKPOINTS = `select epoch, at_block, hash, block_hash, copies, ${UTC('first_seen_at')}, extra
+  from mirror.checkpoints`;
+
+export class LakeStore implements LakeBooks {
+  readonly #pool: Pool;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  async exclusively<Result>(
+    work: (snapshot: LakeSnapshot) => Promise<Result>,
+    signal: AbortSignal,
+  ): Promise<Result> {
+    return this.#onOneConnection(async (client) => {
+      await guarded(ACTION, async () => {
+        await client.query(`set lock_timeout = ${LOCK_TIMEOUT_MS}`);
+        await client.query(`select pg_advisory_lock(${LOCK_KEY})`);
+      });
+      return this.#atOneMoment(client, signal, work);
+    });
+  }
+
+  async partitions(signal: AbortSignal): Promise<readonly LakePartition[]> {
+    return this.#onOneConnection((client) =>
+      this.#atOneMoment(client, signal, (snapshot) => snapshot.partitions()),
+    );
+  }
+
+  /** The connection is closed behind the work: its lock and its settings end with it, whatever happens. */
+  async #onOneConnection<Result>(work: (client: PoolClient) => Promise<Result>): Promise<Result> {
+    const client = await guarded(ACTION, () => this.#pool.connect());
+    try {
+      return await work(client);
+    } finally {
+      client.release(true);
+    }
+  }
+
+  async #atOneMoment<Result>(
+    client: PoolClient,
+    signal: AbortSignal,
+    work: (snapshot: LakeSnapshot) => Promise<Result>,
+  ): Promise<Result> {
+    await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
+    const result = await work({
+      partitions: () => readPartitions(client, signal),
+      rows: (partition, rowsSignal) =>
+        copyOutOn(client, `copy (${selectRows(partition)}) to stdout (format csv)`, ACTION, rowsSignal),
+    });
+    await guarded(ACTION, () => client.query('commit'));
+    return result;
+  }
+}
+
+async function readPartitions(client: PoolClient, signal: AbortSignal): Promise<readonly LakePartition[]> {
+  const months = await readMonths(client, signal);
+  const { rows } = await guarded(ACTION, () =>
+    client.query<{ parties: bigint; parties_seen: string; checkpoints: bigint; checkpoints_seen: string }>(
+      LISTS,
+    ),
+  );
+  const [lists] = rows;
+  if (lists === undefined) return months;
+  const whole = { month: undefined, valuesDigest: undefined };
+  return [
+    ...months,
+    {
+      ...whole,
+      table: 'parties',
+      rows: lists.parties,
+      fingerprint: `${lists.parties}/${lists.parties_seen}`,
+    },
+    {
+      ...whole,
+      table: 'checkpoints',
+      rows: lists.checkpoints,
+      fingerprint: `${lists.checkpoints}/${lists.checkpoints_seen}`,
+    },
+  ];
+}
+
+/** A month is known by the segments in it and what each brought: sums add up, so nothing is read twice. */
+async function readMonths(client: PoolClient, signal: AbortSignal): Promise<readonly LakePartition[]> {
+  const months = new Map<string, { hash: ReturnType<typeof createHash>; sum: RowDigest }>();
+  let partial = '';
+  for await (const chunk of copyOutOn(client, MONTHS, ACTION, signal)) {
+    const lines = (partial + chunk.toString('latin1')).split('\n');
+    partial = lines.pop() ?? '';
+    for (const line of lines) {
+      const [month = '', , rows = '', digest = ''] = line.split('\t');
+      let known = months.get(month);
+      if (known === undefined)
+        months.set(month, (known = { hash: createHash('sha256'), sum: new RowDigest() }));
+      known.hash.update(`${line}\n`);
+      known.sum.merge(RowDigest.fromHex(digest, Number(rows)));
+    }
+  }
+  return [...months].map(([month, { hash, sum }]) => ({
+    table: 'ledger_entries',
+    month,
+    fingerprint: hash.digest('hex'),
+    rows: BigInt(sum.rows),
+    valuesDigest: sum.hex(),
+  }));
+}
+
+function selectRows({ table, month }: LakePartition): string {
+  if (table === 'parties') return PARTIES;
+  if (table === 'checkpoints') return CHECKPOINTS;
+  if (month === undefined || !/^\d{4}-\d{2}$/.test(month)) {
+    throw new PermanentError(`Cannot read the ledger entries of month ${String(month)}: it is no month`, {
+      code: 'BAD_MONTH',
+    });
+  }
+  const start = `timestamptz '${month}-01 00:00:00+00'`;
+  return `select party_id, ${UTC('vega_time')}, quantity, effect, transfer_type, asset_id,
+      account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
+      account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance,
+      extra, segment_id, ${IS_COUNTED}
+    from mirror.ledger_entries e
+    where vega_time >= ${start} and vega_time < (${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC'`;
+}
+
+/**
+ * An entry between two mirrored parties is in both exports where the source's release sends both sides.
+ * It counts in the sender's, and in the receiver's only where the sender's ledger is not loaded there.
+ */
+const IS_COUNTED = `(e.party_id = e.account_from_party_id or not exists (
+  select from mirror.segments s
+   where s.party_id = e.account_from_party_id and s.loaded_at is not null
+     and s.from_time <= e.vega_time and s.to_time > e.vega_time
+     and (s.asset_id is null or s.asset_id = e.asset_id)))`;

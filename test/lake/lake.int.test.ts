@@ -1,0 +1,265 @@
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { openDuckDb } from '../../src/lake/duckdb.ts';
+import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
+import { openLake } from '../../src/lake/lake.ts';
+import { runQuery, type QueryOptions } from '../../src/lake/query.ts';
+import { questionParameters, READY_QUESTIONS } from '../../src/lake/questions.ts';
+import { verifyLake } from '../../src/lake/verify-lake.ts';
+import { loadAll } from '../../src/load/load-all.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { LakeStore } from '../../src/warehouse/lake-store.ts';
+import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { migrate } from '../../src/warehouse/migrate.ts';
+import { freshDatabase } from '../support/database.ts';
+import {
+  ASSET,
+  HEADER_12,
+  HEADER_13,
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row12,
+  row13,
+  temporaryStore,
+} from '../load/published.ts';
+
+const database = await freshDatabase();
+const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+await migrate(warehouse.db as never);
+afterAll(() => warehouse[Symbol.asyncDispose]());
+
+const signal = new AbortController().signal;
+const HUGE = `-${'9'.repeat(60)}`;
+const RANGE = { from: '2023-04-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+
+let objects: ObjectStore;
+let deps: LakeDeps;
+
+beforeEach(async () => {
+  await database.pool.query(
+    `truncate mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments, mirror.parties, mirror.checkpoints cascade`,
+  );
+  objects = await temporaryStore();
+  const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-lake-'));
+  onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
+  deps = { books: new LakeStore(warehouse.pool), objects, scratchDir };
+});
+
+async function fill(): Promise<void> {
+  const entry = { time: '2023-05-01 00:00:00.000001+00', from: PARTY_A, to: PARTY_B };
+  const header = `${HEADER_12},note`;
+  const rows = [
+    row12({ time: '2023-04-30 23:59:59.9+00', quantity: '99999999999999999999999999999999999999' }),
+    row12({ time: '2023-04-30 23:59:59.9+00', quantity: '99999999999999999999999999999999999999' }),
+    row12({ ...entry, type: 'MAKER_FEE_PAY', balances: [HUGE, '0'] }),
+  ];
+  const noted = rows.map((row) => `${row},"a ""quoted"", €\nnote"`);
+  await publish(database.pool, objects, { party: PARTY_A, ...RANGE, header, rows: noted });
+  const later = [row13({ ...entry, type: 'MAKER_FEE_PAY', balances: [HUGE, '0'] }, PARTY_B)];
+  await publish(database.pool, objects, { party: PARTY_B, ...RANGE, header: HEADER_13, rows: later });
+  await database.pool.query(
+    `insert into mirror.parties (party_id, first_epoch) values ('network', 1), ('${PARTY_A}', 1)`,
+  );
+  await database.pool.query(
+    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies) values
+      (1, 18446744073709551615, 'h2', 'b2', 2), (1, 18446744073709551000, 'h1', 'b1', 1)`,
+  );
+  await load();
+}
+
+async function load(): Promise<void> {
+  expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+    verdict: 'complete',
+  });
+}
+
+async function query(sql: string, options: Partial<QueryOptions> = {}): Promise<string> {
+  const pieces: string[] = [];
+  const output = new Writable({
+    write(piece: Buffer, _encoding, done) {
+      pieces.push(piece.toString());
+      setImmediate(done);
+    },
+  });
+  await using lake = await openLake(deps, signal);
+  await runQuery(lake, sql, { format: 'json', ...options }, output, signal);
+  return pieces.join('');
+}
+
+async function rowsOf(sql: string): Promise<readonly Record<string, unknown>[]> {
+  const document = JSON.parse(await query(sql)) as { rows: Record<string, unknown>[] };
+  return document.rows;
+}
+
+describe('the lake', () => {
+  it('equals the warehouse, to the last digit', async () => {
+    await fill();
+    const built = await buildLake(deps, signal);
+
+    expect(built).toMatchObject({ version: 1, rebuilt: 4, kept: 0, rows: 8n });
+    const columns = `party_id, quantity, effect, transfer_type, asset_id, account_from_market_id, account_from_party_id,
+      account_from_account_type, account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance`;
+    const inLake = await rowsOf(
+      `select ${columns}, epoch_us(vega_time) as micros, coalesce(cast(account_from_balance as varchar), account_from_balance_text) as balance,
+        json_extract_string(extra, '$.note') as note, is_counted
+       from ledger_entries order by vega_time, party_id`,
+    );
+    const { rows } = await database.pool.query(
+      `select ${columns}, (extract(epoch from vega_time) * 1000000)::bigint::text as micros, account_from_balance as balance, extra ->> 'note' as note,
+        party_id = '${PARTY_A}' as is_counted
+       from mirror.ledger_entries order by vega_time, party_id`,
+    );
+    expect(inLake.map((row) => ({ ...row, micros: String(row['micros']) }))).toEqual(rows);
+    expect(rows).toHaveLength(4);
+    expect(await rowsOf('select epoch, at_block, copies from checkpoints order by at_block')).toEqual([
+      { epoch: 1, at_block: '18446744073709551000', copies: 1 },
+      { epoch: 1, at_block: '18446744073709551615', copies: 2 },
+    ]);
+    expect(await rowsOf('select count(*) as n from parties')).toEqual([{ n: 2 }]);
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ rows: 8n, problems: [] });
+  });
+
+  it('writes only the months that changed, and leaves nothing else behind', async () => {
+    await fill();
+    await buildLake(deps, signal);
+    expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rebuilt: 0, kept: 4 });
+    const june = { from: '2023-06-01T00:00:00Z', to: '2023-07-01T00:00:00Z' };
+    await publish(database.pool, objects, {
+      party: PARTY_A,
+      ...june,
+      rows: [row12({ time: '2023-06-01 00:00:00+00' })],
+    });
+    await load();
+    await objects.publishBytes(
+      'lake/ledger_entries/month=2023-06/left-over.parquet',
+      Buffer.from('x'),
+      signal,
+    );
+
+    const built = await buildLake(deps, signal);
+
+    expect(built).toMatchObject({ version: 2, rebuilt: 1, kept: 4 });
+    const keys = (await Array.fromAsync(objects.list('lake/', signal))).map(({ key }) => key);
+    expect(keys.filter((key) => key.endsWith('.parquet'))).toHaveLength(5);
+    expect(keys.filter((key) => !key.endsWith('.parquet'))).toEqual(['lake/manifests/000000000002.json']);
+    const spool = await readdir(fileURLToPath(new URL('.spool', `${objects.url}/`)));
+    expect(spool).toEqual([]);
+    expect(await readdir(deps.scratchDir)).toEqual([]);
+    expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
+  });
+
+  it('can be read by its folders alone', async () => {
+    await fill();
+    await buildLake(deps, signal);
+    await using engine = await openDuckDb(deps.scratchDir);
+    const glob = `${fileURLToPath(objects.url)}/lake/ledger_entries/*/*.parquet`;
+    const result = await engine.connection.runAndReadAll(
+      `select month, count(*) from read_parquet('${glob}', hive_partitioning = true) group by month order by month`,
+    );
+    expect(result.getRowsJson()).toEqual([
+      ['2023-04', '2'],
+      ['2023-05', '2'],
+    ]);
+  });
+
+  it.each([
+    ['a damaged file', 'LAKE_FILE_CORRUPT', (path: string) => writeFile(path, 'PAR1')],
+    ['a lost file', 'OBJECT_MISSING', (path: string) => rm(path)],
+  ])('is not in order with %s', async (_name, code, damage) => {
+    await fill();
+    await buildLake(deps, signal);
+    const [first] = await Array.fromAsync(objects.list('lake/ledger_entries/', signal));
+    await damage(fileURLToPath(new URL(first!.key, `${objects.url}/`)));
+    expect((await verifyLake(deps, false, signal)).problems).toMatchObject([{ code, subject: first!.key }]);
+  });
+});
+
+describe('queries', () => {
+  it('answer over an empty lake', async () => {
+    expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual([]);
+    expect(await query('select count(*) as n from parties', { format: 'csv' })).toBe('n\n0\n');
+  });
+
+  it('write tables, CSV and JSON exactly', async () => {
+    const sql = `select 9007199254740993 as big, cast(1 as hugeint) as amount, 0.10 as dec, null as nothing, 'a,"b"' as text,
+      timestamptz '2023-05-01 12:00:00.000001+02' as at_time, [1, 2] as list, {'a': 1} as struct, true as yes`;
+    expect(await query(sql, { format: 'csv' })).toBe(
+      'big,amount,dec,nothing,text,at_time,list,struct,yes\n9007199254740993,1,0.10,,"a,""b""",2023-05-01 10:00:00.000001+00,"[1, 2]",{\'a\': 1},true\n',
+    );
+    expect((await rowsOf(sql))[0]).toEqual({
+      big: '9007199254740993',
+      amount: '1',
+      dec: '0.10',
+      nothing: null,
+      text: 'a,"b"',
+      at_time: '2023-05-01 10:00:00.000001+00',
+      list: [1, 2],
+      struct: { a: 1 },
+      yes: true,
+    });
+    expect(await query(`select 1 as n, 'x' as longer_name`, { format: 'table' })).toBe(
+      'n  longer_name\n─  ───────────\n1  x\n(1 row)\n',
+    );
+  });
+
+  it('stream a large result at the pace of the reader', async () => {
+    const text = await query('select range as n from range(300000)', { format: 'csv' });
+    expect(text.split('\n')).toHaveLength(300_002);
+  });
+
+  it.each([
+    ['a file', `select * from read_text('/etc/hostname')`],
+    ['another folder', `select * from glob('/etc/*')`],
+    ['a database file', `attach '/tmp/x.db'`],
+    ['the network', `select * from read_parquet('https://example.org/x.parquet')`],
+    ['an extension', 'install httpfs'],
+    ['a setting', `set memory_limit = '10GB'`],
+    ['writing', `copy (select 1) to 'x.csv'`],
+    ['a table', 'create table t (a int)'],
+    ['a view', 'drop view parties'],
+    ['two statements', 'select 1; select 2'],
+    ['none', ''],
+    ['a mistake', 'selec 1'],
+  ])('cannot reach or do %s', async (_name, sql) => {
+    await fill();
+    await buildLake(deps, signal);
+    await expect(query(sql)).rejects.toMatchObject({ code: expect.stringMatching(/^(?:USAGE|DUCKDB)$/) });
+  });
+
+  it('end at their time limit, and when they are told to', async () => {
+    const endless = 'select sum(a.range * b.range) from range(10000000) a, range(10000000) b';
+    await expect(query(endless, { timeoutMs: 200 })).rejects.toMatchObject({ code: 'QUERY_TIMEOUT' });
+    await using lake = await openLake(deps, signal);
+    const stop = new AbortController();
+    setTimeout(() => stop.abort(new Error('told to stop')), 100);
+    const output = new Writable({ write: (_piece, _encoding, done) => done() });
+    await expect(runQuery(lake, endless, { format: 'csv' }, output, stop.signal)).rejects.toThrow(
+      'told to stop',
+    );
+  });
+
+  it.each(READY_QUESTIONS.map((question) => [question.name, question]))(
+    'have a ready answer for %s',
+    async (_name, { sql }) => {
+      await fill();
+      await buildLake(deps, signal);
+      const everything = await query(sql, { parameters: questionParameters({}) });
+      const nothing = await query(sql, {
+        parameters: questionParameters({
+          since: '2030-01-01T00:00:00Z',
+          until: '1980-01-01T00:00:00Z',
+          asset: ASSET,
+        }),
+      });
+      expect(JSON.parse(everything).rowCount).toBeGreaterThan(0);
+      expect(JSON.parse(everything)).toMatchSnapshot();
+      if (sql.includes('$until')) expect(JSON.parse(nothing).rowCount).toBe(0);
+    },
+  );
+});
