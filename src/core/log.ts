@@ -32,7 +32,8 @@ export interface LogOptions {
 
 /** What stands in the place of a secret. */
 const HIDDEN = '[secret]';
-const SECRET_NAME = /(?:authorization|cookie|password|passwd|secret|(?<!page)token|api[-_]?key|access[-_]?key)$/i;
+const SECRET_NAME =
+  /(?:authorization|cookie|password|passwd|secret|(?<!page)token|api[-_]?key|access[-_]?key)$/i;
 /** `scheme://user:password@` anywhere in a text. */
 const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
 const URL_PARAMETER = /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
