@@ -94,7 +94,7 @@ export async function openApp(options: AppOptions): Promise<App> {
   );
   const source =
     sourceUrl === undefined ? undefined : openTheSource(options, sourceUrl, warehouse, state, stack);
-  const stages = composeStages({ config, log, warehouse, identity, store, state, source, stack });
+  const stages = composeStages({ config, log, warehouse, store, state, source });
   const jobs: JobDeps = {
     stages,
     runs: new RunStore(warehouse.db),

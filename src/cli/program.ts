@@ -168,6 +168,10 @@ function declareReading(program: Command, run: Run): void {
     .option('--list', 'the ready questions', false)
     .option('--format <format>', 'table, csv or json', 'table')
     .option('--timeout <seconds>', 'time limit', '60')
+    .option('--since <time>', 'for a ready question: entries from this time on')
+    .option('--until <time>', 'for a ready question: entries before this time')
+    .option('--party <id>', 'for a ready question: one party')
+    .option('--asset <id>', 'for a ready question: one asset')
     .action((sql: string | undefined, options) =>
       run(async () => (await import('./commands/query.ts')).query, { sql, ...options }),
     );

@@ -1,0 +1,52 @@
+/** What stages report, as lines that every view shows the same way. */
+import type { ProgressLine } from '../../jobs/job.ts';
+import type { ExportProgress } from '../export/export-unit.ts';
+import type { LakeProgress } from '../lake/build.ts';
+import type { VerifyCounts } from '../load/verify.ts';
+import type { WalkProgress } from '../walk/progress.ts';
+
+const PARTY_SHOWN_CHARACTERS = 12;
+
+/** One line a direction. How many rows there are is known only when both ends have met. */
+export function walkLines({ list, up, down, seamKey }: WalkProgress): readonly ProgressLine[] {
+  const seam = seamKey === undefined ? '' : ', met';
+  const line = (label: string, { rows, pages }: WalkProgress['up']): ProgressLine => ({
+    label: `${list} ${label}`,
+    done: String(rows),
+    unit: 'rows',
+    note: `${pages} ${pages === 1 ? 'page' : 'pages'}${seam}`,
+  });
+  return [line('from the oldest', up), line('from the newest', down)];
+}
+
+export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): ProgressLine {
+  return {
+    label: `party ${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…`,
+    done: String(bytes),
+    unit: 'bytes',
+    note: `${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}`,
+  };
+}
+
+export function loadLine(parties: number, segments: number, rows: bigint): ProgressLine {
+  return {
+    label: 'load',
+    done: String(rows),
+    unit: 'rows',
+    note: `${segments} segments of ${parties} parties`,
+  };
+}
+
+export function lakeLine({ partition, rows }: LakeProgress): ProgressLine {
+  return { label: 'lake', done: String(rows), unit: 'rows', note: partition };
+}
+
+export function verifyLine({ segments, objectBytes, warehouseRows, lakeRows }: VerifyCounts): ProgressLine {
+  const rows = warehouseRows + lakeRows;
+  return {
+    label: 'verify',
+    done: String(objectBytes),
+    unit: 'bytes',
+    note: `${segments} segments${rows === 0n ? '' : `, ${rows} rows`}`,
+  };
+}

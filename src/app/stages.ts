@@ -1,0 +1,165 @@
+/** The stages composed with their stores, as jobs and commands call them. */
+import { join } from 'node:path';
+import type { StageCall, Stages } from '../../jobs/job.ts';
+import { type LedgerIndex, ObjectLedgerReader } from '../api/ledger-reader.ts';
+import type { Config } from '../config/environment.ts';
+import { UsageError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import { nowMicros } from '../core/time.ts';
+import { worst, type Outcome } from '../core/verdict.ts';
+import { exportUnit } from '../export/export-unit.ts';
+import { tidyStore } from '../export/janitor.ts';
+import { sourceClock } from '../export/source-clock.ts';
+import { buildLake, type LakeDeps } from '../lake/build.ts';
+import { verifyLake } from '../lake/verify-lake.ts';
+import { loadAll } from '../load/load-all.ts';
+import { rebuildIfEmpty } from '../load/rebuild.ts';
+import { verify } from '../load/verify.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { Source } from '../source/source.ts';
+import type { ResumeState } from '../state/resume-state.ts';
+import { lookUpParty } from '../walk/look-up.ts';
+import { walkList } from '../walk/walk.ts';
+import type { Warehouse } from '../warehouse/database.ts';
+import { ExportArchiveStore } from '../warehouse/export-archive.ts';
+import { ExportStore } from '../warehouse/export-store.ts';
+import { LakeStore } from '../warehouse/lake-store.ts';
+import { LoadStore } from '../warehouse/load-store.ts';
+import { RebuildStore } from '../warehouse/rebuild-store.ts';
+import { VerifyStore } from '../warehouse/verify-store.ts';
+import { WalkStore } from '../warehouse/walk-store.ts';
+import { exportLine, lakeLine, loadLine, verifyLine, walkLines } from './progress-lines.ts';
+
+/** Pages answered for the clock alone are as small as the source serves them safely. */
+const CLOCK_PAGE_ROWS = 2;
+
+export interface StageParts {
+  readonly config: Config;
+  readonly log: Log;
+  readonly warehouse: Warehouse;
+  readonly store: ObjectStore;
+  readonly state: ResumeState;
+  /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
+  readonly source: Source | undefined;
+}
+
+/** @throws UsageError from whatever asks the source where there is none */
+export function composeStages(parts: StageParts): Stages {
+  const { config, log, warehouse, store, state, source } = parts;
+  const asked = (): Source => source ?? noSource();
+  const walkDeps = (lists: Source['lists']): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
+    source: lists,
+    books: new WalkStore(warehouse),
+    hints: state,
+    log,
+  });
+  const lake: LakeDeps = {
+    books: new LakeStore(warehouse.pool),
+    objects: store,
+    scratchDir: join(config.dataDir, 'scratch'),
+  };
+  const archive = new ExportArchiveStore(warehouse.db);
+  const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
+  return {
+    walk: (request, { signal, onProgress }) =>
+      walkList(
+        {
+          list: request.list,
+          runId: request.runId,
+          kind: request.full ? 'audit' : 'walk',
+          pageSize: config.sourcePageSize,
+          acceptNewNetwork: request.acceptNewNetwork,
+        },
+        { ...walkDeps(asked().lists), onProgress: (progress) => onProgress(walkLines(progress)) },
+        signal,
+      ),
+    lookUpParty: (id, signal) => lookUpParty(id, walkDeps(asked().lists), signal),
+    clock: async (signal) => {
+      const question = { list: 'parties', newestFirst: true, size: CLOCK_PAGE_ROWS } as const;
+      const page = await asked().lists.page(question, signal);
+      return sourceClock(page.blockTime, nowMicros());
+    },
+    export: (request, { signal, onProgress }) =>
+      exportUnit(
+        { ...request, closedTo: request.clock.closedTo, seenTime: request.clock.seen },
+        {
+          source: asked().ledger,
+          books: new ExportStore(warehouse.db),
+          objects: store,
+          compression: config.exportCompression,
+          segmentBytesMax: config.exportSegmentMax,
+          slotsMax: config.sourceExportConcurrency,
+          onProgress: (progress) => onProgress([exportLine(progress)]),
+        },
+        signal,
+      ),
+    readLedger: (range, signal) =>
+      reader.read({ partyId: range.partyId, assetId: range.assetId, from: range.from, to: range.to }, signal),
+    load: (request, call) => load(request.rebuild, parts, lake, call),
+    verify: async ({ deep }, { signal, onProgress }) => {
+      const report = await verify(
+        {
+          books: new VerifyStore(warehouse),
+          objects: store,
+          lake: (isDeep, either) => verifyLake(lake, isDeep, either),
+        },
+        signal,
+        { deep, onProgress: (counts) => onProgress([verifyLine(counts)]) },
+      );
+      const { verdict, ...evidence } = report;
+      return { verdict, evidence: plain(evidence) };
+    },
+    tidy: (signal) => tidyStore({ objects: store, archive, log }, signal),
+    sourceCost: () => (source === undefined ? {} : plain({ ...source.stats() })),
+  };
+}
+
+async function load(
+  isRebuild: boolean,
+  parts: StageParts,
+  lake: LakeDeps,
+  { signal, onProgress }: StageCall,
+): Promise<Outcome> {
+  const { warehouse, store, log } = parts;
+  const rebuilt = isRebuild
+    ? await rebuildIfEmpty({ books: new RebuildStore(warehouse.db), objects: store }, signal)
+    : undefined;
+  if (rebuilt !== undefined)
+    log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
+  let [parties, segments, rows] = [0, 0, 0n];
+  const loaded = await loadAll({ books: new LoadStore(warehouse), objects: store }, signal, {
+    retrySetAside: isRebuild,
+    onParty: (party) => {
+      parties += 1;
+      segments += party.segments;
+      rows += party.rows;
+      onProgress([loadLine(parties, segments, rows)]);
+    },
+  });
+  const built = await buildLake(lake, signal, (progress) => onProgress([lakeLine(progress)]));
+  const { verdict, ...evidence } = loaded;
+  const isUnread = rebuilt !== undefined && rebuilt.problemCount > 0;
+  return {
+    verdict: worst([verdict, isUnread ? 'incomplete' : 'complete']),
+    evidence: plain({ ...evidence, lake: built, ...(rebuilt === undefined ? {} : { rebuilt }) }),
+  };
+}
+
+function noSource(): never {
+  throw new UsageError(['SOURCE_URL: not set, and this asks the source; give the URL of the query service']);
+}
+
+/** Evidence is JSON: bigints become decimal text. */
+function plain(value: object): Readonly<Record<string, unknown>> {
+  const text = JSON.stringify(value, (_key, field: unknown) =>
+    typeof field === 'bigint' ? field.toString() : field,
+  );
+  return JSON.parse(text) as Readonly<Record<string, unknown>>;
+}
+
+function exportIndex(books: ExportStore, archive: ExportArchiveStore): LedgerIndex {
+  return {
+    coverage: (unit) => books.coverage(unit),
+    currentSegments: (unit, range) => archive.currentSegments(unit, range),
+  };
+}

@@ -1,0 +1,193 @@
+/**
+ * `demo`: the whole of it with nothing installed and nothing configured: a sandbox network is served,
+ * mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that a real run is not disturbed.
+ */
+import { once } from 'node:events';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { z } from 'zod';
+import { workRun } from '../../../jobs/work-run.ts';
+import { openApp, type App } from '../../app/app.ts';
+import { startApi } from '../../app/serve.ts';
+import type { Config } from '../../config/environment.ts';
+import { DAY_MICROS, floorSecond, nowMicros } from '../../core/time.ts';
+import { worst } from '../../core/verdict.ts';
+import { openLake, type Lake } from '../../lake/lake.ts';
+import { questionParameters, readyQuestion } from '../../lake/questions.ts';
+import { runQuery } from '../../lake/query.ts';
+import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
+import type { Run } from '../../warehouse/run-store.ts';
+import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { followRuns, runDocument } from '../follow.ts';
+import { formatCount, formatDuration } from '../format.ts';
+import { runReport } from '../report.ts';
+
+const PARTIES = 150;
+const ENTRIES_MEAN = 300;
+const HISTORY_DAYS = 7;
+/** The demo's source is on this machine and its own: nobody is to be spared. */
+const RATE_PER_SECOND = 1_000;
+const EXPORTS_AT_ONCE = 2;
+const QUESTIONS = [
+  { name: 'top-parties', asks: 'Who moved the most?', rowsShown: 5 },
+  { name: 'daily-flows', asks: 'What moved each day?', rowsShown: 5 },
+  { name: 'cadence', asks: 'How regular are the checkpoints?', rowsShown: 5 },
+] as const;
+
+export async function demo(
+  options: { readonly keep: boolean },
+  context: CommandContext,
+): Promise<CommandResult> {
+  const startedMs = performance.now();
+  const dataDir = join(context.config.dataDir, 'demo');
+  await mkdir(dataDir, { recursive: true });
+  await using sandbox = await startNetwork(dataDir);
+  const demoContext = { ...context, config: demoConfig(context.config, dataDir, sandbox.url) };
+  say(context, `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
+  await using app = await openApp(demoContext);
+  const run = await app.jobs.runs.create({ kind: 'nightly', subject: 'demo' });
+  const [nightly] = await followRuns(app, [run], demoContext);
+  if (nightly === undefined) throw new Error(`run ${run.runId} ended without a record`);
+  say(context, runReport(runDocument(nightly)).trimEnd());
+  const verified = await verifyDeep(app, demoContext);
+  say(context, runReport(runDocument(verified)).trimEnd());
+  const answers = await answer(app, demoContext);
+  const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
+  const tookMs = performance.now() - startedMs;
+  say(context, summary(verdict, tookMs, context.config.dataDir));
+  if (options.keep) await keepOpen(app, demoContext);
+  return {
+    exitCode: exitCodeOf(verdict, nightly.evidence),
+    document: {
+      verdict,
+      nightly: runDocument(nightly),
+      verify: runDocument(verified),
+      answers,
+      tookMs: Math.round(tookMs),
+    },
+  };
+}
+
+/** The same network at every run in this checkout, grown by the time that has passed. */
+async function startNetwork(dataDir: string): Promise<Sandbox> {
+  const path = join(dataDir, 'sandbox.json');
+  const birth = z.object({ genesisMicros: z.string().regex(/^\d{1,18}$/) });
+  const stored = birth.safeParse(
+    await readFile(path, 'utf8')
+      .then(JSON.parse)
+      .catch(() => undefined),
+  );
+  const fresh = { genesisMicros: String(floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS) };
+  const { genesisMicros } = stored.success ? stored.data : fresh;
+  if (!stored.success) {
+    await writeFile(`${path}.new`, JSON.stringify(fresh), { flush: true });
+    await rename(`${path}.new`, path);
+  }
+  return startSandbox({
+    seed: 'demo',
+    parties: PARTIES,
+    entriesMean: ENTRIES_MEAN,
+    historyMs: HISTORY_DAYS * 86_400_000,
+    genesis: BigInt(genesisMicros),
+    clock: nowMicros,
+    rateLimit: 'none',
+  });
+}
+
+/** Every configured URL is ignored: the demo touches nothing but its own folder. */
+function demoConfig(config: Config, dataDir: string, sandboxUrl: string): Config {
+  return {
+    ...config,
+    dataDir,
+    sourceUrl: new URL(sandboxUrl),
+    sourceAuthorization: undefined,
+    sourceRate: RATE_PER_SECOND,
+    sourceExportConcurrency: EXPORTS_AT_ONCE,
+    sourcePageSize: 100,
+    sourceAssets: undefined,
+    databaseUrl: undefined,
+    redisUrl: undefined,
+    objectStoreUrl: undefined,
+    notifyUrl: undefined,
+    nightlyParties: { kind: 'all' },
+    nightlyExportsMax: undefined,
+    ambient: {},
+  };
+}
+
+async function verifyDeep(app: App, context: CommandContext): Promise<Run> {
+  const run = await app.jobs.runs.create({ kind: 'verify', subject: 'deep' });
+  await workRun(
+    run.runId,
+    app.jobs,
+    { signal: context.signal, dueMs: Date.now(), attempt: Infinity },
+    (_run, signal) =>
+      app.jobs.stages.verify({ runId: run.runId, deep: true }, { signal, onProgress: () => undefined }),
+  );
+  return (await app.jobs.runs.get(run.runId)) ?? run;
+}
+
+async function answer(app: App, context: CommandContext): Promise<Readonly<Record<string, unknown>>> {
+  await using lake = await openLake(
+    { objects: app.store, scratchDir: join(context.config.dataDir, 'scratch') },
+    context.signal,
+  );
+  const answers: Record<string, unknown> = {};
+  for (const { name, asks, rowsShown } of QUESTIONS) {
+    const sql = readyQuestion(name)?.sql ?? '';
+    say(context, `${asks}  (ledger-mirror query ${name})`);
+    say(context, await ask(lake, `select * from (${sql}) limit ${rowsShown}`, 'table', context));
+    answers[name] = JSON.parse(await ask(lake, sql, 'json', context));
+  }
+  return answers;
+}
+
+async function ask(
+  lake: Lake,
+  sql: string,
+  format: 'table' | 'json',
+  context: CommandContext,
+): Promise<string> {
+  const chunks: string[] = [];
+  const output = new Writable({
+    decodeStrings: false,
+    write: (chunk: string | Buffer, _encoding, done) => {
+      chunks.push(chunk.toString());
+      done();
+    },
+  });
+  await runQuery(lake, sql, { format, parameters: questionParameters({}) }, output, context.signal);
+  return chunks.join('').trimEnd();
+}
+
+function summary(verdict: string, tookMs: number, dataDir: string): string {
+  const isWhole = verdict === 'complete';
+  return [
+    '',
+    `${isWhole ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
+    ...(isWhole
+      ? [
+          `Every row that the network lists and every entry of ${formatCount(PARTIES)} or more ledgers is in the mirror, and every sum agrees.`,
+        ]
+      : ['The evidence above says what is missing.']),
+    '',
+    'Next:',
+    '  npx ledger-mirror demo --keep                                the same, with the console open',
+    '  SOURCE_URL=https://… npx ledger-mirror nightly               a real service',
+    `  rm -rf ${join(dataDir, 'demo')}   forget the demo`,
+    '',
+  ].join('\n');
+}
+
+async function keepOpen(app: App, context: CommandContext): Promise<void> {
+  await app.workForce.startAndRegister();
+  await using api = await startApi(app);
+  say(context, `The console is open at ${api.url} — Ctrl-C ends it.`);
+  if (!context.signal.aborted) await once(context.signal, 'abort');
+}
+
+/** With --json stdout belongs to the document. */
+function say({ isJson, stdout, stderr }: CommandContext, text: string): void {
+  (isJson ? stderr : stdout).write(`${text}\n`);
+}

@@ -1,0 +1,101 @@
+/** `query`: SQL over the lake, or one of the ready questions. */
+import { join } from 'node:path';
+import type { Writable } from 'node:stream';
+import { openApp } from '../../app/app.ts';
+import { UsageError } from '../../core/errors.ts';
+import { openLake } from '../../lake/lake.ts';
+import {
+  questionParameters,
+  READY_QUESTIONS,
+  readyQuestion,
+  type QuestionValues,
+} from '../../lake/questions.ts';
+import { runQuery } from '../../lake/query.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { formatTable } from '../table.ts';
+
+export interface QueryCommandOptions {
+  readonly sql: string | undefined;
+  readonly list: boolean;
+  readonly format: string;
+  readonly timeout: string;
+  readonly since?: string;
+  readonly until?: string;
+  readonly party?: string;
+  readonly asset?: string;
+}
+
+const FORMATS = ['table', 'csv', 'json'] as const;
+const TIMEOUT_SECONDS_MAX = 86_400;
+
+export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
+  if (options.list) return listQuestions();
+  const { sql, format, timeoutMs, parameters } = parse(options, context);
+  await using app = await openApp(context);
+  await using lake = await openLake(
+    { objects: app.store, scratchDir: join(context.config.dataDir, 'scratch') },
+    context.signal,
+  );
+  const output = context.stdout as unknown as Writable;
+  await runQuery(lake, sql, { format, timeoutMs, parameters }, output, context.signal);
+  return { exitCode: EXIT.done };
+}
+
+function listQuestions(): CommandResult {
+  const rows = READY_QUESTIONS.map(({ name, title, parameters }) => [
+    name,
+    title,
+    parameters.map((parameter) => `--${parameter}`).join(' '),
+  ]);
+  return {
+    exitCode: EXIT.done,
+    document: READY_QUESTIONS.map(({ name, title, parameters, sql }) => ({ name, title, parameters, sql })),
+    text: formatTable(['name', 'question', 'options'], rows),
+  };
+}
+
+function parse(
+  options: QueryCommandOptions,
+  context: CommandContext,
+): {
+  sql: string;
+  format: (typeof FORMATS)[number];
+  timeoutMs: number;
+  parameters: Readonly<Record<string, string | null>>;
+} {
+  const problems: string[] = [];
+  const format = context.isJson ? 'json' : FORMATS.find((known) => known === options.format);
+  if (format === undefined)
+    problems.push(`--format: ${JSON.stringify(options.format)} is not accepted; give table, csv or json`);
+  const seconds = /^\d{1,5}$/.test(options.timeout) ? Number(options.timeout) : 0;
+  if (seconds < 1 || seconds > TIMEOUT_SECONDS_MAX) {
+    problems.push(
+      `--timeout: ${JSON.stringify(options.timeout)} is not accepted; give 1 to ${TIMEOUT_SECONDS_MAX} seconds`,
+    );
+  }
+  const question = options.sql === undefined ? undefined : readyQuestion(options.sql);
+  const values: QuestionValues = {
+    ...(options.since === undefined ? {} : { since: options.since }),
+    ...(options.until === undefined ? {} : { until: options.until }),
+    ...(options.party === undefined ? {} : { party: options.party }),
+    ...(options.asset === undefined ? {} : { asset: options.asset }),
+  };
+  const refused = Object.keys(values).filter(
+    (name) => !(question?.parameters as readonly string[] | undefined)?.includes(name),
+  );
+  if (question !== undefined && refused.length > 0) {
+    problems.push(
+      `query ${question.name}: takes no --${refused.join(', --')}; 'ledger-mirror query --list' says what it takes`,
+    );
+  }
+  if (question === undefined && refused.length > 0)
+    problems.push(`--${refused.join(', --')}: only with a ready question; write it into the SQL`);
+  if (options.sql === undefined)
+    problems.push(
+      "query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them",
+    );
+  if (problems.length > 0 || options.sql === undefined || format === undefined)
+    throw new UsageError(problems);
+  const parameters = question === undefined ? {} : questionParameters(values);
+  return { sql: question?.sql ?? options.sql, format, timeoutMs: seconds * 1_000, parameters };
+}
