@@ -28,10 +28,13 @@ export interface ExportAnswer extends AsyncDisposable {
 export interface LedgerSource {
   readonly baseUrl: string;
   /**
-   * Waits for the rate budget, sends the question and resolves with the first bytes' arrival.
-   * @throws PermanentError `EXPORT_REFUSED` (4xx; `meta` has status, code and the vega detail code),
-   *   `ASSET_REQUIRED` where the source demands an asset
-   * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, …  (the whole question may be asked again)
+   * Waits for the rate budget, sends the question and resolves with the answer's headers. Asks again by
+   * itself only where the source did no work (busy, limited, banned, unreachable).
+   * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the service's `detailCode`),
+   *   `ASSET_REQUIRED` where the source demands an asset, `EXPORT_QUESTION` for what may not be asked: these
+   *   concern the unit. Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern all.
+   * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, … (the whole question may be
+   *   asked again, not before `retryAfterMs`); UnreachableError where no connection came about
    */
   ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer>;
 }

@@ -109,6 +109,18 @@ describe('what is tried again', () => {
     expect(attempts).toBe(2);
   });
 
+  test('a source that was closed meanwhile is not asked again', async () => {
+    const arrived = Promise.withResolvers<void>();
+    const server = await serve(() => arrived.resolve());
+    const source = testSource(server.url);
+    const failure = failureOf(source.lists.page(PAGE, NEVER));
+    await arrived.promise;
+    await source.close();
+    expect(await failure).toMatchObject({ code: 'SOURCE_CLOSED' });
+    expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({ code: 'SOURCE_CLOSED' });
+    expect(server.asked).toHaveLength(1);
+  });
+
   test('a mistake of our own is not tried again', async () => {
     let attempts = 0;
     const work = () => {
