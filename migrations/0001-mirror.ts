@@ -89,12 +89,12 @@ const STATEMENTS = [
     party_id text not null,
     pos bigint not null,
     last_seen_walk bigint,
-    last_seen_height numeric(20,0),
     gone_since timestamptz,
     primary key (epoch, party_id),
     unique (epoch, pos) deferrable initially immediate)`,
   // A stretch of a list, unbroken because every page border in it was proven by overlap. lo and hi
-  // are positions: mirror.places.pos for parties, heights for checkpoints.
+  // are positions: mirror.places.pos for parties, heights for checkpoints. An audit reads the same axis
+  // again with chains of its own, which take the place of the others once it is complete.
   `create table mirror.chains (
     chain_id bigint generated always as identity primary key,
     epoch int not null,
@@ -108,7 +108,9 @@ const STATEMENTS = [
     head_time timestamptz,
     bottom_anchors jsonb not null default '[]',
     top_anchors jsonb not null default '[]',
-    exclude using gist (epoch with =, list with =, numrange(lo, hi, '[]') with &&))`,
+    audit_walk bigint,
+    exclude using gist (
+      epoch with =, list with =, coalesce(audit_walk, 0) with =, numrange(lo, hi, '[]') with &&))`,
   `create table mirror.walks (
     walk_id bigint generated always as identity primary key,
     epoch int not null,
@@ -132,6 +134,7 @@ const STATEMENTS = [
     size int not null,
     page_no int not null,
     rows int not null,
+    new_rows int not null,
     first_key text,
     last_key text,
     source_height numeric(20,0),

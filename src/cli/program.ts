@@ -219,9 +219,10 @@ function declareServing(program: Command, run: Run): void {
     .command('sandbox')
     .description('serve a made-up network, for trying things out')
     .option('--port <port>', 'where to listen (0: a free port)', wholeNumber(0, 65_535), 8090)
-    .option('--parties <n>', 'how many parties there are', wholeNumber(0, 10_000_000), 200)
+    .option('--parties <n>', 'how many parties there are', wholeNumber(1, 10_000_000), 200)
     .option('--entries <n>', 'ledger entries in all, about', wholeNumber(0, 1_000_000_000), 50_000)
-    .option('--seed <seed>', 'the same seed, the same network', 'sandbox')
+    .option('--seed <seed>', 'the same seed and genesis, the same network', 'sandbox')
+    .option('--genesis <time>', 'when it began; default: a week before today')
     .option('--books-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
     .action((options) => run(async () => (await import('./commands/sandbox.ts')).sandbox, options));
 }

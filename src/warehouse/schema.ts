@@ -94,7 +94,6 @@ interface PlacesTable {
   party_id: string;
   pos: Int8;
   last_seen_walk: Nullable<Int8>;
-  last_seen_height: Nullable<Numeric>;
   gone_since: Timestamp | null;
 }
 
@@ -111,6 +110,8 @@ interface ChainsTable {
   head_time: Timestamp | null;
   bottom_anchors: ColumnType<readonly unknown[], string | undefined, string>;
   top_anchors: ColumnType<readonly unknown[], string | undefined, string>;
+  /** The audit that reads with this chain; null for those that count. */
+  audit_walk: Nullable<Int8>;
 }
 
 interface WalksTable {
@@ -135,6 +136,7 @@ interface WalkPagesTable {
   size: number;
   page_no: number;
   rows: number;
+  new_rows: number;
   first_key: string | null;
   last_key: string | null;
   source_height: Nullable<Numeric>;

@@ -18,7 +18,7 @@ import { questionParameters, readyQuestion } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
 import type { Run } from '../../warehouse/run-store.ts';
-import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
 import { runReport } from '../report.ts';

@@ -1,6 +1,14 @@
 /** `sandbox`: serves a made-up network until it is told to stop. */
 import { once } from 'node:events';
-import { DAY_MICROS, floorSecond, nowMicros } from '../../core/time.ts';
+import { UsageError } from '../../core/errors.ts';
+import {
+  DAY_MICROS,
+  floorSecond,
+  formatInstant,
+  nowMicros,
+  parseInstant,
+  type Micros,
+} from '../../core/time.ts';
 import { startSandbox } from '../../sandbox/server.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 
@@ -10,26 +18,44 @@ export interface SandboxCommandOptions {
   readonly entries: number;
   readonly seed: string;
   readonly booksPort?: number;
+  readonly genesis?: string;
 }
 
 const HISTORY_DAYS = 7;
+
+/** Today's midnight a week ago where none is given: the same network all day. */
+function genesisOf(given: string | undefined): Micros {
+  const midnight = nowMicros() - (nowMicros() % DAY_MICROS);
+  if (given === undefined) return midnight - BigInt(HISTORY_DAYS) * DAY_MICROS;
+  const parsed = parseInstant(given);
+  if (parsed !== undefined && parsed < nowMicros()) return floorSecond(parsed);
+  throw new UsageError([
+    `--genesis: ${JSON.stringify(given.slice(0, 80))} is not accepted; give a past time, such as 2026-01-31T00:00:00Z`,
+  ]);
+}
 
 export async function sandbox(
   options: SandboxCommandOptions,
   context: CommandContext,
 ): Promise<CommandResult> {
+  const genesis = genesisOf(options.genesis);
   await using network = await startSandbox({
     seed: options.seed,
     port: options.port,
     parties: options.parties,
     entriesMean: Math.ceil(options.entries / options.parties),
     historyMs: HISTORY_DAYS * 86_400_000,
-    genesis: floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS,
+    genesis,
     // It lives: blocks are made as time goes by.
     clock: nowMicros,
     ...(options.booksPort === undefined ? {} : { booksPort: options.booksPort }),
   });
-  const document = { url: network.url, booksUrl: network.booksUrl ?? null, seed: options.seed };
+  const document = {
+    url: network.url,
+    booksUrl: network.booksUrl ?? null,
+    seed: options.seed,
+    genesis: formatInstant(genesis),
+  };
   context.stdout.write(
     context.isJson
       ? `${JSON.stringify(document)}\n`
