@@ -116,10 +116,10 @@ class S3Store implements ObjectStore {
   }
 
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined> {
-    const target = this.#target(key);
     return this.#guard(`look up ${key}`, async () => {
       try {
-        const found = await this.#client.send(new HeadObjectCommand(target), { abortSignal: signal });
+        const command = new HeadObjectCommand(this.#target(key));
+        const found = await this.#client.send(command, { abortSignal: signal });
         return { bytes: BigInt(found.ContentLength ?? 0), sha256: found.Metadata?.['sha256'] };
       } catch (error) {
         if (isMissing(error)) return undefined;

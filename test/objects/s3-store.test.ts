@@ -1,0 +1,148 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { openS3Store } from '../../src/objects/s3-store.ts';
+import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { describeObjectStore } from './store-contract.ts';
+
+const signal = AbortSignal.timeout(60_000);
+let double: S3Double;
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-s3-'));
+  double = await S3Double.start();
+});
+beforeEach(() => {
+  double.fault = undefined;
+  double.knowsConditions = true;
+  double.objects.clear();
+  double.uploads.clear();
+  double.calls.length = 0;
+});
+afterAll(async () => {
+  await double[Symbol.asyncDispose]();
+  await rm(folder, { recursive: true, force: true });
+});
+
+function ambientOf(secretAccessKey = CREDENTIALS.secretAccessKey): Record<string, string> {
+  return { AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+}
+
+function openDouble(ambient = ambientOf(), bucket = 'bucket'): ObjectStore {
+  const url = new URL(`s3://${bucket}/mirror/${randomUUID()}?region=eu-test-1`);
+  url.searchParams.set('endpoint', double.endpoint);
+  return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient });
+}
+
+describeObjectStore('S3Store against the double', async () => openDouble());
+
+const realUrl = process.env['TEST_S3_URL'];
+if (realUrl !== undefined) {
+  describeObjectStore('S3Store against TEST_S3_URL', async () => {
+    const url = new URL(realUrl);
+    url.pathname = `${url.pathname.replace(/\/$/, '')}/${randomUUID()}`;
+    const ambient = Object.fromEntries(
+      Object.entries(process.env).map(([name, value]) => [name, value ?? '']),
+    );
+    return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient });
+  });
+}
+
+describe('S3Store', () => {
+  const content = Buffer.alloc(40 * 2 ** 20, 'ledger');
+  const facts = {
+    bytes: BigInt(content.length),
+    sha256: createHash('sha256').update(content).digest('hex'),
+  };
+  async function large(store: ObjectStore): Promise<string> {
+    const path = await store.spoolPath('large');
+    await writeFile(path, content);
+    return path;
+  }
+  const stored = (): Buffer | undefined => [...double.objects.values()][0]?.content;
+
+  test('sends a large file in parts, and the same file again without harm', async () => {
+    await using store = openDouble();
+    const path = await large(store);
+    await store.publishFile('a/large', path, facts, signal);
+    expect(stored()?.equals(content)).toBe(true);
+    expect(double.calls.filter((call) => call === 'PUT partNumber&uploadId')).toHaveLength(3);
+    await store.publishFile('a/large', path, facts, signal);
+    expect([double.objects.size, double.uploads.size]).toEqual([1, 0]);
+    expect(await store.head('a/large', signal)).toEqual(facts);
+  });
+
+  test.each([
+    ['a lost answer to PUT', 'PUT', 'lose'],
+    ['a server error on PUT', 'PUT', 'InternalError'],
+    ['a slow-down on PUT', 'PUT', 'SlowDown'],
+  ])('settles %s by asking', async (_, method, code) => {
+    await using store = openDouble();
+    let faults = 1;
+    double.fault = (call, stage) => {
+      if (call.method !== method || stage !== 'after' || faults === 0) return undefined;
+      faults -= 1;
+      return code;
+    };
+    await store.publishBytes('a/small', Buffer.from('small'), signal);
+    expect(stored()?.toString()).toBe('small');
+  });
+
+  test('settles a lost answer to the last call of a large file by asking', async () => {
+    await using store = openDouble();
+    const path = await large(store);
+    double.fault = (call, stage) =>
+      call.method === 'POST' && call.query.has('uploadId') && stage === 'after' ? 'lose' : undefined;
+    await store.publishFile('a/large', path, facts, signal);
+    expect(stored()?.equals(content)).toBe(true);
+  });
+
+  test('gives up an upload that fails, and sweeps those that others left', async () => {
+    await using store = openDouble();
+    const path = await large(store);
+    double.fault = (call) => (call.query.has('partNumber') ? 'InternalError' : undefined);
+    await expect(store.publishFile('a/large', path, facts, signal)).rejects.toThrow(
+      expect.objectContaining({ code: 'OBJECT_STORE_BUSY' }),
+    );
+    expect([double.objects.size, double.uploads.size]).toEqual([0, 0]);
+    const prefix = new URL(store.url).pathname.slice(1);
+    const left = { key: `${prefix}/a/left`, metadata: {}, initiated: new Date(0), parts: new Map() };
+    double.uploads.set('left', left);
+    double.uploads.set('foreign', { ...left, key: 'other/a/left' });
+    expect((await store.sweep(60_000, signal)).removed).toBe(1);
+    expect([...double.uploads.keys()]).toEqual(['foreign']);
+  });
+
+  test('does without conditions where the store knows none', async () => {
+    await using store = openDouble();
+    double.knowsConditions = false;
+    await store.publishBytes('a/plain', Buffer.from('one'), signal);
+    await store.publishBytes('a/plain', Buffer.from('one'), signal);
+    await expect(store.publishBytes('a/plain', Buffer.from('two'), signal)).rejects.toThrow(
+      expect.objectContaining({ code: 'OBJECT_CONFLICT' }),
+    );
+    expect(stored()?.toString()).toBe('one');
+  });
+
+  test.each([
+    ['a wrong secret', () => openDouble(ambientOf('wrong')), 'OBJECT_STORE_REFUSED'],
+    ['a bucket that is not there', () => openDouble(ambientOf(), 'nowhere'), 'OBJECT_STORE_REFUSED'],
+  ])('says what is wrong: %s', async (_, open, code) => {
+    await using store = open();
+    await expect(store.publishBytes('a/b', Buffer.from('x'), signal)).rejects.toThrow(
+      expect.objectContaining({ code }),
+    );
+  });
+
+  test('an endpoint where nobody listens is unreachable', async () => {
+    const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await expect(store.head('a', signal)).rejects.toThrow(
+      expect.objectContaining({ code: 'OBJECT_STORE_UNREACHABLE' }),
+    );
+  });
+});

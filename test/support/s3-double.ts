@@ -1,0 +1,262 @@
+/**
+ * A double of the S3 protocol, not an S3 server: objects in memory, as much of the interface as the
+ * mirror uses, and strict about what real servers are strict about (signatures, checksums, conditions).
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { checkSignature, type Credentials } from './s3-signature.ts';
+
+export const CREDENTIALS: Credentials = { accessKeyId: 'double', secretAccessKey: 'not-a-secret' };
+const PAGE_KEYS = 3;
+const PART_BYTES_MIN = 5 * 2 ** 20;
+
+interface Stored {
+  readonly content: Buffer;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly modified: Date;
+}
+
+interface Upload {
+  readonly key: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly initiated: Date;
+  readonly parts: Map<number, { content: Buffer; etag: string }>;
+}
+
+interface Call {
+  readonly method: string;
+  readonly key: string;
+  readonly query: URLSearchParams;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: Buffer;
+}
+
+/** Judges a call before or after it is done: an S3 error code is answered instead, `lose` breaks the connection. */
+export type S3Fault = (call: Call, stage: 'before' | 'after') => string | undefined;
+
+class Refused extends Error {
+  readonly status: number;
+  constructor(status: number, code: string) {
+    super(code);
+    this.status = status;
+  }
+}
+
+export class S3Double implements AsyncDisposable {
+  readonly objects = new Map<string, Stored>();
+  readonly uploads = new Map<string, Upload>();
+  readonly calls: string[] = [];
+  fault: S3Fault | undefined;
+  /** As stores that do not know If-None-Match. */
+  knowsConditions = true;
+  readonly #server = createServer((request, response) => void this.#serve(request, response));
+
+  /** @returns a double on a free port of this machine; its bucket is `bucket` */
+  static async start(): Promise<S3Double> {
+    const double = new S3Double();
+    double.#server.listen(0, '127.0.0.1');
+    await once(double.#server, 'listening');
+    return double;
+  }
+
+  get endpoint(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      const body = await buffer(request);
+      const url = new URL(request.url ?? '/', 'http://double');
+      const [, bucket, ...parts] = url.pathname.split('/').map(decodeURIComponent);
+      const method = request.method ?? '';
+      const call = { method, key: parts.join('/'), query: url.searchParams, headers: request.headers, body };
+      const operation = [...url.searchParams.keys()]
+        .filter((name) => name !== 'x-id')
+        .toSorted()
+        .join('&');
+      this.calls.push(`${method}${operation === '' ? '' : ` ${operation}`}`);
+      const denied = checkSignature(request, body, CREDENTIALS);
+      if (denied !== undefined) throw new Refused(403, denied);
+      if (bucket !== 'bucket') throw new Refused(404, 'NoSuchBucket');
+      this.#judge(call, 'before', request);
+      const answer = this.#dispatch(call);
+      this.#judge(call, 'after', request);
+      response.writeHead(answer.status ?? 200, { 'x-amz-request-id': '1', ...answer.headers });
+      response.end(method === 'HEAD' ? undefined : answer.body);
+    } catch (error) {
+      if (request.socket.destroyed) return;
+      const status = error instanceof Refused ? error.status : 500;
+      const code = error instanceof Error ? error.message : 'InternalError';
+      response.writeHead(status, { 'content-type': 'application/xml', 'x-amz-request-id': '1' });
+      response.end(
+        request.method === 'HEAD'
+          ? undefined
+          : `<Error><Code>${code}</Code><Message>${code}</Message></Error>`,
+      );
+    }
+  }
+
+  #judge(call: Call, stage: 'before' | 'after', request: IncomingMessage): void {
+    const code = this.fault?.(call, stage);
+    if (code === undefined) return;
+    if (code === 'lose') request.socket.destroy();
+    throw new Refused(code === 'SlowDown' ? 503 : 500, code);
+  }
+
+  #dispatch(call: Call): { status?: number; headers?: Record<string, string>; body?: string | Buffer } {
+    const { method, query, key } = call;
+    if (method === 'GET' && query.has('list-type')) return this.#list(query);
+    if (method === 'GET' && query.has('uploads')) return this.#listUploads(query);
+    if (method === 'GET' || method === 'HEAD') return this.#get(call);
+    if (method === 'POST' && query.has('uploads')) return this.#createUpload(call);
+    if (method === 'PUT' && query.has('partNumber')) return this.#putPart(call);
+    if (method === 'POST' && query.has('uploadId')) return this.#complete(call);
+    if (method === 'DELETE' && query.has('uploadId')) {
+      this.#upload(call);
+      this.uploads.delete(query.get('uploadId') ?? '');
+      return { status: 204 };
+    }
+    if (method === 'DELETE') {
+      this.objects.delete(key);
+      return { status: 204 };
+    }
+    if (method === 'PUT') return this.#put(call);
+    throw new Refused(405, 'MethodNotAllowed');
+  }
+
+  #get({ key, headers }: Call): { status: number; headers: Record<string, string>; body: Buffer } {
+    const stored = this.objects.get(key);
+    if (stored === undefined) throw new Refused(404, 'NoSuchKey');
+    const { content, metadata, modified } = stored;
+    const range = /^bytes=(\d+)-(\d+)$/.exec(headers.range ?? '');
+    const body = range === null ? content : content.subarray(Number(range[1]), Number(range[2]) + 1);
+    const described = Object.fromEntries(
+      Object.entries(metadata).map(([name, value]) => [`x-amz-meta-${name}`, value]),
+    );
+    const status = range === null ? 200 : 206;
+    const length = String(body.length);
+    return {
+      status,
+      headers: {
+        'content-length': length,
+        'last-modified': modified.toUTCString(),
+        etag: etagOf(content),
+        ...described,
+      },
+      body,
+    };
+  }
+
+  #put(call: Call): { headers: Record<string, string> } {
+    checkBody(call);
+    this.#checkCondition(call);
+    const { key, body } = call;
+    this.objects.set(key, { content: body, metadata: metadataOf(call), modified: new Date() });
+    return { headers: { etag: etagOf(body) } };
+  }
+
+  #createUpload(call: Call): { body: string } {
+    const uploadId = randomUUID();
+    const { key } = call;
+    this.uploads.set(uploadId, { key, metadata: metadataOf(call), initiated: new Date(), parts: new Map() });
+    return { body: `<R><Bucket>bucket</Bucket><Key>${key}</Key><UploadId>${uploadId}</UploadId></R>` };
+  }
+
+  #putPart(call: Call): { headers: Record<string, string> } {
+    checkBody(call);
+    const etag = etagOf(call.body);
+    this.#upload(call).parts.set(Number(call.query.get('partNumber')), { content: call.body, etag });
+    return { headers: { etag } };
+  }
+
+  #complete(call: Call): { body: string } {
+    const upload = this.#upload(call);
+    this.#checkCondition(call);
+    const named = [...call.body.toString().matchAll(/<Part>.*?<\/Part>/gs)].map(([part]) => ({
+      number: Number(/<PartNumber>(\d+)</.exec(part)?.[1]),
+      etag: /<ETag>(?:&quot;|")?([^<&"]+)/.exec(part)?.[1],
+    }));
+    const contents = named.map(({ number, etag }, index) => {
+      const part = upload.parts.get(number);
+      if (part === undefined || part.etag !== `"${etag}"` || number !== index + 1)
+        throw new Refused(400, 'InvalidPart');
+      if (index < named.length - 1 && part.content.length < PART_BYTES_MIN)
+        throw new Refused(400, 'EntityTooSmall');
+      return part.content;
+    });
+    if (contents.length === 0) throw new Refused(400, 'MalformedXML');
+    this.objects.set(upload.key, {
+      content: Buffer.concat(contents),
+      metadata: upload.metadata,
+      modified: new Date(),
+    });
+    this.uploads.delete(call.query.get('uploadId') ?? '');
+    return { body: '<CompleteMultipartUploadResult><ETag>"x"</ETag></CompleteMultipartUploadResult>' };
+  }
+
+  #list(query: URLSearchParams): { body: string } {
+    const from = query.get('continuation-token') ?? '';
+    const prefix = query.get('prefix') ?? '';
+    const keys = [...this.objects.keys()].filter((key) => key.startsWith(prefix) && key > from).toSorted();
+    const page = keys.slice(0, PAGE_KEYS);
+    const contents = page.map((key) => {
+      const stored = this.objects.get(key);
+      return `<Contents><Key>${key}</Key><Size>${stored?.content.length}</Size><LastModified>${stored?.modified.toISOString()}</LastModified></Contents>`;
+    });
+    const isCut = keys.length > page.length;
+    const token = isCut ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : '';
+    return {
+      body: `<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${token}${contents.join('')}</ListBucketResult>`,
+    };
+  }
+
+  #listUploads(query: URLSearchParams): { body: string } {
+    const listed = [...this.uploads]
+      .filter(([, { key }]) => key.startsWith(query.get('prefix') ?? ''))
+      .map(
+        ([id, { key, initiated }]) =>
+          `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${initiated.toISOString()}</Initiated></Upload>`,
+      );
+    return { body: `<ListMultipartUploadsResult>${listed.join('')}</ListMultipartUploadsResult>` };
+  }
+
+  #upload(call: Call): Upload {
+    const upload = this.uploads.get(call.query.get('uploadId') ?? '');
+    if (upload === undefined || upload.key !== call.key) throw new Refused(404, 'NoSuchUpload');
+    return upload;
+  }
+
+  #checkCondition({ headers, key }: Call): void {
+    if (headers['if-none-match'] === undefined) return;
+    if (!this.knowsConditions) throw new Refused(501, 'NotImplemented');
+    if (this.objects.has(key)) throw new Refused(412, 'PreconditionFailed');
+  }
+}
+
+function checkBody({ headers, body }: Call): void {
+  const expected = headers['x-amz-checksum-sha256'];
+  if (expected === undefined) throw new Refused(400, 'InvalidRequest');
+  const actual = createHash('sha256').update(body).digest('base64');
+  if (expected !== actual) throw new Refused(400, 'BadDigest');
+}
+
+function metadataOf({ headers }: Call): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers)
+      .filter(([name]) => name.startsWith('x-amz-meta-'))
+      .map(([name, value]) => [name.slice('x-amz-meta-'.length), String(value)]),
+  );
+}
+
+function etagOf(content: Buffer): string {
+  return `"${createHash('md5').update(content).digest('hex')}"`;
+}
