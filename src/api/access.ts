@@ -52,7 +52,8 @@ export function addAccess(server: FastifyInstance, options: AccessOptions): void
       'a token is needed: send it as a bearer, or log in at /login',
     );
   });
-  addSessions(server, guard);
+  // In a scope of its own: only a login may come as a form.
+  server.register(async (scope) => addSessions(scope, guard));
 }
 
 function addSessions(server: FastifyInstance, guard: TokenGuard | undefined): void {

@@ -56,12 +56,14 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
-    ajv: { customOptions: { removeAdditional: false } },
+    // What does not fit is refused, not trimmed or unpacked until it does.
+    ajv: { customOptions: { removeAdditional: false, coerceTypes: true } },
     frameworkErrors: (_error, _request, reply) => {
       sendStatusJson(reply, StatusError.ofGateway('invalidArgument', 'malformed request target'));
     },
   });
   server.server.maxConnections = CONNECTIONS_MAX;
+  server.removeContentTypeParser('text/plain');
   server.setErrorHandler<FastifyError>((error, request, reply) =>
     answerError(error, request, reply, deps.log),
   );

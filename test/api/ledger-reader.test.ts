@@ -1,0 +1,194 @@
+/** A ledger read back from its objects: whole segments untouched, cut ones row by row, holes refused. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ObjectLedgerReader } from '../../src/api/ledger-reader.ts';
+import type { LedgerQuestion } from '../../src/api/ports.ts';
+import { BEGINNING, parseInstant, type Micros } from '../../src/core/time.ts';
+import type { Coverage, Segment } from '../../src/export/ports.ts';
+import { FileStore } from '../../src/objects/file-store.ts';
+import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+
+const PARTY = 'ab'.repeat(32);
+const [GOLD, SILVER] = ['c0'.repeat(32), 'c1'.repeat(32)];
+const signal = AbortSignal.timeout(20_000);
+let folder = '';
+let objects: FileStore;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-api-'));
+  objects = new FileStore(folder);
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+function at(text: string): Micros {
+  return parseInstant(text)!;
+}
+
+function row(time: string, asset = GOLD): string {
+  return `${time},1000,TRANSFER_TYPE_DEPOSIT,\\x${asset},\\x,\\x${PARTY},4,\\x,\\x03,10,5,6`;
+}
+
+interface Part {
+  readonly from: string;
+  readonly to: string;
+  /** Absent: the range is known to be empty. */
+  readonly rows?: readonly string[];
+  readonly header?: string;
+  readonly asset?: string;
+  readonly suffix?: '' | '.gz' | '.zst';
+}
+
+let made = 0;
+
+/** A reader of a ledger that is known in these parts. */
+async function readerOf(parts: readonly Part[]): Promise<ObjectLedgerReader> {
+  const coverage: Coverage[] = [];
+  const segments: Segment[] = [];
+  for (const part of parts) {
+    const [from, to] = [at(part.from), at(part.to)];
+    const common = { assetId: part.asset, from, to, open: false };
+    coverage.push({
+      ...common,
+      coverageId: 1n,
+      sides: 'from',
+      objectKey: undefined,
+      rows: 0n,
+      tail: undefined,
+    });
+    if (part.rows === undefined) continue;
+    const plain = Buffer.from(`${[part.header ?? HEADER_12, ...part.rows].join('\n')}\n`);
+    const suffix = part.suffix ?? '.zst';
+    const objectKey = `ledger/${(made += 1)}.csv${suffix}`;
+    const stored = { '': plain, '.gz': gzipSync(plain), '.zst': zstdCompressSync(plain) }[suffix];
+    await objects.publishBytes(objectKey, stored, signal);
+    segments.push({
+      ...common,
+      segmentId: 1n,
+      objectKey,
+      rows: BigInt(part.rows.length),
+      bytes: BigInt(plain.length),
+      columns: (part.header ?? HEADER_12).split(','),
+    });
+  }
+  const index = {
+    coverage: async () => coverage,
+    currentSegments: async (_unit: unknown, range: { from: Micros; to?: Micros | undefined }) =>
+      segments.filter(({ from, to }) => to > range.from && (range.to === undefined || from < range.to)),
+  };
+  return new ObjectLedgerReader(index, objects);
+}
+
+async function textOf(reader: ObjectLedgerReader, question: Partial<LedgerQuestion> = {}): Promise<string> {
+  const chunks: Buffer[] = [];
+  const whole = { partyId: PARTY, assetId: undefined, from: undefined, to: undefined, ...question };
+  for await (const chunk of reader.read(whole, signal)) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+function csv(...rows: readonly string[]): string {
+  return `${[HEADER_12, ...rows].join('\n')}\n`;
+}
+
+const FIRST = [
+  row('2023-05-01 10:00:00.5+00'),
+  row('2023-05-01 10:00:00.5+00'),
+  row('2023-05-02 00:00:00+00', SILVER),
+];
+const SECOND = [row('2023-06-01 00:00:00+00'), row('2023-06-01 23:59:59.999999+00')];
+const LEDGER: readonly Part[] = [
+  { from: '1970-01-01', to: '2023-05-03', rows: FIRST, suffix: '.gz' },
+  { from: '2023-05-03', to: '2023-06-01' },
+  { from: '2023-06-01', to: '2023-06-02', rows: SECOND, suffix: '' },
+];
+
+describe('a ledger', () => {
+  it('is one CSV of its segments, repeated rows kept, whichever way they are stored', async () => {
+    expect(await textOf(await readerOf(LEDGER))).toBe(csv(...FIRST, ...SECOND));
+  });
+
+  it('without entries is a header', async () => {
+    expect(await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }]))).toBe(csv());
+  });
+
+  it.each([
+    ['2023-05-01 10:00:00', '2023-05-01 10:00:01', FIRST.slice(0, 2)],
+    ['2023-05-01 10:00:01', '2023-06-02', [FIRST[2], ...SECOND]],
+    ['2023-05-02', '2023-06-01', [FIRST[2]]],
+    ['2023-06-01', '2023-06-01 23:59:59', [SECOND[0]]],
+    ['2023-05-03', '2023-06-01', []],
+    ['2023-06-01', '2023-05-01', []],
+  ])('from %s to %s holds the rows in between', async (from, to, rows) => {
+    const range = { from: at(`${from.padEnd(19, ' 00:00:00')}Z`), to: at(`${to.padEnd(19, ' 00:00:00')}Z`) };
+    expect(await textOf(await readerOf(LEDGER), range)).toBe(csv(...(rows as string[])));
+  });
+
+  it('of one asset holds no other', async () => {
+    expect(await textOf(await readerOf(LEDGER), { assetId: SILVER })).toBe(csv(FIRST[2]!));
+    expect(await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) })).toBe(csv());
+  });
+
+  it('is cut right where rows span the pieces it is read in', async () => {
+    const rows = Array.from({ length: 20_000 }, (_, n) =>
+      row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
+    );
+    const reader = await readerOf([{ from: '1970-01-01', to: '2023-06-01', rows }]);
+    const text = await textOf(reader, { from: at('2023-05-01T12:00:00Z') });
+    expect(text).toBe(csv(...rows.filter((line) => line.slice(11, 13) >= '12')));
+  });
+});
+
+describe('what is not known', () => {
+  it.each([
+    ['never exported', [], {}],
+    ['a beginning', LEDGER.slice(1), {}],
+    ['a hole', [LEDGER[0]!, LEDGER[2]!], {}],
+    ['everything asked for', LEDGER, { from: at('2023-06-02T00:00:00Z') }],
+    [
+      'everything asked for, with an end',
+      LEDGER,
+      { from: at('2023-07-01T00:00:00Z'), to: at('2023-08-01T00:00:00Z') },
+    ],
+    [
+      'one of the assets',
+      [
+        { ...LEDGER[0]!, asset: GOLD },
+        { ...LEDGER[2]!, asset: SILVER },
+      ],
+      {},
+    ],
+  ] as const)('is refused, not served as empty: %s', async (_what, parts, question) => {
+    await expect(textOf(await readerOf(parts), question)).rejects.toMatchObject({
+      code: 'LEDGER_NOT_MIRRORED',
+    });
+  });
+
+  it('outside of what is asked does not matter', async () => {
+    const from = at('2023-06-01T00:00:00Z');
+    expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from })).toBe(csv(...SECOND));
+    const to = at('2023-05-03T00:00:00Z');
+    expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from: BEGINNING, to })).toBe(
+      csv(...FIRST),
+    );
+  });
+
+  it('of every asset is known of each', async () => {
+    const parts = [LEDGER[0]!, { from: '2023-05-03', to: '2023-06-02', rows: SECOND, asset: GOLD }];
+    expect(await textOf(await readerOf(parts), { assetId: GOLD })).toBe(csv(FIRST[0]!, FIRST[1]!, ...SECOND));
+  });
+});
+
+describe('trouble', () => {
+  it('columns that change are told before the first byte', async () => {
+    const reader = await readerOf([LEDGER[0]!, { ...LEDGER[1]!, header: HEADER_13, rows: [] }]);
+    await expect(textOf(reader)).rejects.toMatchObject({ code: 'LEDGER_COLUMNS_DIFFER' });
+  });
+
+  it('an object that is gone is an error of the answer, before the first byte where it is the first', async () => {
+    const reader = await readerOf([LEDGER[0]!]);
+    await objects.remove(`ledger/${made}.csv.gz`, signal);
+    await expect(textOf(reader)).rejects.toMatchObject({ code: 'OBJECT_MISSING' });
+  });
+});

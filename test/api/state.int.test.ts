@@ -1,0 +1,236 @@
+/** Status, runs, health, metrics and the interface document, over a real warehouse. */
+import { readFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { glance } from '../../src/api/glance.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from './mirror.ts';
+
+const warehouse = await freshWarehouse();
+const { pool } = warehouse;
+afterAll(() => warehouse[Symbol.asyncDispose]());
+const PARTY = 'ab'.repeat(32);
+
+async function run(
+  kind: string,
+  subject: string,
+  verdict: string | null,
+  minutesAgo: number,
+): Promise<string> {
+  const runId = randomUUID();
+  await pool.query(
+    `insert into mirror.runs (run_id, kind, subject, state, verdict, queued_at, started_at, finished_at, evidence)
+     values ($1, $2, $3, case when $4::text is null then 'running' else 'done' end, $4,
+       now() - $5 * interval '1 minute', now() - $5 * interval '1 minute',
+       case when $4::text is not null then now() end, '{"rows": "7"}')`,
+    [runId, kind, subject, verdict, minutesAgo],
+  );
+  return runId;
+}
+
+async function json(url: string): Promise<Record<string, unknown>> {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
+  return (await response.json()) as Record<string, unknown>;
+}
+
+beforeAll(async () => {
+  await run('walk', 'parties', 'failed', 9);
+  await run('walk', 'parties', 'complete', 8);
+  await run('walk', 'checkpoints', 'incomplete', 7);
+  await run('nightly', 'scheduled', 'complete', 6);
+  await run('export', PARTY, null, 5);
+  await pool.query(
+    `insert into mirror.chains (epoch, list, lo, hi, has_head, head_height, head_time)
+     values (1, 'parties', 0, 1, true, 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
+  );
+  await pool.query(`insert into mirror.parties (party_id, first_epoch) values ($1, 1)`, [PARTY]);
+  await pool.query(`insert into mirror.places (epoch, party_id, pos) values (1, $1, 1024)`, [PARTY]);
+});
+
+describe('the status', () => {
+  it('says what is proven, as of when, and what needs a person', async () => {
+    await using api = await startApi(warehouse);
+    const status = await json(`${api.url}/mirror/status`);
+    expect(status).toMatchObject({
+      whole: false,
+      sentence: 'The mirror is not proven whole: the list of checkpoints is not complete.',
+      attention: [{ what: 'the list of checkpoints: incomplete' }],
+      epoch: 1,
+      openRuns: '1',
+      streams: [
+        {
+          name: 'parties',
+          verdict: 'complete',
+          rows: '1',
+          asOfBlock: '18446744073709551615',
+          asOfTime: expect.stringMatching(/^2023-05-01T10:00:00.123456/) as string,
+        },
+        { name: 'checkpoints', verdict: 'incomplete', rows: '0', asOfBlock: null, asOfTime: null },
+        { name: 'ledger', verdict: 'complete', rows: '0' },
+      ],
+    });
+  });
+
+  it.each([
+    [{}, 'Nothing has been mirrored yet: no run has ended.', false],
+    [
+      { verdict: 'complete', asOfTime: '2023-05-01T10:00:00Z' },
+      'The mirror is whole as of 2023-05-01 10:00 UTC.',
+      true,
+    ],
+    [{ verdict: 'complete' }, 'The mirror is whole.', true],
+    [
+      { verdict: 'failed' },
+      'The mirror is not proven whole: the list of parties, the list of checkpoints, and the ledgers are not complete.',
+      false,
+    ],
+  ] as const)('in one sentence: %j', (stream, sentence, whole) => {
+    const facts = { ...EMPTY_FACTS, streams: EMPTY_FACTS.streams.map((empty) => ({ ...empty, ...stream })) };
+    expect(glance(facts)).toMatchObject({ sentence, whole });
+  });
+
+  it('is not whole while something was left out', () => {
+    const streams = EMPTY_FACTS.streams.map((empty) => ({ ...empty, verdict: 'complete' as const }));
+    expect(glance({ ...EMPTY_FACTS, streams, knownGaps: '1' }).whole).toBe(false);
+    const aside = glance({ ...EMPTY_FACTS, streams, ledger: { ...EMPTY_FACTS.ledger, setAside: '2' } });
+    expect(aside).toMatchObject({ whole: false, attention: [{ what: '2 ledgers set aside' }] });
+  });
+});
+
+describe('runs', () => {
+  it('are listed newest first, page by page', async () => {
+    await using api = await startApi(warehouse);
+    const seen: unknown[] = [];
+    let before = '';
+    for (;;) {
+      const { runs } = (await json(`${api.url}/mirror/runs?limit=2${before}`)) as {
+        runs: { runId: string; kind: string }[];
+      };
+      if (runs.length === 0) break;
+      seen.push(...runs.map(({ kind }) => kind));
+      before = `&before=${runs.at(-1)?.runId}`;
+    }
+    expect(seen).toEqual(['export', 'nightly', 'walk', 'walk', 'walk']);
+  });
+
+  it('can be filtered, and read one by one', async () => {
+    await using api = await startApi(warehouse);
+    const { runs } = (await json(`${api.url}/mirror/runs?kind=nightly`)) as { runs: { runId: string }[] };
+    expect(runs).toHaveLength(1);
+    expect(await json(`${api.url}/mirror/runs/${runs[0]?.runId}`)).toEqual(runs[0]);
+    expect(runs[0]).toMatchObject({ verdict: 'complete', state: 'done', evidence: { rows: '7' } });
+    expect((await fetch(`${api.url}/mirror/runs/${randomUUID()}`)).status).toBe(404);
+  });
+});
+
+describe('health', () => {
+  it('is the process, readiness its parts', async () => {
+    let isWell = true;
+    const probes = [
+      { name: 'postgres', check: async () => void (await pool.query('select 1')) },
+      { name: 'queue', check: async () => (isWell ? undefined : Promise.reject(new Error('away'))) },
+    ];
+    await using api = await startApi(warehouse, { probes });
+    expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
+    expect(await json(`${api.url}/readyz`)).toEqual({ ready: true, parts: { postgres: 'ok', queue: 'ok' } });
+    isWell = false;
+    const failed = await waitFor(
+      async () => {
+        const response = await fetch(`${api.url}/readyz`);
+        return response.status === 503 ? response : undefined;
+      },
+      { what: 'the failing part to show' },
+    );
+    expect(await failed.json()).toEqual({ ready: false, parts: { postgres: 'ok', queue: 'failed' } });
+  });
+
+  it('does not wait for a part that hangs', async () => {
+    const server = await apiWithoutDatabase({
+      probes: [{ name: 'stuck', check: () => new Promise(() => undefined) }],
+    });
+    const { statusCode } = await server.inject({ url: '/readyz', headers: { host: 'localhost' } });
+    expect(statusCode).toBe(503);
+  });
+
+  it('goes on without a database, and says so', async () => {
+    await using api = await startApi({ pool: await closedPool() });
+    expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
+    for (const path of ['/api/v2/parties', '/mirror/status']) {
+      const response = await fetch(`${api.url}${path}`);
+      expect(response.status).toBe(503);
+      expect(await response.json()).toEqual({
+        code: 14,
+        message: 'the mirror cannot reach its database; try again',
+        details: [],
+      });
+    }
+    expect((await fetch(`${api.url}/metrics`)).status).toBe(200);
+  });
+});
+
+/** Of a server that is not there. */
+async function closedPool(): Promise<typeof pool> {
+  const { Pool } = await import('pg');
+  return new Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none', connectionTimeoutMillis: 1_000 });
+}
+
+describe('metrics', () => {
+  it('are those that are documented, with labels of few values', async () => {
+    await using api = await startApi(warehouse, { metrics: [{ metricsText: async () => 'other_part 1\n' }] });
+    await fetch(`${api.url}/api/v2/parties?partyId=${PARTY}`);
+    await fetch(`${api.url}/some/${PARTY}`);
+    const text = await (await fetch(`${api.url}/metrics`)).text();
+    expect(text).toContain('other_part 1');
+    expect(text).toContain(
+      'ledger_mirror_http_requests_total{route="/api/v2/parties",method="GET",status="200"} 1',
+    );
+    expect(text).toContain('ledger_mirror_stream_as_of_seconds{stream="parties"} 1682935200.123');
+    expect(text).not.toContain(PARTY);
+    const served = new Set([...text.matchAll(/^# TYPE (ledger_mirror_\w+)/gm)].map(([, name]) => name));
+    const documentation = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+    const documented = new Set(
+      [...documentation.matchAll(/^\| `(ledger_mirror_\w+)`.*\| api \|/gm)].map(([, name]) => name),
+    );
+    expect(served).toEqual(documented);
+  });
+});
+
+describe('the interface document', () => {
+  it('tells of every route, from its schema', async () => {
+    await using api = await startApi(warehouse);
+    const { paths } = (await json(`${api.url}/openapi.json`)) as {
+      paths: Record<
+        string,
+        Record<string, { parameters: { name: string; in: string; required: boolean }[]; responses: object }>
+      >;
+    };
+    expect(Object.keys(paths).toSorted()).toEqual([
+      '/api/v2/checkpoints',
+      '/api/v2/ledgerentry/export',
+      '/api/v2/parties',
+      '/healthz',
+      '/metrics',
+      '/mirror/exports',
+      '/mirror/exports/{id}',
+      '/mirror/exports/{id}/download',
+      '/mirror/exports/{id}/events',
+      '/mirror/runs',
+      '/mirror/runs/{id}',
+      '/mirror/status',
+      '/readyz',
+    ]);
+    expect(paths['/api/v2/parties']?.['get']?.parameters.map(({ name }) => name)).toEqual([
+      'partyId',
+      'pagination.first',
+      'pagination.after',
+      'pagination.last',
+      'pagination.before',
+      'pagination.newestFirst',
+    ]);
+    expect(paths['/mirror/exports/{id}']?.['delete']?.parameters).toMatchObject([
+      { name: 'id', in: 'path', required: true },
+    ]);
+    expect(paths['/mirror/exports']?.['post']?.responses).toHaveProperty('202');
+  });
+});
