@@ -6,15 +6,17 @@ import { RetryableError } from '../../src/core/errors.ts';
 import { DripGuard } from '../../src/source/body.ts';
 import type { HttpLimits } from '../../src/source/http.ts';
 import { LIST_RETRIES } from '../../src/source/retry.ts';
-import { failureOf, NEVER, PARTY, SHORT, testSource, textOf } from './test-source.ts';
+import { failureOf, NEVER, PARTY, PATIENT, testSource, textOf } from './test-source.ts';
 import { pageJson, send, serve, serveBytes, type WireServer } from './wire-server.ts';
 
+/** undici's timers tick every half second; a shorter limit ends with the next tick. */
+const SHORT_MS = 400;
 const CSV = 'a,b\n1,2\n';
 const GOOD = pageJson('parties', [{ id: PARTY }]);
 const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 
 function limited(server: WireServer, limits: Partial<HttpLimits> = {}) {
-  const short = { ...SHORT, ...limits };
+  const short = { ...PATIENT, ...limits };
   return testSource(
     server.url,
     {},
@@ -41,14 +43,14 @@ function pageFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<
 describe('silence', () => {
   test('before the status line', async () => {
     const server = await serveBytes(() => undefined);
-    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_STALLED' });
+    expect(await pageFailure(server, { headersMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_STALLED' });
   });
 
   test('in the middle of a body, the connection half open', async () => {
     const server = await serveBytes(
       (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`),
     );
-    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_STALLED' });
+    expect(await exportFailure(server, { idleMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_STALLED' });
   });
 
   test('a call has a limit as a whole', async () => {
@@ -57,8 +59,7 @@ describe('silence', () => {
       const timer = setInterval(() => response.write('x,y\n'), 50);
       response.once('close', () => clearInterval(timer));
     });
-    const noDrip = { drip: { bytesPerSecondMin: 0, windowMs: 300 } };
-    expect(await exportFailure(server, { ...noDrip, callMs: 500 })).toMatchObject({ code: 'SOURCE_TIMEOUT' });
+    expect(await exportFailure(server, { callMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_TIMEOUT' });
   });
 
   test('a trickle is no transfer', async () => {
@@ -67,17 +68,21 @@ describe('silence', () => {
       const timer = setInterval(() => response.write('x,y\n'), 50);
       response.once('close', () => clearInterval(timer));
     });
-    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_DRIP' });
+    const drip = { bytesPerSecondMin: 1024, windowMs: SHORT_MS };
+    expect(await exportFailure(server, { drip })).toMatchObject({ code: 'SOURCE_DRIP' });
   });
 
   test('a reader that takes its time is no silence of the source', async () => {
     const rows = '1,2\n'.repeat(2_000_000);
     const server = await serve((_request, response) => response.writeHead(200).end(`a,b\n${rows}`));
-    const drip = { bytesPerSecondMin: 1_000_000, windowMs: 300 };
-    await using answer = await limited(server, { drip }).ledger.ask({ partyId: PARTY }, NEVER);
+    const drip = { bytesPerSecondMin: 200_000, windowMs: 300 };
+    await using answer = await limited(server, { drip, idleMs: SHORT_MS }).ledger.ask(
+      { partyId: PARTY },
+      NEVER,
+    );
     let bytes = 0;
     for await (const chunk of answer.chunks) {
-      if (bytes === 0) await delay(3 * SHORT.idleMs);
+      if (bytes === 0) await delay(3 * SHORT_MS);
       bytes += chunk.length;
     }
     expect(bytes).toBe(4 + rows.length);
