@@ -1,14 +1,14 @@
 /** Proxies and certificates, with a real proxy and a real authority. */
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { UsageError } from '../../src/core/errors.ts';
+import { makeCertificates } from './certificate.ts';
 import { failureOf, NEVER, PARTY, testSource } from './test-source.ts';
 import { pageJson, send, serve } from './wire-server.ts';
 
@@ -40,56 +40,14 @@ async function startProxy(): Promise<{ url: string; asked: string[] }> {
   return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, asked };
 }
 
-let folder = '';
-const file = (name: string): string => join(folder, name);
-
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'source-ca-'));
-  const openssl = (...args: string[]): void =>
-    void execFileSync('openssl', args, { cwd: folder, stdio: 'ignore' });
-  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
-  openssl(
-    'req',
-    '-x509',
-    ...key,
-    '-keyout',
-    'ca.key',
-    '-out',
-    'ca.pem',
-    '-days',
-    '2',
-    '-subj',
-    '/CN=test authority',
-  );
-  openssl(
-    'req',
-    '-x509',
-    ...key,
-    '-keyout',
-    'key.pem',
-    '-out',
-    'cert.pem',
-    '-days',
-    '2',
-    '-subj',
-    '/CN=127.0.0.1',
-    '-CA',
-    'ca.pem',
-    '-CAkey',
-    'ca.key',
-    '-addext',
-    'subjectAltName=IP:127.0.0.1',
-    '-addext',
-    'basicConstraints=critical,CA:FALSE',
-  );
-});
+const certificates = makeCertificates();
+const folder = mkdtempSync(join(tmpdir(), 'source-ca-'));
+const caFile = join(folder, 'ca.pem');
+writeFileSync(caFile, certificates.authority);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 async function serveTls(): Promise<URL> {
-  const server = createHttpsServer(
-    { key: readFileSync(file('key.pem')), cert: readFileSync(file('cert.pem')) },
-    answerGood,
-  );
+  const server = createHttpsServer({ key: certificates.key, cert: certificates.cert }, answerGood);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(() => {
@@ -111,13 +69,13 @@ describe('certificates', () => {
   });
 
   test('of an authority in NODE_EXTRA_CA_CERTS are accepted', async () => {
-    const source = testSource(await serveTls(), { ambient: { NODE_EXTRA_CA_CERTS: file('ca.pem') } });
+    const source = testSource(await serveTls(), { ambient: { NODE_EXTRA_CA_CERTS: caFile } });
     expect((await source.lists.page(PAGE, NEVER)).rows).toHaveLength(1);
   });
 
   test('a file that cannot be read is a mistake of the configuration', () => {
     const open = () =>
-      testSource(new URL('https://x'), { ambient: { NODE_EXTRA_CA_CERTS: file('none.pem') } });
+      testSource(new URL('https://x'), { ambient: { NODE_EXTRA_CA_CERTS: join(folder, 'none.pem') } });
     expect(open).toThrow(UsageError);
     expect(open).toThrow('NODE_EXTRA_CA_CERTS');
   });
@@ -128,7 +86,7 @@ describe('proxies', () => {
     '%s tunnels, and the certificate is the source’s own',
     async (name) => {
       const [proxy, url] = [await startProxy(), await serveTls()];
-      const source = testSource(url, { ambient: { [name]: proxy.url, NODE_EXTRA_CA_CERTS: file('ca.pem') } });
+      const source = testSource(url, { ambient: { [name]: proxy.url, NODE_EXTRA_CA_CERTS: caFile } });
       expect((await source.lists.page(PAGE, NEVER)).rows).toHaveLength(1);
       expect(proxy.asked).toEqual([`CONNECT ${url.host}`]);
     },

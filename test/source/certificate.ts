@@ -1,0 +1,91 @@
+/** An authority and a certificate for 127.0.0.1, made on the spot: no private key in the repository, no openssl needed. */
+import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
+
+const OID = {
+  ecdsaSha256: '2a8648ce3d040302',
+  commonName: '550403',
+  basicConstraints: '551d13',
+  altName: '551d11',
+};
+const DAY_MS = 86_400_000;
+
+export interface TestCertificates {
+  /** PEM texts. */
+  readonly authority: string;
+  readonly cert: string;
+  readonly key: string;
+}
+
+export function makeCertificates(): TestCertificates {
+  const [ca, server] = [keyPair(), keyPair()];
+  const isAuthority = extension(OID.basicConstraints, sequence(der(0x01, Buffer.from([0xff]))));
+  const isLocalhost = extension(OID.altName, sequence(der(0x87, Buffer.from([127, 0, 0, 1]))));
+  return {
+    authority: certificate('test authority', ca.publicKey, isAuthority, ca.privateKey, 1),
+    cert: certificate('127.0.0.1', server.publicKey, isLocalhost, ca.privateKey, 2),
+    key: server.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+  };
+}
+
+function keyPair(): { publicKey: KeyObject; privateKey: KeyObject } {
+  return generateKeyPairSync('ec', { namedCurve: 'P-256' });
+}
+
+/** X.509 version 3, signed by the test authority. */
+function certificate(
+  subject: string,
+  key: KeyObject,
+  extended: Buffer,
+  signer: KeyObject,
+  serial: number,
+): string {
+  const algorithm = sequence(oid(OID.ecdsaSha256));
+  const validity = sequence(utcTime(Date.now() - DAY_MS), utcTime(Date.now() + DAY_MS));
+  const signed = sequence(
+    der(0xa0, der(0x02, Buffer.from([2]))),
+    der(0x02, Buffer.from([serial])),
+    algorithm,
+    name('test authority'),
+    validity,
+    name(subject),
+    key.export({ type: 'spki', format: 'der' }),
+    der(0xa3, sequence(extended)),
+  );
+  const whole = sequence(signed, algorithm, bits(sign('sha256', signed, signer)));
+  return `-----BEGIN CERTIFICATE-----\n${whole.toString('base64').replaceAll(/.{64}/g, '$&\n')}\n-----END CERTIFICATE-----\n`;
+}
+
+function extension(id: string, value: Buffer): Buffer {
+  return sequence(oid(id), der(0x04, value));
+}
+
+function name(commonName: string): Buffer {
+  return sequence(der(0x31, sequence(oid(OID.commonName), der(0x0c, Buffer.from(commonName)))));
+}
+
+function utcTime(atMs: number): Buffer {
+  return der(0x17, Buffer.from(`${new Date(atMs).toISOString().replaceAll(/[-:T]/g, '').slice(2, 14)}Z`));
+}
+
+function oid(hex: string): Buffer {
+  return der(0x06, Buffer.from(hex, 'hex'));
+}
+
+function bits(content: Buffer): Buffer {
+  return der(0x03, Buffer.concat([Buffer.from([0]), content]));
+}
+
+function sequence(...parts: Buffer[]): Buffer {
+  return der(0x30, Buffer.concat(parts));
+}
+
+function der(tag: number, content: Buffer): Buffer {
+  const { length } = content;
+  const head =
+    length < 0x80
+      ? [tag, length]
+      : length < 0x100
+        ? [tag, 0x81, length]
+        : [tag, 0x82, length >> 8, length & 0xff];
+  return Buffer.concat([Buffer.from(head), content]);
+}
