@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ProgressHints } from '../../jobs/progress-hints.ts';
 import type { JobDeps } from '../../jobs/job.ts';
+import type { StatusStore } from '../api/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
@@ -27,6 +28,7 @@ import { bindSource, readIdentity, type Identity } from '../warehouse/identity.t
 import { migrate } from '../warehouse/migrate.ts';
 import { NightlyStore } from '../warehouse/nightly-store.ts';
 import { RunStore } from '../warehouse/run-store.ts';
+import { PostgresStatusStore } from '../warehouse/status-store.ts';
 import { openBanStore } from '../warehouse/source-state.ts';
 import { WorkerRegistry } from '../warehouse/worker-registry.ts';
 import { untilReachable } from './reachable.ts';
@@ -49,6 +51,8 @@ export interface App extends AsyncDisposable {
   readonly jobs: JobDeps;
   /** This process's own workers; idle until started. */
   readonly workForce: WorkForce;
+  /** How the mirror stands. */
+  readonly status: StatusStore;
   /** The names of the migrations that were run now. */
   readonly migrated: readonly string[];
 }
@@ -126,6 +130,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     workers,
     jobs,
     workForce,
+    status: new PostgresStatusStore(warehouse.pool),
     migrated,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

@@ -5,7 +5,6 @@ import type { Probe } from '../api/ports.ts';
 import { buildServer } from '../api/server.ts';
 import { version } from '../core/version.ts';
 import { ReadStore } from '../warehouse/read-store.ts';
-import { PostgresStatusStore } from '../warehouse/status-store.ts';
 import type { App } from './app.ts';
 import { Downloads } from './downloads.ts';
 import { openExportOrders } from './export-orders.ts';
@@ -20,7 +19,7 @@ export async function startApi(app: App): Promise<Listening> {
     {
       lists: new ReadStore(warehouse.pool),
       ledger: { read: (question, signal) => jobs.stages.readLedger(question, signal) },
-      status: new PostgresStatusStore(warehouse.pool),
+      status: app.status,
       jobs: openExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
       probes: probesOf(app),
       metrics: [],

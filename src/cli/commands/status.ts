@@ -1,14 +1,13 @@
 /** `status`: is the mirror whole, how fresh is it, what needs a person. */
 import { glance, type MirrorStatus } from '../../api/glance.ts';
 import { openApp } from '../../app/app.ts';
-import { PostgresStatusStore } from '../../warehouse/status-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { formatAge, formatBytes, formatCount } from '../format.ts';
 import { formatTable } from '../table.ts';
 
 export async function status(_options: object, context: CommandContext): Promise<CommandResult> {
   await using app = await openApp(context);
-  const found = glance(await new PostgresStatusStore(app.warehouse.pool).facts());
+  const found = glance(await app.status.facts());
   return { exitCode: EXIT.done, document: { ...found }, text: describe(found, Date.now()) };
 }
 

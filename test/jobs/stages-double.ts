@@ -1,0 +1,86 @@
+/** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
+import type { JobDeps, ProgressLine, Stages } from '../../jobs/job.ts';
+import { handleJob } from '../../jobs/registry.ts';
+import { createLog } from '../../src/core/log.ts';
+import type { Outcome } from '../../src/core/verdict.ts';
+import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
+import { QUEUE_NAMES, Queues } from '../../src/queue/queues.ts';
+import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
+import { NightlyStore } from '../../src/warehouse/nightly-store.ts';
+import { RunStore } from '../../src/warehouse/run-store.ts';
+
+export const COMPLETE: Outcome = { verdict: 'complete', evidence: {} };
+const CLOCK = { seen: 2_000_000_000_000_000n, closedTo: 1_999_999_880_000_000n, from: 'source' } as const;
+
+export interface JobWorld extends AsyncDisposable {
+  readonly deps: JobDeps;
+  readonly queues: Queues;
+  readonly warehouse: Warehouse;
+  /** What the stages were asked, in order: `walk parties`, `export <party>`, … */
+  readonly asked: readonly string[];
+  /** Takes jobs from now on. */
+  work(): void;
+}
+
+/** @param prefix keeps the queues of tests in one database apart */
+export async function openJobWorld(
+  databaseUrl: string,
+  prefix: string,
+  answers: Partial<Stages>,
+  options: Partial<Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax'>> = {},
+): Promise<JobWorld> {
+  const log = createLog('silent');
+  const warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
+  const queues = new Queues({ backend: await openPostgresBackend({ url: databaseUrl }), prefix, log });
+  const asked: string[] = [];
+  const progress = new Map<string, readonly ProgressLine[]>();
+  const stages: Stages = {
+    walk: async (request, call) => {
+      asked.push(`walk ${request.list}`);
+      return (await answers.walk?.(request, call)) ?? COMPLETE;
+    },
+    lookUpParty: async () => COMPLETE,
+    clock: async () => CLOCK,
+    export: async (request, call) => {
+      asked.push(`export ${request.partyId}`);
+      return (await answers.export?.(request, call)) ?? COMPLETE;
+    },
+    readLedger: async function* () {},
+    load: async (request, call) => {
+      asked.push('load');
+      return (await answers.load?.(request, call)) ?? COMPLETE;
+    },
+    verify: async (request, call) => {
+      asked.push('verify');
+      return (await answers.verify?.(request, call)) ?? COMPLETE;
+    },
+    tidy: async () => undefined,
+    sourceCost: () => ({}),
+  };
+  const deps: JobDeps = {
+    stages,
+    runs: new RunStore(warehouse.db),
+    nightly: new NightlyStore(warehouse.db),
+    queue: queues,
+    progress: {
+      report: (runId, lines) => void progress.set(runId, lines),
+      read: async (runId) => progress.get(runId) ?? [],
+    },
+    nightlyParties: options.nightlyParties ?? { kind: 'all' },
+    nightlyExportsMax: options.nightlyExportsMax,
+    log,
+  };
+  return {
+    deps,
+    queues,
+    warehouse,
+    asked,
+    work: () => {
+      for (const queue of QUEUE_NAMES) queues.work(queue, 2, (job, signal) => handleJob(job, deps, signal));
+    },
+    [Symbol.asyncDispose]: async () => {
+      await queues.close(2_000);
+      await warehouse[Symbol.asyncDispose]();
+    },
+  };
+}
