@@ -1,6 +1,6 @@
 /** One unit of export, from its claim to its COMMIT. */
 import { errorCode, errorLine, FencedError, UnreachableError } from '../core/errors.ts';
-import { BEGINNING, floorSecond, formatInstant, type Micros } from '../core/time.ts';
+import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { Compression } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
@@ -26,7 +26,7 @@ export interface ExportRequest {
   readonly partyId: string;
   /** Absent: every asset. */
   readonly assetId?: string | undefined;
-  /** Whole seconds; absent: from the beginning, up to the present. */
+  /** Widened to whole seconds; absent: from the beginning, up to the present. */
   readonly from?: Micros | undefined;
   readonly to?: Micros | undefined;
   readonly runId: string;
@@ -210,7 +210,12 @@ class UnitExport {
 
   #target(): Target {
     const { assetId, from, to, closedTo } = this.#request;
-    return { assetId, from: from ?? BEGINNING, to, closedTo: floorSecond(closedTo) };
+    return {
+      assetId,
+      from: floorSecond(from ?? BEGINNING),
+      to: to === undefined ? undefined : ceilSecond(to),
+      closedTo: floorSecond(closedTo),
+    };
   }
 
   async #receive(plan: AskPlan, isSecondWay: boolean): Promise<Received> {

@@ -3,7 +3,9 @@
  * readers go by the tables. What a crash leaves in between is finished or given up by the next claim.
  */
 import { access, unlink } from 'node:fs/promises';
-import { encodeManifest, type Manifest } from '../ledger/manifest.ts';
+import { buffer } from 'node:stream/consumers';
+import { errorCode } from '../core/errors.ts';
+import { decodeManifest, encodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { ExportBooks, Publication, UnitClaim } from './ports.ts';
@@ -45,8 +47,16 @@ async function makeVisible(publication: Publication, deps: PublishDeps, signal: 
   }
 }
 
-function publishManifest(manifest: Manifest, deps: PublishDeps, signal: AbortSignal): Promise<void> {
-  return deps.objects.publishBytes(manifestKey(manifest.objectKey), encodeManifest(manifest), signal);
+/** An object that was published before, and superseded, comes back with the manifest it has. */
+async function publishManifest(manifest: Manifest, deps: PublishDeps, signal: AbortSignal): Promise<void> {
+  const key = manifestKey(manifest.objectKey);
+  try {
+    await deps.objects.publishBytes(key, encodeManifest(manifest), signal);
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
+    const found = decodeManifest(await buffer(await deps.objects.read(key, signal)), key);
+    if (found.objectSha256 !== manifest.objectSha256 || found.to !== manifest.to) throw error;
+  }
 }
 
 /**

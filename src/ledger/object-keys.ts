@@ -50,6 +50,11 @@ export function manifestKey(objectKey: string): string {
   return checkKey(`${objectKey}${MANIFEST_SUFFIX}`);
 }
 
+/** The object that a manifest lies beside. */
+export function objectKeyOf(keyOfManifest: string): string {
+  return keyOfManifest.slice(0, -MANIFEST_SUFFIX.length);
+}
+
 export function isManifestKey(key: string): boolean {
   return key.endsWith(MANIFEST_SUFFIX);
 }

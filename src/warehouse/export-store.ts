@@ -12,7 +12,13 @@ import type {
   UnitClaim,
 } from '../export/ports.ts';
 import type { Database } from './database.ts';
-import { commitPublication, decodePublication, encodePublication, readCoverage } from './publications.ts';
+import {
+  commitPublication,
+  decodePublication,
+  encodePublication,
+  readCoverage,
+  readIdentity,
+} from './publications.ts';
 import { databaseError, inTransaction } from './transaction.ts';
 
 export class ExportStore implements ExportBooks {
@@ -23,13 +29,7 @@ export class ExportStore implements ExportBooks {
   }
 
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return this.#guard('read the identity of the warehouse', async () => {
-      const row = await this.#db
-        .selectFrom('identity')
-        .select(['warehouse_id', 'publication_seq'])
-        .executeTakeFirstOrThrow();
-      return { warehouseId: row.warehouse_id, publicationSeq: row.publication_seq };
-    });
+    return this.#guard('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
   claim(unit: ExportUnit, leaseMs: number): Promise<UnitClaim | undefined> {

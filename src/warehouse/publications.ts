@@ -62,6 +62,15 @@ export function decodePublication(json: unknown): Publication {
   };
 }
 
+/** This lineage of the warehouse, and how far its publications have been numbered. */
+export async function readIdentity(db: Database): Promise<{ warehouseId: string; publicationSeq: bigint }> {
+  const row = await db
+    .selectFrom('identity')
+    .select(['warehouse_id', 'publication_seq'])
+    .executeTakeFirstOrThrow();
+  return { warehouseId: row.warehouse_id, publicationSeq: row.publication_seq };
+}
+
 /** Known ranges of the party whose assets overlap the unit's, by time. */
 export async function readCoverage(db: Database, unit: ExportUnit): Promise<readonly Coverage[]> {
   let query = db

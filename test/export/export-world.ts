@@ -27,10 +27,11 @@ export class World implements AsyncDisposable {
   readonly books: ExportStore;
   readonly pool: Pool;
   readonly #warehouse: Warehouse;
-  readonly #folder: string;
+  readonly folder: string;
 
+  /** As a second process sees the same world. */
   constructor(url: string, pool: Pool, folder: string) {
-    this.#folder = folder;
+    this.folder = folder;
     this.pool = pool;
     this.#warehouse = openWarehouse({ url, onIdleError: () => undefined });
     this.books = new ExportStore(this.#warehouse.db);
@@ -117,7 +118,7 @@ export class World implements AsyncDisposable {
   }
 
   async spooled(): Promise<string[]> {
-    return readdir(join(this.#folder, 'objects', '.spool')).catch(() => []);
+    return readdir(join(this.folder, 'objects', '.spool')).catch(() => []);
   }
 
   /** A dead worker's leases, as they are once they have run out. */
@@ -132,6 +133,6 @@ export class World implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#warehouse[Symbol.asyncDispose]();
-    await rm(this.#folder, { recursive: true, force: true });
+    await rm(this.folder, { recursive: true, force: true });
   }
 }

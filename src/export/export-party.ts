@@ -1,0 +1,57 @@
+/** A party's ledger, whichever way its source gives it: in all assets at once, or in each asset apart. */
+import { errorCode } from '../core/errors.ts';
+import { worst } from '../core/verdict.ts';
+import { exportUnit, type ExportDeps, type ExportOutcome, type ExportRequest } from './export-unit.ts';
+
+export interface PartyExportDeps extends ExportDeps {
+  /** Asked for where the source demands an asset; absent or empty: those seen so far. */
+  readonly assets?: readonly string[] | undefined;
+}
+
+/**
+ * Like `exportUnit`. Where the source demands an asset and none was given, every configured or known
+ * asset is exported, and the evidence names them: whether there are others cannot be proven there.
+ */
+export async function exportParty(
+  request: ExportRequest,
+  deps: PartyExportDeps,
+  signal: AbortSignal,
+): Promise<ExportOutcome> {
+  if (request.assetId !== undefined) return exportUnit(request, deps, signal);
+  const profile = await deps.books.profile();
+  if (profile.assetRequired !== true) {
+    try {
+      return await exportUnit(request, deps, signal);
+    } catch (error) {
+      if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
+      await deps.books.learn({ ...profile, assetRequired: true });
+    }
+  }
+  return exportAssets(request, deps, signal);
+}
+
+async function exportAssets(
+  request: ExportRequest,
+  deps: PartyExportDeps,
+  signal: AbortSignal,
+): Promise<ExportOutcome> {
+  const configured = deps.assets ?? [];
+  const assets = configured.length > 0 ? configured : await deps.books.knownAssets();
+  const outcomes: ExportOutcome[] = [];
+  for (const assetId of assets) outcomes.push(await exportUnit({ ...request, assetId }, deps, signal));
+  const isNone = assets.length === 0;
+  return {
+    verdict: worst([isNone ? 'incomplete' : 'complete', ...outcomes.map((outcome) => outcome.verdict)]),
+    rows: outcomes.reduce((sum, outcome) => sum + outcome.rows, 0n),
+    bytes: outcomes.reduce((sum, outcome) => sum + outcome.bytes, 0n),
+    questions: outcomes.reduce((sum, outcome) => sum + outcome.questions, 0),
+    objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
+    evidence: {
+      party: request.partyId,
+      assets: [...assets],
+      assetsFrom: configured.length > 0 ? 'SOURCE_ASSETS' : 'seen so far',
+      ...(isNone ? { reason: 'the source demands an asset and none is known; set SOURCE_ASSETS' } : {}),
+      units: outcomes.map((outcome) => outcome.evidence),
+    },
+  };
+}

@@ -1,0 +1,84 @@
+/** What was published, for those who read it back and those who clear up. */
+import { sql } from 'kysely';
+import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
+import type { ExportArchive, ExportUnit, Segment } from '../export/ports.ts';
+import type { Database } from './database.ts';
+import { readIdentity } from './publications.ts';
+import { databaseError } from './transaction.ts';
+
+export class ExportArchiveStore implements ExportArchive {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
+    return this.#guard('read the identity of the warehouse', () => readIdentity(this.#db));
+  }
+
+  currentSegments(
+    unit: ExportUnit,
+    range: { from: Micros; to?: Micros | undefined },
+  ): Promise<readonly Segment[]> {
+    return this.#guard(`read the segments of party ${unit.partyId}`, async () => {
+      const { assetId } = unit;
+      let query = this.#db
+        .selectFrom('segments')
+        .select([
+          'segment_id',
+          'asset_id',
+          'from_time',
+          'to_time',
+          'open',
+          'object_key',
+          'rows',
+          'bytes',
+          'columns',
+        ])
+        .where('party_id', '=', unit.partyId)
+        .where('status', '=', 'current')
+        .where('to_time', '>', formatInstant(range.from))
+        .orderBy('from_time')
+        .orderBy('asset_id');
+      if (range.to !== undefined) query = query.where('from_time', '<', formatInstant(range.to));
+      if (assetId !== undefined) {
+        query = query.where((eb) => eb.or([eb('asset_id', 'is', null), eb('asset_id', '=', assetId)]));
+      }
+      return (await query.execute()).map((row) => ({
+        segmentId: row.segment_id,
+        assetId: row.asset_id ?? undefined,
+        from: parseInstant(row.from_time) ?? 0n,
+        to: parseInstant(row.to_time) ?? 0n,
+        open: row.open,
+        objectKey: row.object_key,
+        rows: row.rows,
+        bytes: row.bytes,
+        columns: row.columns,
+      }));
+    });
+  }
+
+  referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+    return this.#guard('look up which objects are referenced', async () => {
+      const named = await sql<{ object_key: string }>`
+        select object_key from mirror.segments
+        where object_key = any(${[...objectKeys]}::text[]) and removed_at is null
+        union
+        select planned -> 'manifest' ->> 'objectKey'
+        from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
+        where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${[...objectKeys]}::text[])`.execute(
+        this.#db,
+      );
+      return new Set(named.rows.map((row) => row.object_key));
+    });
+  }
+
+  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      throw databaseError(action, error);
+    }
+  }
+}
