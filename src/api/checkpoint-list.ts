@@ -24,9 +24,10 @@ export async function checkpointPage(
     rowsMax: request.rowsMax + 1,
   });
   const page = cutPage(request, slice);
-  const edges = page.rows.map((row) => ({
-    node: { hash: row.hash, blockHash: row.blockHash, atBlock: row.atBlock },
-    cursor: cursors.write({ epoch: state.epoch, ...row }),
+  const texts = cursors.write(page.rows.map((row) => ({ epoch: state.epoch, ...row })));
+  const edges = page.rows.map(({ hash, blockHash, atBlock }, index) => ({
+    node: { hash, blockHash, atBlock },
+    cursor: texts[index] ?? '',
   }));
   return { ...page, rows: edges };
 }

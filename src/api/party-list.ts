@@ -13,6 +13,11 @@ import { DETAIL, StatusError } from './status-error.ts';
 const FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
 
+interface ListedParty {
+  readonly id: string;
+  readonly pos: bigint | null;
+}
+
 /** @throws StatusError as the service words it */
 export async function partyPage(
   url: string,
@@ -22,20 +27,17 @@ export async function partyPage(
 ): Promise<PageOf<Edge>> {
   const given = readQuery(url, FIELDS);
   const request = readPageRequest(given, state.epoch, (text) => cursors.read(text));
-  const edge = (party: { id: string; pos: bigint | null }): Edge => ({
-    node: { id: party.id },
-    cursor: cursors.write({ epoch: state.epoch, pos: party.pos }),
-  });
+  const edges = (rows: readonly ListedParty[]): readonly Edge[] => {
+    const texts = cursors.write(rows.map(({ pos }) => ({ epoch: state.epoch, pos })));
+    return rows.map(({ id }, index) => ({ node: { id }, cursor: texts[index] ?? '' }));
+  };
   if (given.party_id !== undefined && given.party_id !== '') {
-    return {
-      rows: [edge(await oneParty(given.party_id, state, store))],
-      hasNextPage: false,
-      hasPreviousPage: false,
-    };
+    const rows = edges([await oneParty(given.party_id, state, store)]);
+    return { rows, hasNextPage: false, hasPreviousPage: false };
   }
   if (request.cursor?.pos === null) return { rows: [], hasNextPage: false, hasPreviousPage: false };
   const ascending = isAscending(request);
-  const placed: readonly { id: string; pos: bigint | null }[] = await store.parties({
+  const placed: readonly ListedParty[] = await store.parties({
     epoch: state.epoch,
     ascending,
     beyond: request.cursor?.pos,
@@ -44,23 +46,16 @@ export async function partyPage(
   const network = request.cursor === undefined ? await store.party(state.epoch, NETWORK_PARTY) : undefined;
   const slice = network === undefined ? placed : withNetwork(placed, ascending);
   const page = cutPage(request, slice);
-  return { ...page, rows: page.rows.map(edge) };
+  return { ...page, rows: edges(page.rows) };
 }
 
 /** Without a place the network sorts above all others, as a missing time does in the service. */
-function withNetwork<Party>(
-  placed: readonly Party[],
-  ascending: boolean,
-): readonly (Party | { id: string; pos: null })[] {
+function withNetwork(placed: readonly ListedParty[], ascending: boolean): readonly ListedParty[] {
   const network = { id: NETWORK_PARTY, pos: null };
   return ascending ? [...placed, network] : [network, ...placed];
 }
 
-async function oneParty(
-  text: string,
-  state: ListState,
-  store: ListStore,
-): Promise<{ id: string; pos: bigint | null }> {
+async function oneParty(text: string, state: ListState, store: ListStore): Promise<ListedParty> {
   // Words are taken as they are written, hex in either case.
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
   if (id !== canonicalId(id) && !EVEN_HEX.test(id)) {

@@ -1,10 +1,11 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createCursors } from '../../src/api/cursors.ts';
+import { type CheckpointPosition, createCursors, type PartyPosition } from '../../src/api/cursors.ts';
 
 const secret = randomBytes(32);
-const cursors = createCursors(secret);
+const { parties, checkpoints } = createCursors(secret);
+
 const party = fc.record({
   epoch: fc.integer({ min: 1, max: 1_000 }),
   pos: fc.oneof(fc.constant(null), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })),
@@ -17,62 +18,73 @@ const checkpoint = fc.record({
   blockHash: fc.string({ unit: 'grapheme' }),
 });
 
+function ofParty(position: PartyPosition): string {
+  return parties.write([position])[0]!;
+}
+
+function ofCheckpoint(position: CheckpointPosition): string {
+  return checkpoints.write([position])[0]!;
+}
+
 describe('cursors', () => {
-  it('give back the position that they were made of', () => {
+  it('give back the positions that they were made of, each its own', () => {
     fc.assert(
-      fc.property(party, (position) => {
-        expect(cursors.parties.read(cursors.parties.write(position))).toEqual(position);
-      }),
-    );
-    fc.assert(
-      fc.property(checkpoint, (position) => {
-        expect(cursors.checkpoints.read(cursors.checkpoints.write(position))).toEqual(position);
+      fc.property(fc.array(party), fc.array(checkpoint), (ofParties, ofCheckpoints) => {
+        expect(parties.write(ofParties).map((text) => parties.read(text))).toEqual(ofParties);
+        expect(checkpoints.write(ofCheckpoints).map((text) => checkpoints.read(text))).toEqual(ofCheckpoints);
       }),
     );
   });
 
   it('need no escaping in a URL', () => {
     fc.assert(
-      fc.property(checkpoint, (position) => {
-        expect(cursors.checkpoints.write(position)).toMatch(/^[\w.-]+$/);
+      fc.property(party, checkpoint, (place, row) => {
+        expect(ofParty(place) + ofCheckpoint(row)).toMatch(/^[\w.-]+$/);
       }),
     );
   });
 
   it('are refused when a single character differs', () => {
+    const letter = fc.constantFrom('A', 'b', '0', '9', '-', '_', '.');
     fc.assert(
-      fc.property(
-        party,
-        fc.nat(),
-        fc.constantFrom('A', 'z', '0', '9', '-', '_', '.'),
-        (position, at, letter) => {
-          const cursor = cursors.parties.write(position);
-          const place = at % cursor.length;
-          fc.pre(cursor[place] !== letter);
-          const forged = cursor.slice(0, place) + letter + cursor.slice(place + 1);
-          expect(cursors.parties.read(forged)).toBeUndefined();
-        },
-      ),
+      fc.property(party, checkpoint, fc.nat(), letter, (place, row, at, other) => {
+        for (const cursor of [ofParty(place), ofCheckpoint(row)]) {
+          const where = at % cursor.length;
+          const forged = cursor.slice(0, where) + other + cursor.slice(where + 1);
+          const isForged = forged !== cursor;
+          expect([parties.read(forged), checkpoints.read(forged)].every((read) => read === undefined)).toBe(
+            isForged,
+          );
+        }
+      }),
     );
   });
 
   it('are of one list and of one mirror', () => {
-    const cursor = cursors.parties.write({ epoch: 1, pos: 1_024n });
-    expect(cursors.checkpoints.read(cursor)).toBeUndefined();
+    const cursor = ofParty({ epoch: 1, pos: 1_024n });
+    expect(checkpoints.read(cursor)).toBeUndefined();
     expect(createCursors(randomBytes(32)).parties.read(cursor)).toBeUndefined();
     expect(createCursors(secret).parties.read(cursor)).toEqual({ epoch: 1, pos: 1_024n });
   });
 
-  it('are signed with a true HMAC', () => {
-    const [body = '', signature] = cursors.parties.write({ epoch: 1, pos: 7n }).split('.');
-    const key = Buffer.from(hkdfSync('sha256', secret, '', 'ledger-mirror cursors', 32)).toString('hex');
+  it('of parties tell nothing of the position', () => {
+    const near = parties.write([1_024n, 2_048n].map((pos) => ({ epoch: 1, pos })));
+    expect(near[0]).toMatch(/^[0-9a-f]{32}$/);
+    const same = near[0]!.split('').filter((character, at) => character === near[1]?.[at]);
+    expect(same.length).toBeLessThan(16);
+  });
+
+  it('of checkpoints carry an HMAC', () => {
+    const cursor = ofCheckpoint({ epoch: 1, atBlock: '7', copy: 0, hash: 'a', blockHash: 'b' });
+    const [body = '', signature] = cursor.split('.');
+    const key = Buffer.from(hkdfSync('sha256', secret, '', 'ledger-mirror cursors of checkpoints', 32));
     expect(signature).toBe(createHmac('sha256', key).update(body).digest('base64url').slice(0, 22));
   });
 
   it('refuse any text that is no cursor', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
-        expect(cursors.parties.read(text)).toBeUndefined();
+      fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.base64String()), (text) => {
+        expect([parties.read(text), checkpoints.read(text)]).toEqual([undefined, undefined]);
       }),
     );
   });
