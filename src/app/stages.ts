@@ -7,7 +7,7 @@ import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
 import { worst, type Outcome } from '../core/verdict.ts';
-import { exportUnit } from '../export/export-unit.ts';
+import { exportParty } from '../export/export-party.ts';
 import { tidyStore } from '../export/janitor.ts';
 import { sourceClock } from '../export/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
@@ -49,7 +49,7 @@ export function composeStages(parts: StageParts): Stages {
   const asked = (): Source => source ?? noSource();
   const walkDeps = (lists: Source['lists']): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
     source: lists,
-    books: new WalkStore(warehouse),
+    books: new WalkStore(warehouse.db),
     hints: state,
     log,
   });
@@ -79,8 +79,8 @@ export function composeStages(parts: StageParts): Stages {
       const page = await asked().lists.page(question, signal);
       return sourceClock(page.blockTime, nowMicros());
     },
-    export: (request, { signal, onProgress }) =>
-      exportUnit(
+    export: async (request, { signal, onProgress }) => {
+      const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
         { ...request, closedTo: request.clock.closedTo, seenTime: request.clock.seen },
         {
           source: asked().ledger,
@@ -89,10 +89,13 @@ export function composeStages(parts: StageParts): Stages {
           compression: config.exportCompression,
           segmentBytesMax: config.exportSegmentMax,
           slotsMax: config.sourceExportConcurrency,
+          assets: config.sourceAssets,
           onProgress: (progress) => onProgress([exportLine(progress)]),
         },
         signal,
-      ),
+      );
+      return { verdict, evidence: plain({ ...evidence, rows, bytes, segments: objectKeys.length }) };
+    },
     readLedger: (range, signal) =>
       reader.read({ partyId: range.partyId, assetId: range.assetId, from: range.from, to: range.to }, signal),
     load: (request, call) => load(request.rebuild, parts, lake, call),
@@ -109,7 +112,9 @@ export function composeStages(parts: StageParts): Stages {
       const { verdict, ...evidence } = report;
       return { verdict, evidence: plain(evidence) };
     },
-    tidy: (signal) => tidyStore({ objects: store, archive, log }, signal),
+    tidy: async (signal) => {
+      await tidyStore({ objects: store, archive, log }, signal);
+    },
     sourceCost: () => (source === undefined ? {} : plain({ ...source.stats() })),
   };
 }
