@@ -119,8 +119,6 @@ export interface CommittedPage {
   readonly after: string | undefined;
   readonly size: number;
   readonly rows: number;
-  /** How many of them had no place before. */
-  readonly newRows: number;
   readonly firstKey: string | undefined;
   readonly lastKey: string | undefined;
   readonly height: bigint | undefined;

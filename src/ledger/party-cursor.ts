@@ -1,0 +1,40 @@
+/**
+ * What a party's cursor gives away: when the party was first seen, and its id. The cursor is documented
+ * as opaque, so this is a second look at the order where it can be read, never the order itself.
+ */
+import { parseInstant, type Micros } from '../core/time.ts';
+
+export interface PartyCursor {
+  readonly id: string;
+  readonly time: Micros;
+  /** As the source wrote it: RFC 3339, in the time zone of its node. */
+  readonly timeText: string;
+}
+
+const TIME_FIELD = '"VegaTime":"';
+const ID_FIELD = '"ID":"';
+
+/** @returns undefined where the cursor is of another kind, or has no time (`network`) */
+export function readPartyCursor(cursor: string): PartyCursor | undefined {
+  const text = Buffer.from(cursor, 'base64').toString('latin1');
+  const id = textField(text, ID_FIELD);
+  const timeText = textField(text, TIME_FIELD);
+  if (id === undefined || timeText === undefined) return undefined;
+  const time = parseInstant(timeText);
+  return time === undefined ? undefined : { id, time, timeText };
+}
+
+function textField(text: string, opening: string): string | undefined {
+  const at = text.indexOf(opening);
+  if (at === -1) return undefined;
+  const from = at + opening.length;
+  const to = text.indexOf('"', from);
+  return to === -1 ? undefined : text.slice(from, to);
+}
+
+/** Negative where `left` is older; ids decide within one block. */
+export function compareParties(left: PartyCursor, right: PartyCursor): number {
+  if (left.time !== right.time) return left.time < right.time ? -1 : 1;
+  if (left.id === right.id) return 0;
+  return left.id < right.id ? -1 : 1;
+}

@@ -1,0 +1,73 @@
+/**
+ * Keeps a walk's lease while it runs. Each commit checks the lease itself; this only renews it, and stops
+ * the walk early where another worker has taken over.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FencedError, RetryableError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import type { SessionRequest, WalkBooks, WalkSession } from './ports.ts';
+
+export const RENEW_EVERY_MS = 3_000;
+/** Longer than a lease lives, so that what a dead worker held can be waited for. */
+export const WAIT_FOR_LEASE_MS = 13_000;
+const ASK_AGAIN_MS = 500;
+
+/**
+ * Opens the walk, waiting for the lease of a worker that may be dead.
+ * @throws RetryableError `WALK_BUSY` where the other one is alive
+ */
+export async function openSession(
+  books: WalkBooks,
+  request: SessionRequest,
+  signal: AbortSignal,
+): Promise<WalkSession> {
+  const startedMs = performance.now();
+  for (;;) {
+    signal.throwIfAborted();
+    const session = await books.open(request, signal);
+    if (session !== undefined) return session;
+    if (performance.now() - startedMs >= WAIT_FOR_LEASE_MS) {
+      throw new RetryableError(
+        `Cannot walk ${request.list}: another worker is at it; wait until it has ended`,
+        { code: 'WALK_BUSY', meta: { list: request.list }, retryAfterMs: WAIT_FOR_LEASE_MS },
+      );
+    }
+    await sleep(ASK_AGAIN_MS, undefined, { signal });
+  }
+}
+
+/** Renews until disposed; its signal aborts with FencedError once the lease is lost. */
+export class LeaseKeeper implements AsyncDisposable {
+  readonly signal: AbortSignal;
+  readonly #stop = new AbortController();
+  readonly #renewing: Promise<void>;
+
+  constructor(session: Pick<WalkSession, 'renew'>, log: Log) {
+    const lost = new AbortController();
+    this.signal = lost.signal;
+    this.#renewing = this.#renew(session, lost, log);
+  }
+
+  async #renew(session: Pick<WalkSession, 'renew'>, lost: AbortController, log: Log): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await sleep(RENEW_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        await session.renew();
+      } catch (error) {
+        if (error instanceof FencedError) {
+          lost.abort(error);
+          return;
+        }
+        // The walk meets the same database and says what is wrong with it; the lease may still be ours.
+        log.debug({ err: error }, 'Lease could not be renewed');
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#renewing;
+  }
+}

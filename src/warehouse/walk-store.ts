@@ -1,0 +1,103 @@
+/** The walk's books in Postgres: who walks a list, under which lease. */
+import { randomUUID } from 'node:crypto';
+import { sql, type Selectable, type Transaction } from 'kysely';
+import { errorCode } from '../core/errors.ts';
+import type { ListedRow, SessionRequest, WalkBooks, WalkKind, WalkSession } from '../walk/ports.ts';
+import type { Database } from './database.ts';
+import type { MirrorSchema } from './schema.ts';
+import { inTransaction } from './transaction.ts';
+import { closeWalk, currentEpoch, LEASE } from './walk-lease.ts';
+import { writeUnplacedParties } from './walk-rows.ts';
+import { openWalkSession } from './walk-session.ts';
+
+type Tx = Transaction<MirrorSchema>;
+type WalkRow = Selectable<MirrorSchema['walks']>;
+
+const UNIQUE_VIOLATION = '23505';
+
+export class WalkStore implements WalkBooks {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  async open(request: SessionRequest, signal: AbortSignal): Promise<WalkSession | undefined> {
+    const token = randomUUID();
+    try {
+      const taken = await inTransaction(
+        this.#db,
+        { action: `open the walk of ${request.list}`, signal },
+        (tx) => take(tx, request, token),
+      );
+      return taken === undefined ? undefined : await openWalkSession(this.#db, taken, signal);
+    } catch (error) {
+      // Two workers began the same walk at the same moment; the other one has it.
+      if (errorCode(error) === `DATABASE_${UNIQUE_VIOLATION}`) return undefined;
+      throw error;
+    }
+  }
+
+  async keepParty(row: ListedRow): Promise<{ readonly wasKnown: boolean }> {
+    return inTransaction(this.#db, { action: 'store a party' }, async (tx) => {
+      const known = await tx
+        .selectFrom('parties')
+        .select('party_id')
+        .where('party_id', '=', row.key)
+        .executeTakeFirst();
+      await writeUnplacedParties(tx, { epoch: await currentEpoch(tx) }, [row]);
+      return { wasKnown: known !== undefined };
+    });
+  }
+}
+
+interface Taken {
+  readonly walk: WalkRow;
+  readonly token: string;
+  readonly resumed: boolean;
+}
+
+async function take(tx: Tx, request: SessionRequest, token: string): Promise<Taken | undefined> {
+  const epoch = await currentEpoch(tx);
+  const { rows } = await sql<WalkRow & { is_leased: boolean }>`
+    select *, coalesce(lease_until > clock_timestamp(), false) as is_leased
+    from mirror.walks where list = ${request.list} and state = 'open' for update`.execute(tx);
+  const [found] = rows;
+  if (found?.is_leased === true) return undefined;
+  // An audit covers a walk, so an audit that was left is finished by either. A walk's chains need no walk.
+  const isOfUse = found?.epoch === epoch && (found.kind === 'audit' || request.kind === 'walk');
+  if (found !== undefined && !isOfUse) await closeWalk(tx, found.walk_id, 'abandoned');
+  const walk = isOfUse && found !== undefined ? found : await begin(tx, request, epoch);
+  await sql`
+    update mirror.walks set lease_token = ${token}, lease_until = clock_timestamp() + ${LEASE}::interval,
+      run_id = ${request.runId}, base_url = ${request.baseUrl}
+    where walk_id = ${walk.walk_id}`.execute(tx);
+  return { walk: { ...walk, run_id: request.runId }, token, resumed: walk === found };
+}
+
+async function begin(tx: Tx, request: SessionRequest, epoch: number): Promise<WalkRow> {
+  const { list, runId, baseUrl } = request;
+  // Pages guard their own walk. Those of the last one stay to be looked at.
+  await sql`delete from mirror.walk_pages page using mirror.walks walk
+    where walk.walk_id = page.walk_id and walk.list = ${list}
+      and walk.walk_id < (select max(walk_id) from mirror.walks where list = ${list})`.execute(tx);
+  return tx
+    .insertInto('walks')
+    .values({ epoch, list, kind: await kindOf(tx, request, epoch), run_id: runId, base_url: baseUrl })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** There is nothing to audit before the first walk, which reads every page anyway. */
+async function kindOf(tx: Tx, { kind, list }: SessionRequest, epoch: number): Promise<WalkKind> {
+  if (kind === 'walk') return kind;
+  const chain = await tx
+    .selectFrom('chains')
+    .select('chain_id')
+    .where('epoch', '=', epoch)
+    .where('list', '=', list)
+    .where('audit_walk', 'is', null)
+    .limit(1)
+    .executeTakeFirst();
+  return chain === undefined ? 'walk' : 'audit';
+}
