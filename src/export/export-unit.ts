@@ -297,10 +297,10 @@ class UnitExport {
       seenTime: this.#request.seenTime,
     });
     this.#isIntended = true;
-    await publish(this.#claim, publication, this.#publishing, this.#signal);
+    const published = await publish(this.#claim, publication, this.#publishing, this.#signal);
     return this.#outcome(
       ask.findings.length > 1 ? 'suspicious' : 'complete',
-      [...ask.adopted, publication],
+      [...ask.adopted, published],
       received,
       {
         anchor: ask.anchor ?? 'none',

@@ -8,6 +8,7 @@ import { errorCode } from '../core/errors.ts';
 import { decodeManifest, encodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
+import { existingObject } from './existing-object.ts';
 import type { ExportBooks, Publication, UnitClaim } from './ports.ts';
 
 export interface PublishDeps {
@@ -19,28 +20,47 @@ export interface PublishDeps {
 
 export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
 
-/** Steps 2 to 6. The publication's spool files are gone afterwards. */
+/**
+ * Steps 2 to 6. The publication's spool files are gone afterwards.
+ * @returns what was published: objects that lay there already keep the bytes they have
+ */
 export async function publish(
   claim: UnitClaim,
-  publication: Publication,
+  planned: Publication,
   deps: PublishDeps,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Publication> {
+  const present = new Set<string>();
+  const segments: Publication['segments'][number][] = [];
+  for (const segment of planned.segments) {
+    const existing = await existingObject(segment.manifest, deps.objects, signal);
+    if (existing !== undefined) present.add(existing.objectKey);
+    segments.push({ ...segment, manifest: existing ?? segment.manifest });
+  }
+  const publication = { ...planned, segments };
   await deps.books.intend(claim, publication);
   await deps.checkpoint('intended');
-  await makeVisible(publication, deps, signal);
+  await makeVisible(publication, present, deps, signal);
   signal.throwIfAborted();
   await deps.books.commit(claim, publication);
   await deps.checkpoint('committed');
   await dropSpool(publication, deps.objects);
+  return publication;
 }
 
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
-async function makeVisible(publication: Publication, deps: PublishDeps, signal: AbortSignal): Promise<void> {
+async function makeVisible(
+  publication: Publication,
+  present: ReadonlySet<string>,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
   for (const { spoolName, manifest } of publication.segments) {
-    const path = await deps.objects.spoolPath(spoolName);
-    const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
-    await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+    if (!present.has(manifest.objectKey)) {
+      const path = await deps.objects.spoolPath(spoolName);
+      const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
+      await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+    }
     await deps.checkpoint('object');
     await publishManifest(manifest, deps, signal);
     await deps.checkpoint('manifest');

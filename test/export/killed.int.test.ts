@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest';
+import { ExportArchiveStore } from '../../src/warehouse/export-archive.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { createLog } from '../../src/core/log.ts';
+import { tidyStore } from '../../src/export/janitor.ts';
+import { freshDatabase } from '../support/database.ts';
+import { signal, World } from './export-world.ts';
+import { killAt, LARGE, NOW } from './killed-case.ts';
+import { PARTY, row12 } from './ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+/** Rows of objects that a reader who goes by the tables would see. */
+async function visibleSegments(world: World): Promise<number> {
+  return (await world.pool.query('select from mirror.segments')).rowCount ?? 0;
+}
+
+describe('a worker killed with -9', () => {
+  test.each([
+    ['claimed', 1],
+    ['asked', 1],
+    ['spooled', 1],
+    ['intended', 1],
+    ['object', 1],
+    ['object', 3],
+    ['manifest', 2],
+    ['committed', 1],
+  ])('at %s (%d): nothing half is visible, the next one ends with exactly the rows', async (step, nth) => {
+    await using world = await World.open(database);
+    world.source.entries = LARGE;
+    await killAt(world, database.url, step, nth);
+    expect(await visibleSegments(world)).toBe(step === 'committed' ? 8 : 0);
+    await world.expireLeases();
+    const outcome = await world.export(NOW, {}, { segmentBytesMax: 65_536 });
+    expect(outcome.verdict).toBe('complete');
+    expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
+    expect(await world.spooled()).toEqual([]);
+    // What was intended is finished without asking for it again: only the present is.
+    const isFinished = ['intended', 'object', 'manifest', 'committed'].includes(step);
+    expect(world.source.asked[0]?.from !== undefined).toBe(isFinished);
+  });
+
+  test('leaves objects that nobody names to the janitor, who takes only those', async () => {
+    await using world = await World.open(database);
+    world.source.entries = LARGE;
+    await killAt(world, database.url, 'object', 2);
+    await world.pool.query(`update mirror.publications set state = 'dropped'`);
+    await world.expireLeases();
+    await world.export(NOW);
+    const kept = await world.rows();
+    await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    const archive = new ExportArchiveStore(warehouse.db);
+    const log = createLog('silent');
+    const deps = { objects: world.objects, archive, log };
+    expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 0 });
+    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({ removedObjects: 2 });
+    expect(await world.rows()).toEqual(kept);
+    // A database put back to before these publications must not take their objects for rubbish.
+    await world.pool.query('truncate mirror.segments cascade');
+    await world.pool.query('update mirror.identity set publication_seq = 0');
+    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+      removedObjects: 0,
+      keptObjects: 2,
+    });
+    await world.pool.query('update mirror.identity set publication_seq = 1000');
+  });
+});
+
+test('two workers that both believe to hold the unit: one is fenced, and nothing is counted against it', async () => {
+  await using world = await World.open(database);
+  world.source.entries = LARGE;
+  const zombie = world.export(
+    NOW,
+    {},
+    {
+      checkpoint: async (step) => {
+        if (step !== 'spooled') return;
+        await world.expireLeases();
+        await world.export(NOW);
+      },
+    },
+  );
+  await expect(zombie).rejects.toThrow(expect.objectContaining({ code: 'FENCED' }));
+  expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
+  const units = await world.pool.query('select attempts from mirror.export_units where party_id = $1', [
+    PARTY,
+  ]);
+  expect(units.rows).toEqual([{ attempts: 0 }]);
+});
