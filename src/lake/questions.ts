@@ -64,21 +64,26 @@ select party_id, asset_id, count(*) as entries,
     sql: `with sides as (
   select account_from_party_id as party_id, account_from_account_type as account_type,
          account_from_market_id as market_id, asset_id, vega_time,
-         coalesce(cast(account_from_balance as varchar), account_from_balance_text) as balance
+         account_from_balance as balance, account_from_balance_text as balance_text
     from ledger_entries where is_counted
   union all
   select account_to_party_id, account_to_account_type, account_to_market_id, asset_id, vega_time,
-         coalesce(cast(account_to_balance as varchar), account_to_balance_text)
-    from ledger_entries where is_counted)
-select party_id, asset_id, account_type, market_id, max(vega_time) as as_of,
-       string_agg(distinct balance, ' or ' order by balance) as balance
-  from sides
- where party_id <> 'network' and balance is not null
-   and (cast($until as varchar) is null or vega_time < cast($until as timestamptz))
-   and (cast($party as varchar) is null or party_id = $party) and ${OF_ASSET}
- group by party_id, asset_id, account_type, market_id, vega_time
-qualify row_number() over (partition by party_id, asset_id, account_type, market_id order by vega_time desc) = 1
- order by party_id, asset_id, account_type, market_id`,
+         account_to_balance, account_to_balance_text
+    from ledger_entries where is_counted),
+known as (
+  select * from sides
+   where party_id <> 'network' and (balance is not null or balance_text is not null)
+     and (cast($until as varchar) is null or vega_time < cast($until as timestamptz))
+     and (cast($party as varchar) is null or party_id = $party) and ${OF_ASSET}),
+latest as (
+  select party_id, asset_id, account_type, market_id, max(vega_time) as as_of
+    from known group by party_id, asset_id, account_type, market_id)
+select party_id, asset_id, account_type, latest.market_id, as_of,
+       string_agg(distinct coalesce(cast(balance as varchar), balance_text), ' or ') as balance
+  from latest join known using (party_id, asset_id, account_type)
+ where known.vega_time = as_of and known.market_id is not distinct from latest.market_id
+ group by party_id, asset_id, account_type, latest.market_id, as_of
+ order by party_id, asset_id, account_type, latest.market_id`,
   },
   {
     name: 'cadence',

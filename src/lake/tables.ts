@@ -29,13 +29,11 @@ const time = (name: string): LakeColumn => ({
   type: TIME,
   from: `cast(${name} as TIMESTAMP) at time zone 'UTC'`,
 });
+/** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
+const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
 const amount = (name: string): readonly LakeColumn[] => [
-  { name, type: AMOUNT, from: `try_cast(${name} as ${AMOUNT})` },
-  {
-    name: `${name}_text`,
-    type: 'VARCHAR',
-    from: `case when try_cast(${name} as ${AMOUNT}) is null then ${name} end`,
-  },
+  { name, type: AMOUNT, from: decimal(name) },
+  { name: `${name}_text`, type: 'VARCHAR', from: `case when ${decimal(name)} is null then ${name} end` },
 ];
 
 const ENTRY_CSV = [
