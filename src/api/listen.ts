@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import { refuseOpenListening } from './access.ts';
 
-const CLOSE_GRACE_MS = 3_000;
+const CLOSE_GRACE_MS = 2_000;
 
 export interface ListenOptions {
   readonly host: string;

@@ -1,0 +1,99 @@
+/** A mirror is itself a source: a mirror of it holds the same lists and, by digest, the same ledgers. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { type App, openApp } from '../../src/app/app.ts';
+import { startApi } from '../../src/app/serve.ts';
+import { readConfig } from '../../src/config/environment.ts';
+import { createLog } from '../../src/core/log.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { openFreshDatabase } from '../support/database.ts';
+
+const LISTS = ['parties', 'checkpoints'] as const;
+const signal = AbortSignal.timeout(60_000);
+const opened = new AsyncDisposableStack();
+afterAll(() => opened.disposeAsync());
+
+/** A mirror that has walked and exported everything of `sourceUrl`, and serves it. */
+async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; verdicts: readonly string[] }> {
+  const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-twice-'));
+  opened.defer(() => rm(folder, { recursive: true, force: true }));
+  const database = opened.use(await openFreshDatabase());
+  const env = {
+    SOURCE_URL: sourceUrl,
+    SOURCE_RATE: '10000',
+    SOURCE_PAGE_SIZE: '7',
+    DATABASE_URL: database.url,
+    DATA_DIR: folder,
+    API_PORT: '0',
+  };
+  const config = readConfig({ env, cwd: folder });
+  const app = opened.use(await openApp({ config, log: createLog('silent'), signal }));
+  const { stages, runs } = app.jobs;
+  const call = { signal, onProgress: () => undefined };
+  const verdicts: string[] = [];
+  for (const list of LISTS) {
+    const { runId } = await runs.create({ kind: 'walk', subject: list });
+    verdicts.push((await stages.walk({ runId, list, full: false, acceptNewNetwork: false }, call)).verdict);
+  }
+  const clock = await stages.clock(signal);
+  const { rows } = await app.warehouse.pool.query<{ party_id: string }>(`select party_id from mirror.places`);
+  for (const { party_id: partyId } of rows) {
+    const { runId } = await runs.create({ kind: 'export', subject: partyId });
+    verdicts.push((await stages.export({ runId, partyId, clock }, call)).verdict);
+  }
+  const api = opened.use(await startApi(app));
+  return { app, url: api.url, verdicts };
+}
+
+async function listsOf(app: App): Promise<unknown> {
+  const { pool } = app.warehouse;
+  const parties = await pool.query<{ party_id: string }>(`select party_id from mirror.places order by pos`);
+  const network = await pool.query(`select party_id from mirror.parties where party_id = 'network'`);
+  const checkpoints = await pool.query(
+    `select at_block, hash, block_hash, copies from mirror.checkpoints order by at_block, hash, block_hash`,
+  );
+  return [parties.rows, network.rows, checkpoints.rows];
+}
+
+/** Of each party the sum of its segments' digests, modulo 2^256, and their rows. */
+async function ledgersOf(app: App): Promise<ReadonlyMap<string, { entries: number; digest: string }>> {
+  const { rows } = await app.warehouse.pool.query<{ party_id: string; rows: bigint; digest: string }>(
+    `select party_id, rows, digest from mirror.segments where status = 'current'`,
+  );
+  const ledgers = new Map<string, { entries: number; digest: string }>();
+  for (const row of rows) {
+    const before = ledgers.get(row.party_id) ?? { entries: 0, digest: '0' };
+    const sum = BigInt.asUintN(256, BigInt(`0x${before.digest}`) + BigInt(`0x${row.digest}`));
+    ledgers.set(row.party_id, {
+      entries: before.entries + Number(row.rows),
+      digest: sum.toString(16).padStart(64, '0'),
+    });
+  }
+  return ledgers;
+}
+
+it('a mirror of a mirror is equal to the network, by order and by digest', async () => {
+  const sandbox = await startSandbox({
+    parties: 30,
+    historyMs: 6 * 3_600_000,
+    rateLimit: 'none',
+    whaleEntries: 500,
+  });
+  opened.defer(() => sandbox.stop());
+  const first = await mirrorOf(sandbox.url);
+  const second = await mirrorOf(first.url);
+  expect(new Set([...first.verdicts, ...second.verdicts])).toEqual(new Set(['complete']));
+  expect(await listsOf(second.app)).toEqual(await listsOf(first.app));
+
+  const told = new Map(
+    [...sandbox.books.parties()]
+      .map(({ id }) => [id, sandbox.books.party(id)] as const)
+      .filter(([, { entries }]) => entries > 0)
+      .map(([id, { entries, digest }]) => [id, { entries, digest }] as const),
+  );
+  expect(told.size).toBeGreaterThan(2);
+  expect(await ledgersOf(first.app)).toEqual(told);
+  expect(await ledgersOf(second.app)).toEqual(told);
+});
