@@ -145,17 +145,7 @@ function selectRows({ table, month }: LakePartition): string {
   return `select party_id, ${UTC('vega_time')}, quantity, effect, transfer_type, asset_id,
       account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
       account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance,
-      extra, segment_id, ${IS_COUNTED}
-    from mirror.ledger_entries e
+      extra, segment_id, is_counted
+    from mirror.exported_entries
     where vega_time >= ${start} and vega_time < (${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC'`;
 }
-
-/**
- * An entry between two mirrored parties is in both exports where the source's release sends both sides.
- * It counts in the sender's, and in the receiver's only where the sender's ledger is not loaded there.
- */
-const IS_COUNTED = `(e.party_id = e.account_from_party_id or not exists (
-  select from mirror.segments s
-   where s.party_id = e.account_from_party_id and s.loaded_at is not null
-     and s.from_time <= e.vega_time and s.to_time > e.vega_time
-     and (s.asset_id is null or s.asset_id = e.asset_id)))`;

@@ -31,7 +31,7 @@ import {
 
 const database = await freshDatabase();
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-await migrate(warehouse.db as never);
+await migrate(warehouse.db);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
 const signal = new AbortController().signal;
