@@ -37,7 +37,7 @@ export function refuseOpenListening(host: string, token: string | undefined): vo
   ]);
 }
 
-/** Adds the checks in front of every route, and `/login` and `/logout`. */
+/** Adds the checks in front of every route, and `/login`. */
 export function addAccess(server: FastifyInstance, options: AccessOptions): void {
   const { token } = options;
   const guard = token === undefined ? undefined : new TokenGuard(token, options.nowMs ?? Date.now);
@@ -74,18 +74,15 @@ function addSessions(server: FastifyInstance, guard: TokenGuard | undefined): vo
       if (isForm) return reply.redirect('/login?wrong', 303);
       throw StatusError.ofGateway('unauthenticated', 'that is not the token');
     }
-    if (guard !== undefined) reply.header('set-cookie', cookie(request, guard.session(), SESSION_MS / 1_000));
+    if (guard !== undefined) reply.header('set-cookie', cookie(request, guard.session()));
     return isForm ? reply.redirect('/', 303) : reply.code(204).send();
   });
-  server.post('/logout', { schema: { hide: true } }, (request, reply) =>
-    reply.header('set-cookie', cookie(request, '', 0)).redirect('/login', 303),
-  );
 }
 
-function cookie(request: FastifyRequest, value: string, ageSeconds: number): string {
+function cookie(request: FastifyRequest, session: string): string {
   // Believing a proxy's word costs nothing here: it can only make the cookie stricter.
   const secure = request.headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
-  return `${COOKIE}=${value}; Path=/; Max-Age=${ageSeconds}; HttpOnly; SameSite=Strict${secure}`;
+  return `${COOKIE}=${session}; Path=/; Max-Age=${SESSION_MS / 1_000}; HttpOnly; SameSite=Strict${secure}`;
 }
 
 /** Compares in constant time and keeps nothing of anyone. */
