@@ -40,6 +40,16 @@ export interface ExportRequest extends LedgerRange {
   readonly clock: SourceClock;
 }
 
+export interface SourceCost {
+  readonly requests: { readonly lists: number; readonly exports: number };
+  /** Of them sent again, and not answered well. */
+  readonly retries: number;
+  readonly failures: number;
+  readonly bytes: number;
+  /** For the rate, for bans, between retries. */
+  readonly waitedMs: number;
+}
+
 /** The stages, composed with their stores; jobs know nothing of either's insides. */
 export interface Stages {
   walk(
@@ -58,7 +68,7 @@ export interface Stages {
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** What the source was asked in this process so far, for a run's evidence. */
-  sourceCost(): Readonly<Record<string, unknown>>;
+  sourceCost(): SourceCost;
 }
 
 export interface JobDeps {

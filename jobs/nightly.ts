@@ -10,7 +10,7 @@ import { worst, type Outcome, type Verdict } from '../src/core/verdict.ts';
 import type { NightlyCounts } from '../src/warehouse/nightly-store.ts';
 import type { NewRun, Run } from '../src/warehouse/run-store.ts';
 import { exportPartyJob, fixClock } from './export-party.ts';
-import { PRIORITY, type JobDefinition, type JobDeps, type ProgressLine } from './job.ts';
+import { PRIORITY, type JobDefinition, type JobDeps, type ProgressLine, type SourceCost } from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';
 import { walkListJob } from './walk-list.ts';
 import { workRun } from './work-run.ts';
@@ -53,6 +53,7 @@ async function claimSlot(dueMs: number, deps: JobDeps): Promise<string | undefin
 }
 
 async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+  const costBefore = deps.stages.sourceCost();
   const lists = await walkLists(run, deps, signal);
   const isAway = lists.some((list) => list.verdict === 'failed');
   if (isAway)
@@ -77,7 +78,7 @@ async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<O
       exports: { verdict: exports.verdict, ...exports.evidence },
       load: { verdict: load.verdict, ...load.evidence },
       verify: { verdict: verify.verdict, ...verify.evidence },
-      source: deps.stages.sourceCost(),
+      source: costSince(costBefore, deps.stages.sourceCost()),
     },
   };
 }
@@ -196,6 +197,20 @@ function exportsLine(counts: NightlyCounts): ProgressLine {
     total: String(done + counts.due + counts.queued),
     unit: 'parties',
     ...(counts.failed > 0 ? { note: `${counts.failed} failed` } : {}),
+  };
+}
+
+/** Counters of this process, as they rose while the night was worked here; other workers count their own. */
+function costSince(before: SourceCost, after: SourceCost): SourceCost {
+  return {
+    requests: {
+      lists: after.requests.lists - before.requests.lists,
+      exports: after.requests.exports - before.requests.exports,
+    },
+    retries: after.retries - before.retries,
+    failures: after.failures - before.failures,
+    bytes: after.bytes - before.bytes,
+    waitedMs: after.waitedMs - before.waitedMs,
   };
 }
 

@@ -21,10 +21,11 @@ export function walkLines({ list, up, down, seamKey }: WalkProgress): readonly P
 
 export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): ProgressLine {
   return {
-    label: `party ${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…`,
+    // One line, whichever party it is about: a night has many.
+    label: 'exporting',
     done: String(bytes),
     unit: 'bytes',
-    note: `${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}`,
+    note: `party ${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…, ${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}`,
   };
 }
 

@@ -1,6 +1,6 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import { join } from 'node:path';
-import type { StageCall, Stages } from '../../jobs/job.ts';
+import type { SourceCost, StageCall, Stages } from '../../jobs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/ledger-reader.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
@@ -17,6 +17,7 @@ import { rebuildIfEmpty } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source.ts';
+import type { SourceStats } from '../source/stats.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../walk/look-up.ts';
 import { walkList } from '../walk/walk.ts';
@@ -43,37 +44,36 @@ export interface StageParts {
   readonly source: Source | undefined;
 }
 
-/** @throws UsageError from whatever asks the source where there is none */
+type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceCost';
+
 export function composeStages(parts: StageParts): Stages {
-  const { config, log, warehouse, store, state, source } = parts;
+  return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
+}
+
+/** @throws UsageError from whatever asks the source where there is none */
+function stagesOfSource({
+  config,
+  log,
+  warehouse,
+  store,
+  state,
+  source,
+}: StageParts): Pick<Stages, FromSource> {
   const asked = (): Source => source ?? noSource();
-  const walkDeps = (lists: Source['lists']): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
-    source: lists,
+  const walkDeps = (): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
+    source: asked().lists,
     books: new WalkStore(warehouse.db),
     hints: state,
     log,
   });
-  const lake: LakeDeps = {
-    books: new LakeStore(warehouse.pool),
-    objects: store,
-    scratchDir: join(config.dataDir, 'scratch'),
-  };
-  const archive = new ExportArchiveStore(warehouse.db);
-  const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
   return {
-    walk: (request, { signal, onProgress }) =>
+    walk: ({ list, runId, full, acceptNewNetwork }, { signal, onProgress }) =>
       walkList(
-        {
-          list: request.list,
-          runId: request.runId,
-          kind: request.full ? 'audit' : 'walk',
-          pageSize: config.sourcePageSize,
-          acceptNewNetwork: request.acceptNewNetwork,
-        },
-        { ...walkDeps(asked().lists), onProgress: (progress) => onProgress(walkLines(progress)) },
+        { list, runId, kind: full ? 'audit' : 'walk', pageSize: config.sourcePageSize, acceptNewNetwork },
+        { ...walkDeps(), onProgress: (progress) => onProgress(walkLines(progress)) },
         signal,
       ),
-    lookUpParty: (id, signal) => lookUpParty(id, walkDeps(asked().lists), signal),
+    lookUpParty: (id, signal) => lookUpParty(id, walkDeps(), signal),
     clock: async (signal) => {
       const question = { list: 'parties', newestFirst: true, size: CLOCK_PAGE_ROWS } as const;
       const page = await asked().lists.page(question, signal);
@@ -96,26 +96,37 @@ export function composeStages(parts: StageParts): Stages {
       );
       return { verdict, evidence: plain({ ...evidence, rows, bytes, segments: objectKeys.length }) };
     },
-    readLedger: (range, signal) =>
-      reader.read({ partyId: range.partyId, assetId: range.assetId, from: range.from, to: range.to }, signal),
+    sourceCost: () => costOf(source?.stats()),
+  };
+}
+
+/** What works without the source. */
+function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
+  const { config, log, warehouse, store } = parts;
+  const lake: LakeDeps = {
+    books: new LakeStore(warehouse.pool),
+    objects: store,
+    scratchDir: join(config.dataDir, 'scratch'),
+  };
+  const archive = new ExportArchiveStore(warehouse.db);
+  const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
+  return {
+    readLedger: ({ partyId, assetId, from, to }, signal) =>
+      reader.read({ partyId, assetId, from, to }, signal),
     load: (request, call) => load(request.rebuild, parts, lake, call),
     verify: async ({ deep }, { signal, onProgress }) => {
-      const report = await verify(
-        {
-          books: new VerifyStore(warehouse),
-          objects: store,
-          lake: (isDeep, either) => verifyLake(lake, isDeep, either),
-        },
+      const check = (isDeep: boolean, either: AbortSignal): ReturnType<typeof verifyLake> =>
+        verifyLake(lake, isDeep, either);
+      const { verdict, ...evidence } = await verify(
+        { books: new VerifyStore(warehouse), objects: store, lake: check },
         signal,
         { deep, onProgress: (counts) => onProgress([verifyLine(counts)]) },
       );
-      const { verdict, ...evidence } = report;
       return { verdict, evidence: plain(evidence) };
     },
     tidy: async (signal) => {
       await tidyStore({ objects: store, archive, log }, signal);
     },
-    sourceCost: () => (source === undefined ? {} : plain({ ...source.stats() })),
   };
 }
 
@@ -147,6 +158,21 @@ async function load(
   return {
     verdict: worst([verdict, isUnread ? 'incomplete' : 'complete']),
     evidence: plain({ ...evidence, lake: built, ...(rebuilt === undefined ? {} : { rebuilt }) }),
+  };
+}
+
+function costOf(stats: SourceStats | undefined): SourceCost {
+  const sum = (counts: Readonly<Record<string, number>> = {}): number =>
+    Object.values(counts).reduce((a, b) => a + b, 0);
+  return {
+    requests: {
+      lists: (stats?.requests.parties ?? 0) + (stats?.requests.checkpoints ?? 0),
+      exports: stats?.requests.export ?? 0,
+    },
+    retries: stats?.retries ?? 0,
+    failures: sum(stats?.failures),
+    bytes: stats?.bytes ?? 0,
+    waitedMs: Math.round(sum(stats?.waitedMs)),
   };
 }
 

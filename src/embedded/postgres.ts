@@ -62,7 +62,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
       await ensureCluster(cluster, signal);
       const isShared = findServer(cluster.dir) !== undefined;
       const { pid, port } = await ensureServer(cluster, signal);
-      log.info({ pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
+      log.info({ serverPid: pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
       return {
         connectionString: `postgres://${SUPERUSER}:${password}@127.0.0.1:${port}/${DATABASE}`,
         [Symbol.asyncDispose]: () => inTurn(cluster, undefined, () => leave(cluster, hold, log)),

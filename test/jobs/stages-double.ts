@@ -55,7 +55,13 @@ export async function openJobWorld(
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
     tidy: async () => undefined,
-    sourceCost: () => ({}),
+    sourceCost: () => ({
+      requests: { lists: 0, exports: 0 },
+      retries: 0,
+      failures: 0,
+      bytes: 0,
+      waitedMs: 0,
+    }),
   };
   const deps: JobDeps = {
     stages,

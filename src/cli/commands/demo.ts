@@ -21,7 +21,8 @@ import type { Run } from '../../warehouse/run-store.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
-import { runReport } from '../report.ts';
+import { runSummary } from '../summary.ts';
+import { formatTable, type Cell } from '../table.ts';
 
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;
@@ -49,9 +50,9 @@ export async function demo(
   const run = await app.jobs.runs.create({ kind: 'nightly', subject: 'demo' });
   const [nightly] = await followRuns(app, [run], demoContext);
   if (nightly === undefined) throw new Error(`run ${run.runId} ended without a record`);
-  say(context, runReport(runDocument(nightly)).trimEnd());
+  say(context, runSummary(runDocument(nightly)).trimEnd());
   const verified = await verifyDeep(app, demoContext);
-  say(context, runReport(runDocument(verified)).trimEnd());
+  say(context, runSummary(runDocument(verified)).trimEnd());
   const answers = await answer(app, demoContext);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
   const tookMs = performance.now() - startedMs;
@@ -135,20 +136,20 @@ async function answer(app: App, context: CommandContext): Promise<Readonly<Recor
   );
   const answers: Record<string, unknown> = {};
   for (const { name, asks, rowsShown } of QUESTIONS) {
-    const sql = readyQuestion(name)?.sql ?? '';
-    say(context, `${asks}  (ledger-mirror query ${name})`);
-    say(context, await ask(lake, `select * from (${sql}) limit ${rowsShown}`, 'table', context));
-    answers[name] = JSON.parse(await ask(lake, sql, 'json', context));
+    const rows = await ask(lake, readyQuestion(name)?.sql ?? '', context);
+    say(context, `\n${asks}  (query ${name})`);
+    say(context, answerTable(rows, rowsShown, context.stdout.columns));
+    answers[name] = rows;
   }
   return answers;
 }
 
-async function ask(
-  lake: Lake,
-  sql: string,
-  format: 'table' | 'json',
-  context: CommandContext,
-): Promise<string> {
+const answerDocument = z.object({
+  rows: z.array(z.record(z.string(), z.union([z.string(), z.number(), z.null()]))),
+});
+type AnswerRows = z.output<typeof answerDocument>['rows'];
+
+async function ask(lake: Lake, sql: string, context: CommandContext): Promise<AnswerRows> {
   const chunks: string[] = [];
   const output = new Writable({
     decodeStrings: false,
@@ -157,8 +158,17 @@ async function ask(
       done();
     },
   });
-  await runQuery(lake, sql, { format, parameters: questionParameters({}) }, output, context.signal);
-  return chunks.join('').trimEnd();
+  await runQuery(lake, sql, { format: 'json', parameters: questionParameters({}) }, output, context.signal);
+  return answerDocument.parse(JSON.parse(chunks.join(''))).rows;
+}
+
+/** Ids are cut to what tells them apart: `query` shows them whole. */
+function answerTable(rows: AnswerRows, rowsMax: number, columns: number | undefined): string {
+  const header = Object.keys(rows[0] ?? {});
+  const short = (cell: string | number | null | undefined): Cell =>
+    typeof cell === 'string' && /^[0-9a-f]{64}$/.test(cell) ? `${cell.slice(0, 8)}…` : cell;
+  const cells = rows.map((row) => header.map((name) => short(row[name])));
+  return formatTable(header, cells, { rowsMax, columns }).trimEnd();
 }
 
 function summary(verdict: string, tookMs: number, dataDir: string): string {

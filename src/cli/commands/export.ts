@@ -8,7 +8,7 @@ import { canonicalId, isExportableParty } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
-import { runReport } from '../report.ts';
+import { runSummary } from '../summary.ts';
 
 export interface ExportOptions {
   readonly party: string;
@@ -45,7 +45,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     exitCode: exitCodeOf(ended.verdict, ended.evidence),
     document: runDocument(ended),
     // With `--out -` stdout carries the CSV and nothing else.
-    ...(options.out === '-' ? {} : { text: runReport(runDocument(ended)) }),
+    ...(options.out === '-' ? {} : { text: runSummary(runDocument(ended)) }),
   };
 }
 

@@ -2,7 +2,7 @@
 import { openApp } from '../../app/app.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
-import { runReport } from '../report.ts';
+import { runSummary } from '../summary.ts';
 
 export async function load(
   options: { readonly all: boolean },
@@ -19,6 +19,6 @@ export async function load(
   return {
     exitCode: exitCodeOf(ended.verdict, ended.evidence),
     document: runDocument(ended),
-    text: runReport(runDocument(ended)),
+    text: runSummary(runDocument(ended)),
   };
 }

@@ -3,7 +3,7 @@ import { needSource, openApp, type App } from '../../app/app.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
-import { runReport } from '../report.ts';
+import { runSummary } from '../summary.ts';
 
 export async function nightly(
   options: { readonly dryRun: boolean },
@@ -18,7 +18,7 @@ export async function nightly(
   return {
     exitCode: exitCodeOf(ended.verdict, ended.evidence),
     document: runDocument(ended),
-    text: runReport(runDocument(ended)),
+    text: runSummary(runDocument(ended)),
   };
 }
 

@@ -5,7 +5,7 @@ import { canonicalId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument } from '../follow.ts';
-import { runReport } from '../report.ts';
+import { runSummary } from '../summary.ts';
 
 export interface SyncOptions {
   readonly what: string;
@@ -36,7 +36,7 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
   );
   const ended = await followRuns(app, runs, context);
   const [only] = ended;
-  const text = ended.map((run) => runReport(runDocument(run))).join('\n');
+  const text = ended.map((run) => runSummary(runDocument(run))).join('\n');
   if (ended.length === 1 && only !== undefined) {
     return { exitCode: exitCodeOf(only.verdict, only.evidence), document: runDocument(only), text };
   }

@@ -3,7 +3,7 @@ import { openApp } from '../../app/app.ts';
 import { workRun } from '../../../jobs/work-run.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { runDocument } from '../follow.ts';
-import { runReport } from '../report.ts';
+import { runSummary } from '../summary.ts';
 
 export async function verify(
   options: { readonly deep: boolean },
@@ -40,6 +40,6 @@ export async function verify(
   return {
     exitCode: exitCodeOf(ended.verdict, ended.evidence),
     document: runDocument(ended),
-    text: runReport(runDocument(ended)),
+    text: runSummary(runDocument(ended)),
   };
 }

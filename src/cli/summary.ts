@@ -1,0 +1,206 @@
+/** A run in a few lines: how it ended, what it brought, what needs a person. `runs ID` shows all evidence. */
+import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const FAULTS_SHOWN_MAX = 5;
+const LINE_CHARACTERS_MAX = 240;
+const LABEL_CHARACTERS = 11;
+
+/**
+ * @param run `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
+ * @returns lines, each ended
+ */
+export function runSummary(run: Fields): string {
+  const evidence = fields(run['evidence']);
+  const lines = [head(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
+  const isWhole = run['verdict'] === 'complete';
+  const pointer = `ledger-mirror runs ${text(run['runId'])}${isWhole ? '' : '   shows all evidence'}`;
+  return [...lines, line(isWhole ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
+}
+
+function head(run: Fields): string {
+  const tookMs = Date.parse(text(run['finishedAt'])) - Date.parse(text(run['startedAt']));
+  const took = Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
+  const ended = text(run['verdict']) || text(run['state']);
+  return `${run['verdict'] === 'complete' ? '✓' : '!'} ${text(run['kind'])} ${text(run['subject'])}: ${ended}${took}`;
+}
+
+function linesOf(kind: string, evidence: Fields): string[] {
+  switch (kind) {
+    case 'nightly':
+      return nightlyLines(evidence);
+    case 'walk':
+      return hasAny(evidence, 'rows') ? [line('rows', walkText(evidence))] : [];
+    case 'export':
+      return hasAny(evidence, 'rows') ? [line('exported', exportText(evidence))] : [];
+    case 'load':
+      return hasAny(evidence, 'rows')
+        ? [line('loaded', loadText(evidence)), line('lake', lakeText(fields(evidence['lake'])))]
+        : [];
+    case 'verify':
+      return hasAny(evidence, 'checked') ? [line('checked', verifyText(evidence))] : [];
+    default:
+      return [];
+  }
+}
+
+function nightlyLines(evidence: Fields): string[] {
+  const lists = fields(evidence['lists']);
+  const [exports, load, verify] = [
+    fields(evidence['exports']),
+    fields(evidence['load']),
+    fields(evidence['verify']),
+  ];
+  return [
+    ...Object.entries(lists).map(([name, list]) => line(name, marked(fields(list), walkText(fields(list))))),
+    ...(hasAny(exports, 'parties') ? [line('exports', marked(exports, nightExportsText(exports)))] : []),
+    ...(hasAny(load, 'rows')
+      ? [line('load', marked(load, loadText(load))), line('lake', lakeText(fields(load['lake'])))]
+      : []),
+    ...(hasAny(verify, 'checked') ? [line('verify', marked(verify, verifyText(verify)))] : []),
+    ...(hasAny(fields(evidence['source']), 'requests')
+      ? [line('source', costText(fields(evidence['source'])))]
+      : []),
+  ];
+}
+
+function walkText(walk: Fields): string {
+  if (!hasAny(walk, 'rows')) return '';
+  const pages = Object.values(fields(walk['pages'])).reduce<number>((sum, pages) => sum + Number(pages), 0);
+  const asOf = hasAny(walk, 'asOfHeight') ? `, as of block ${text(walk['asOfHeight'])}` : '';
+  return `${amount(walk['rows'])} rows, ${amount(walk['newRows'])} new, in ${plural(pages, 'page')}${asOf}`;
+}
+
+function exportText(evidence: Fields): string {
+  const closed = hasAny(evidence, 'closedTo')
+    ? `; closed up to ${text(evidence['closedTo']).slice(0, 19)}Z`
+    : '';
+  return `${amount(evidence['rows'])} new rows, ${bytes(evidence['bytes'])}, in ${plural(evidence['segments'], 'segment')}${closed}`;
+}
+
+function nightExportsText(exports: Fields): string {
+  const parts = [
+    plural(exports['parties'], 'party', 'parties'),
+    `${amount(exports['newRows'])} new rows in ${plural(exports['newSegments'], 'segment')}`,
+    ...['failed', 'suspicious', 'unasked', 'deferred']
+      .filter((name) => Number(exports[name]) > 0)
+      .map((name) => `${amount(exports[name])} ${name}`),
+  ];
+  return parts.join(', ');
+}
+
+function loadText(load: Fields): string {
+  const setAside = Number(load['setAsideCount']) > 0 ? `, ${amount(load['setAsideCount'])} set aside` : '';
+  return `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse${setAside}`;
+}
+
+function lakeText(lake: Fields): string {
+  return `version ${text(lake['version'])}: ${amount(lake['rows'])} rows in ${plural(lake['files'], 'file')}, ${bytes(lake['bytes'])}`;
+}
+
+function verifyText(verify: Fields): string {
+  const checked = fields(verify['checked']);
+  const problems = Number(verify['problemCount']);
+  return (
+    `${plural(checked['segments'], 'segment')} (${bytes(checked['objectBytes'])}), ` +
+    `${amount(checked['warehouseRows'])} entries in the warehouse, ${amount(checked['lakeRows'])} rows in the lake: ` +
+    (problems === 0 ? 'every sum agrees' : plural(problems, 'problem'))
+  );
+}
+
+function costText(source: Fields): string {
+  const requests = Object.values(fields(source['requests'])).reduce<number>(
+    (sum, count) => sum + Number(count),
+    0,
+  );
+  const retries = Number(source['retries']) > 0 ? `, ${amount(source['retries'])} of them again` : '';
+  return `${plural(requests, 'request')}${retries}, ${bytes(source['bytes'])} received`;
+}
+
+/** What went wrong, wherever in the evidence it lies: one line each, the first few. */
+function faultLines(evidence: Fields): string[] {
+  const faults = collectFaults(evidence, 0);
+  const more = faults.length - FAULTS_SHOWN_MAX;
+  return [
+    ...faults.slice(0, FAULTS_SHOWN_MAX).map((fault) => line('because', fault)),
+    ...(more > 0 ? [line('', `… and ${formatCount(more)} more`)] : []),
+  ];
+}
+
+const FAULT_LISTS = [
+  'missing',
+  'violations',
+  'knownGaps',
+  'warnings',
+  'problems',
+  'setAside',
+  'failures',
+  'failed',
+];
+const DEPTH_MAX = 3;
+
+function collectFaults(evidence: Fields, depth: number): string[] {
+  const own = hasAny(evidence, 'error') ? [faultText(evidence['error'])] : [];
+  const reason = typeof evidence['reason'] === 'string' ? [evidence['reason']] : [];
+  const listed = FAULT_LISTS.flatMap((name) => {
+    const items: unknown = evidence[name];
+    return Array.isArray(items) ? items.map((item) => faultText(item)) : [];
+  });
+  const below =
+    depth >= DEPTH_MAX
+      ? []
+      : Object.entries(evidence)
+          .filter(([name]) => name !== 'error')
+          .flatMap(([, value]) => collectFaults(fields(value), depth + 1));
+  return [...new Set([...own, ...reason, ...listed, ...below])];
+}
+
+function faultText(fault: unknown): string {
+  if (typeof fault === 'string') return fault;
+  const { message, code, partyId, outcome, error } = fields(fault);
+  const inner = fields(error ?? fields(outcome)['error'] ?? fault);
+  const what = text(message) || text(inner['message']) || JSON.stringify(fault);
+  const which = text(partyId) === '' ? '' : `party ${text(partyId)}: `;
+  const name = text(code) || text(inner['code']);
+  return `${which}${what}${name === '' ? '' : ` (${name})`}`;
+}
+
+/** A part that is not complete says so itself. */
+function marked(part: Fields, told: string): string {
+  const verdict = text(part['verdict']);
+  return verdict === 'complete' || verdict === '' ? told : `${verdict}${told === '' ? '' : `: ${told}`}`;
+}
+
+function line(label: string, told: string): string {
+  return `  ${label.padEnd(LABEL_CHARACTERS)}  ${printable(truncate(told, LINE_CHARACTERS_MAX))}`;
+}
+
+function fields(value: unknown): Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
+}
+
+function hasAny(record: Fields, name: string): boolean {
+  return record[name] !== undefined && record[name] !== null;
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+}
+
+function whole(value: unknown): bigint {
+  return /^\d{1,40}$/.test(text(value)) ? BigInt(text(value)) : 0n;
+}
+
+function amount(value: unknown): string {
+  return formatCount(whole(value));
+}
+
+function bytes(value: unknown): string {
+  return formatBytes(whole(value));
+}
+
+function plural(value: unknown, one: string, many = `${one}s`): string {
+  const count = whole(value);
+  return `${formatCount(count)} ${count === 1n ? one : many}`;
+}
