@@ -58,10 +58,7 @@ export function planAsk(
 
   const closedEnd = target.to === undefined ? target.closedTo : min(target.to, target.closedTo);
   const wanted = subtract({ from: target.from, to: closedEnd }, known);
-  const { closed, supersedes } = takeWhole(wanted, others, target.closedTo);
-  const open = openPart(target, known, supersedes);
-  const replaced = open === undefined ? supersedes : withOpen(supersedes, others, open);
-
+  const { closed, open, supersedes } = takeWhole(wanted, others, known, target);
   const first = closed[0]?.from ?? open?.from;
   if (first === undefined) return undefined;
   const anchor = anchorAt(first, known, target);
@@ -77,7 +74,7 @@ export function planAsk(
     },
     closed,
     open,
-    supersedes: replaced,
+    supersedes,
     anchor,
   };
 }
@@ -89,20 +86,24 @@ export function planAsk(
 function takeWhole(
   wanted: readonly Range[],
   others: readonly Coverage[],
-  closedTo: Micros,
-): { closed: Range[]; supersedes: Coverage[] } {
-  let closed = union(wanted);
+  known: readonly Coverage[],
+  target: Target,
+): Pick<AskPlan, 'closed' | 'open' | 'supersedes'> {
   const supersedes: Coverage[] = [];
-  for (let grown = true; grown;) {
-    grown = false;
-    for (const row of others) {
-      if (supersedes.includes(row) || !closed.some((range) => overlaps(range, row))) continue;
-      supersedes.push(row);
-      closed = union([...closed, { from: row.from, to: row.open ? min(row.to, closedTo) : row.to }]);
-      grown = true;
-    }
+  for (let closed = union(wanted); ;) {
+    const open = openPart(target, known, supersedes);
+    const isTouched = (row: Coverage): boolean =>
+      closed.some((range) => overlaps(range, row)) ||
+      (open !== undefined && row.to > open.from && (open.to === undefined || row.from < open.to));
+    const touched = others.filter((row) => !supersedes.includes(row) && isTouched(row));
+    if (touched.length === 0) return { closed, open, supersedes };
+    supersedes.push(...touched);
+    const grown = touched.map(({ from, to, open: isOpen }) => ({
+      from,
+      to: isOpen ? min(to, target.closedTo) : to,
+    }));
+    closed = union([...closed, ...grown]);
   }
-  return { closed, supersedes };
 }
 
 /** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
@@ -118,18 +119,6 @@ function openPart(
   );
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;
-}
-
-/** An open segment that the new one overlaps goes with it, even where no closed range touches it. */
-function withOpen(
-  supersedes: readonly Coverage[],
-  others: readonly Coverage[],
-  open: { from: Micros; to?: Micros },
-): readonly Coverage[] {
-  const behind = others.filter(
-    (row) => row.to > open.from && (open.to === undefined || row.from < open.to) && !supersedes.includes(row),
-  );
-  return [...supersedes, ...behind];
 }
 
 function anchorAt(
