@@ -153,7 +153,7 @@ export class Queues implements AsyncDisposable {
         backoffStrategy: (attempt, _type, error) => backoffMs(attempt, error, this.#stop.signal),
       },
     });
-    worker.on('error', (error) => this.#log.warn({ err: error, queue }, 'Queue connection failed'));
+    worker.on('error', (error) => this.#complain(error, queue));
     worker.on('failed', (job, error) => {
       if (!this.#stop.signal.aborted)
         this.#log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
@@ -202,6 +202,11 @@ export class Queues implements AsyncDisposable {
     }
   }
 
+  /** Sockets outlive their pools for a moment: what a server that stops tells them is no news. */
+  #complain(error: Error, queue: QueueName): void {
+    if (!this.#stop.signal.aborted) this.#log.warn({ err: error, queue }, 'Queue connection failed');
+  }
+
   #fullName(queue: QueueName): string {
     return `${this.#prefix}-${queue}`;
   }
@@ -210,7 +215,7 @@ export class Queues implements AsyncDisposable {
     const known = this.#queues.get(name);
     if (known !== undefined) return known;
     const queue = this.#backend.queue(this.#fullName(name));
-    queue.on('error', (error) => this.#log.warn({ err: error, queue: name }, 'Queue connection failed'));
+    queue.on('error', (error) => this.#complain(error, name));
     this.#queues.set(name, queue);
     return queue;
   }

@@ -48,5 +48,13 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
   const db: Database = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) }).withSchema(
     'mirror',
   );
-  return { pool, db, [Symbol.asyncDispose]: () => db.destroy() };
+  return {
+    pool,
+    db,
+    [Symbol.asyncDispose]: () => {
+      // Sockets outlive the pool's end for a moment: what a server that stops tells them is no news.
+      pool.off('error', options.onIdleError).on('error', () => undefined);
+      return db.destroy();
+    },
+  };
 }
