@@ -21,6 +21,7 @@ export async function checkpointPage(
     epoch: state.epoch,
     ascending: isAscending(request),
     beyond: request.cursor,
+    top: state.top,
     rowsMax: request.rowsMax + 1,
   });
   const page = cutPage(request, slice);

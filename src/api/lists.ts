@@ -40,20 +40,21 @@ function addList(
       const state = await readState();
       try {
         const page = await answer(request.url, state);
-        return sendPage(request, nameBlock(reply, state), name, page);
+        return sendPage(request, nameState(reply, state), name, page);
       } catch (error) {
         if (!(error instanceof StatusError)) throw error;
         // What the gateway refuses never reached the service's handlers, which name the block.
-        return sendStatus(error.body.details.length === 0 ? reply : nameBlock(reply, state), error);
+        return sendStatus(error.body.details.length === 0 ? reply : nameState(reply, state), error);
       }
     },
   );
 }
 
-function nameBlock(reply: FastifyReply, state: ListState): FastifyReply {
+function nameState(reply: FastifyReply, state: ListState): FastifyReply {
   return reply.headers({
     'x-block-height': `${state.headHeight ?? 0n}`,
     'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
+    'x-mirror-whole': `${state.top !== undefined}`,
   });
 }
 

@@ -41,6 +41,7 @@ export async function partyPage(
     epoch: state.epoch,
     ascending,
     beyond: request.cursor?.pos,
+    top: state.top,
     rowsMax: request.rowsMax + 1,
   });
   const network = request.cursor === undefined ? await store.party(state.epoch, NETWORK_PARTY) : undefined;

@@ -12,6 +12,8 @@ export interface SliceQuestion<Position> {
   readonly ascending: boolean;
   /** Rows strictly beyond it. Absent: from the list's end. */
   readonly beyond: Position | undefined;
+  /** Nothing above it. Absent: up to the newest row. */
+  readonly top: bigint | undefined;
   readonly rowsMax: number;
 }
 
@@ -38,6 +40,12 @@ export interface ListState {
   /** The source's last block when the newest row was read; undefined where nobody walked yet. */
   readonly headHeight: bigint | undefined;
   readonly headTime: Micros | undefined;
+  /**
+   * The highest place (checkpoints: height) of the stretch that is proven to have no hole, which is
+   * what is served; what a walk has read above it waits until the walk has closed the gap between.
+   * Undefined before the first walk is through: then all there is is served.
+   */
+  readonly top: bigint | undefined;
 }
 
 /** The mirrored lists. Every question is answered from an index, at the same cost at any depth. */

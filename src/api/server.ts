@@ -41,6 +41,8 @@ export interface ApiOptions {
 const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
 const BODY_BYTES_MAX = 16 * 1_024;
 const REQUEST_TIMEOUT_MS = 10_000;
+/** Nothing moved in either direction; event streams send a heartbeat long before. */
+const IDLE_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 60_000;
 const PARAMETER_CHARACTERS_MAX = 100;
 const CONNECTIONS_MAX = 1_024;
@@ -51,6 +53,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // The service knows no HEAD.
     exposeHeadRoutes: false,

@@ -13,12 +13,12 @@ import { guarded } from './transaction.ts';
 const QUERY_TIMEOUT_MS = 10_000;
 
 const STATE = `
-  select n.epoch, c.head_height, c.head_time
+  select n.epoch, c.head_height, c.head_time, c.top
   from (select max(epoch) as epoch from mirror.networks) n
   left join lateral (
-    select head_height, head_time from mirror.chains
-    where epoch = n.epoch and list = $1 and head_height is not null
-    order by head_height desc limit 1) c on true`;
+    select head_height, head_time, case when has_tail then hi end as top from mirror.chains
+    where epoch = n.epoch and list = $1 and has_head and audit_walk is null
+    order by has_tail desc, head_height desc nulls last limit 1) c on true`;
 
 const PARTY = `
   select pl.pos from mirror.parties pa
@@ -33,24 +33,29 @@ export class ReadStore implements ListStore {
   }
 
   async state(list: 'parties' | 'checkpoints'): Promise<ListState> {
-    const [row] = await this.#rows<[number, string | null, string | null]>('read how a list stands', STATE, [
-      list,
-    ]);
-    const [epoch = 1, height = null, time = null] = row ?? [];
+    const [row] = await this.#rows<[number, string | null, string | null, string | null]>(
+      'read how a list stands',
+      STATE,
+      [list],
+    );
+    const [epoch = 1, height = null, time = null, top = null] = row ?? [];
     return {
       epoch,
       headHeight: height === null ? undefined : BigInt(height),
       headTime: time === null ? undefined : parseInstant(time),
+      top: top === null ? undefined : BigInt(top),
     };
   }
 
   async parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
     const { beyond, order } = direction(question.ascending);
-    const where = question.beyond === undefined ? '' : `and pos ${beyond} $3`;
+    const where = new Conditions(question.epoch);
+    if (question.top !== undefined) where.and((top) => `pos <= ${top}`, [question.top]);
+    if (question.beyond !== undefined) where.and((from) => `pos ${beyond} ${from}`, [question.beyond]);
     const rows = await this.#rows<[bigint, string]>(
       'read a page of parties',
-      `select pos, party_id from mirror.places where epoch = $1 ${where} order by pos ${order} limit $2`,
-      [question.epoch, question.rowsMax, ...(question.beyond === undefined ? [] : [question.beyond])],
+      `select pos, party_id from mirror.places where ${where.text} order by pos ${order} limit ${question.rowsMax}`,
+      where.values,
     );
     return rows.map(([pos, id]) => ({ pos, id }));
   }
@@ -64,18 +69,22 @@ export class ReadStore implements ListStore {
 
   async checkpoints(question: SliceQuestion<CheckpointRow>): Promise<readonly CheckpointRow[]> {
     const { beyond, order } = direction(question.ascending);
-    const start = question.beyond;
-    const where =
-      start === undefined ? '' : `and (at_block, hash, block_hash) ${beyond}= ($3::numeric, $4, $5)`;
+    const { beyond: start, top } = question;
+    const where = new Conditions(question.epoch);
+    if (top !== undefined) where.and((height) => `at_block <= ${height}`, [top]);
+    if (start !== undefined) {
+      where.and(
+        (height, hash, blockHash) =>
+          `(at_block, hash, block_hash) ${beyond}= (${height}::numeric, ${hash}, ${blockHash})`,
+        [start.atBlock, start.hash, start.blockHash],
+      );
+    }
+    // One more than asked: the row that the slice starts from may have no copy left.
     const rows = await this.#rows<[string, string, string, number]>(
       'read a page of checkpoints',
-      `select at_block, hash, block_hash, copies from mirror.checkpoints where epoch = $1 ${where}
-       order by at_block ${order}, hash ${order}, block_hash ${order} limit $2`,
-      [
-        question.epoch,
-        question.rowsMax + 1,
-        ...(start === undefined ? [] : [start.atBlock, start.hash, start.blockHash]),
-      ],
+      `select at_block, hash, block_hash, copies from mirror.checkpoints where ${where.text}
+       order by at_block ${order}, hash ${order}, block_hash ${order} limit ${question.rowsMax + 1}`,
+      where.values,
     );
     return repeated(rows, question);
   }
@@ -93,6 +102,20 @@ export class ReadStore implements ListStore {
     const query = { text, values, rowMode: 'array', query_timeout: QUERY_TIMEOUT_MS };
     const result = await guarded(action, () => this.#pool.query<Row>(query));
     return result.rows;
+  }
+}
+
+/** A where clause with its values in their places. */
+class Conditions {
+  text = 'epoch = $1';
+  readonly values: unknown[];
+
+  constructor(epoch: number) {
+    this.values = [epoch];
+  }
+
+  and(condition: (...places: string[]) => string, values: readonly unknown[]): void {
+    this.text += ` and ${condition(...values.map((value) => `$${this.values.push(value)}`))}`;
   }
 }
 

@@ -20,8 +20,8 @@ const FACTS = `
       order by queued_at desc limit 1) r on true),
   heads as (
     select distinct on (list) list, head_height, head_time from mirror.chains
-    where epoch = (select epoch from network) and head_height is not null
-    order by list, head_height desc),
+    where epoch = (select epoch from network) and has_tail and has_head and audit_walk is null
+    order by list, head_height desc nulls last),
   ledger as (
     select count(*) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
       count(distinct party_id) as parties, count(*) filter (where loaded_at is null) as not_loaded
@@ -47,7 +47,7 @@ interface FactsRow {
   readonly parties: string;
   readonly checkpoints: string;
   readonly verdicts: Readonly<Record<string, { verdict: Verdict | null; at: string | null }>>;
-  readonly heads: Readonly<Record<string, { height: string; time: string | null }>> | null;
+  readonly heads: Readonly<Record<string, { height: string | null; time: string | null }>> | null;
   readonly ledgerTo: string | null;
   readonly ledger: { segments: string; rows: string; bytes: string; parties: string; notLoaded: string };
   readonly setAside: string;

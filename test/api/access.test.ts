@@ -2,6 +2,7 @@
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { isLoopback, refuseOpenListening } from '../../src/api/access.ts';
+import { listen } from '../../src/api/listen.ts';
 import { UsageError } from '../../src/core/errors.ts';
 import { apiWithoutDatabase } from './mirror.ts';
 
@@ -34,6 +35,12 @@ describe('listening', () => {
       expect(() => refuseOpenListening(host, TOKEN)).not.toThrow();
     },
   );
+});
+
+it('a server without a token does not begin to listen for others', async () => {
+  const listening = listen(open, { host: '0.0.0.0', port: 0, token: undefined });
+  await expect(listening).rejects.toThrow(UsageError);
+  expect(open.server.listening).toBe(false);
 });
 
 describe('without a token', () => {

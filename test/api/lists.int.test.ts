@@ -101,10 +101,10 @@ describe('pages', () => {
   it('are read from an index alone, however deep', async () => {
     const plans = await Promise.all(
       [
-        `select pos, party_id from mirror.places where epoch = 2 and pos < 51200000 order by pos desc limit 1001`,
+        `select pos, party_id from mirror.places where epoch = 2 and pos <= 99999999 and pos < 51200000 order by pos desc limit 1001`,
         `select pos, party_id from mirror.places where epoch = 2 and pos > 51200000 order by pos asc limit 1001`,
         `select at_block, hash, block_hash, copies from mirror.checkpoints
-         where epoch = 2 and (at_block, hash, block_hash) >= (18446744073709551590::numeric, 'h', 'b')
+         where epoch = 2 and at_block <= 18446744073709551615 and (at_block, hash, block_hash) >= (18446744073709551590::numeric, 'h', 'b')
          order by at_block asc, hash asc, block_hash asc limit 1002`,
       ].map((statement) => planOf(statement)),
     );
@@ -142,5 +142,20 @@ describe('the state of the mirror', () => {
     expect(headers.get('x-block-timestamp')).toBe('1682935200123456000');
     const parties = await fetch(`${fresh.url}/api/v2/parties?pagination.first=1`);
     expect(parties.headers.get('x-block-height')).toBe('0');
+    expect(parties.headers.get('x-mirror-whole')).toBe('false');
+  });
+
+  it('is the proven stretch: what a walk has read above it waits until the gap is closed', async () => {
+    await pool.query(
+      `insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time) values
+       (2, 'parties', 1024, 2048000, true, true, 5, '2023-05-01'), (2, 'parties', 3072000, 4096000, false, true, 6, '2023-05-02')`,
+    );
+    await using fresh = await startApi(warehouse);
+    const response = await fetch(`${fresh.url}/api/v2/parties?pagination.first=2`);
+    expect(response.headers.get('x-block-height')).toBe('5');
+    expect(response.headers.get('x-mirror-whole')).toBe('true');
+    const { parties } = (await response.json()) as { parties: Answer };
+    const newest = (2_000).toString(16).padStart(64, '0');
+    expect(parties.edges.map(({ node }) => node['id'])).toEqual(['network', newest]);
   });
 });

@@ -51,7 +51,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 }
 
 const EMPTY_LISTS: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined }),
+  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, top: undefined }),
   parties: async () => [],
   party: async () => undefined,
   checkpoints: async () => [],

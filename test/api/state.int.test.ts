@@ -41,8 +41,8 @@ beforeAll(async () => {
   await run('nightly', 'scheduled', 'complete', 6);
   await run('export', PARTY, null, 5);
   await pool.query(
-    `insert into mirror.chains (epoch, list, lo, hi, has_head, head_height, head_time)
-     values (1, 'parties', 0, 1, true, 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
+    `insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
+     values (1, 'parties', 0, 1024, true, true, 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
   );
   await pool.query(`insert into mirror.parties (party_id, first_epoch) values ($1, 1)`, [PARTY]);
   await pool.query(`insert into mirror.places (epoch, party_id, pos) values (1, $1, 1024)`, [PARTY]);
@@ -180,10 +180,14 @@ describe('metrics', () => {
     await using api = await startApi(warehouse, { metrics: [{ metricsText: async () => 'other_part 1\n' }] });
     await fetch(`${api.url}/api/v2/parties?partyId=${PARTY}`);
     await fetch(`${api.url}/some/${PARTY}`);
+    await fetch(`${api.url}/api/v2/parties?partyId=nonsense`);
     const text = await (await fetch(`${api.url}/metrics`)).text();
     expect(text).toContain('other_part 1');
     expect(text).toContain(
       'ledger_mirror_http_requests_total{route="/api/v2/parties",method="GET",status="200"} 1',
+    );
+    expect(text).toContain(
+      'ledger_mirror_http_requests_total{route="/api/v2/parties",method="GET",status="400"} 1',
     );
     expect(text).toContain('ledger_mirror_stream_as_of_seconds{stream="parties"} 1682935200.123');
     expect(text).not.toContain(PARTY);
