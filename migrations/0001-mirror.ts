@@ -229,7 +229,7 @@ const STATEMENTS = [
     plan jsonb not null,
     state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
     created_at timestamptz not null default clock_timestamp())`,
-  `create index publications_open on mirror.publications (unit_id) where state = 'intent'`,
+  'create index publications_of_unit on mirror.publications (unit_id)',
 
   `create table mirror.ledger_entries (
     party_id text not null,
@@ -266,6 +266,7 @@ const STATEMENTS = [
     run_id uuid not null references mirror.runs,
     party_id text not null,
     priority int not null,
+    is_idle boolean not null default false,
     state text not null default 'due' check (state in ('due', 'queued', 'done', 'failed', 'deferred')),
     outcome jsonb,
     updated_at timestamptz not null default clock_timestamp(),

@@ -286,7 +286,8 @@ class UnitExport {
     this.#segments = parts.filter((part) => part.spooled !== undefined).length;
     this.#progress(received.bytes, received.rows);
     const { books, source } = this.#deps;
-    const [{ warehouseId }, seq] = await Promise.all([books.identity(), books.nextSeq()]);
+    const { warehouseId } = await books.identity();
+    const seq = this.#segments === 0 ? 0n : await books.nextSeq();
     const publication = buildPublication(plan, received, parts, ask.coverage, {
       unit: this.#claim.unit,
       runId: this.#request.runId,

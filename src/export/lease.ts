@@ -27,11 +27,20 @@ export interface LeaseHandle {
   readonly release: () => Promise<void>;
 }
 
+export interface LeaseTimes {
+  readonly leaseMs: number;
+  readonly renewEveryMs: number;
+  readonly marginMs: number;
+}
+
+const TIMES: LeaseTimes = { leaseMs: LEASE_MS, renewEveryMs: RENEW_EVERY_MS, marginMs: MARGIN_MS };
+
 /** Renews until it is disposed, and then gives the lease back. */
-export function keepLease(handle: LeaseHandle): KeptLease {
+export function keepLease(handle: LeaseHandle, times: LeaseTimes = TIMES): KeptLease {
   const lost = new AbortController();
   const stopped = new AbortController();
-  let deadlineMs = handle.takenAtMs + LEASE_MS - MARGIN_MS;
+  const heldMs = times.leaseMs - times.marginMs;
+  let deadlineMs = handle.takenAtMs + heldMs;
 
   function check(): void {
     if (!lost.signal.aborted && performance.now() > deadlineMs) lost.abort(runOut(handle.what));
@@ -40,12 +49,14 @@ export function keepLease(handle: LeaseHandle): KeptLease {
 
   async function heartbeat(): Promise<void> {
     for (;;) {
-      await sleep(RENEW_EVERY_MS, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined);
+      await sleep(times.renewEveryMs, undefined, { signal: stopped.signal, ref: false }).catch(
+        () => undefined,
+      );
       if (stopped.signal.aborted || lost.signal.aborted) return;
       const sentAtMs = performance.now();
       try {
         await handle.renew();
-        deadlineMs = sentAtMs + LEASE_MS - MARGIN_MS;
+        deadlineMs = sentAtMs + heldMs;
       } catch (error) {
         // The database may come back before the deadline; another owner does not go away.
         if (error instanceof FencedError) lost.abort(error);

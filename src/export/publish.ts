@@ -38,7 +38,8 @@ export async function publish(
     segments.push({ ...segment, manifest: existing ?? segment.manifest });
   }
   const publication = { ...planned, segments };
-  await deps.books.intend(claim, publication);
+  // Without objects there is nothing that a crash could leave half done.
+  if (segments.length > 0) await deps.books.intend(claim, publication);
   await deps.checkpoint('intended');
   await makeVisible(publication, present, deps, signal);
   signal.throwIfAborted();

@@ -15,7 +15,7 @@ import type { Database } from './database.ts';
 import {
   commitPublication,
   decodePublication,
-  encodePublication,
+  publicationRow,
   readCoverage,
   readIdentity,
 } from './publications.ts';
@@ -96,12 +96,7 @@ export class ExportStore implements ExportBooks {
       await checkFence(tx, claim);
       await tx
         .insertInto('publications')
-        .values({
-          publication_id: publication.publicationId,
-          unit_id: claim.unitId,
-          lease_token: claim.token,
-          plan: JSON.stringify(encodePublication(publication)),
-        })
+        .values(publicationRow(claim, publication))
         .onConflict((conflict) => conflict.column('publication_id').doNothing())
         .execute();
     });

@@ -35,7 +35,7 @@ const plan = z.object({
   lastEntryAt: instant.optional(),
 });
 
-export function encodePublication(publication: Publication): Record<string, unknown> {
+function encodePublication(publication: Publication): Record<string, unknown> {
   const { lastEntryAt } = publication;
   return z.encode(plan, {
     publicationId: publication.publicationId,
@@ -118,13 +118,19 @@ export async function commitPublication(
   publication: Publication,
 ): Promise<void> {
   const settled = await tx
-    .updateTable('publications')
-    .set({ state: 'done' })
-    .where('publication_id', '=', publication.publicationId)
-    .where('state', '=', 'intent')
+    .insertInto('publications')
+    .values({ ...publicationRow(claim, publication), state: 'done' })
+    .onConflict((conflict) =>
+      conflict
+        .column('publication_id')
+        .doUpdateSet({ state: 'done' })
+        .where('publications.state', '=', 'intent'),
+    )
+    .returning('publication_id')
     .executeTakeFirst();
   // Done already: the answer to an earlier COMMIT was lost.
-  if (settled.numUpdatedRows === 0n) return;
+  if (settled === undefined) return;
+  await forgetOlder(tx, claim, publication);
   await supersede(tx, publication.supersedes);
   const segmentIds = new Map<string, bigint>();
   for (const { manifest } of publication.segments) {
@@ -142,6 +148,29 @@ export async function commitPublication(
         : { last_entry_at: formatInstant(publication.lastEntryAt) }),
     }))
     .where('unit_id', '=', claim.unitId)
+    .execute();
+}
+
+/** The row of an intent; what has no objects is committed without one before. */
+export function publicationRow(
+  claim: UnitClaim,
+  publication: Publication,
+): { publication_id: string; unit_id: bigint; lease_token: string; plan: string } {
+  return {
+    publication_id: publication.publicationId,
+    unit_id: claim.unitId,
+    lease_token: claim.token,
+    plan: JSON.stringify(encodePublication(publication)),
+  };
+}
+
+/** One settled publication of a unit is kept, for a COMMIT whose answer was lost. */
+async function forgetOlder(tx: Database, claim: UnitClaim, publication: Publication): Promise<void> {
+  await tx
+    .deleteFrom('publications')
+    .where('unit_id', '=', claim.unitId)
+    .where('state', '<>', 'intent')
+    .where('publication_id', '<>', publication.publicationId)
     .execute();
 }
 

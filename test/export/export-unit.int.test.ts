@@ -1,4 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { exportUnit } from '../../src/export/export-unit.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { ASSET, ASSET_2, at, entries, OTHER, PARTY, pieces, row12, row13 } from './ledger-double.ts';
@@ -45,6 +47,8 @@ describe('what is published', () => {
     await world.export('2023-05-02T10:00:00Z');
     expect(await world.coverage()).toEqual(['1970-01-01 00:00:00 2023-05-02 09:58:00 closed empty']);
     expect(await world.keys()).toEqual([]);
+    const kept = await world.pool.query('select state from mirror.publications');
+    expect(kept.rows).toEqual([{ state: 'done' }]);
   });
 
   test('an idle party proves its newest entry again, however old', async () => {
@@ -170,6 +174,27 @@ describe('a bad answer publishes nothing and says where it broke', () => {
     expect(world.source.atOnce).toBe(0);
     await world.export('2023-06-01T00:00:00Z');
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('a stop in mid-stream lets go of the source and is no failure of the unit', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 200);
+    const stop = new AbortController();
+    world.source.spoils.push(async function* (csv) {
+      yield csv.subarray(0, 5000);
+      stop.abort(new Error('Ctrl-C'));
+      yield csv.subarray(5000);
+    });
+    const request = {
+      partyId: PARTY,
+      runId: randomUUID(),
+      seenTime: at('2023-06-01T00:00:00Z'),
+      closedTo: at('2023-06-01T00:00:00Z'),
+    };
+    await expect(exportUnit(request, world.deps(), stop.signal)).rejects.toThrow('Ctrl-C');
+    expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([[], [], 0]);
+    const units = await world.pool.query('select attempts, lease_token from mirror.export_units');
+    expect(units.rows).toEqual([{ attempts: 0, lease_token: null }]);
   });
 
   test('after five failures the unit is set aside with its reason; a success clears it', async () => {

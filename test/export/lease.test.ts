@@ -1,0 +1,75 @@
+import { describe, expect, test } from 'vitest';
+import { FencedError, RetryableError } from '../../src/core/errors.ts';
+import { keepLease, waitFor } from '../../src/export/lease.ts';
+
+const TIMES = { leaseMs: 200, renewEveryMs: 20, marginMs: 50 };
+
+function lost(signal: AbortSignal): Promise<unknown> {
+  return new Promise((resolve) =>
+    signal.addEventListener('abort', () => resolve(signal.reason), { once: true }),
+  );
+}
+
+function handle(renew: () => Promise<void>): Parameters<typeof keepLease>[0] & { released: number } {
+  return {
+    what: 'a unit',
+    takenAtMs: performance.now(),
+    renew,
+    released: 0,
+    async release() {
+      this.released += 1;
+    },
+  };
+}
+
+describe('keepLease', () => {
+  test('is renewed beyond its first term, and given back once', async () => {
+    let renewals = 0;
+    const enough = Promise.withResolvers<void>();
+    const lease = handle(async () => {
+      renewals += 1;
+      if (renewals === 15) enough.resolve();
+    });
+    const kept = keepLease(lease, TIMES);
+    await enough.promise;
+    kept.check();
+    await kept[Symbol.asyncDispose]();
+    expect([kept.signal.aborted, lease.released]).toEqual([false, 1]);
+  });
+
+  test('another owner ends the work at once, and nothing is given back', async () => {
+    const lease = handle(() => Promise.reject(new FencedError('a unit')));
+    await using kept = keepLease(lease, TIMES);
+    expect(await lost(kept.signal)).toMatchObject({ code: 'FENCED' });
+    expect(() => kept.check()).toThrow(FencedError);
+    expect(lease.released).toBe(0);
+  });
+
+  test('a database that stays away ends the work before the lease can run out', async () => {
+    const lease = handle(() => Promise.reject(new RetryableError('away', { code: 'DATABASE_UNREACHABLE' })));
+    const kept = keepLease(lease, TIMES);
+    expect(await lost(kept.signal)).toMatchObject({ code: 'LEASE_LOST' });
+    expect(performance.now() - lease.takenAtMs).toBeGreaterThan(TIMES.leaseMs - TIMES.marginMs);
+    await kept[Symbol.asyncDispose]();
+  });
+
+  test('a check alone finds a deadline that has passed while nothing else ran', () => {
+    const late = { ...handle(async () => undefined), takenAtMs: performance.now() - TIMES.leaseMs };
+    const kept = keepLease(late, TIMES);
+    expect(() => kept.check()).toThrow(expect.objectContaining({ code: 'LEASE_LOST' }));
+    return kept[Symbol.asyncDispose]();
+  });
+});
+
+describe('waitFor', () => {
+  test('gives what is free at last, ends with the signal, and does not wait for ever', async () => {
+    let tries = 0;
+    const limits = { waitMs: 60_000, signal: new AbortController().signal };
+    expect(await waitFor('it', async () => ((tries += 1) < 3 ? undefined : 'free'), limits)).toBe('free');
+    await expect(waitFor('it', async () => undefined, { ...limits, waitMs: 1 })).rejects.toThrow(
+      expect.objectContaining({ code: 'WAITED_TOO_LONG' }),
+    );
+    const signal = AbortSignal.timeout(20);
+    await expect(waitFor('it', async () => undefined, { ...limits, signal })).rejects.toThrow('aborted');
+  });
+});
