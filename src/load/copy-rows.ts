@@ -74,7 +74,7 @@ export class CopyRows implements SegmentRows {
       throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${this.#columns}`);
     }
     try {
-      return this.#canonicalizer.read(this.#fields);
+      return this.#canonicalizer.read(this.#fields, buffer, start, end);
     } catch (error) {
       if (error instanceof PermanentError) throw this.#rowError(error.code, error.message, error);
       throw error;

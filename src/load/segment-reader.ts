@@ -4,12 +4,12 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import { pipeline, type Readable, Transform } from 'node:stream';
-import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
 import { compressionOf } from '../ledger/object-keys.ts';
+import { plainStream } from '../ledger/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './ports.ts';
 
@@ -95,10 +95,8 @@ function plainBytes(source: Readable, stored: ByteSums, segment: SegmentRecord):
     },
   });
   // The callback does nothing: an error destroys the last stream, whose reader meets it.
-  const compression = compressionOf(segment.objectKey);
-  if (compression === 'none') return pipeline(source, counter, () => undefined);
-  const unpack = compression === 'zstd' ? createZstdDecompress() : createGunzip();
-  return pipeline(source, counter, unpack, () => undefined);
+  const counted = pipeline(source, counter, () => undefined);
+  return plainStream(counted, compressionOf(segment.objectKey));
 }
 
 function checkSums(

@@ -1,0 +1,120 @@
+/** From the sandbox network to warehouse and lake: its books say what every number must be. */
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { afterAll, expect, test } from 'vitest';
+import { exportParty } from '../../src/export/export-party.ts';
+import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
+import { openLake } from '../../src/lake/lake.ts';
+import { runQuery } from '../../src/lake/query.ts';
+import { verifyLake } from '../../src/lake/verify-lake.ts';
+import { loadAll } from '../../src/load/load-all.ts';
+import { verify } from '../../src/load/verify.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { LakeStore } from '../../src/warehouse/lake-store.ts';
+import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { VerifyStore } from '../../src/warehouse/verify-store.ts';
+import { signal, World } from '../export/export-world.ts';
+import { testSource } from '../source/test-source.ts';
+import { freshDatabase } from '../support/database.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+afterAll(() => warehouse[Symbol.asyncDispose]());
+
+const SUMS = `select party_id, asset_id, transfer_type as type, cast(%DAY% as varchar) as day,
+    cast(count(*) as varchar) as entries, cast(sum(quantity) as varchar) as quantity
+  from %TABLE% group by 1, 2, 3, 4`;
+
+type Sums = readonly Record<string, string>[];
+
+function sorted(rows: Sums): readonly string[] {
+  return rows
+    .map(({ party_id, asset_id, type, day, entries, quantity }) =>
+      [party_id, asset_id, type, day, entries, quantity].join(' '),
+    )
+    .toSorted();
+}
+
+function booksOf(sandbox: Sandbox): readonly string[] {
+  const rows = [...sandbox.books.parties()].flatMap(({ id }) =>
+    sandbox.books.party(id).sums.map((sum) => ({
+      party_id: id,
+      asset_id: sum.assetId,
+      type: sum.type.replace('TRANSFER_TYPE_', ''),
+      day: sum.day,
+      entries: `${sum.entries}`,
+      quantity: `${sum.quantity}`,
+    })),
+  );
+  return sorted(rows);
+}
+
+async function inWarehouse(): Promise<readonly string[]> {
+  const sql = SUMS.replace('%DAY%', `(vega_time at time zone 'UTC')::date`).replace(
+    '%TABLE%',
+    'mirror.entries',
+  );
+  return sorted((await database.pool.query<Record<string, string>>(sql)).rows);
+}
+
+async function inLake(deps: LakeDeps): Promise<readonly string[]> {
+  const pieces: string[] = [];
+  const output = new Writable({
+    write(piece: Buffer, _encoding, done) {
+      pieces.push(piece.toString());
+      done();
+    },
+  });
+  await using lake = await openLake(deps, signal);
+  const sql = SUMS.replace('%DAY%', 'cast(vega_time as date)').replace(
+    '%TABLE%',
+    'ledger_entries where is_counted',
+  );
+  await runQuery(lake, sql, { format: 'json' }, output, signal);
+  return sorted((JSON.parse(pieces.join('')) as { rows: Sums }).rows);
+}
+
+test('the numbers are those of the books, night after night, to the last digit', async () => {
+  await using world = await World.open(database);
+  const sandbox = await startSandbox({ parties: 8, rateLimit: 'none', whaleEntries: 2000 });
+  try {
+    const { ledger } = testSource(new URL(sandbox.url));
+    const objects = world.objects;
+    const lake: LakeDeps = {
+      books: new LakeStore(warehouse.pool),
+      objects,
+      scratchDir: join(world.folder, 'scratch'),
+    };
+    for (const passedMs of [0, 3_600_000, 86_400_000]) {
+      sandbox.advance(passedMs);
+      const seenTime = sandbox.books.head().time;
+      for (const { id } of sandbox.books.parties()) {
+        const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
+        await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
+      }
+      expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+        verdict: 'complete',
+      });
+      await buildLake(lake, signal);
+
+      const books = booksOf(sandbox);
+      expect(books.length).toBeGreaterThan(10);
+      expect(await inWarehouse()).toEqual(books);
+      expect(await inLake(lake)).toEqual(books);
+      const report = await verify(
+        {
+          books: new VerifyStore(warehouse),
+          objects,
+          lake: (deep, either) => verifyLake(lake, deep, either),
+        },
+        signal,
+        { deep: true },
+      );
+      expect(report).toMatchObject({ verdict: 'complete', problems: [] });
+    }
+  } finally {
+    await sandbox.stop();
+  }
+});
