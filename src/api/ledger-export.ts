@@ -144,7 +144,7 @@ function sendEnveloped(reply: FastifyReply, error: StatusError): FastifyReply {
 }
 
 /** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */
-export function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
+function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
   const instant = (time: Micros): string =>
     formatInstant(time)
       .replaceAll(':', '_')

@@ -6,7 +6,7 @@ import { shared } from './shared.ts';
 import { StatusError } from './status-error.ts';
 
 /** Counting a million rows takes a tenth of a second: all who look share one count. */
-export const STATUS_MAX_AGE_MS = 5_000;
+const STATUS_MAX_AGE_MS = 5_000;
 const RUNS_DEFAULT = 50;
 const RUNS_MAX = 500;
 const KINDS = ['walk', 'export', 'load', 'nightly', 'verify'];
