@@ -1,5 +1,6 @@
 /** One unit of export, from its claim to its COMMIT. */
-import { errorCode, errorLine, FencedError, UnreachableError } from '../core/errors.ts';
+import { errorCode, errorLine, FencedError, PermanentError, UnreachableError } from '../core/errors.ts';
+import { isExportableParty } from '../core/ids.ts';
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { Compression } from '../ledger/object-keys.ts';
@@ -84,6 +85,12 @@ export async function exportUnit(
   deps: ExportDeps,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
+  if (!isExportableParty(request.partyId)) {
+    throw new PermanentError(
+      `Cannot export party ${request.partyId}: the source exports only parties whose id is 64 hex digits`,
+      { code: 'PARTY_NOT_EXPORTABLE', meta: { partyId: request.partyId } },
+    );
+  }
   const unit = await unitOf(request, deps.books);
   let takenAtMs = performance.now();
   const claim = await waitFor(
@@ -107,7 +114,9 @@ export async function exportUnit(
   } catch (error) {
     const cause: unknown = lease.signal.aborted ? lease.signal.reason : error;
     if (!signal.aborted && isItsFault(cause)) {
-      await deps.books.fail(claim, { code: errorCode(cause), message: errorLine(cause) }, ATTEMPTS_MAX);
+      const reason = { code: errorCode(cause), message: errorLine(cause) };
+      // The first error is what matters, also where it cannot be written down.
+      await deps.books.fail(claim, reason, ATTEMPTS_MAX).catch(() => undefined);
     }
     throw cause;
   }

@@ -72,7 +72,8 @@ export function keepLease(handle: LeaseHandle, times: LeaseTimes = TIMES): KeptL
     async [Symbol.asyncDispose]() {
       stopped.abort();
       await beating;
-      if (!lost.signal.aborted) await handle.release();
+      // Where it cannot be given back, it runs out by itself.
+      if (!lost.signal.aborted) await handle.release().catch(() => undefined);
     },
   };
 }

@@ -2,6 +2,7 @@
  * Whether a row is what was asked for. The request is a superset (some releases filter wrongly, and the
  * range is asked with a margin), so membership is decided here, by the exported columns alone.
  */
+import { decodeId } from '../ledger/encodings.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
 import { VegaTimeReader } from '../ledger/vega-time.ts';
@@ -12,6 +13,7 @@ export type RowFinding = 'ok' | 'fields' | 'time' | 'party' | 'asset';
 
 const BACKSLASH = 0x5c;
 const LOWER_CASE_BIT = 0x20;
+const HEX_CHARACTERS = 64;
 
 export class RowFilter {
   /** The time of the row last checked, where it had one. */
@@ -20,11 +22,14 @@ export class RowFilter {
   readonly #fields = new RowFields();
   readonly #party: Buffer;
   readonly #asset: Buffer | undefined;
+  readonly #word: string | undefined;
 
   constructor(unit: ExportUnit, layout: Layout) {
     this.#layout = layout;
     this.#party = Buffer.from(unit.partyId);
-    this.#asset = unit.assetId === undefined ? undefined : Buffer.from(unit.assetId);
+    const { assetId } = unit;
+    this.#asset = assetId === undefined ? undefined : Buffer.from(assetId);
+    this.#word = assetId?.length === HEX_CHARACTERS ? undefined : assetId;
   }
 
   check(buffer: Buffer, start: number, end: number): RowFinding {
@@ -37,12 +42,18 @@ export class RowFilter {
       this.#holds(buffer, index.account_from_party_id, this.#party) ||
       (sides === 'both' && this.#holds(buffer, index.account_to_party_id, this.#party));
     if (!isOurs) return 'party';
-    if (this.#asset !== undefined && !this.#holds(buffer, index.asset_id, this.#asset)) return 'asset';
-    return 'ok';
+    return this.#isAsset(buffer, index.asset_id) ? 'ok' : 'asset';
   }
 
   get fieldCount(): number {
     return this.#fields.count;
+  }
+
+  #isAsset(buffer: Buffer, column: number): boolean {
+    if (this.#asset === undefined) return true;
+    if (this.#holds(buffer, column, this.#asset)) return true;
+    // A built-in asset is a word here, and a byte in some releases.
+    return this.#word !== undefined && decodeId(this.#fields.text(column) ?? '') === this.#word;
   }
 
   /** Whether a field is this id: releases write it as `\x` and hex, or plain, in either case. */

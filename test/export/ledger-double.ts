@@ -44,10 +44,6 @@ export function row13(entry: Entry): string {
   return `${time},${quantity},-${quantity},TRANSFER_TYPE_WIN,${asset},"",${from},MARGIN,5,"",${to},GENERAL,7`;
 }
 
-export interface Answered {
-  readonly question: ExportQuestion;
-}
-
 /** What happens to the bytes of one answer. */
 export type Spoil = (csv: Buffer, question: ExportQuestion) => Iterable<Buffer> | AsyncIterable<Buffer>;
 

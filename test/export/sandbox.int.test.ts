@@ -1,16 +1,30 @@
 /** The whole path against the sandbox network: its books say what the objects must hold. */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
-import type { ExportOutcome } from '../../src/export/export-unit.ts';
+import type { ExportDeps, ExportOutcome } from '../../src/export/export-unit.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { openS3Store } from '../../src/objects/s3-store.ts';
 import { testSource } from '../source/test-source.ts';
 import { freshDatabase } from '../support/database.ts';
+import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
 import { signal, World } from './export-world.ts';
 
 const database = await freshDatabase({ isMigrated: true });
+
+function s3Store(endpoint: string, folder: string): ObjectStore {
+  const url = new URL('s3://bucket/mirror?region=eu-test-1');
+  url.searchParams.set('endpoint', endpoint);
+  const { accessKeyId, secretAccessKey } = CREDENTIALS;
+  const ambient = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+  return openS3Store({ url, spoolDir: join(folder, 'spool'), ambient });
+}
 
 interface Night {
   readonly sandbox: Sandbox;
@@ -18,7 +32,7 @@ interface Night {
   run(partyId: string, assets?: readonly string[]): Promise<ExportOutcome>;
 }
 
-async function nights(options: SandboxOptions): Promise<Night> {
+async function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Promise<Night> {
   const sandbox = await startSandbox({ parties: 12, rateLimit: 'none', whaleEntries: 3000, ...options });
   const world = await World.open(database);
   onTestFinished(async () => {
@@ -34,7 +48,7 @@ async function nights(options: SandboxOptions): Promise<Night> {
       const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
       return exportParty(
         request,
-        { ...world.deps({ source: ledger, segmentBytesMax: 131_072 }), assets },
+        { ...world.deps({ source: ledger, segmentBytesMax: 131_072 }), ...changes, assets },
         signal,
       );
     },
@@ -82,6 +96,37 @@ describe('objects hold exactly what the books say', () => {
       expect(await night.world.spooled()).toEqual([]);
     },
   );
+
+  test('in an S3 store, which a double stands for, and through its trouble', async () => {
+    await using double = await S3Double.start();
+    const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-s3-'));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    await using objects = s3Store(double.endpoint, folder);
+    let calls = 0;
+    double.fault = (call, stage) => {
+      calls += 1;
+      return call.method === 'PUT' && stage === 'after' && calls % 7 === 0 ? 'InternalError' : undefined;
+    };
+    const night = await nights({}, { objects });
+    for (const passed of [0, 3_600_000]) {
+      night.sandbox.advance(passed);
+      for (const { id } of night.sandbox.books.parties()) await night.run(id);
+      await expectTheBooks(night);
+    }
+    const { rows } = await night.world.pool.query<{ object_key: string; object_sha256: string }>(
+      'select object_key, object_sha256 from mirror.segments',
+    );
+    for (const { object_key: key, object_sha256: sha256 } of rows) {
+      const stored = double.objects.get(`mirror/${key}`);
+      expect(
+        createHash('sha256')
+          .update(stored?.content ?? '')
+          .digest('hex'),
+      ).toBe(sha256);
+      expect(double.objects.has(`mirror/${key}.manifest.json`)).toBe(true);
+    }
+    expect(await readdir(join(folder, 'spool'))).toEqual([]);
+  });
 
   test('where the source demands an asset, each configured one is asked for', async () => {
     const night = await nights({ assetRequired: true, whaleEntries: 300 });

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { SECOND_MICROS, type Micros } from '../../src/core/time.ts';
 import { sourceClock } from '../../src/export/source-clock.ts';
