@@ -15,7 +15,10 @@ const instant = z.string().transform((text, context): Micros => {
   context.addIssue('an RFC 3339 instant');
   return z.NEVER;
 });
-const payload = z.strictObject({ runId: z.uuid(), partyId: id.optional() });
+/** Idle parties share a job: the queue would cost more than their questions. */
+export const BATCH_MAX = 100;
+
+const payload = z.strictObject({ runId: z.uuid(), partyIds: z.array(id).min(1).max(BATCH_MAX).optional() });
 const params = z.object({ assetId: id.optional(), from: instant.optional(), to: instant.optional() });
 const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
 
@@ -26,10 +29,10 @@ export const exportPartyJob: JobDefinition<z.infer<typeof payload>> = {
   name: 'export-party',
   queue: 'export',
   payload,
-  handle: ({ runId, partyId }, deps, context) =>
-    partyId === undefined
+  handle: ({ runId, partyIds }, deps, context) =>
+    partyIds === undefined
       ? workRun(runId, deps, context, (run, signal) => exportOnDemand(run, deps, signal))
-      : exportUnit(runId, partyId, deps, context),
+      : exportUnits(runId, partyIds, deps, context),
 };
 
 async function exportOnDemand(
@@ -55,11 +58,24 @@ export async function fixClock(run: Run, deps: JobDeps, signal: AbortSignal): Pr
   return clock;
 }
 
+/** Units of the night's list, one after another; a job that is delivered again leaves out what is settled. */
+async function exportUnits(
+  runId: string,
+  partyIds: readonly string[],
+  deps: JobDeps,
+  context: JobContext,
+): Promise<void> {
+  for (const partyId of await deps.nightly.unsettled(runId, partyIds)) {
+    const run = await deps.runs.get(runId);
+    if (run === undefined || run.state !== 'running' || typeof run.params['stopped'] === 'string') return;
+    await exportUnit(run, partyId, deps, context);
+  }
+}
+
 /** Settles its unit whatever happens, save where trying again may help. */
-async function exportUnit(runId: string, partyId: string, deps: JobDeps, context: JobContext): Promise<void> {
-  const run = await deps.runs.get(runId);
-  if (run === undefined || run.state !== 'running' || typeof run.params['stopped'] === 'string') return;
+async function exportUnit(run: Run, partyId: string, deps: JobDeps, context: JobContext): Promise<void> {
   const { signal } = context;
+  const { runId } = run;
   try {
     const clock = await fixClock(run, deps, signal);
     const outcome = await deps.stages.export(

@@ -69,6 +69,8 @@ export interface Stages {
   tidy(signal: AbortSignal): Promise<void>;
   /** What the source was asked in this process so far, for a run's evidence. */
   sourceCost(): SourceCost;
+  /** Asks the source a small question and says how long it took, and how long such take as a rule. */
+  sourceLatency(signal: AbortSignal): Promise<{ readonly lastMs: number; readonly medianMs: number }>;
 }
 
 export interface JobDeps {
@@ -80,6 +82,8 @@ export interface JobDeps {
     report(runId: string, lines: readonly ProgressLine[]): void;
     read(runId: string): Promise<readonly ProgressLine[]>;
   };
+  /** Posts a report as JSON; absent where nobody is to be told. */
+  readonly post?: ((report: Readonly<Record<string, unknown>>) => Promise<void>) | undefined;
   readonly nightlyParties: PartySelection;
   readonly nightlyExportsMax: number | undefined;
   readonly log: Log;

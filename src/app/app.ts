@@ -31,6 +31,7 @@ import { RunStore } from '../warehouse/run-store.ts';
 import { PostgresStatusStore } from '../warehouse/status-store.ts';
 import { openBanStore } from '../warehouse/source-state.ts';
 import { WorkerRegistry } from '../warehouse/worker-registry.ts';
+import { posterTo } from './post-report.ts';
 import { untilReachable } from './reachable.ts';
 import { composeStages } from './stages.ts';
 import { WorkForce } from './work-force.ts';
@@ -105,6 +106,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
     progress: new ProgressHints(state),
+    post: config.notifyUrl === undefined ? undefined : posterTo(config.notifyUrl, version()),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
     log,
@@ -115,6 +117,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     workers,
     jobs,
     exportConcurrency: config.sourceExportConcurrency,
+    schedule: { pattern: config.schedule, tz: config.scheduleTz },
   });
   stack.use(workForce);
   const owned = stack.move();

@@ -31,8 +31,8 @@ import { VerifyStore } from '../warehouse/verify-store.ts';
 import { WalkStore } from '../warehouse/walk-store.ts';
 import { exportLine, lakeLine, loadLine, verifyLine, walkLines } from './progress-lines.ts';
 
-/** Pages answered for the clock alone are as small as the source serves them safely. */
-const CLOCK_PAGE_ROWS = 2;
+/** Asked for its time alone; as small as the source serves pages safely. */
+const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;
 
 export interface StageParts {
   readonly config: Config;
@@ -44,7 +44,7 @@ export interface StageParts {
   readonly source: Source | undefined;
 }
 
-type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceCost';
+type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceCost' | 'sourceLatency';
 
 export function composeStages(parts: StageParts): Stages {
   return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
@@ -74,10 +74,11 @@ function stagesOfSource({
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, walkDeps(), signal),
-    clock: async (signal) => {
-      const question = { list: 'parties', newestFirst: true, size: CLOCK_PAGE_ROWS } as const;
-      const page = await asked().lists.page(question, signal);
-      return sourceClock(page.blockTime, nowMicros());
+    clock: async (signal) =>
+      sourceClock((await asked().lists.page(CLOCK_QUESTION, signal)).blockTime, nowMicros()),
+    sourceLatency: async (signal) => {
+      await asked().lists.page(CLOCK_QUESTION, signal);
+      return asked().stats().listLatency ?? { lastMs: 0, medianMs: 0 };
     },
     export: async (request, { signal, onProgress }) => {
       const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(

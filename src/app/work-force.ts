@@ -3,12 +3,16 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { reconcileRuns } from '../../jobs/enqueue.ts';
 import type { JobDeps } from '../../jobs/job.ts';
+import { sendReports } from '../../jobs/notify.ts';
 import { handleJob } from '../../jobs/registry.ts';
+import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
+import type { Schedule } from '../../jobs/slots.ts';
 import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from '../warehouse/worker-registry.ts';
 
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
+const SLOT_CHECK_MS = 30_000;
 const CANARY_MS = 15_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
@@ -20,6 +24,7 @@ export interface WorkForceOptions {
   readonly workers: WorkerRegistry;
   readonly jobs: JobDeps;
   readonly exportConcurrency: number;
+  readonly schedule: Schedule;
 }
 
 export class WorkForce implements AsyncDisposable {
@@ -54,6 +59,10 @@ export class WorkForce implements AsyncDisposable {
     this.#every(CANARY_MS, 'Canaries could not be sent', () =>
       this.#options.queues.sendCanaries(this.#workerId),
     );
+    this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () =>
+      makeUpMissedSlot(this.#options.schedule, this.#options.jobs, Date.now()),
+    );
+    this.#every(RECONCILE_MS, 'Reports could not be sent', () => sendReports(this.#options.jobs, Date.now()));
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
   }
 

@@ -13,6 +13,12 @@ export interface NightlyCounts {
   readonly deferred: number;
 }
 
+export interface DueUnit {
+  readonly partyId: string;
+  /** Most likely nothing is new: many of them go into one job. */
+  readonly isIdle: boolean;
+}
+
 export interface FailedUnit {
   readonly partyId: string;
   readonly outcome: Readonly<Record<string, unknown>> | undefined;
@@ -24,6 +30,24 @@ export interface PlanRequest {
   readonly partyIds: readonly string[] | undefined;
   /** Units beyond this many wait for another night. */
   readonly exportsMax: number | undefined;
+  /** Whether every party is asked, or idle ones only after a growing number of nights. */
+  readonly everyParty: boolean;
+  /** The most nights that an idle party waits. */
+  readonly idleNightsMax: number;
+}
+
+export interface Plan {
+  /** Parties that were to be considered, asked or not. */
+  readonly parties: number;
+  readonly notDue: number;
+}
+
+/** How far back the ledgers reach that were asked the longest ago. */
+export interface Lateness {
+  /** Parties not asked for longer than an idle one may wait. */
+  readonly late: number;
+  /** Of all ledgers, the earliest end of what is known; RFC 3339. */
+  readonly oldestFrontier: string | undefined;
 }
 
 /** What a run would ask, before it asks. */
@@ -48,26 +72,74 @@ export class NightlyStore {
   }
 
   /**
-   * Writes the list once; a resumed run finds it. Order: set-aside units, never asked, with an entry in
-   * the last seven days, then those unasked the longest.
+   * Writes the list once; a resumed run finds it. Order: set-aside units, parties never asked, those with
+   * an entry in the last seven nights, those named as a counterparty lately, idle ones whose turn it is
+   * (after 1, 2, 4, … nights, spread by their id). Skipping an idle party loses nothing: its next question
+   * starts at its own frontier.
    */
-  async plan(request: PlanRequest): Promise<void> {
-    await guarded('plan the night', async () => {
+  async plan(request: PlanRequest): Promise<Plan> {
+    return guarded('plan the night', async () => {
       const exportsMax = request.exportsMax ?? null;
       const chosen = request.partyIds === undefined ? null : [...request.partyIds];
-      await sql`
-        insert into mirror.nightly_units (run_id, party_id, priority, state)
-        select ${request.runId}, party_id, priority,
-               case when ${exportsMax}::bigint is not null and priority > ${exportsMax}::bigint then 'deferred' else 'due' end
-        from (
-          select ids.party_id, row_number() over (order by
-                   u.set_aside_at is null, u.last_asked_at is not null,
-                   coalesce(u.last_entry_at < clock_timestamp() - interval '7 days', true), u.last_asked_at, ids.party_id)::int as priority
-          from (select party_id from mirror.parties where ${chosen}::text[] is null
-                union select unnest(${chosen}::text[])) ids
+      const planned = await sql<{ parties: bigint; not_due: bigint }>`
+        with ids as (
+          select party_id from mirror.parties where ${chosen}::text[] is null
+          union select unnest(${chosen}::text[])),
+        units as (
+          select ids.party_id, u.last_asked_at,
+                 case when u.set_aside_at is not null then 1
+                      when u.last_asked_at is null then 2
+                      when u.last_entry_at > clock_timestamp() - interval '7 days' then 3
+                      when named.party_id is not null then 4
+                      else 5 end as rank,
+                 u.last_asked_at + least(2 ^ least(u.idle_nights, 10), ${request.idleNightsMax}) * interval '1 day'
+                   - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
+          from ids
           left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
-          where ids.party_id ~ '^[0-9a-f]{64}$') planned
-        on conflict do nothing`.execute(this.#db);
+          left join (select distinct account_to_party_id as party_id from mirror.ledger_entries
+                     where not ${request.everyParty} and vega_time > clock_timestamp() - interval '3 days') named
+            on named.party_id = ids.party_id
+          where ids.party_id ~ '^[0-9a-f]{64}$'),
+        due as (
+          select party_id, rank, row_number() over (order by rank, last_asked_at nulls first, party_id)::int as priority
+          from units where ${request.everyParty} or rank < 5 or due_at < clock_timestamp()),
+        written as (
+          insert into mirror.nightly_units (run_id, party_id, priority, is_idle, state)
+          select ${request.runId}, party_id, priority, rank = 5,
+                 case when ${exportsMax}::bigint is not null and priority > ${exportsMax}::bigint then 'deferred' else 'due' end
+          from due where not exists (select from mirror.nightly_units where run_id = ${request.runId}))
+        select (select count(*) from units) as parties,
+               (select count(*) from units) - (select count(*) from due) as not_due`.execute(this.#db);
+      const row = planned.rows[0];
+      return { parties: Number(row?.parties ?? 0n), notDue: Number(row?.not_due ?? 0n) };
+    });
+  }
+
+  /** Whether a slot is taken care of: by its own run, one that was going then or came later, or because the mirror is younger. */
+  async hasNightSince(slotTime: string): Promise<boolean> {
+    return guarded('look for the run of a slot', async () => {
+      const found = await sql<{ has: boolean }>`
+        select exists (select from mirror.runs where kind = 'nightly'
+                       and coalesce(finished_at, clock_timestamp()) >= ${slotTime}::timestamptz)
+            or exists (select from mirror.identity where created_at > ${slotTime}::timestamptz) as has`.execute(
+        this.#db,
+      );
+      return found.rows[0]?.has === true;
+    });
+  }
+
+  /** @param nightsMax how long a party may go unasked */
+  async lateness(nightsMax: number): Promise<Lateness> {
+    return guarded('look for late ledgers', async () => {
+      const found = await sql<{ late: bigint; frontier: string | null }>`
+        select (select count(*) from mirror.export_units where asset_id is null
+                 and last_asked_at < clock_timestamp() - (${nightsMax} + 1) * interval '1 day') as late,
+               (select min(known_to) from (
+                 select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) frontiers) as frontier`.execute(
+        this.#db,
+      );
+      const row = found.rows[0];
+      return { late: Number(row?.late ?? 0n), oldestFrontier: row?.frontier ?? undefined };
     });
   }
 
@@ -98,15 +170,32 @@ export class NightlyStore {
   }
 
   /** Hands out the next units to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
-  async take(runId: string, unitsMax: number): Promise<readonly string[]> {
+  async take(runId: string, unitsMax: number): Promise<readonly DueUnit[]> {
     return guarded("take from the night's list", async () => {
-      const taken = await sql<{ party_id: string }>`
-        update mirror.nightly_units set state = 'queued', updated_at = clock_timestamp()
-        where run_id = ${runId} and party_id in (
-          select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
-          order by priority limit ${unitsMax} for update skip locked)
-        returning party_id`.execute(this.#db);
-      return taken.rows.map((row) => row.party_id);
+      const taken = await sql<{ party_id: string; is_idle: boolean }>`
+        with taken as (
+          update mirror.nightly_units set state = 'queued', updated_at = clock_timestamp()
+          where run_id = ${runId} and party_id in (
+            select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
+            order by priority limit ${unitsMax} for update skip locked)
+          returning party_id, is_idle, priority)
+        select party_id, is_idle from taken order by priority`.execute(this.#db);
+      return taken.rows.map((row) => ({ partyId: row.party_id, isIdle: row.is_idle }));
+    });
+  }
+
+  /** Those of the given units that are not settled yet, in the order given. */
+  async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
+    return guarded("read the night's list", async () => {
+      const rows = await this.#db
+        .selectFrom('nightly_units')
+        .select('party_id')
+        .where('run_id', '=', runId)
+        .where('party_id', 'in', partyIds)
+        .where('state', 'in', ['due', 'queued'])
+        .execute();
+      const open = new Set(rows.map((row) => row.party_id));
+      return partyIds.filter((partyId) => open.has(partyId));
     });
   }
 
@@ -119,15 +208,22 @@ export class NightlyStore {
     );
   }
 
+  /** Records what became of a unit, and whether its party was idle once more. */
   async settle(
     runId: string,
     partyId: string,
     state: 'done' | 'failed',
     outcome: Readonly<Record<string, unknown>>,
   ): Promise<void> {
+    const isIdle = state === 'done' && outcome['rows'] === '0';
     await guarded("settle a unit of the night's list", () =>
-      sql`update mirror.nightly_units set state = ${state}, outcome = ${JSON.stringify(outcome)}::jsonb, updated_at = clock_timestamp()
-          where run_id = ${runId} and party_id = ${partyId}`.execute(this.#db),
+      sql`
+        with settled as (
+          update mirror.nightly_units
+          set state = ${state}, outcome = ${JSON.stringify(outcome)}::jsonb, updated_at = clock_timestamp()
+          where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued') returning party_id)
+        update mirror.export_units u set idle_nights = case when ${isIdle} then u.idle_nights + 1 else 0 end
+        from settled where ${state} = 'done' and u.party_id = settled.party_id`.execute(this.#db),
     );
   }
 

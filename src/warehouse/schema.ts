@@ -256,6 +256,7 @@ interface NightlyUnitsTable {
   run_id: string;
   party_id: string;
   priority: number;
+  is_idle: Generated<boolean>;
   state: Generated<'due' | 'queued' | 'done' | 'failed' | 'deferred'>;
   outcome: Json | null;
   updated_at: Generated<Timestamp>;

@@ -55,6 +55,8 @@ export async function openJobWorld(
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
     tidy: async () => undefined,
+    sourceLatency: async () =>
+      (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },
     sourceCost: () => ({
       requests: { lists: 0, exports: 0 },
       retries: 0,

@@ -1,0 +1,170 @@
+/** Slots that are missed, reports that are posted, parties that are idle: over real Postgres. */
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
+import { sendReports } from '../../jobs/notify.ts';
+import { everyPartyFits, isUnwell } from '../../jobs/nightly-exports.ts';
+import { lastSlotMs } from '../../jobs/slots.ts';
+import { posterTo } from '../../src/app/post-report.ts';
+import { freshDatabase } from '../support/database.ts';
+import { openJobWorld } from './stages-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const SCHEDULE = { pattern: '0 2 * * *', tz: 'UTC' };
+const MORNING_MS = Date.UTC(2026, 10, 21, 8);
+let worlds = 0;
+const openWorld = (): ReturnType<typeof openJobWorld> =>
+  openJobWorld(database.url, `schedule-${(worlds += 1)}`, {});
+
+beforeEach(async () => {
+  await database.pool.query(
+    'truncate mirror.runs, mirror.nightly_units, mirror.parties, mirror.export_units cascade',
+  );
+  await database.pool.query(`update mirror.identity set created_at = '2026-01-01'`);
+});
+
+describe('a missed slot', () => {
+  it('is made up once', async () => {
+    await using world = await openWorld();
+    await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
+    await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
+    const nights = await world.deps.runs.list({ kind: 'nightly', limit: 10 });
+    expect(nights.map((night) => night.slot)).toEqual(['nightly 2026-11-21T02:00:00.000Z']);
+    expect((await world.queues.counts('nightly'))['prioritized']).toBe(1);
+  });
+
+  it.each([
+    [
+      'a run came after it',
+      `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at) values (gen_random_uuid(), 'nightly', 'now', 'done', 'complete', '2026-11-21T02:30Z')`,
+    ],
+    [
+      'a run is still going',
+      `insert into mirror.runs (run_id, kind, subject, state) values (gen_random_uuid(), 'nightly', 'now', 'running')`,
+    ],
+    ['the mirror is younger', `update mirror.identity set created_at = '2026-11-21T03:00Z'`],
+  ])('is none where %s', async (_why, statement) => {
+    await database.pool.query(statement);
+    await using world = await openWorld();
+    await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
+    expect(await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).toEqual([]);
+  });
+
+  it('is not called missed before the queue had its time', async () => {
+    await using world = await openWorld();
+    await makeUpMissedSlot(SCHEDULE, world.deps, Date.UTC(2026, 10, 21, 2, 1));
+    expect(await world.deps.runs.list({ kind: 'nightly', limit: 10 })).toEqual([]);
+  });
+
+  it('is found in its own time zone, also where the clocks change', () => {
+    const berlin = { pattern: '30 2 * * *', tz: 'Europe/Berlin' };
+    expect(new Date(lastSlotMs(berlin, Date.UTC(2026, 6, 1, 12))).toISOString()).toBe(
+      '2026-07-01T00:30:00.000Z',
+    );
+    expect(new Date(lastSlotMs(berlin, Date.UTC(2026, 11, 1, 12))).toISOString()).toBe(
+      '2026-12-01T01:30:00.000Z',
+    );
+  });
+});
+
+describe('the report of a night', () => {
+  it('is posted once it is accepted, and not again', async () => {
+    const posted: unknown[] = [];
+    let refusals = 4;
+    const server = createServer((request, response) => {
+      let body = '';
+      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      request.on('end', () => {
+        if ((refusals -= 1) >= 0) {
+          response.writeHead(503).end();
+          return;
+        }
+        posted.push(JSON.parse(body));
+        response.writeHead(204).end();
+      });
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`);
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.runs.finish(run.runId, 'incomplete', { exports: { failed: 1 } });
+    const deps = { ...world.deps, post: posterTo(url, 'test') };
+    await sendReports(deps, Date.now());
+    expect(posted).toEqual([]);
+    await sendReports(deps, Date.now());
+    await sendReports(deps, Date.now());
+    expect(posted).toMatchObject([
+      { runId: run.runId, verdict: 'incomplete', evidence: { exports: { failed: 1 } } },
+    ]);
+    server.close();
+  });
+});
+
+describe('the night plan', () => {
+  const id = (digit: string): string => digit.repeat(64);
+
+  it('puts first what waits for a reason, and leaves out who is idle and not due', async () => {
+    await database.pool.query(`
+      insert into mirror.parties (party_id, first_epoch) select repeat(d, 64), 1 from unnest(array['1','2','3','4','5']) d`);
+    await database.pool.query(`
+      insert into mirror.export_units (party_id, last_asked_at, last_entry_at, idle_nights, set_aside_at) values
+        ('${id('1')}', now() - interval '1 day', now() - interval '1 day', 0, null),
+        ('${id('2')}', now() - interval '1 day', now() - interval '90 days', 5, null),
+        ('${id('3')}', now() - interval '20 days', now() - interval '90 days', 4, null),
+        ('${id('4')}', now() - interval '1 day', null, 0, now())`);
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const request = {
+      runId: run.runId,
+      partyIds: undefined,
+      exportsMax: undefined,
+      everyParty: false,
+      idleNightsMax: 28,
+    };
+    expect(await world.deps.nightly.plan(request)).toEqual({ parties: 5, notDue: 1 });
+    expect(await world.deps.nightly.take(run.runId, 10)).toEqual([
+      { partyId: id('4'), isIdle: false },
+      { partyId: id('5'), isIdle: false },
+      { partyId: id('1'), isIdle: false },
+      { partyId: id('3'), isIdle: true },
+    ]);
+  });
+
+  it('counts idle nights, and starts again with an entry', async () => {
+    await database.pool.query(
+      `insert into mirror.export_units (party_id, idle_nights) values ('${id('1')}', 3), ('${id('2')}', 3)`,
+    );
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.nightly.plan({
+      runId: run.runId,
+      partyIds: [id('1'), id('2')],
+      exportsMax: undefined,
+      everyParty: true,
+      idleNightsMax: 28,
+    });
+    await world.deps.nightly.settle(run.runId, id('1'), 'done', { rows: '0' });
+    await world.deps.nightly.settle(run.runId, id('1'), 'done', { rows: '0' });
+    await world.deps.nightly.settle(run.runId, id('2'), 'done', { rows: '9' });
+    const { rows } = await database.pool.query(
+      'select idle_nights from mirror.export_units order by party_id',
+    );
+    expect(rows).toEqual([{ idle_nights: 4 }, { idle_nights: 0 }]);
+  });
+
+  it('asks everyone while the night is long enough', () => {
+    expect(everyPartyFits(1_000_000, undefined)).toBe(true);
+    expect(everyPartyFits(2_000, 10)).toBe(true);
+    expect(everyPartyFits(2_200, 10)).toBe(false);
+  });
+
+  it('sees an unwell source by its latency', () => {
+    expect(isUnwell({ lastMs: 900, medianMs: 20 })).toBe(false);
+    expect(isUnwell({ lastMs: 1_100, medianMs: 20 })).toBe(true);
+    expect(isUnwell({ lastMs: 4_000, medianMs: 800 })).toBe(false);
+    expect(isUnwell({ lastMs: 5_001, medianMs: 4_000 })).toBe(true);
+  });
+});
