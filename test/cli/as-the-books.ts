@@ -1,0 +1,106 @@
+/** Compares a mirror with the books of the sandbox it was made from: every row, in the source's order. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync, zstdDecompressSync } from 'node:zlib';
+import type { Pool } from 'pg';
+import { expect } from 'vitest';
+import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
+import type { Books } from '../../src/sandbox/books.ts';
+import { filesBelow } from './mirror-home.ts';
+
+export interface LedgerSum {
+  readonly partyId: string;
+  readonly entries: number;
+  readonly digest: string;
+}
+
+/** Both lists: all rows, none besides, in the source's order, repeated checkpoints counted. */
+export async function expectLists(pool: Pool, books: Books): Promise<void> {
+  const parties = await pool.query<{ party_id: string }>(
+    'select party_id from mirror.places order by epoch, pos',
+  );
+  const truth = [...books.parties()].map(({ id }) => id);
+  expect(parties.rows.map((row) => row.party_id)).toEqual(truth);
+  const known = await pool.query<{ party_id: string }>('select party_id from mirror.parties');
+  expect(new Set(known.rows.map((row) => row.party_id))).toEqual(new Set([...truth, 'network']));
+  const checkpoints = await pool.query<{ line: string }>(
+    `select at_block || ' ' || hash || ' ' || block_hash || ' ' || copies as line from mirror.checkpoints
+     order by epoch, at_block, hash`,
+  );
+  expect(checkpoints.rows.map((row) => row.line)).toEqual(checkpointLines(books));
+}
+
+/** One line for each distinct checkpoint with how often it is listed; ties by their hash. */
+function checkpointLines(books: Books): string[] {
+  const copies = new Map<string, { height: bigint; text: string; copies: number }>();
+  for (const { atBlock, hash, blockHash } of books.checkpoints()) {
+    const text = `${atBlock} ${hash} ${blockHash}`;
+    const found = copies.get(text) ?? { height: atBlock, text, copies: 0 };
+    copies.set(text, { ...found, copies: found.copies + 1 });
+  }
+  return [...copies.values()]
+    .toSorted((a, b) => (a.height === b.height ? (a.text < b.text ? -1 : 1) : a.height < b.height ? -1 : 1))
+    .map(({ text, copies: times }) => `${text} ${times}`);
+}
+
+/** Every party's ledger in the objects and in the warehouse: the books' rows, each as often. */
+export async function expectLedgers(pool: Pool, books: Books, objectsDir: string): Promise<void> {
+  const truth: LedgerSum[] = [...books.parties()].map(({ id }) => {
+    const { entries, digest } = books.party(id);
+    return { partyId: id, entries, digest };
+  });
+  expect(truth.some(({ entries }) => entries > 0)).toBe(true);
+  const kept = await Promise.all(truth.map(({ partyId }) => objectSum(pool, partyId, objectsDir)));
+  expect(kept).toEqual(truth);
+  const loaded = await pool.query<{ party_id: string; entries: string }>(
+    'select party_id, count(*) as entries from mirror.ledger_entries group by party_id',
+  );
+  const counted = new Map(loaded.rows.map((row) => [row.party_id, Number(row.entries)]));
+  expect(truth.map(({ partyId }) => counted.get(partyId) ?? 0)).toEqual(truth.map(({ entries }) => entries));
+}
+
+/** What the current segments of a party hold, read from the files themselves. */
+async function objectSum(pool: Pool, partyId: string, objectsDir: string): Promise<LedgerSum> {
+  const { rows } = await pool.query<{ object_key: string }>(
+    `select object_key from mirror.segments where party_id = $1 and status = 'current'`,
+    [partyId],
+  );
+  const sum = new RowDigest();
+  for (const { object_key: key } of rows) {
+    for (const line of csvRows(unpack(key, await readFile(join(objectsDir, key))))) {
+      sum.add(hashRow(line, 0, line.length));
+    }
+  }
+  return { partyId, entries: sum.rows, digest: sum.hex() };
+}
+
+/** Count and digest of a whole CSV with one header. */
+export function csvSum(csv: string): Omit<LedgerSum, 'partyId'> {
+  const sum = new RowDigest();
+  for (const line of csvRows(Buffer.from(csv))) sum.add(hashRow(line, 0, line.length));
+  return { entries: sum.rows, digest: sum.hex() };
+}
+
+function csvRows(csv: Buffer): Buffer[] {
+  const [header, ...lines] = csv.toString('utf8').split('\n');
+  expect(header).toMatch(/^vega_time,/);
+  expect(lines.pop()).toBe('');
+  return lines.map((line) => Buffer.from(line));
+}
+
+function unpack(key: string, stored: Buffer): Buffer {
+  if (key.endsWith('.zst')) return zstdDecompressSync(stored);
+  return key.endsWith('.gz') ? gunzipSync(stored) : stored;
+}
+
+/** Objects that no manifest row knows, and files that are neither object nor manifest nor lake. */
+export async function strayObjects(pool: Pool, objectsDir: string): Promise<string[]> {
+  const { rows } = await pool.query<{ object_key: string }>('select object_key from mirror.segments');
+  const known = new Set(rows.map((row) => row.object_key));
+  const stray: string[] = [];
+  for (const path of await filesBelow(join(objectsDir, 'ledger'))) {
+    const key = path.slice(objectsDir.length + 1);
+    if (!known.has(key) && !known.has(key.replace(/\.manifest\.json$/, ''))) stray.push(key);
+  }
+  return stray;
+}

@@ -1,0 +1,85 @@
+/** A mirror of its own for a test: a folder, its settings, and the real commands as child processes. */
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { type Child, runScript } from '../support/process.ts';
+
+const BIN = resolve(import.meta.dirname, '../../bin/ledger-mirror.js');
+const COMMAND_TIMEOUT_MS = 60_000;
+/** The sandbox is this machine's own: nobody is to be spared. */
+const RATE = '100000';
+
+export type Settings = Readonly<Record<string, string | undefined>>;
+
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface MirrorHome extends AsyncDisposable {
+  readonly dir: string;
+  readonly dataDir: string;
+  /** Where objects lie, unless a test says otherwise. */
+  readonly objectsDir: string;
+  /** Starts a command; the child is killed with the home where it still runs. */
+  start(args: readonly string[], settings?: Settings): Child;
+  /** Runs a command to its end. */
+  run(args: readonly string[], settings?: Settings): Promise<Ended>;
+  /** Runs a command with `--json`, of which stdout holds one document and nothing else. */
+  json(args: readonly string[], settings?: Settings): Promise<Ended & { document: Document }>;
+  /** Files below the spool: what is in work, or was left behind. */
+  spooled(): Promise<string[]>;
+}
+
+/** What is read of the documents here; each command has more. */
+export interface Document {
+  readonly verdict?: string | null;
+  readonly evidence?: Readonly<Record<string, unknown>>;
+  readonly [name: string]: unknown;
+}
+
+export async function openHome(settings: Settings, name = 'ledger-mirror cli '): Promise<MirrorHome> {
+  const dir = await mkdtemp(join(tmpdir(), name));
+  const dataDir = join(dir, 'data');
+  const children: Child[] = [];
+  const start = (args: readonly string[], more: Settings = {}): Child => {
+    const env = { SOURCE_RATE: RATE, DATA_DIR: dataDir, LOG_LEVEL: 'info', ...settings, ...more };
+    const child = runScript(BIN, args, { cwd: dir, env });
+    children.push(child);
+    return child;
+  };
+  const run = async (args: readonly string[], more?: Settings): Promise<Ended> => {
+    const child = start(args, more);
+    const { code } = await child.end(undefined, COMMAND_TIMEOUT_MS);
+    return { code, stdout: child.stdout, stderr: child.stderr };
+  };
+  return {
+    dir,
+    dataDir,
+    objectsDir: join(dataDir, 'objects'),
+    start,
+    run,
+    json: async (args, more) => {
+      const ended = await run([...args, '--json'], more);
+      try {
+        return { ...ended, document: JSON.parse(ended.stdout) as Document };
+      } catch (error) {
+        throw new Error(`stdout of ${args.join(' ')} is no document:\n${ended.stdout}\n${ended.stderr}`, {
+          cause: error,
+        });
+      }
+    },
+    spooled: () => filesBelow(join(dataDir, 'spool')),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(children.map((child) => child[Symbol.asyncDispose]()));
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Paths of all files, relative to the folder; none where it is not there. */
+export async function filesBelow(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+}
