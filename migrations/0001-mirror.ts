@@ -110,7 +110,8 @@ const STATEMENTS = [
     top_anchors jsonb not null default '[]',
     audit_walk bigint,
     exclude using gist (
-      epoch with =, list with =, coalesce(audit_walk, 0) with =, numrange(lo, hi, '[]') with &&))`,
+      epoch with =, list with =, coalesce(audit_walk, 0) with =, numrange(lo, hi, '[]') with &&)
+      deferrable initially immediate)`,
   `create table mirror.walks (
     walk_id bigint generated always as identity primary key,
     epoch int not null,

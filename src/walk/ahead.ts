@@ -24,7 +24,7 @@ export class Ahead<Item> implements AsyncDisposable {
 
   /** The first item is done with. */
   release(): void {
-    this.#outstanding.shift();
+    void this.#outstanding.shift();
     this.#pull();
   }
 
@@ -32,13 +32,13 @@ export class Ahead<Item> implements AsyncDisposable {
     if (this.#outstanding.length >= OUTSTANDING_MAX || this.#stop.signal.aborted) return;
     const pulled = this.#iterator.next();
     this.#outstanding.push(pulled);
-    pulled.then(
-      (result) => {
-        if (result.done !== true) this.#pull();
-      },
-      // Whoever peeks gets it; nobody does where the rest was not wanted.
-      () => undefined,
-    );
+    void this.#pullBehind(pulled);
+  }
+
+  async #pullBehind(pulled: Promise<IteratorResult<Item, void>>): Promise<void> {
+    // Whoever peeks gets an error; nobody does where the rest was not wanted.
+    const result = await pulled.catch(() => undefined);
+    if (result?.done === false) this.#pull();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -13,7 +13,14 @@ import type { ProgressMeter } from './progress.ts';
 import type { Tally } from './tally.ts';
 
 /** Tests stop, kill or disturb a walk at these places. */
-export type CheckpointLabel = 'asking' | 'received' | 'committing' | 'committed' | 'hinted' | 'claiming' | 'claimed';
+export type CheckpointLabel =
+  | 'asking'
+  | 'received'
+  | 'committing'
+  | 'committed'
+  | 'hinted'
+  | 'claiming'
+  | 'claimed';
 
 export interface WalkDeps {
   readonly source: ListSource;
@@ -61,7 +68,13 @@ export async function commitPage(context: WalkContext, change: PageCommit): Prom
   await deps.checkpoint?.('committed');
   context.meter.add(change.page);
   const { lo, hi } = change.chain ?? {};
-  const hint = { walkId: `${session.walkId}`, epoch: session.epoch, role: change.page.role, lo: `${lo}`, hi: `${hi}` };
+  const hint = {
+    walkId: `${session.walkId}`,
+    epoch: session.epoch,
+    role: change.page.role,
+    lo: `${lo}`,
+    hi: `${hi}`,
+  };
   // A lost hint costs nothing; its store says when it is away.
   await deps.hints.set(hintKey(session.list), hint, HINT_TTL_MS).catch(() => undefined);
   await deps.checkpoint?.('hinted');

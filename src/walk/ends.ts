@@ -3,11 +3,11 @@
  * chain at that end by proof, or begins a new chain.
  */
 import { askPage, commitPage, PAGE_SIZE_MAX, type WalkContext } from './context.ts';
-import { cutPage, type CutPage } from './groups.ts';
+import { cutPage, type CutPage, type RowGroup } from './groups.ts';
 import { checkEnvelope, checkOrder } from './guards.ts';
 import { firstKey, lieOf, type Lie } from './lie.ts';
-import { placeAfter, placeStrangers } from './place.ts';
-import { originOf, STEP } from './positions.ts';
+import { makeRoom, placeAfter, placeStrangers, type Placement } from './place.ts';
+import { originOf } from './positions.ts';
 import type { Chain, ChainDraft, ChainHead, Direction, Page, PlacedRows, Violation } from './ports.ts';
 import { noteOnce, troubleOf } from './reader.ts';
 import { firstAnchor, nextAnchor, withAnchor } from './stitch.ts';
@@ -88,8 +88,7 @@ export async function storeFirst(
     const trouble = { code: 'LIST_SHRANK', meta: { role: first.role, rowsServed: first.page.rows.length } };
     return keepUnproven(context, first, trouble);
   }
-  const direction = directionOf(first.role);
-  const origin = above?.hi ?? originFor(context, direction, lie.rows.length, chains);
+  const origin = above?.hi ?? originFor(context, directionOf(first.role), chains);
   return begin(context, first, lie.rows.length, origin);
 }
 
@@ -108,7 +107,7 @@ async function extend(
   const { neighbour, strangers } = lie;
   const outward: Direction = first.role === 'head' ? 'up' : 'down';
   const edge = first.role === 'head' ? neighbour.hi : neighbour.lo;
-  const placement = await placeAfter(session, lie.rows.toReversed(), edge, outward);
+  const placement = await placeWithRoom(context, lie.rows.toReversed(), edge, outward);
   if (strangers.length > 0) {
     await noteOnce(context, {
       code: 'ROWS_INSERTED',
@@ -129,22 +128,23 @@ async function extend(
 }
 
 /** A chain of its own, with a gap between it and the rest. */
-async function begin(
-  context: WalkContext,
-  first: FirstPage,
-  groups: number,
-  origin: bigint,
-): Promise<Chain> {
-  const { session, deps } = context;
+async function begin(context: WalkContext, first: FirstPage, groups: number, origin: bigint): Promise<Chain> {
+  const { deps } = context;
   const direction = directionOf(first.role);
   const whole = first.cut.whole.slice(0, groups);
-  const placement = await placeAfter(session, whole, origin, direction);
+  const placement = await placeWithRoom(context, whole, origin, direction);
   if (placement.disordered.length > 0) {
-    await noteOnce(context, { code: 'ORDER_BROKEN', meta: { role: first.role, groups: placement.disordered.length } });
+    await noteOnce(context, {
+      code: 'ORDER_BROKEN',
+      meta: { role: first.role, groups: placement.disordered.length },
+    });
   }
   const start = placement.placed[0]?.pos ?? placement.edge;
   const { baseUrl } = deps.source;
-  const inward = withAnchor([], nextAnchor(whole, { baseUrl, partial: first.cut.whole[groups] ?? first.cut.partial }));
+  const inward = withAnchor(
+    [],
+    nextAnchor(whole, { baseUrl, partial: first.cut.whole[groups] ?? first.cut.partial }),
+  );
   const chain: ChainDraft =
     first.role === 'head'
       ? {
@@ -156,16 +156,34 @@ async function begin(
           bottom: inward,
           top: withAnchor([], firstAnchor(whole, baseUrl)),
         }
-      : { chainId: undefined, lo: start, hi: placement.edge, hasTail: true, head: undefined, bottom: [], top: inward };
+      : {
+          chainId: undefined,
+          lo: start,
+          hi: placement.edge,
+          hasTail: true,
+          head: undefined,
+          bottom: [],
+          top: inward,
+        };
   return store(context, first, placement.placed, chain);
 }
 
-function originFor(
+/** Beyond an outer edge no chain of this walk lies, so that moving rows there moves none of them. */
+async function placeWithRoom(
   { session }: WalkContext,
+  groups: readonly RowGroup[],
+  edge: bigint,
   direction: Direction,
-  groups: number,
-  chains: readonly Chain[],
-): bigint {
+): Promise<Placement> {
+  for (let tries = 1; ; tries += 1) {
+    const placement = await placeAfter(session, groups, edge, direction);
+    if (!('noRoomBehind' in placement)) return placement;
+    await makeRoom(session, placement, direction, tries);
+  }
+}
+
+/** An audit's chains may lie over others': the rows that it knows keep their places anyway. */
+function originFor({ session }: WalkContext, direction: Direction, chains: readonly Chain[]): bigint {
   const before = session.placesBefore;
   const lowest = chains[0]?.lo;
   const highest = chains.at(-1)?.hi;
@@ -176,10 +194,7 @@ function originFor(
           lowest: before !== undefined && before.lowest < lowest ? before.lowest : lowest,
           highest: before !== undefined && before.highest > highest ? before.highest : highest,
         };
-  if (session.kind === 'walk' || before === undefined) return originOf(direction, taken);
-  // An audit reads over the same rows: what is newer than all, or older, lies just beyond them.
-  const beyond = STEP * BigInt(groups + 1);
-  return direction === 'down' ? before.highest + beyond : before.lowest - beyond;
+  return originOf(direction, taken);
 }
 
 async function store(
@@ -215,4 +230,3 @@ function headOf({ session }: WalkContext, page: Page): ChainHead {
 export function isViolation(result: Chain | Violation): result is Violation {
   return 'code' in result;
 }
-

@@ -86,4 +86,9 @@ export function evidenceOf(context: WalkContext, ending: Ending): WalkEvidence {
 }
 
 /** What only reading every page again can settle. */
-const AUDIT_DUE: ReadonlySet<string> = new Set(['ROWS_PASSED_OVER', 'ROWS_INSERTED', 'ORDER_BROKEN', 'LIST_SHRANK']);
+const AUDIT_DUE: ReadonlySet<string> = new Set([
+  'ROWS_PASSED_OVER',
+  'ROWS_INSERTED',
+  'ORDER_BROKEN',
+  'LIST_SHRANK',
+]);

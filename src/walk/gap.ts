@@ -4,16 +4,16 @@
  * other.
  */
 import { errorCode } from '../core/errors.ts';
-import { Ahead } from './ahead.ts';
-import { commitPage, PAGE_SIZE_MAX, type WalkContext } from './context.ts';
+import { commitPage, type WalkContext } from './context.ts';
 import type { RowGroup } from './groups.ts';
 import { VERDICT_OF } from './guards.ts';
 import type { Stranger } from './join.ts';
 import { firstKey, lieOf, type Lie } from './lie.ts';
-import { placeAfter, placeStrangers } from './place.ts';
-import { noteOnce, readDirection, type ReaderEvent, type Stretch } from './reader.ts';
+import { makeRoom, placeAfter, placeStrangers } from './place.ts';
+import { noteOnce, type ReaderEvent, type Stretch } from './reader.ts';
+import { Side } from './side.ts';
 import type { Anchor, Chain, ChainDraft, Direction, Violation } from './ports.ts';
-import { isVerifiable, nextAnchor, withAnchor } from './stitch.ts';
+import { nextAnchor, withAnchor } from './stitch.ts';
 
 export interface JoinedGap {
   readonly joined: true;
@@ -37,6 +37,8 @@ export interface OpenGap {
 }
 
 const KEYS_SHOWN_MAX = 5;
+/** How large a page may become, in pages, to reach over what is held to something new. */
+const REACH_PAGES_MAX = 16;
 
 /** The chains on both sides; where there is none yet, that side does not work. */
 export interface Gap {
@@ -111,9 +113,14 @@ async function work(
     own: side.chain,
     neighbour: other?.chain,
   });
-  if (lie.kind === 'trouble') return climb(context, side, lie.trouble, false);
+  if (lie.kind === 'trouble') {
+    await climb(context, side, lie.trouble, false);
+    // What was seen is kept; where it belongs was not proven.
+    if (side.isOver) await context.session.keepUnproven(stretch.fresh.flatMap(({ rows }) => rows));
+    return undefined;
+  }
   try {
-    return await advance(context, side, stretch, lie);
+    return await advance(context, side, other, stretch, lie);
   } catch (error) {
     // The books hold a page with this very anchor and size: the source leads in a circle.
     if (errorCode(error) !== 'CURSOR_CYCLE') throw error;
@@ -124,18 +131,25 @@ async function work(
 async function advance(
   context: WalkContext,
   side: Side,
+  other: Side | undefined,
   stretch: Stretch,
   lie: Exclude<Lie, { kind: 'trouble' }>,
 ): Promise<Omit<JoinedGap, 'isTwoEnded'> | undefined> {
   const { session } = context;
   const { direction } = side;
   if (lie.kind === 'short' && lie.rows.length === 0) {
-    if (stretch.page.hasNextPage && stretch.size * 2 <= PAGE_SIZE_MAX) await side.restart(stretch.size * 2);
+    const isReachable = stretch.page.hasNextPage && stretch.size < context.pageSize * REACH_PAGES_MAX;
+    if (isReachable) await side.restart(stretch.size * 2);
     else await climb(context, side, { code: 'OVERLAP_TOO_SHORT', meta: { at: side.edgeKey } }, false);
     return undefined;
   }
   const edge = direction === 'up' ? side.chain.hi : side.chain.lo;
   const placement = await placeAfter(session, lie.rows, edge, direction);
+  if ('noRoomBehind' in placement) {
+    await makeRoom(session, placement, direction, side.nextSpread());
+    await other?.reload();
+    return side.restart();
+  }
   await noteDisorder(context, direction, placement.disordered);
   const strangers = lie.kind === 'joins' ? lie.strangers : [];
   await noteStrangers(context, direction, strangers);
@@ -160,7 +174,15 @@ async function advance(
   });
   const chain = { ...draft, chainId };
   if (lie.kind === 'joins') {
-    return { joined: true, chain, stretch, direction, met: lie.met, overlap: lie.overlap, seamKey: side.edgeKey };
+    return {
+      joined: true,
+      chain,
+      stretch,
+      direction,
+      met: lie.met,
+      overlap: lie.overlap,
+      seamKey: side.edgeKey,
+    };
   }
   side.advanced(chain, lie.rows);
   // Where less than the page is held, or the reader waits for the other side, it starts again from the edge.
@@ -168,7 +190,11 @@ async function advance(
   return undefined;
 }
 
-async function noteDisorder(context: WalkContext, direction: Direction, keys: readonly string[]): Promise<void> {
+async function noteDisorder(
+  context: WalkContext,
+  direction: Direction,
+  keys: readonly string[],
+): Promise<void> {
   if (keys.length === 0) return;
   await noteOnce(context, {
     code: 'ORDER_BROKEN',
@@ -240,106 +266,4 @@ async function climb(
   if (VERDICT_OF[trouble.code] !== undefined) await noteOnce(context, trouble);
   side.finish(trouble);
   return undefined;
-}
-
-/** One side of a gap: its chain, its reader, and how far up the ladder it is. */
-class Side implements AsyncDisposable {
-  readonly direction: Direction;
-  chain: Chain;
-  commits = 0;
-  isOver = false;
-  reason: Violation = { code: 'NOT_ASKED', meta: {} };
-  readonly #context: WalkContext;
-  #ahead: Ahead<ReaderEvent> | undefined;
-  #steps = 0;
-  #size: number | undefined;
-  /** Groups of the edge and of the last pages: where the other side may meet this one. */
-  #recent = new Set<string>();
-
-  constructor(context: WalkContext, direction: Direction, chain: Chain) {
-    this.#context = context;
-    this.direction = direction;
-    this.chain = chain;
-    for (const { held } of this.anchors) for (const { group } of held) this.#recent.add(group);
-  }
-
-  /** Those that this node gave and that must show something held. */
-  get anchors(): readonly Anchor[] {
-    const all = this.direction === 'up' ? this.chain.top : this.chain.bottom;
-    const { baseUrl } = this.#context.deps.source;
-    return all.filter((anchor) => anchor.baseUrl === baseUrl && isVerifiable(anchor));
-  }
-
-  get edgeKey(): string | undefined {
-    const held = this.anchors.at(-1)?.held.at(-1);
-    return held?.keys[0];
-  }
-
-  start(mayJoin: (groups: readonly RowGroup[]) => boolean): void {
-    if (this.#ahead !== undefined) return;
-    const back = Math.max(this.#steps - 1, 0);
-    const anchor = this.anchors.at(-1 - back);
-    if (anchor === undefined) {
-      this.finish({ code: 'NO_ANCHOR', meta: { direction: this.direction } });
-      return;
-    }
-    const stop = new AbortController();
-    const { pageSize } = this.#context;
-    const events = readDirection(this.#context, {
-      anchor,
-      // Stepped back, a page must reach over what is held already.
-      size: this.#size ?? Math.min(pageSize * (back + 1), PAGE_SIZE_MAX),
-      direction: this.direction,
-      mayJoin,
-      signal: AbortSignal.any([this.#context.signal, stop.signal]),
-    });
-    this.#size = undefined;
-    this.#ahead = new Ahead(events, stop);
-  }
-
-  /** Whether a page of the other side may reach this chain. */
-  isNear(groups: readonly RowGroup[]): boolean {
-    return groups.some(({ group }) => this.#recent.has(group));
-  }
-
-  async ready(): Promise<this> {
-    await this.#ahead?.peek();
-    return this;
-  }
-
-  async take(): Promise<ReaderEvent | undefined> {
-    return this.#ahead?.peek();
-  }
-
-  advanced(chain: Chain, rows: readonly RowGroup[]): void {
-    this.chain = chain;
-    this.commits += 1;
-    this.#steps = 0;
-    this.#recent = new Set([...rows.map(({ group }) => group), ...(this.anchors.at(-1)?.held ?? []).map(({ group }) => group)]);
-    this.#ahead?.release();
-  }
-
-  nextStep(): 'ask again' | 'step back' | 'leave it to the other side' {
-    this.#steps += 1;
-    if (this.#steps === 1) return 'ask again';
-    return this.#steps <= this.anchors.length ? 'step back' : 'leave it to the other side';
-  }
-
-  /** Throws away what was read ahead; the next start reads from the chain's edge as it is now. */
-  async restart(size?: number): Promise<undefined> {
-    this.#size = size;
-    const ahead = this.#ahead;
-    this.#ahead = undefined;
-    await ahead?.[Symbol.asyncDispose]();
-    return undefined;
-  }
-
-  finish(reason: Violation): void {
-    this.isOver = true;
-    this.reason = reason;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.restart();
-  }
 }

@@ -22,9 +22,11 @@ export interface CutPage {
 }
 
 export function cutPage(list: ListName, page: Page): CutPage {
-  const network =
-    list === 'parties' ? page.rows.find((row) => row.group === NETWORK_PARTY) : undefined;
-  const groups = groupRows(list, network === undefined ? page.rows : page.rows.filter((row) => row !== network));
+  const network = list === 'parties' ? page.rows.find((row) => row.group === NETWORK_PARTY) : undefined;
+  const groups = groupRows(
+    list,
+    network === undefined ? page.rows : page.rows.filter((row) => row !== network),
+  );
   // A party is alone with its cursor, so no border can cut its group.
   const partial = list === 'checkpoints' && page.hasNextPage ? groups.pop() : undefined;
   return { whole: groups, partial, network };

@@ -15,6 +15,8 @@ import type { Missing } from './verdict.ts';
 
 /** How often the head is asked again where the list grew over it meanwhile. */
 const HEAD_TRIES_MAX = 3;
+/** Pages from the frontier before the head is stored: one to know the network, one where the proof lacks a group. */
+const LOOKS_MAX = 2;
 /** Every turn closes a gap or ends the walk; an interrupted walk leaves one more behind. */
 const TURNS_MAX = 1_000;
 /** The side below the gap no longer finds its edge at the source. */
@@ -29,7 +31,10 @@ const FRONTIER_LOST: ReadonlySet<string> = new Set([
 ]);
 
 /** @returns what is missing; nothing means that the claim can be tried */
-export async function growToHead(context: WalkContext, acceptNewNetwork: boolean): Promise<readonly Missing[]> {
+export async function growToHead(
+  context: WalkContext,
+  acceptNewNetwork: boolean,
+): Promise<readonly Missing[]> {
   const first = await askFirst(context, 'head');
   if (first.kind === 'refused') return growWithoutHead(context, first.trouble);
   const refused = await checkHeights(context, first, acceptNewNetwork);
@@ -82,9 +87,10 @@ async function placeHead(
   for (let tries = 1; ; tries += 1) {
     const chains = await session.chains();
     if (head.cut.whole.length === 0) return placeNothing(context, head, chains);
-    if (tries === 1) {
-      const refused = await lookFromFrontier(context, head, chains.at(-1), acceptNewNetwork);
-      if (refused !== undefined) return refused;
+    for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
+      const look = await lookFromFrontier(context, head, looks === 0, acceptNewNetwork);
+      if (look === 'enough') break;
+      if (look !== 'went on') return look;
     }
     const stored = await storeFirst(context, head, await session.chains());
     if (!isViolation(stored)) return undefined;
@@ -107,15 +113,17 @@ async function placeHead(
 
 /**
  * A head that touches nothing may be far ahead, or of another network. One page from the frontier tells:
- * it must show what is held. Nothing of the head is stored before.
+ * it must show what is held. Nothing of the head is stored before. Where the head shows one group only of
+ * what is held, that page is what the proof lacks.
  */
 async function lookFromFrontier(
   context: WalkContext,
   head: FirstPage,
-  top: Chain | undefined,
+  isFirstLook: boolean,
   acceptNewNetwork: boolean,
-): Promise<readonly Missing[] | undefined> {
-  if (top === undefined) return undefined;
+): Promise<'enough' | 'went on' | readonly Missing[]> {
+  const top = (await context.session.chains()).at(-1);
+  if (top === undefined) return 'enough';
   const lie = await lieOf(context.session, {
     fresh: head.cut.whole,
     partial: head.cut.partial,
@@ -123,10 +131,17 @@ async function lookFromFrontier(
     own: undefined,
     neighbour: top,
   });
-  if (lie.kind !== 'extends') return undefined;
-  const look = await closeGap(context, { lower: top, upper: undefined }, { directions: ['up'], commitsMax: 1 });
-  if (look.joined || look.commits > 0) return undefined;
-  return actOn(context, await identify(context, head.page.blockHeight), acceptNewNetwork, head.page.blockHeight);
+  if (lie.kind !== 'short' && (lie.kind !== 'extends' || !isFirstLook)) return 'enough';
+  const look = await closeGap(
+    context,
+    { lower: top, upper: undefined },
+    { directions: ['up'], commitsMax: 1 },
+  );
+  if (look.joined || look.commits > 0) return 'went on';
+  if (lie.kind === 'short') return 'enough';
+  const { blockHeight } = head.page;
+  const refused = await actOn(context, await identify(context, blockHeight), acceptNewNetwork, blockHeight);
+  return refused ?? 'enough';
 }
 
 async function placeNothing(
@@ -172,7 +187,11 @@ async function closeGaps(context: WalkContext): Promise<readonly Missing[]> {
 }
 
 /** The first page oldest first, stored; or why it cannot be. */
-async function placeTail(context: WalkContext, chains: readonly Chain[], above?: Chain): Promise<Violation | undefined> {
+async function placeTail(
+  context: WalkContext,
+  chains: readonly Chain[],
+  above?: Chain,
+): Promise<Violation | undefined> {
   const tail = await askFirst(context, 'tail');
   if (tail.kind === 'refused') return tail.trouble;
   if (tail.cut.whole.length === 0) return { code: 'END_WITHOUT_MEETING', meta: { role: 'tail' } };
@@ -212,7 +231,11 @@ async function growWithoutHead(context: WalkContext, trouble: Violation): Promis
     chains = await session.chains();
   }
   const gap = await closeGap(context, { lower: chains.at(-1), upper: undefined });
-  if (!gap.joined && gap.commits === 0 && !gap.reasons.some((reason) => reason.trouble.code === 'END_WITHOUT_MEETING')) {
+  if (
+    !gap.joined &&
+    gap.commits === 0 &&
+    !gap.reasons.some((reason) => reason.trouble.code === 'END_WITHOUT_MEETING')
+  ) {
     return missing;
   }
   tally.oneWay = { answered: 'oldest first', reason: trouble.code };

@@ -9,12 +9,13 @@ import type { WalkContext } from './context.ts';
 import type { HeightOnRecord, ListedRow, ListName, WalkSession } from './ports.ts';
 
 export type Identity =
-  /** Nothing speaks against it. `lagging` where the same chain is served, but less of it than before. */
+  /** Nothing speaks against it; `lagging` where the same chain is served, but less of it than before. */
   | { readonly kind: 'same' | 'lagging'; readonly evidence: Readonly<Record<string, unknown>> }
   /** The same parties on a chain that began again. */
   | { readonly kind: 'reset'; readonly evidence: Readonly<Record<string, unknown>> }
   /** No party of it was ever seen. */
   | { readonly kind: 'another'; readonly evidence: Readonly<Record<string, unknown>> }
+  /** Heights went down, and nothing that is stored can tell why. */
   | { readonly kind: 'unknown'; readonly evidence: Readonly<Record<string, unknown>> };
 
 export interface Fingerprint {
@@ -23,27 +24,26 @@ export interface Fingerprint {
   readonly foreign: number;
   /** Whether every height served now lies below all on record. */
   readonly isBelowAll: boolean;
-  readonly partiesServed: number;
-  readonly partiesKnown: number;
+  /** Of the oldest parties, which stay the same while a network lives. Undefined where they cannot be compared. */
+  readonly oldestKnown: boolean | undefined;
   readonly heightWentDown: boolean;
 }
 
 const SAMPLE_ROWS = 200;
 
-/** Asks for the newest checkpoints and some parties: at most three requests. */
+/** Compares both ends of the checkpoints and the oldest parties with what is stored: three requests. */
 export async function identify(context: WalkContext, height: bigint | undefined): Promise<Identity> {
   const { session } = context;
   const before = session.heightBefore;
-  const checkpoints = await sample(context, 'checkpoints', true);
-  const parties = [
-    ...(await sample(context, 'parties', true)),
-    ...(await sample(context, 'parties', false)),
-  ].filter(({ group }) => group !== NETWORK_PARTY);
-  const ids = [...new Set(parties.map(({ key }) => key))];
+  const checkpoints = [
+    ...(await sample(context, 'checkpoints', true)),
+    ...(await sample(context, 'checkpoints', false)),
+  ];
+  const parties = (await sample(context, 'parties', false)).filter(({ group }) => group !== NETWORK_PARTY);
+  const known = await session.knownParties(parties.map(({ key }) => key));
   return judge({
     ...(await compare(session, checkpoints)),
-    partiesServed: ids.length,
-    partiesKnown: ids.length === 0 ? 0 : await session.countKnownParties(ids),
+    oldestKnown: parties.length === 0 || !known.anyOnRecord ? undefined : known.known > 0,
     heightWentDown: height !== undefined && before !== undefined && height < before,
   });
 }
@@ -55,11 +55,10 @@ export function judge(print: Fingerprint): Identity {
     return { kind: print.heightWentDown ? 'lagging' : 'same', evidence };
   }
   const isOtherChain = print.foreign > 0 || (print.isBelowAll && print.heightWentDown);
-  if (print.partiesServed > 0 && print.partiesKnown === 0) return { kind: 'another', evidence };
-  if (isOtherChain && print.partiesKnown > 0) return { kind: 'reset', evidence };
-  if (isOtherChain) return { kind: 'another', evidence };
+  if (isOtherChain) return { kind: print.oldestKnown === true ? 'reset' : 'another', evidence };
+  if (print.oldestKnown === false) return { kind: 'another', evidence };
   if (print.heightWentDown) return { kind: 'unknown', evidence };
-  return { kind: print.partiesKnown > 0 ? 'same' : 'unknown', evidence };
+  return { kind: 'same', evidence };
 }
 
 async function compare(
@@ -76,12 +75,17 @@ async function compare(
     else if (held !== undefined && (held.proven || held.blockHashes.length > 0)) foreign += 1;
   }
   const lowest = (await session.heightsOnRecord())?.lowest;
-  const isBelowAll = served.length > 0 && lowest !== undefined && served.every(({ group }) => BigInt(group) < lowest);
+  const isBelowAll =
+    served.length > 0 && lowest !== undefined && served.every(({ group }) => BigInt(group) < lowest);
   return { agreeing, foreign, isBelowAll };
 }
 
 /** A list that cannot be had gives no fingerprint; the walk itself meets the same source and says why. */
-async function sample(context: WalkContext, list: ListName, newestFirst: boolean): Promise<readonly ListedRow[]> {
+async function sample(
+  context: WalkContext,
+  list: ListName,
+  newestFirst: boolean,
+): Promise<readonly ListedRow[]> {
   const size = Math.min(SAMPLE_ROWS, context.pageSize);
   context.tally.requests += 1;
   try {

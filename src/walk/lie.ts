@@ -21,7 +21,7 @@ export type Lie =
       readonly strangers: readonly Stranger[];
       readonly overlap: number;
     }
-  /** The page ends too early to prove the meeting; `rows` are new and follow the edge. */
+  /** The page ends too early, to prove a meeting or to show anything new; `rows` are new and follow the edge. */
   | { readonly kind: 'short'; readonly rows: readonly RowGroup[] }
   | { readonly kind: 'trouble'; readonly trouble: Violation };
 
@@ -49,6 +49,7 @@ export async function lieOf(
   const known = repeated === -1 ? question.fresh.length : repeated;
   const cycle = await checkRepeated(session, question, known);
   if (cycle !== undefined) return { kind: 'trouble', trouble: cycle };
+  if (known === question.fresh.length) return { kind: 'short', rows: [] };
   const beyond = question.fresh.slice(known);
   const at = beyond.findIndex(({ group }) => places.has(group));
   if (at === -1) return { kind: 'extends', rows: beyond };
@@ -56,7 +57,8 @@ export async function lieOf(
   const shown = beyond.slice(at);
   const [first] = shown;
   if (first === undefined || isIn(own, first)) return trouble('CURSOR_CYCLE', direction, shown);
-  if (neighbour === undefined || !isIn(neighbour, first)) return trouble('ROWS_PASSED_OVER', direction, shown);
+  if (neighbour === undefined || !isIn(neighbour, first))
+    return trouble('ROWS_PASSED_OVER', direction, shown);
   const end = direction === 'up' ? 'bottom' : 'top';
   const edge = await session.edge(neighbour, end, shown.length + 1);
   const isWholeChain = edge.length <= shown.length;
@@ -76,7 +78,7 @@ async function checkRepeated(
   const edge = await session.edge(own, direction === 'up' ? 'top' : 'bottom', known);
   const outward = edge.toReversed();
   const leadsToEdge = outward.every(({ group }, index) => fresh[index]?.group === group);
-  if (leadsToEdge && outward.length === known && known < fresh.length) return undefined;
+  if (leadsToEdge && outward.length === known) return undefined;
   return violation('CURSOR_CYCLE', direction, fresh.slice(0, known));
 }
 

@@ -5,7 +5,7 @@ import type { Stranger } from './join.ts';
 import { placeBeyond, placedAt, placesBetween } from './positions.ts';
 import type { Direction, PlacedRows, WalkSession } from './ports.ts';
 
-type PlaceSession = Pick<WalkSession, 'list' | 'kind' | 'formerPlaces' | 'nextPlace' | 'spread'>;
+type PlaceSession = Pick<WalkSession, 'list' | 'kind' | 'formerPlaces' | 'nextPlace'>;
 
 export interface Placement {
   readonly placed: readonly PlacedRows[];
@@ -15,8 +15,14 @@ export interface Placement {
   readonly disordered: readonly string[];
 }
 
-/** Room is made at most so often for one page. */
-const SPREADS_MAX = 8;
+/** Between two rows there is no place left: some must move before the page can be placed. */
+export interface NoRoom {
+  readonly noRoomBehind: bigint;
+}
+
+/** How many rows are moved to make room, eight times as many at each try. */
+const SPREAD_ROWS = 64;
+const SPREAD_TRIES_MAX = 5;
 
 /** Places for groups that follow `edge` in the order read. */
 export async function placeAfter(
@@ -24,20 +30,28 @@ export async function placeAfter(
   groups: readonly RowGroup[],
   edge: bigint,
   direction: Direction,
-): Promise<Placement> {
-  if (session.kind === 'walk' || session.list === 'checkpoints') {
-    const placed = placeBeyond(session.list, groups, edge, direction);
-    return { placed, edge: placed.at(-1)?.pos ?? edge, disordered: [] };
+): Promise<Placement | NoRoom> {
+  if (session.kind === 'audit' && session.list === 'parties') {
+    return placeInAudit(session, groups, edge, direction);
   }
-  for (let spreads = 0; spreads <= SPREADS_MAX; spreads += 1) {
-    const placement = await placeInAudit(session, groups, edge, direction);
-    if (!('noRoomBeside' in placement)) return placement;
-    await session.spread(placement.noRoomBeside);
+  const placed = placeBeyond(session.list, groups, edge, direction);
+  return { placed, edge: placed.at(-1)?.pos ?? edge, disordered: [] };
+}
+
+/** Moves rows so that the page can be placed; the chains must be read again. */
+export async function makeRoom(
+  session: Pick<WalkSession, 'list' | 'spread'>,
+  { noRoomBehind }: NoRoom,
+  direction: Direction,
+  tries: number,
+): Promise<void> {
+  if (tries > SPREAD_TRIES_MAX) {
+    throw new PermanentError(
+      `Cannot place a page of ${session.list} behind ${noRoomBehind}: moving its neighbours made no room; run an audit again`,
+      { code: 'NO_ROOM', meta: { behind: `${noRoomBehind}` } },
+    );
   }
-  throw new PermanentError(
-    `Cannot place a page of ${session.list} at ${edge}: spreading its neighbours made no room; run an audit again`,
-    { code: 'NO_ROOM', meta: { edge: `${edge}` } },
-  );
+  await session.spread(noRoomBehind, direction, SPREAD_ROWS * 8 ** (tries - 1));
 }
 
 /** An audit leaves every row where it is; what was missed goes between its neighbours. */
@@ -46,13 +60,14 @@ async function placeInAudit(
   groups: readonly RowGroup[],
   start: bigint,
   direction: Direction,
-): Promise<Placement | { readonly noRoomBeside: bigint }> {
+): Promise<Placement | NoRoom> {
   const former = await session.formerPlaces(groups.map(({ group }) => group));
   const placed: PlacedRows[] = [];
   const disordered: string[] = [];
   let edge = start;
   for (const run of runsOf(groups, former)) {
     const [first] = run;
+    const isLast = run.at(-1) === groups.at(-1);
     const pos = first === undefined ? undefined : former.get(first.group);
     if (first !== undefined && pos !== undefined) {
       const isOnward = direction === 'up' ? pos > edge : pos < edge;
@@ -61,8 +76,8 @@ async function placeInAudit(
       placed.push(placedAt(first, pos));
       continue;
     }
-    const missed = await placeMissed(session, run, edge, direction);
-    if (missed === undefined) return { noRoomBeside: edge };
+    const missed = await placeMissed(session, run, { from: edge, direction, isLast });
+    if (missed === undefined) return { noRoomBehind: edge };
     placed.push(...missed);
     edge = missed.at(-1)?.pos ?? edge;
   }
@@ -85,12 +100,11 @@ function runsOf(groups: readonly RowGroup[], former: ReadonlyMap<string, bigint>
 async function placeMissed(
   session: PlaceSession,
   run: readonly RowGroup[],
-  from: bigint,
-  direction: Direction,
+  { from, direction, isLast }: { from: bigint; direction: Direction; isLast: boolean },
 ): Promise<readonly PlacedRows[] | undefined> {
   const to = await session.nextPlace(from, direction);
   if (to === undefined) return placeBeyond(session.list, run, from, direction);
-  const places = placesBetween(from, to, run.length);
+  const places = placesBetween(from, to, run.length, isLast ? 'the beginning' : 'all');
   return places && run.map((group, index) => placedAt(group, places[index] ?? from));
 }
 
@@ -106,7 +120,8 @@ export function placeStrangers(session: PlaceSession, strangers: readonly Strang
       continue;
     }
     const before = placed.at(-1)?.pos;
-    const follows = before !== undefined && (from < to ? before > from && before < to : before < from && before > to);
+    const follows =
+      before !== undefined && (from < to ? before > from && before < to : before < from && before > to);
     const [pos] = placesBetween(follows ? before : from, to, 1) ?? [];
     if (pos !== undefined) placed.push(placedAt(group, pos));
   }

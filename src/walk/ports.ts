@@ -178,8 +178,6 @@ export interface WalkSession {
   readonly epoch: number;
   /** Whether an earlier worker had begun it. */
   readonly resumed: boolean;
-  /** How many pages were committed when it was opened. */
-  readonly pagesBefore: number;
   /** The highest block that either list was ever read up to in this epoch. */
   readonly heightBefore: bigint | undefined;
   /** The positions that rows of the epoch had when it was opened; undefined where there is none. */
@@ -194,8 +192,8 @@ export interface WalkSession {
   formerPlaces(groups: readonly string[]): Promise<ReadonlyMap<string, bigint>>;
   /** For an audit: the nearest place beyond `pos`, whoever has it. */
   nextPlace(pos: bigint, direction: Direction): Promise<bigint | undefined>;
-  /** Makes room beside `pos` by spreading its neighbours; the edges of chains stay where they are. */
-  spread(pos: bigint): Promise<void>;
+  /** Makes room beyond `pos` by moving its next rows away, in order; read the chains again after it. */
+  spread(pos: bigint, direction: Direction, rowsMax: number): Promise<void>;
   /** The groups of a chain from one edge inward. */
   edge(chain: Chain, end: 'top' | 'bottom', groupsMax: number): Promise<readonly PlacedGroup[]>;
   /** @returns the id of the chain that was written */
@@ -217,8 +215,8 @@ export interface WalkSession {
   checkpointsAt(heights: readonly string[]): Promise<ReadonlyMap<string, HeightOnRecord>>;
   /** The lowest and the highest checkpoint of the epoch. */
   heightsOnRecord(): Promise<{ readonly lowest: bigint; readonly highest: bigint } | undefined>;
-  /** How many of these parties are known in any epoch. */
-  countKnownParties(ids: readonly string[]): Promise<number>;
+  /** How many of these parties are known in any epoch, and whether any party is. */
+  knownParties(ids: readonly string[]): Promise<{ readonly known: number; readonly anyOnRecord: boolean }>;
   /** Begins the next epoch for both lists and moves this walk, which has no page yet, there. */
   beginEpoch(evidence: object): Promise<void>;
 }

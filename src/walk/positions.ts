@@ -9,6 +9,9 @@ export const STEP = 1024n;
 /** Room between the highest place of all and a new chain above it: 4·10^9 rows counted down by STEP. */
 export const HEAD_ROOM = 1n << 42n;
 
+/** Where more rows may follow, they get so many times less than there is. */
+const ROOM_FOR_MORE = 16n;
+
 /** The place before the first row of a chain that touches no other: above all there is, or below it. */
 export function originOf(
   direction: Direction,
@@ -39,13 +42,21 @@ export function placedAt({ rows, firstSeen }: RowGroup, pos: bigint): PlacedRows
 }
 
 /**
- * Places for `count` rows strictly between two others, evenly spread, in the order read.
- * @returns undefined where there is no room: spread the neighbours first
+ * Places for `count` rows strictly between two others, in the order read: as wide apart as usual where
+ * there is room for that, else evenly in `part` of the room.
+ * @returns undefined where there is no room: move the neighbours first
  */
-export function placesBetween(from: bigint, to: bigint, count: number): readonly bigint[] | undefined {
-  const width = to - from;
-  const room = width < 0n ? -width : width;
+export function placesBetween(
+  from: bigint,
+  to: bigint,
+  count: number,
+  part: 'all' | 'the beginning' = 'all',
+): readonly bigint[] | undefined {
+  const width = to > from ? to - from : from - to;
   const parts = BigInt(count) + 1n;
-  if (room < parts) return undefined;
-  return Array.from({ length: count }, (_, index) => from + (width * BigInt(index + 1)) / parts);
+  if (width < parts) return undefined;
+  const fair = width / (part === 'all' ? parts : parts * ROOM_FOR_MORE);
+  const step = fair > STEP ? STEP : fair < 1n ? 1n : fair;
+  const signed = to > from ? step : -step;
+  return Array.from({ length: count }, (_, index) => from + signed * BigInt(index + 1));
 }

@@ -37,7 +37,10 @@ export interface ReaderStart {
   readonly signal: AbortSignal;
 }
 
-export async function* readDirection(context: WalkContext, start: ReaderStart): AsyncGenerator<ReaderEvent, void> {
+export async function* readDirection(
+  context: WalkContext,
+  start: ReaderStart,
+): AsyncGenerator<ReaderEvent, void> {
   let { anchor, size } = start;
   let isBehindEnd = false;
   for (;;) {
@@ -103,7 +106,11 @@ async function askStitched(
   const { direction } = start;
   let page: Page;
   try {
-    page = await askPage(context, { newestFirst: direction === 'down', size, after: anchor.cursor }, start.signal);
+    page = await askPage(
+      context,
+      { newestFirst: direction === 'down', size, after: anchor.cursor },
+      start.signal,
+    );
   } catch (error) {
     return troubleOf(error, context, size);
   }

@@ -46,9 +46,9 @@ export function accept(anchor: Anchor, page: CutPage): Acceptance {
   if (partial !== undefined) {
     const group = shown[index];
     if (group === undefined) return refuse('BORDER_NOT_SHOWN', partial, group);
-    if (group.group !== partial.group || !isWithin(partial.keys, keysOf(group).keys)) {
-      return refuse('BORDER_DIFFERS', partial, group);
-    }
+    // Cut again, it may show other rows of its group.
+    const isShown = group === page.partial || isWithin(partial.keys, keysOf(group).keys);
+    if (group.group !== partial.group || !isShown) return refuse('BORDER_DIFFERS', partial, group);
   } else if (index === 0) {
     const [expected] = anchor.held;
     return refuse(isVerifiable(anchor) ? 'BORDER_NOT_SHOWN' : 'BORDER_UNVERIFIABLE', expected, shown[0]);

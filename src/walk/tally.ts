@@ -17,7 +17,7 @@ export interface Seam {
   readonly direction: PageRole;
   readonly overlapGroups: number;
   /** What one backward page over the seam said; a gap closed from one side needs none. */
-  backward: 'confirmed' | 'contradicted' | 'refused' | 'not needed';
+  backward: 'confirmed' | 'contradicted' | 'inconclusive' | 'refused' | 'not needed';
 }
 
 export class Tally {

@@ -28,7 +28,8 @@ export async function patiently<Result>(
   for (let delayMs = DELAY_MIN_MS; ; delayMs = Math.min(delayMs * 2, DELAY_MAX_MS)) {
     options.signal.throwIfAborted();
     try {
-      const done = first === undefined ? undefined : await guarded(options.action, async () => options.wasDone?.());
+      const done =
+        first === undefined ? undefined : await guarded(options.action, async () => options.wasDone?.());
       if (done !== undefined) return done;
       return await guarded(options.action, work);
     } catch (error) {

@@ -147,7 +147,9 @@ export async function readPlaces(
 ): Promise<ReadonlyMap<string, bigint>> {
   if (ids.length === 0) return new Map();
   const { rows } = await sql<{ party_id: string; pos: bigint }>`
-    select party_id, pos from mirror.places where epoch = ${epoch} and party_id = any(${ids}::text[])`.execute(db);
+    select party_id, pos from mirror.places where epoch = ${epoch} and party_id = any(${ids}::text[])`.execute(
+    db,
+  );
   return new Map(rows.map(({ party_id, pos }) => [party_id, pos]));
 }
 
@@ -159,7 +161,9 @@ export async function nextPlace(
 ): Promise<bigint | undefined> {
   const { rows } = await (
     direction === 'up'
-      ? sql<{ pos: bigint }>`select pos from mirror.places where epoch = ${epoch} and pos > ${pos} order by pos limit 1`
+      ? sql<{
+          pos: bigint;
+        }>`select pos from mirror.places where epoch = ${epoch} and pos > ${pos} order by pos limit 1`
       : sql<{
           pos: bigint;
         }>`select pos from mirror.places where epoch = ${epoch} and pos < ${pos} order by pos desc limit 1`
@@ -167,36 +171,38 @@ export async function nextPlace(
   return rows[0]?.pos;
 }
 
-/** Rows on each side of a place that are moved to make room. */
-const SPREAD_ROWS = 64;
-
 /**
- * Spreads the neighbours of a place evenly over the room they have together. Chains begin and end where
- * they did: the nearest edges bound what is moved. Their order stays.
+ * Makes room beyond a place: the next rows are moved into the farther half of the room that they have
+ * together, evenly, and the edges of chains with their rows. The order of rows and chains stays.
  */
-export async function spreadPlaces(tx: Transaction<MirrorSchema>, epoch: number, pos: bigint): Promise<void> {
+export async function spreadPlaces(
+  tx: Transaction<MirrorSchema>,
+  epoch: number,
+  from: { readonly pos: bigint; readonly direction: Direction; readonly rowsMax: number },
+): Promise<void> {
+  const { pos, direction, rowsMax } = from;
+  const sign = direction === 'up' ? 1 : -1;
+  // Distances instead of positions, so that both directions read the same.
+  const distance = sql`${sign} * (pos - ${pos}::bigint)`;
   await sql`set constraints all deferred`.execute(tx);
   await sql`
-    with bounds as (
-      select
-        greatest(
-          coalesce((select max(edge) from (select lo from mirror.chains where epoch = ${epoch} and list = 'parties'
-            union all select hi from mirror.chains where epoch = ${epoch} and list = 'parties') e (edge)
-            where edge <= ${pos}), -9e18),
-          coalesce((select min(p.pos) from (select pos from mirror.places where epoch = ${epoch} and pos <= ${pos}
-            order by pos desc limit ${SPREAD_ROWS}) p), -9e18)) as low,
-        least(
-          coalesce((select min(edge) from (select lo from mirror.chains where epoch = ${epoch} and list = 'parties'
-            union all select hi from mirror.chains where epoch = ${epoch} and list = 'parties') e (edge)
-            where edge > ${pos}), 9e18),
-          coalesce((select max(p.pos) from (select pos from mirror.places where epoch = ${epoch} and pos > ${pos}
-            order by pos limit ${SPREAD_ROWS}) p), 9e18)) as high),
-    inner_rows as (
-      select party_id, row_number() over (order by place.pos) as n, count(*) over () as total
-      from mirror.places place, bounds
-      where place.epoch = ${epoch} and place.pos > bounds.low and place.pos < bounds.high)
-    update mirror.places as place
-    set pos = trunc(bounds.low + (bounds.high - bounds.low) * inner_rows.n / (inner_rows.total + 1))::bigint
-    from inner_rows, bounds
-    where place.epoch = ${epoch} and place.party_id = inner_rows.party_id`.execute(tx);
+    with beyond as (
+      select party_id, pos, ${distance} as d from mirror.places
+      where epoch = ${epoch} and ${direction === 'up' ? sql`pos > ${pos}` : sql`pos < ${pos}`}
+      order by d limit ${rowsMax}),
+    ranked as (
+      select party_id, pos, row_number() over (order by d) as n, count(*) over () as total, max(d) over () as far
+      from beyond),
+    moved as (
+      select party_id, pos as old_pos,
+        ${pos}::bigint + ${sign} * trunc(far - (far / 2.0) * (total - n) / total)::bigint as new_pos
+      from ranked),
+    moved_edges as (
+      update mirror.chains
+      set lo = coalesce((select new_pos from moved where old_pos = lo), lo),
+        hi = coalesce((select new_pos from moved where old_pos = hi), hi)
+      where epoch = ${epoch} and list = 'parties'
+        and exists (select from moved where old_pos in (lo, hi)))
+    update mirror.places place set pos = moved.new_pos
+    from moved where place.epoch = ${epoch} and place.party_id = moved.party_id`.execute(tx);
 }

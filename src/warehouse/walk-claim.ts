@@ -113,10 +113,11 @@ export async function readTotals(db: Db, context: ClaimContext): Promise<WalkTot
   const { rows: dates } = await sql<{ audited_at: string | null }>`
     select greatest(min(finished_at), max(finished_at) filter (where kind = 'audit')) as audited_at
     from mirror.walks where epoch = ${epoch} and list = ${list} and state = 'finished'`.execute(db);
-  const countOf = (role: PageRole): number => Number(pages.find(({ direction }) => direction === role)?.pages ?? 0n);
+  const countOf = (role: PageRole): number =>
+    Number(pages.find(({ direction }) => direction === role)?.pages ?? 0n);
   return {
     rows: await countRows(db, context),
-    newRows: pages.reduce((sum, page) => sum + BigInt(page.new_rows), 0n),
+    newRows: pages.reduce((sum, page) => sum + page.new_rows, 0n),
     pages: { head: countOf('head'), tail: countOf('tail'), up: countOf('up'), down: countOf('down') },
     violations: (walk?.violations ?? []).filter(isViolation),
     knownGaps: gaps.map((gap) => ({
@@ -142,7 +143,9 @@ async function countRows(db: Db, { epoch, list, auditWalk }: ClaimContext): Prom
       where epoch = ${epoch} and list = ${list} and audit_walk is not distinct from ${auditWalk ?? null}::bigint
       order by hi desc limit 1)
     select ${from} and epoch = ${epoch} and gone_since is null
-      and (${auditWalk ?? null}::bigint is null or last_seen_walk = ${auditWalk ?? null}::bigint)`.execute(db);
+      and (${auditWalk ?? null}::bigint is null or last_seen_walk = ${auditWalk ?? null}::bigint)`.execute(
+    db,
+  );
   return rows[0]?.rows ?? 0n;
 }
 

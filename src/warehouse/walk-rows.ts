@@ -17,7 +17,11 @@ export interface RowContext {
  * Parties and their places. A party that has another place already is moved: it was unproven there.
  * @returns how many had none
  */
-export async function writeParties(tx: Tx, context: RowContext, placed: readonly PlacedRows[]): Promise<number> {
+export async function writeParties(
+  tx: Tx,
+  context: RowContext,
+  placed: readonly PlacedRows[],
+): Promise<number> {
   if (placed.length === 0) return 0;
   const ids: string[] = [];
   const positions: bigint[] = [];
@@ -66,7 +70,9 @@ async function upsertParties(
       set extra = coalesce(excluded.extra, party.extra),
           source_time = coalesce(party.source_time, excluded.source_time),
           last_seen_at = clock_timestamp()
-      where ${isAudit} or (excluded.extra is not null and party.extra is distinct from excluded.extra)`.execute(tx);
+      where ${isAudit} or (excluded.extra is not null and party.extra is distinct from excluded.extra)`.execute(
+    tx,
+  );
 }
 
 /** Rows without a place: `network`, a party that was looked up, rows that could not be proven. */
@@ -88,7 +94,11 @@ export async function writeUnplacedParties(
 }
 
 /** Checkpoints, one row for each distinct one; `copies` is how often it was shown. @returns how many are new */
-export async function writeCheckpoints(tx: Tx, context: RowContext, rows: readonly ListedRow[]): Promise<number> {
+export async function writeCheckpoints(
+  tx: Tx,
+  context: RowContext,
+  rows: readonly ListedRow[],
+): Promise<number> {
   const distinct = new Map<string, { row: ListedRow; copies: number }>();
   for (const row of rows) {
     const known = distinct.get(row.key);

@@ -30,7 +30,14 @@ import {
   spreadPlaces,
   writeChain,
 } from './walk-chains.ts';
-import { claimComplete, promoteAudit, readAuditTotals, readTotals, recordVerdict, type ClaimContext } from './walk-claim.ts';
+import {
+  claimComplete,
+  promoteAudit,
+  readAuditTotals,
+  readTotals,
+  recordVerdict,
+  type ClaimContext,
+} from './walk-claim.ts';
 import { closeWalk, currentEpoch, fence, LEASE, type Lease } from './walk-lease.ts';
 import { writeCheckpoints, writeParties, writeUnplacedParties } from './walk-rows.ts';
 
@@ -39,7 +46,11 @@ type Tx = Transaction<MirrorSchema>;
 /** Opens the session of a walk that was taken under this token. */
 export async function openWalkSession(
   db: Database,
-  taken: { readonly walk: Selectable<MirrorSchema['walks']>; readonly token: string; readonly resumed: boolean },
+  taken: {
+    readonly walk: Selectable<MirrorSchema['walks']>;
+    readonly token: string;
+    readonly resumed: boolean;
+  },
   signal: AbortSignal,
 ): Promise<WalkSession> {
   const session = new PostgresWalkSession(db, taken, signal);
@@ -63,7 +74,11 @@ class PostgresWalkSession implements WalkSession {
 
   constructor(
     db: Database,
-    taken: { readonly walk: Selectable<MirrorSchema['walks']>; readonly token: string; readonly resumed: boolean },
+    taken: {
+      readonly walk: Selectable<MirrorSchema['walks']>;
+      readonly token: string;
+      readonly resumed: boolean;
+    },
     signal: AbortSignal,
   ) {
     const { walk, token, resumed } = taken;
@@ -81,7 +96,14 @@ class PostgresWalkSession implements WalkSession {
   get #axis(): ClaimContext {
     const { list, epoch, walkId, kind } = this;
     const { token } = this.#lease;
-    return { list, epoch, walkId, token, runId: this.#runId, auditWalk: kind === 'audit' ? walkId : undefined };
+    return {
+      list,
+      epoch,
+      walkId,
+      token,
+      runId: this.#runId,
+      auditWalk: kind === 'audit' ? walkId : undefined,
+    };
   }
 
   /** What was known when the walk was opened, or its epoch began. */
@@ -96,7 +118,9 @@ class PostgresWalkSession implements WalkSession {
           (select max(head_height) from mirror.chains where epoch = ${this.epoch} and audit_walk is null) as height,
           (select min(pos) from mirror.places where epoch = ${this.epoch}) as lowest,
           (select max(pos) from mirror.places where epoch = ${this.epoch}) as highest,
-          (select max(page_no) from mirror.walk_pages where walk_id = ${this.walkId}) as page_no`.execute(this.#db);
+          (select max(page_no) from mirror.walk_pages where walk_id = ${this.walkId}) as page_no`.execute(
+        this.#db,
+      );
       const { height = null, lowest = null, highest = null, page_no = null } = rows[0] ?? {};
       this.heightBefore = height === null ? undefined : BigInt(height);
       this.placesBefore = lowest === null || highest === null ? undefined : { lowest, highest };
@@ -108,7 +132,9 @@ class PostgresWalkSession implements WalkSession {
     const { walkId, token } = this.#lease;
     const { rows } = await this.#read('renew the lease of a walk', () =>
       sql`update mirror.walks set lease_until = clock_timestamp() + ${LEASE}::interval
-        where walk_id = ${walkId} and lease_token = ${token} and state = 'open' returning walk_id`.execute(this.#db),
+        where walk_id = ${walkId} and lease_token = ${token} and state = 'open' returning walk_id`.execute(
+        this.#db,
+      ),
     );
     if (rows.length === 0) throw new FencedError(`walk ${walkId}`);
   }
@@ -135,12 +161,16 @@ class PostgresWalkSession implements WalkSession {
     return this.#read('look up a place', () => nextPlace(this.#db, this.epoch, pos, direction));
   }
 
-  async spread(pos: bigint): Promise<void> {
-    await this.#write('make room between places', (tx) => spreadPlaces(tx, this.epoch, pos));
+  async spread(pos: bigint, direction: Direction, rowsMax: number): Promise<void> {
+    await this.#write('make room between places', (tx) =>
+      spreadPlaces(tx, this.epoch, { pos, direction, rowsMax }),
+    );
   }
 
   async edge(chain: Chain, end: 'top' | 'bottom', groupsMax: number): Promise<readonly PlacedGroup[]> {
-    return this.#read('read the edge of a chain', () => readEdge(this.#db, this.#axis, chain, end, groupsMax));
+    return this.#read('read the edge of a chain', () =>
+      readEdge(this.#db, this.#axis, chain, end, groupsMax),
+    );
   }
 
   async commit(change: PageCommit): Promise<bigint> {
@@ -168,7 +198,11 @@ class PostgresWalkSession implements WalkSession {
   async #writeRows(tx: Tx, { placed, unplaced }: PageCommit): Promise<number> {
     const context = { epoch: this.epoch, walkId: this.walkId, isAudit: this.kind === 'audit' };
     if (this.list === 'checkpoints') {
-      return writeCheckpoints(tx, context, placed.flatMap(({ rows }) => rows));
+      return writeCheckpoints(
+        tx,
+        context,
+        placed.flatMap(({ rows }) => rows),
+      );
     }
     await writeUnplacedParties(tx, context, unplaced);
     return writeParties(tx, context, placed);
@@ -190,7 +224,10 @@ class PostgresWalkSession implements WalkSession {
     if (rows.length === 1) return;
     throw new PermanentError(
       `Cannot commit a page of ${this.list}: its cursor was followed before in this walk; the source leads in a circle`,
-      { code: 'CURSOR_CYCLE', meta: { walkId: `${this.walkId}`, direction: page.role, lastKey: page.lastKey } },
+      {
+        code: 'CURSOR_CYCLE',
+        meta: { walkId: `${this.walkId}`, direction: page.role, lastKey: page.lastKey },
+      },
     );
   }
 
@@ -309,11 +346,14 @@ class PostgresWalkSession implements WalkSession {
     });
   }
 
-  async countKnownParties(ids: readonly string[]): Promise<number> {
+  async knownParties(
+    ids: readonly string[],
+  ): Promise<{ readonly known: number; readonly anyOnRecord: boolean }> {
     return this.#read('compare parties', async () => {
-      const { rows } = await sql<{ known: bigint }>`
-        select count(*) as known from mirror.parties where party_id = any(${ids}::text[])`.execute(this.#db);
-      return Number(rows[0]?.known ?? 0n);
+      const { rows } = await sql<{ known: bigint; any_on_record: boolean }>`
+        select (select count(*) from mirror.parties where party_id = any(${ids}::text[])) as known,
+          exists (select from mirror.places) as any_on_record`.execute(this.#db);
+      return { known: Number(rows[0]?.known ?? 0n), anyOnRecord: rows[0]?.any_on_record ?? false };
     });
   }
 
@@ -323,7 +363,9 @@ class PostgresWalkSession implements WalkSession {
       // The walk of the other list may have seen it first.
       await sql`insert into mirror.networks (epoch, evidence) values (${next}, ${JSON.stringify(evidence)})
         on conflict do nothing`.execute(tx);
-      await sql`update mirror.walks set epoch = ${await currentEpoch(tx)} where walk_id = ${this.walkId}`.execute(tx);
+      await sql`update mirror.walks set epoch = ${await currentEpoch(tx)} where walk_id = ${this.walkId}`.execute(
+        tx,
+      );
     });
     this.epoch = next;
     await this.readStart();

@@ -96,7 +96,8 @@ export class ListDouble implements ListSource {
   }
 
   #rankOf(list: 'parties' | 'checkpoints', cursor: string): bigint | undefined {
-    if (list === 'parties') return this.lists.parties.find(({ row }) => row.cursor === cursor)?.rank ?? gone(cursor);
+    if (list === 'parties')
+      return this.lists.parties.find(({ row }) => row.cursor === cursor)?.rank ?? gone(cursor);
     const parsed = JSON.parse(Buffer.from(cursor, 'base64').toString()) as { blockHeight: number };
     return BigInt(parsed.blockHeight);
   }
@@ -136,7 +137,9 @@ export function partyId(index: number): string {
 export function party(index: number): DoubleRow {
   const id = partyId(index);
   const time = new Date(EPOCH_MS + index * 1000).toISOString().replace('.000Z', 'Z');
-  const cursor = Buffer.from(JSON.stringify({ ID: id, TxHash: 'AB'.repeat(32), VegaTime: time })).toString('base64');
+  const cursor = Buffer.from(JSON.stringify({ ID: id, TxHash: 'AB'.repeat(32), VegaTime: time })).toString(
+    'base64',
+  );
   return { row: { cursor, key: id, group: id, fields: [id], extra: undefined }, rank: BigInt(index) };
 }
 
@@ -182,7 +185,12 @@ export function checkpoint(height: number | bigint, variant = 0, chain = 'a'): D
 /** Heights 10, 20, …; at every `tieEvery`-th `ties` rows, of which two are identical. */
 export function checkpoints(
   heights: number,
-  { tieEvery = 5, ties = 3, chain = 'a', from = 1 }: { tieEvery?: number; ties?: number; chain?: string; from?: number } = {},
+  {
+    tieEvery = 5,
+    ties = 3,
+    chain = 'a',
+    from = 1,
+  }: { tieEvery?: number; ties?: number; chain?: string; from?: number } = {},
 ): DoubleRow[] {
   return Array.from({ length: heights }, (_, index) => index + from).flatMap((number) =>
     number % tieEvery === 0

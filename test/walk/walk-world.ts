@@ -1,12 +1,12 @@
 /** A walk against the double and a real Postgres: runs, outcomes, and what the mirror holds afterwards. */
+import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
-import { expect } from 'vitest';
 import { createLog } from '../../src/core/log.ts';
 import type { Outcome } from '../../src/core/verdict.ts';
 import type { WalkDeps } from '../../src/walk/context.ts';
 import type { WalkEvidence } from '../../src/walk/evidence.ts';
-import type { ListName, ListSource } from '../../src/walk/ports.ts';
+import type { ListName, ListSource, WalkHints } from '../../src/walk/ports.ts';
 import { walkList, type WalkRequest } from '../../src/walk/walk.ts';
 import type { Warehouse } from '../../src/warehouse/database.ts';
 import { openWarehouse } from '../../src/warehouse/database.ts';
@@ -14,7 +14,7 @@ import { migrate } from '../../src/warehouse/migrate.ts';
 import { WalkStore } from '../../src/warehouse/walk-store.ts';
 import type { ListDouble } from './list-double.ts';
 
-export const NO_HINTS = { get: async () => undefined, set: async () => undefined };
+export const NO_HINTS: WalkHints = { get: async () => undefined, set: async () => undefined };
 
 export async function openMigrated(url: string): Promise<Warehouse> {
   const warehouse = openWarehouse({ url, onIdleError: () => undefined });
@@ -62,21 +62,27 @@ export class WalkWorld {
       },
       options.signal ?? new AbortController().signal,
     );
-    const { rows } = await this.pool.query('select verdict, evidence from mirror.runs where run_id = $1', [runId]);
-    expect(rows[0]?.verdict).toBe(outcome.verdict);
+    const { rows } = await this.pool.query('select verdict, evidence from mirror.runs where run_id = $1', [
+      runId,
+    ]);
+    assert.equal(rows[0]?.verdict, outcome.verdict);
     return outcome as Walked;
   }
 
   /** Clears the lists and all that is known of them. */
   async reset(): Promise<void> {
-    await this.pool.query(`truncate mirror.walk_pages, mirror.walks, mirror.chains, mirror.places, mirror.parties,
+    await this.pool
+      .query(`truncate mirror.walk_pages, mirror.walks, mirror.chains, mirror.places, mirror.parties,
       mirror.checkpoints, mirror.known_gaps, mirror.runs cascade`);
     await this.pool.query('delete from mirror.networks where epoch > 1');
   }
 
   /** Party ids by place, lowest first; those that are gone too. */
   async placedParties(epoch = 1): Promise<string[]> {
-    const { rows } = await this.pool.query('select party_id from mirror.places where epoch = $1 order by pos', [epoch]);
+    const { rows } = await this.pool.query(
+      'select party_id from mirror.places where epoch = $1 order by pos',
+      [epoch],
+    );
     return rows.map(({ party_id }) => party_id);
   }
 
@@ -87,16 +93,20 @@ export class WalkWorld {
        from mirror.checkpoints, generate_series(1, copies) where epoch = $1`,
       [epoch],
     );
-    return rows.map(({ key }) => key).toSorted();
+    return rows.map(({ key }) => String(key)).toSorted(inOrder);
   }
 
   async expectParties(double: ListDouble, epoch = 1): Promise<void> {
     const served = double.lists.parties.filter(({ rank }) => rank !== undefined).map(({ row }) => row.key);
-    expect(await this.placedParties(epoch)).toEqual(served);
+    assert.deepEqual(await this.placedParties(epoch), served);
   }
 
   async expectCheckpoints(double: ListDouble, epoch = 1): Promise<void> {
-    const served = double.lists.checkpoints.map(({ row }) => row.key).toSorted();
-    expect(await this.checkpointKeys(epoch)).toEqual(served);
+    const served = double.lists.checkpoints.map(({ row }) => row.key).toSorted(inOrder);
+    assert.deepEqual(await this.checkpointKeys(epoch), served);
   }
+}
+
+function inOrder(left: string, right: string): number {
+  return left < right ? -1 : Number(left > right);
 }
