@@ -25,8 +25,8 @@ import type { LakeBooks, LakePartition, LakeSnapshot } from './ports.ts';
 import { scratchFolder, sweepScratch } from './scratch.ts';
 import { parquetStatement } from './tables.ts';
 
-/** Of CSV on its way into one Parquet file: bounds the disk that a build needs. */
-const PART_BYTES_MAX = 256 * 2 ** 20;
+/** Of CSV on its way into one Parquet file: it is sorted in memory, and bounds the disk that a build needs. */
+const PART_BYTES_MAX = 64 * 2 ** 20;
 const SPOOL_PREFIX = 'lake-';
 const NAME_CHARACTERS = 16;
 

@@ -45,6 +45,8 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     types: EXACT_TYPES,
   });
   pool.on('error', options.onIdleError);
+  // While a connection is lent out, the pool does not listen; its statements fail, and that is enough.
+  pool.on('connect', (client) => client.on('error', () => undefined));
   const db: Database = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) }).withSchema(
     'mirror',
   );

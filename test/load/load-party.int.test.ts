@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises';
+import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/warehouse/database.ts';
@@ -224,5 +225,123 @@ describe('loadParty', () => {
       { party_id: PARTY_A, count: '3000' },
       { party_id: PARTY_B, count: '3000' },
     ]);
+  });
+
+  describe('broken off', () => {
+    const rows = Array.from({ length: 20_000 }, (_, n) =>
+      row12({ time: `2023-0${1 + (n % 5)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }),
+    );
+
+    /** The store hands out a part of the object, then `then` says what happens. */
+    function breaking(then: () => void): ObjectStore {
+      const read: ObjectStore['read'] = async (key, readSignal) => {
+        const whole = await objects.read(key, readSignal);
+        return Readable.from(
+          (async function* () {
+            for await (const chunk of whole as AsyncIterable<Buffer>) {
+              yield chunk.subarray(0, chunk.length >> 1);
+              then();
+              yield chunk.subarray(chunk.length >> 1);
+            }
+          })(),
+        );
+      };
+      return new Proxy(objects, {
+        get: (store, name) => (name === 'read' ? read : Reflect.get(store, name)),
+      });
+    }
+
+    async function expectWholeAfterwards(): Promise<void> {
+      expect(await entries()).toEqual([]);
+      const { rows: marked } = await database.pool.query(
+        'select 1 from mirror.segments where loaded_at is not null or set_aside_reason is not null',
+      );
+      expect(marked).toEqual([]);
+      expect(await loadParty(PARTY_A, deps, signal)).toMatchObject({ rows: 20_000n });
+      expect(await entries()).toHaveLength(20_000);
+    }
+
+    beforeEach(async () => {
+      const range = { from: '2023-01-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+      await publish(database.pool, objects, { party: PARTY_A, ...range, rows, compression: 'none' });
+    });
+
+    it('by the store: nothing is kept or set aside, the next try loads it', async () => {
+      const store = breaking(() => {
+        throw Object.assign(new Error('reset'), { code: 'ECONNRESET' });
+      });
+      await expect(loadParty(PARTY_A, { books, objects: store }, signal)).rejects.toMatchObject({
+        code: 'OBJECT_READ_BROKE',
+      });
+      await expectWholeAfterwards();
+    });
+
+    it('by its signal', async () => {
+      const stop = new AbortController();
+      const store = breaking(() => stop.abort(new Error('told to stop')));
+      await expect(loadParty(PARTY_A, { books, objects: store }, stop.signal)).rejects.toThrow(
+        'told to stop',
+      );
+      await expectWholeAfterwards();
+    });
+
+    it('by the database', async () => {
+      let isKilled = false;
+      const kill = async (): Promise<void> => {
+        await database.pool.query(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+            where datname = current_database() and pid <> pg_backend_pid() and query ilike 'copy mirror%'`,
+        );
+      };
+      const watched: LoadDeps['books'] = {
+        partiesToLoad: books.partiesToLoad.bind(books),
+        toLoad: books.toLoad.bind(books),
+        setAside: books.setAside.bind(books),
+        replace: (party, replacement, write, replaceSignal) =>
+          books.replace(
+            party,
+            replacement,
+            (segment, sink) =>
+              write(segment, {
+                write: async (chunk) => {
+                  await sink.write(chunk);
+                  if (!isKilled) await kill();
+                  isKilled = true;
+                },
+              }),
+            replaceSignal,
+          ),
+      };
+      await expect(loadParty(PARTY_A, { books: watched, objects }, signal)).rejects.toMatchObject({
+        code: expect.stringMatching(/^DATABASE_/),
+      });
+      await expectWholeAfterwards();
+    });
+
+    it('because its segment was superseded meanwhile: the newer one is loaded', async () => {
+      const newer = { party: PARTY_A, from: '2023-01-01T00:00:00Z', to: '2023-06-02T00:00:00Z' };
+      let isPublished = false;
+      const replace: LoadDeps['books']['replace'] = (party, replacement, write, replaceSignal) =>
+        books.replace(
+          party,
+          replacement,
+          async (segment, sink) => {
+            const sums = await write(segment, sink);
+            if (!isPublished) await publish(database.pool, objects, { ...newer, rows: rows.slice(0, 5) });
+            isPublished = true;
+            return sums;
+          },
+          replaceSignal,
+        );
+      const racing = new Proxy(books, {
+        get: (store, name) => {
+          if (name === 'replace') return replace;
+          return name === 'toLoad' ? store.toLoad.bind(store) : Reflect.get(store, name);
+        },
+      });
+      const result = await loadParty(PARTY_A, { books: racing, objects }, signal);
+      expect(result).toMatchObject({ segments: 1, rows: 5n, setAside: [] });
+      expect(await entries()).toHaveLength(5);
+    });
   });
 });
