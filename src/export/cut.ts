@@ -18,7 +18,7 @@ import { type Spooled, SpoolWriter, Tally } from './spool-writer.ts';
 import { secondOf } from './tail.ts';
 
 /** Each has a compressor's memory. */
-const PIECES_PER_PASS_MAX = 8;
+const PIECES_PER_PASS_MAX = 4;
 
 export interface CutOptions {
   readonly segmentBytesMax: number;
@@ -82,9 +82,7 @@ async function onePass(
   const stored = createReadStream(part.spooled.path, { signal, highWaterMark: 2 ** 20 });
   for await (const chunk of plainStream(stored, options.compression)) {
     splitter.push(chunk as Buffer);
-    for (const piece of pieces) {
-      for (const slice of piece.pending.splice(0)) await piece.writer.write(slice);
-    }
+    for (const piece of pieces) await piece.writer.writeAll(piece.pending);
   }
   const done: ClosedPart[] = [];
   for (const { from, to, writer } of pieces) {

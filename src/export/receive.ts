@@ -241,7 +241,7 @@ class Receiver implements AsyncDisposable {
       this.#options.compression,
       part.tally,
     );
-    for (const slice of part.pending.splice(0)) await part.writer.write(slice);
+    await part.writer.writeAll(part.pending);
   }
 
   #notUnderstood(

@@ -108,6 +108,13 @@ export class SpoolWriter implements AsyncDisposable {
     if (!compressor.write(piece)) await Promise.race([drained(compressor), this.#draining]);
   }
 
+  /** Takes all pieces out of the list and writes them as one: each write of a compressor has its price. */
+  async writeAll(pieces: Buffer[]): Promise<void> {
+    const taken = pieces.splice(0);
+    const [first] = taken;
+    if (first !== undefined) await this.write(taken.length === 1 ? first : Buffer.concat(taken));
+  }
+
   /** Everything on disk, durably. @throws RetryableError `SPOOL_…` */
   async finish(): Promise<Spooled> {
     this.#compressor?.end();

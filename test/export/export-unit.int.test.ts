@@ -151,6 +151,20 @@ describe('assets', () => {
   });
 });
 
+test('the assets seen so far are those of entries and of units, each once', async () => {
+  await using world = await World.open(database);
+  world.source.entries = entries('2023-05-01T10:00:00Z', 3);
+  await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
+  await world.pool.query('create table mirror.ledger_entries_all partition of mirror.ledger_entries default');
+  await world.pool.query(
+    `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, segment_id)
+     select $1, now(), 1, 'WIN', asset, 1 from unnest($2::text[]) asset, generate_series(1, 20)`,
+    [PARTY, [ASSET, ASSET_2, 'fBTC']],
+  );
+  expect(await world.books.knownAssets()).toEqual([ASSET, ASSET_2, 'fBTC']);
+  await world.pool.query('drop table mirror.ledger_entries_all');
+});
+
 describe('a bad answer publishes nothing and says where it broke', () => {
   const halfRow = Buffer.from('2023-05-01 10:00:00+00,12');
   test.each([
