@@ -1,5 +1,6 @@
 /**
- * Clears what dead processes left: old spool files, unfinished uploads, and objects that nothing names.
+ * Clears what dead processes left: old spool files, unfinished uploads, and objects that nothing names;
+ * and the objects of segments that were superseded long enough ago.
  * An object newer than the database knows is never rubbish: after a restore it is the only copy.
  */
 import { buffer } from 'node:stream/consumers';
@@ -34,15 +35,13 @@ export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<Ti
   const graceMs = deps.graceMs ?? GRACE_MS;
   const { removed: sweptFiles } = await deps.objects.sweep(graceMs, signal);
   const before = nowMicros() - BigInt(graceMs) * 1000n;
-  let [removedObjects, keptObjects] = [0, 0];
+  let [removedObjects, keptObjects] = [await removeRetired(deps, graceMs, signal), 0];
   for await (const batch of oldObjects(deps.objects, before, signal)) {
     const referenced = await deps.archive.referenced(batch);
     for (const key of batch) {
       if (referenced.has(key)) continue;
       if (await isOurRubbish(key, deps, signal)) {
-        // The manifest first: while it lies there, its object is whole.
-        await deps.objects.remove(manifestKey(key), signal);
-        await deps.objects.remove(key, signal);
+        await removeObject(key, deps.objects, signal);
         removedObjects += 1;
       } else keptObjects += 1;
     }
@@ -51,6 +50,24 @@ export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<Ti
   if (keptObjects > 0) deps.log.warn(report, 'Objects are newer than the database, or of another one; kept');
   else deps.log.debug(report, 'Store tidied');
   return report;
+}
+
+/** Marked before they are removed: what a crash leaves of them is found as unreferenced. */
+async function removeRetired(deps: TidyDeps, graceMs: number, signal: AbortSignal): Promise<number> {
+  let removed = 0;
+  for (;;) {
+    signal.throwIfAborted();
+    const keys = await deps.archive.retire(graceMs);
+    if (keys.length === 0) return removed;
+    for (const key of keys) await removeObject(key, deps.objects, signal);
+    removed += keys.length;
+  }
+}
+
+/** The manifest first: while it lies there, its object is whole. */
+async function removeObject(key: string, objects: ObjectStore, signal: AbortSignal): Promise<void> {
+  await objects.remove(manifestKey(key), signal);
+  await objects.remove(key, signal);
 }
 
 /** Keys of objects below `ledger/` that are older than that, in batches; a manifest stands for its object. */

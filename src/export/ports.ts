@@ -166,6 +166,11 @@ export interface ExportArchive {
     unit: ExportUnit,
     range: { from: Micros; to?: Micros | undefined },
   ): Promise<readonly Segment[]>;
+  /**
+   * Marks superseded segments as removed that have been so for longer than this, some at a time.
+   * @returns their object keys, which nothing names any more; empty when all are done
+   */
+  retire(supersededForMs: number): Promise<readonly string[]>;
   /** Which of these object keys a segment or an open publication names. */
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
   identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;

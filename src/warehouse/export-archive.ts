@@ -6,6 +6,8 @@ import type { Database } from './database.ts';
 import { readIdentity } from './publications.ts';
 import { databaseError } from './transaction.ts';
 
+const RETIRED_AT_ONCE = 500;
+
 export class ExportArchiveStore implements ExportArchive {
   readonly #db: Database;
 
@@ -56,6 +58,20 @@ export class ExportArchiveStore implements ExportArchive {
         bytes: row.bytes,
         columns: row.columns,
       }));
+    });
+  }
+
+  retire(supersededForMs: number): Promise<readonly string[]> {
+    return this.#guard('retire superseded segments', async () => {
+      const retired = await sql<{ object_key: string }>`
+        update mirror.segments set removed_at = clock_timestamp()
+        where segment_id in (
+          select segment_id from mirror.segments
+          where status = 'superseded' and removed_at is null
+            and superseded_at < clock_timestamp() - ${supersededForMs} * interval '1 ms'
+          order by segment_id limit ${RETIRED_AT_ONCE} for update skip locked)
+        returning object_key`.execute(this.#db);
+      return retired.rows.map((row) => row.object_key);
     });
   }
 

@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest';
+import { createLog } from '../../src/core/log.ts';
+import { tidyStore } from '../../src/export/janitor.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { ExportArchiveStore } from '../../src/warehouse/export-archive.ts';
+import { freshDatabase } from '../support/database.ts';
+import { signal, World } from './export-world.ts';
+import { entries, row12 } from './ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const NO_GRACE = -1000;
+
+test('superseded objects go when their time is up, current ones never', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const archive = new ExportArchiveStore(warehouse.db);
+  const deps = { objects: world.objects, archive, log: createLog('silent') };
+  world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+  await world.export('2023-05-01T11:00:00Z');
+  await world.export('2023-05-01T12:00:00Z');
+  expect(await world.objectKeys()).toHaveLength(3);
+  expect(await tidyStore(deps, signal)).toEqual({ sweptFiles: 0, removedObjects: 0, keptObjects: 0 });
+  expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({ removedObjects: 1 });
+  expect(await world.keys()).toHaveLength(4);
+  expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({ removedObjects: 0 });
+});
+
+test('a damaged manifest keeps its object', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const deps = {
+    objects: world.objects,
+    archive: new ExportArchiveStore(warehouse.db),
+    log: createLog('silent'),
+    graceMs: NO_GRACE,
+  };
+  await world.objects.publishBytes('ledger/party=a/asset=all/x.csv', Buffer.from('x'), signal);
+  await world.objects.publishBytes('ledger/party=a/asset=all/x.csv.manifest.json', Buffer.from('{'), signal);
+  await world.objects.publishBytes('ledger/party=a/asset=all/y.csv', Buffer.from('y'), signal);
+  expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
+  expect(await world.objectKeys()).toEqual(['ledger/party=a/asset=all/x.csv']);
+});
