@@ -38,9 +38,11 @@ export class CopySink implements RowSink {
       await ensurePartitions(this.#pool, fresh);
       for (const month of fresh) this.#months.add(month);
     }
+    // The stream has lost its connection after an error: it must not be written to any more.
+    this.#refuseAfterFailure();
     const copy = this.#copy ?? this.#begin();
     if (!copy.write(chunk.text)) await this.#event(copy, 'drain');
-    if (this.#failure !== undefined) throw databaseError(ACTION, this.#failure);
+    this.#refuseAfterFailure();
   }
 
   /** Resolves when the database has taken every row so far. */
@@ -48,7 +50,7 @@ export class CopySink implements RowSink {
     const copy = this.#copy;
     this.#copy = undefined;
     if (copy === undefined) return;
-    if (this.#failure !== undefined) throw databaseError(ACTION, this.#failure);
+    this.#refuseAfterFailure();
     copy.end();
     await this.#event(copy, 'finish');
   }
@@ -65,6 +67,10 @@ export class CopySink implements RowSink {
         { code: 'DATABASE_STALLED', cause: error },
       );
     }
+  }
+
+  #refuseAfterFailure(): void {
+    if (this.#failure !== undefined) throw databaseError(ACTION, this.#failure);
   }
 
   #begin(): CopyStreamQuery {

@@ -12,11 +12,13 @@ import { questionParameters, READY_QUESTIONS } from '../../src/lake/questions.ts
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { openS3Store } from '../../src/objects/s3-store.ts';
 import { openWarehouse } from '../../src/warehouse/database.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
 import { migrate } from '../../src/warehouse/migrate.ts';
 import { freshDatabase } from '../support/database.ts';
+import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
 import {
   ASSET,
   HEADER_12,
@@ -158,6 +160,25 @@ describe('the lake', () => {
     expect(spool).toEqual([]);
     expect(await readdir(deps.scratchDir)).toEqual([]);
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
+  });
+
+  it('lies in S3 as well: its files are fetched for a query', async () => {
+    await using double = await S3Double.start();
+    const ambient = {
+      AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
+    };
+    const url = new URL('s3://bucket/mirror?region=eu-test-1');
+    url.searchParams.set('endpoint', double.endpoint);
+    objects = openS3Store({ url, spoolDir: join(deps.scratchDir, 'spool'), ambient });
+    onTestFinished(() => objects[Symbol.asyncDispose]());
+    deps = { ...deps, objects };
+    await fill();
+
+    expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rows: 8n });
+    expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
+    expect((await keysBelow('lake/')).length).toBe(5);
   });
 
   it('can be read by its folders alone', async () => {
