@@ -1,0 +1,87 @@
+import { expect, test } from 'vitest';
+import { runSummary } from '../../src/cli/summary.ts';
+
+const RUN = {
+  runId: '0199-run',
+  state: 'done',
+  startedAt: '2026-11-21T00:00:00.000Z',
+  finishedAt: '2026-11-21T00:00:12.500Z',
+};
+const WALK = { verdict: 'complete', rows: '1200', newRows: '3', pages: { up: 1, down: 1 }, asOfHeight: '99' };
+const VERIFY = {
+  verdict: 'complete',
+  checked: { segments: 4, objectBytes: '2048', warehouseRows: '9', lakeRows: '12' },
+  problemCount: 0,
+};
+
+test('tells a whole night in a line for each part', () => {
+  const summary = runSummary({
+    ...RUN,
+    kind: 'nightly',
+    subject: 'now',
+    verdict: 'complete',
+    evidence: {
+      lists: { parties: WALK, checkpoints: { ...WALK, rows: '1' } },
+      exports: { verdict: 'complete', parties: 2, newRows: '9', newSegments: '1', failed: 0 },
+      load: {
+        verdict: 'complete',
+        rows: '9',
+        segments: 1,
+        lake: { version: 2, rows: '12', files: 3, bytes: '1024' },
+      },
+      verify: VERIFY,
+      source: { requests: { lists: 2, exports: 2 }, retries: 0, bytes: 1536 },
+    },
+  });
+  expect(summary.split('\n')).toEqual([
+    '✓ nightly now: complete in 12 s',
+    '  parties      1,200 rows, 3 new, in 2 pages, as of block 99',
+    '  checkpoints  1 rows, 3 new, in 2 pages, as of block 99',
+    '  exports      2 parties, 9 new rows in 1 segment',
+    '  load         9 rows of 1 segment into the warehouse',
+    '  lake         version 2: 12 rows in 3 files, 1.0 KiB',
+    '  verify       4 segments (2.0 KiB), 9 entries in the warehouse, 12 rows in the lake: every sum agrees',
+    '  source       4 requests, 1.5 KiB received',
+    '  run          ledger-mirror runs 0199-run',
+    '',
+  ]);
+});
+
+test('says why a run is not complete, wherever the reason lies, and nothing that could move the cursor', () => {
+  const summary = runSummary({
+    ...RUN,
+    kind: 'nightly',
+    subject: 'now',
+    verdict: 'incomplete',
+    evidence: {
+      lists: { parties: { ...WALK, verdict: 'incomplete', missing: ['the end\u001B[2J was not reached'] } },
+      exports: {
+        verdict: 'incomplete',
+        parties: 1,
+        newRows: '0',
+        newSegments: '0',
+        failed: 1,
+        failures: [
+          { partyId: 'ab', outcome: { error: { code: 'EXPORT_REFUSED', message: 'Cannot export: 500' } } },
+        ],
+      },
+    },
+  });
+  expect(summary).toContain('  parties      incomplete: 1,200 rows');
+  expect(summary).toContain('  exports      incomplete: 1 party, 0 new rows in 0 segments, 1 failed');
+  expect(summary).toContain('  because      the end·[2J was not reached');
+  expect(summary).toContain('  because      party ab: Cannot export: 500 (EXPORT_REFUSED)');
+  expect(summary).toContain('  evidence     ledger-mirror runs 0199-run');
+});
+
+test('tells an error that left nothing else', () => {
+  const evidence = { error: { code: 'SOURCE_UNREACHABLE', message: 'Cannot reach the source' } };
+  expect(
+    runSummary({ ...RUN, kind: 'walk', subject: 'parties', verdict: 'failed', evidence }).split('\n'),
+  ).toEqual([
+    '! walk parties: failed in 12 s',
+    '  because      Cannot reach the source (SOURCE_UNREACHABLE)',
+    '  evidence     ledger-mirror runs 0199-run   shows all evidence',
+    '',
+  ]);
+});
