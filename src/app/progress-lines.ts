@@ -1,6 +1,6 @@
 /** What stages report, as lines that every view shows the same way. */
 import type { ProgressLine } from '../../jobs/job.ts';
-import type { ExportProgress } from '../export/export-unit.ts';
+import type { ExportProgress } from '../export/request.ts';
 import type { LakeProgress } from '../lake/build.ts';
 import type { VerifyCounts } from '../load/verify.ts';
 import type { WalkProgress } from '../walk/progress.ts';

@@ -1,7 +1,8 @@
 /** A party's ledger, whichever way its source gives it: in all assets at once, or in each asset apart. */
 import { errorCode } from '../core/errors.ts';
 import { worst } from '../core/verdict.ts';
-import { exportUnit, type ExportDeps, type ExportOutcome, type ExportRequest } from './export-unit.ts';
+import { exportUnit } from './export-unit.ts';
+import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
   /** Asked for where the source demands an asset; absent or empty: those seen so far. */

@@ -5,12 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Pool } from 'pg';
-import {
-  type ExportDeps,
-  exportUnit,
-  type ExportOutcome,
-  type ExportRequest,
-} from '../../src/export/export-unit.ts';
+import { exportUnit } from '../../src/export/export-unit.ts';
+import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { decodeManifest } from '../../src/ledger/manifest.ts';
 import { compressionOf, isManifestKey, manifestKey } from '../../src/ledger/object-keys.ts';
 import { plainStream } from '../../src/ledger/plain-stream.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
-import type { ExportDeps, ExportOutcome } from '../../src/export/export-unit.ts';
+import type { ExportDeps, ExportOutcome } from '../../src/export/request.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';

@@ -1,0 +1,53 @@
+/** What an export is asked for, what it works with, and what it answers. */
+import type { Micros } from '../core/time.ts';
+import type { Outcome } from '../core/verdict.ts';
+import type { Compression } from '../ledger/object-keys.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { ExportBooks, ExportUnit, LedgerSource } from './ports.ts';
+import type { Step } from './publish.ts';
+
+export interface ExportRequest {
+  readonly partyId: string;
+  /** Absent: every asset. */
+  readonly assetId?: string | undefined;
+  /** Widened to whole seconds; absent: from the beginning, up to the present. */
+  readonly from?: Micros | undefined;
+  readonly to?: Micros | undefined;
+  readonly runId: string;
+  /** Nothing newer than this is closed; by the source's own clock. */
+  readonly closedTo: Micros;
+  /** The source's time when the run began. */
+  readonly seenTime: Micros;
+}
+
+export interface ExportProgress extends ExportUnit {
+  /** Of plain CSV, received by the question in hand. */
+  readonly bytes: number;
+  readonly rows: number;
+  readonly segments: number;
+  readonly elapsedMs: number;
+}
+
+export interface ExportDeps {
+  readonly source: LedgerSource;
+  readonly books: ExportBooks;
+  readonly objects: ObjectStore;
+  readonly compression: Compression;
+  readonly segmentBytesMax: number;
+  /** Exports at once, over all workers. */
+  readonly slotsMax: number;
+  readonly onProgress?: (progress: ExportProgress) => void;
+  readonly checkpoint?: (step: Step) => Promise<void> | void;
+  /** How long to wait for a unit or a slot that others hold. */
+  readonly waitMs?: number;
+}
+
+export interface ExportOutcome extends Outcome {
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  readonly questions: number;
+  readonly objectKeys: readonly string[];
+}
+
+/** For a unit or a slot that others hold, where nobody says otherwise. */
+export const WAIT_MS = 3_600_000;
