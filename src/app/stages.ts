@@ -145,7 +145,6 @@ async function load(
     log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
   let [parties, segments, rows] = [0, 0, 0n];
   const loaded = await loadAll({ books: new LoadStore(warehouse), objects: store }, signal, {
-    retrySetAside: isRebuild,
     onParty: (party) => {
       parties += 1;
       segments += party.segments;

@@ -12,8 +12,6 @@ export interface LoadDeps {
 }
 
 export interface LoadOptions {
-  /** Try again what was set aside: after an upgrade, or a repair of the objects. */
-  readonly retrySetAside?: boolean;
   readonly onProgress?: (progress: { readonly rows: number; readonly bytes: number }) => void;
 }
 
@@ -49,8 +47,8 @@ class SegmentFault extends Error {
 
 /**
  * Loads every current segment that is not loaded, and removes rows of superseded ones in the transaction
- * that brings their replacement. Segments that cannot be read are set aside; the others go on. Doing it
- * again, or twice at once, changes nothing.
+ * that brings their replacement. Segments that cannot be read are set aside with their reason, and tried
+ * again by the next load; the others go on. Doing it again, or twice at once, changes nothing.
  * @throws RetryableError where the warehouse or the store failed; what was committed stays
  */
 export async function loadParty(
@@ -65,7 +63,7 @@ export async function loadParty(
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
     const { pending, stale } = await deps.books.toLoad(partyId);
-    const faulty = pending.filter((segment) => isFaulty(segment, tried, options));
+    const faulty = pending.filter((segment) => tried.has(segment.segmentId));
     const work = planReplacements(pending, stale, new Set(faulty.map((segment) => segment.segmentId)));
     if (work.length === 0) {
       const heldBack = pending.length - faulty.length;
@@ -84,11 +82,6 @@ export async function loadParty(
     `Cannot load ${partyId}: its segments changed ${PLANS_MAX} times meanwhile; load it when its exports have ended`,
     { code: 'LOAD_UNSETTLED', meta: { partyId } },
   );
-}
-
-function isFaulty(segment: SegmentRecord, tried: ReadonlySet<bigint>, options: LoadOptions): boolean {
-  if (tried.has(segment.segmentId)) return true;
-  return segment.setAsideReason !== undefined && options.retrySetAside !== true;
 }
 
 interface ReplacedSums {

@@ -22,8 +22,6 @@ export interface SegmentRecord {
   readonly isLoaded: boolean;
   /** What its load stored; undefined before. */
   readonly valuesDigest: string | undefined;
-  /** Why it could not be loaded. */
-  readonly setAsideReason: SetAsideReason | undefined;
 }
 
 /** A superseded segment whose rows are still in the warehouse. */
@@ -80,12 +78,8 @@ export interface ReplacementResult {
 
 export interface LoadBooks {
   /** Parties with something to load or to remove, in order, after `after`. */
-  partiesToLoad(
-    after: string | undefined,
-    rowsMax: number,
-    retrySetAside: boolean,
-  ): Promise<readonly string[]>;
-  /** `pending` are the current segments that are not loaded, those set aside among them. */
+  partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]>;
+  /** `pending` are the current segments that are not loaded, those that were set aside among them. */
   toLoad(
     partyId: string,
   ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }>;

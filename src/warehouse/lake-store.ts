@@ -4,13 +4,11 @@ import type { Pool, PoolClient } from 'pg';
 import { PermanentError } from '../core/errors.ts';
 import { RowDigest } from '../ledger/digest.ts';
 import type { LakeBooks, LakePartition, LakeSnapshot } from '../lake/ports.ts';
+import { takeLock } from './advisory-lock.ts';
 import { copyOutOn } from './copy-out.ts';
 import { guarded } from './transaction.ts';
 
 const ACTION = 'read the warehouse for the lake';
-/** Another build may be under way. */
-const LOCK_TIMEOUT_MS = 900_000;
-const LOCK_KEY = 7_105_113;
 
 /** One line for each month of each loaded segment. */
 const MONTHS = `copy (select to_char(month, 'YYYY-MM'), segment_id, rows, values_digest
@@ -41,10 +39,7 @@ export class LakeStore implements LakeBooks {
     signal: AbortSignal,
   ): Promise<Result> {
     return this.#onOneConnection(async (client) => {
-      await guarded(ACTION, async () => {
-        await client.query(`set lock_timeout = ${LOCK_TIMEOUT_MS}`);
-        await client.query(`select pg_advisory_lock(${LOCK_KEY})`);
-      });
+      await takeLock(client, 'mirror.lake', 'session', signal);
       return this.#atOneMoment(client, signal, work);
     });
   }

@@ -12,6 +12,7 @@ import type {
   SetAsideReason,
   StaleSegment,
 } from '../load/ports.ts';
+import { takeLock } from './advisory-lock.ts';
 import { CopySink } from './copy-sink.ts';
 import type { Warehouse } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
@@ -19,8 +20,6 @@ import { guarded } from './transaction.ts';
 
 /** The order in which the loader writes its lines. */
 const COPY_COLUMNS = ['party_id', 'segment_id', 'extra', 'effect', ...ENTRY_COLUMNS];
-/** Another loader of the same party has the lock as long as its segment takes. */
-const LOCK_TIMEOUT_MS = 600_000;
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
 
@@ -31,16 +30,12 @@ export class LoadStore implements LoadBooks {
     this.#warehouse = warehouse;
   }
 
-  async partiesToLoad(
-    after: string | undefined,
-    rowsMax: number,
-    retrySetAside: boolean,
-  ): Promise<readonly string[]> {
+  async partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]> {
     const { db } = this.#warehouse;
     return guarded('list what is to be loaded', async () => {
       const { rows } = await sql<{ party_id: string }>`
         (select distinct party_id from mirror.segments
-          where status = 'current' and loaded_at is null and (${retrySetAside} or set_aside_reason is null)
+          where status = 'current' and loaded_at is null
             and party_id > ${after ?? ''} order by party_id limit ${rowsMax})
         union
         (select distinct party_id from mirror.segments
@@ -111,14 +106,15 @@ export class LoadStore implements LoadBooks {
     write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
     signal: AbortSignal,
   ): Promise<ReplacementResult> {
-    const removed = await statement(async () => {
+    await statement(async () => {
       await client.query('begin');
-      await client.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
       await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
-      await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`mirror.load/${partyId}`]);
-      if (!(await isUpToDate(client, replacement))) return undefined;
-      return removeRows(client, replacement.remove);
     });
+    // Another loader of the same party has it as long as its segment takes.
+    await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
+    const removed = await statement(async () =>
+      (await isUpToDate(client, replacement)) ? removeRows(client, replacement.remove) : undefined,
+    );
     let isCurrent = removed !== undefined;
     for (const segment of isCurrent ? replacement.load : []) {
       const sink = new CopySink(this.#warehouse.pool, client, COPY_COLUMNS, signal);
@@ -199,11 +195,5 @@ export function toSegmentRecord(row: Selectable<MirrorSchema['segments']>): Segm
     columns: row.columns,
     isLoaded: row.loaded_at !== null,
     valuesDigest: row.values_digest ?? undefined,
-    setAsideReason: toReason(row.set_aside_reason),
   };
-}
-
-function toReason(stored: Readonly<Record<string, unknown>> | null): SetAsideReason | undefined {
-  if (stored === null) return undefined;
-  return { code: String(stored['code']), message: String(stored['message']) };
 }

@@ -23,7 +23,6 @@ function segment(id: number, from: number, to: number, assetId?: string): Segmen
     columns: [],
     isLoaded: false,
     valuesDigest: undefined,
-    setAsideReason: undefined,
   };
 }
 

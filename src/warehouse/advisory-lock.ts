@@ -1,0 +1,40 @@
+/** Locks between processes that end with their connection or transaction, and that can be waited for with a signal. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { PoolClient } from 'pg';
+import { RetryableError } from '../core/errors.ts';
+import { guarded } from './transaction.ts';
+
+const POLL_MS = 200;
+/** As long as another process's load of a segment, or its build of the lake, may well take. */
+const WAIT_MS = 900_000;
+
+export type LockScope = 'session' | 'transaction';
+
+/**
+ * Resolves when the lock is held. It is asked for again and again rather than waited for in the database,
+ * where a signal would not be heard.
+ * @throws RetryableError `LOCK_BUSY`
+ */
+export async function takeLock(
+  client: PoolClient,
+  name: string,
+  scope: LockScope,
+  signal: AbortSignal,
+): Promise<void> {
+  const attempt = scope === 'session' ? 'pg_try_advisory_lock' : 'pg_try_advisory_xact_lock';
+  const startedMs = performance.now();
+  for (;;) {
+    signal.throwIfAborted();
+    const { rows } = await guarded(`take the lock ${name}`, () =>
+      client.query<{ taken: boolean }>(`select ${attempt}(hashtextextended($1, 0)) as taken`, [name]),
+    );
+    if (rows[0]?.taken === true) return;
+    if (performance.now() - startedMs > WAIT_MS) {
+      throw new RetryableError(
+        `Cannot take the lock ${name}: another process has held it for ${WAIT_MS / 60_000} minutes; see what it does`,
+        { code: 'LOCK_BUSY', meta: { lock: name } },
+      );
+    }
+    await sleep(POLL_MS, undefined, { signal });
+  }
+}
