@@ -13,8 +13,12 @@ const JOB_BY_KIND = {
   nightly: nightlyJob,
 } as const;
 
-/** Not renewed for this long: the run's process is gone. */
+/** A living process renews its run every three seconds. */
+const SILENT_MS = 10_000;
+/** Not renewed for this long: a worker puts the run into its queue again. */
 const STALE_MS = 30_000;
+/** Longer than a job waits to be tried again: the run's process is gone. */
+const ABANDONED_MS = 75_000;
 
 /** A run of a kind that has no job (verify is worked where it is asked for) is left alone. */
 export async function enqueueRun(run: Run, deps: Pick<JobDeps, 'queue'>): Promise<void> {
@@ -30,16 +34,56 @@ export async function enqueueRun(run: Run, deps: Pick<JobDeps, 'queue'>): Promis
   ]);
 }
 
-/** Runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
-export async function reconcileRuns(deps: Pick<JobDeps, 'queue' | 'runs' | 'log'>): Promise<void> {
+/** What is left of a run when nobody goes on with it. */
+const ABANDONED = {
+  error: { code: 'ABANDONED', message: 'its process ended before it was done; what it committed stays' },
+};
+
+type Books = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
+
+/** For workers: runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
+export async function reconcileRuns(deps: Books): Promise<void> {
   for (const run of await deps.runs.stale(STALE_MS)) {
-    if (run.kind === 'verify') {
-      const error = { code: 'ABANDONED', message: 'its process ended before it was done' };
-      await deps.runs.finish(run.runId, 'failed', { error });
+    if (run.kind === 'verify' || (await isOrphan(run, deps))) {
+      await deps.runs.finish(run.runId, 'failed', ABANDONED);
     } else if (run.parentRunId === undefined) {
       // Runs below another are its own affair: it queues them again itself.
       deps.log.info({ runId: run.runId, kind: run.kind, subject: run.subject }, 'Run taken up again');
       await enqueueRun(run, deps);
     }
   }
+}
+
+/**
+ * For commands, where no worker is running: what a dead command left is closed, for nobody waits for it.
+ * Nights of the schedule and orders of the read API are left to the worker that will come back.
+ */
+export async function closeAbandoned(deps: Books): Promise<void> {
+  for (const run of await deps.runs.stale(ABANDONED_MS)) {
+    const isOwnAccord = run.parentRunId === undefined;
+    const isAwaited = run.slot !== undefined || run.params['isOrdered'] === true;
+    if (isOwnAccord ? !isAwaited : await isOrphan(run, deps)) {
+      await deps.runs.finish(run.runId, 'failed', ABANDONED);
+    }
+  }
+}
+
+/**
+ * For a new night, where no worker is running: two would ask the source for the same things.
+ * @returns the nights that are going on; those whose process is gone are closed first
+ */
+export async function goingNights(deps: Books): Promise<readonly Run[]> {
+  for (const run of await deps.runs.stale(SILENT_MS)) {
+    if (run.kind === 'nightly' || (await isOrphan(run, deps))) {
+      await deps.runs.finish(run.runId, 'failed', ABANDONED);
+    }
+  }
+  return deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 });
+}
+
+/** The run that it was a part of has ended. */
+async function isOrphan(run: Run, deps: Books): Promise<boolean> {
+  if (run.parentRunId === undefined) return false;
+  const parent = await deps.runs.get(run.parentRunId);
+  return parent?.state === 'done' || parent?.state === 'cancelled';
 }

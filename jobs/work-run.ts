@@ -63,11 +63,25 @@ export async function workRun(
     deps.log.info({ runId, kind: run.kind, subject: run.subject, verdict: outcome.verdict }, 'Run finished');
   } catch (error) {
     if (cancel.signal.aborted) await deps.runs.markCancelled(runId);
-    else if (context.signal.aborted) throw error;
+    else if (context.signal.aborted) await letGo(runId, error, deps);
     else await settleFailure(run, error, deps, context);
   } finally {
     clearInterval(heartbeat);
   }
+}
+
+/**
+ * This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
+ * @throws `error`, by which the queue learns that the job is not done
+ */
+async function letGo(runId: string, error: unknown, deps: WorkRunDeps): Promise<void> {
+  const { cancelRequested } = await deps.runs.heartbeat(runId);
+  if (cancelRequested) {
+    await deps.runs.markCancelled(runId);
+    return;
+  }
+  await deps.runs.giveBack(runId);
+  throw error;
 }
 
 async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController): Promise<void> {

@@ -9,8 +9,6 @@ import type { Run } from '../warehouse/run-store.ts';
 import type { Downloads } from './downloads.ts';
 
 const POLL_MS = 250;
-/** Open orders of one party that are looked through for an equal one. */
-const OPEN_MAX = 100;
 
 export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJobs {
   const find = async (id: string): Promise<Run | undefined> => {
@@ -55,20 +53,12 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
     ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
     ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
   };
-  const wanted = { kind: 'export', subject: order.partyId } as const;
-  const open = await deps.runs.list({ ...wanted, states: ['queued', 'running'], limit: OPEN_MAX });
-  const equal = open.find((run) => sameRange(run.params, params));
+  const wanted = { kind: 'export', subject: order.partyId, params: { ...params, isOrdered: true } } as const;
+  const equal = await deps.runs.findOpen(wanted);
   if (equal !== undefined) return { id: equal.runId };
-  const run = await deps.runs.create({ ...wanted, params });
+  const run = await deps.runs.create(wanted);
   await enqueueRun(run, deps);
   return { id: run.runId };
-}
-
-function sameRange(
-  left: Readonly<Record<string, unknown>>,
-  right: Readonly<Record<string, unknown>>,
-): boolean {
-  return ['assetId', 'from', 'to'].every((name) => left[name] === right[name]);
 }
 
 function rangeOf(run: Run): Pick<ExportOrder, 'assetId' | 'from' | 'to'> {

@@ -38,12 +38,12 @@ export class WorkForce implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Takes jobs of every queue, as a command does for its own. Calling it again does nothing. */
-  start(): void {
+  /** Takes jobs, as a command does for its own. Calling it again does nothing. */
+  start(names: readonly QueueName[] = QUEUE_NAMES): void {
     if (this.#isWorking) return;
     this.#isWorking = true;
     const { queues, jobs, exportConcurrency } = this.#options;
-    for (const queue of QUEUE_NAMES) {
+    for (const queue of names) {
       const concurrency = queue === 'export' ? exportConcurrency : CONCURRENCY[queue];
       queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
     }

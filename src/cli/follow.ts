@@ -1,13 +1,64 @@
-/** Enqueues runs and follows them to their verdicts; works them here where no worker is running. */
+/** Starts runs and follows them to their verdicts; works them here where no worker is running. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { enqueueRun } from '../../jobs/enqueue.ts';
-import type { ProgressLine } from '../../jobs/job.ts';
+import { closeAbandoned, enqueueRun, goingNights } from '../../jobs/enqueue.ts';
+import type { ProgressLine, ReportProgress } from '../../jobs/job.ts';
+import { workRun } from '../../jobs/work-run.ts';
 import type { App } from '../app/app.ts';
-import type { Run } from '../warehouse/run-store.ts';
+import { QUEUE_NAMES, type QueueName } from '../queue/queues.ts';
+import type { NewRun, Run } from '../warehouse/run-store.ts';
 import type { CommandContext } from './context.ts';
 
 const POLL_MS = 150;
-const WORKER_CHECK_MS = 2_000;
+const CHECK_MS = 2_000;
+/** A run that stays silent for so long has lost its job with its queue. */
+const LOST_MS = 20_000;
+
+/** A run that does the same already, of whoever's making, or a new one. */
+export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run; isJoined: boolean }> {
+  const equal = await app.jobs.runs.findOpen(wanted);
+  if (equal === undefined) return { run: await app.jobs.runs.create(wanted), isJoined: false };
+  app.log.info({ runId: equal.runId, kind: equal.kind, subject: equal.subject }, 'Following an equal run');
+  return { run: equal, isJoined: true };
+}
+
+/**
+ * A new nightly run. A worker works one night at a time by itself; without one, commands wait for each
+ * other, for two nights would ask the source for the same things.
+ */
+export async function startNight(app: App, subject: string, { log, signal }: CommandContext): Promise<Run> {
+  for (let told = ''; !(await app.workers.anyAlive());) {
+    const [other] = await goingNights(app.jobs);
+    if (other === undefined) break;
+    if (told !== other.runId) log.info({ runId: other.runId }, 'Waiting for another nightly run');
+    told = other.runId;
+    await sleep(POLL_MS, undefined, { signal });
+  }
+  return app.jobs.runs.create({ kind: 'nightly', subject });
+}
+
+/**
+ * Verifies in this process: that asks no source, and no other process needs to take it over.
+ * @throws the signal's reason where the command was told to stop; the run is cancelled then
+ */
+export async function verifyHere(
+  app: App,
+  { isDeep }: { readonly isDeep: boolean },
+  { signal }: Pick<CommandContext, 'signal'>,
+  onProgress: ReportProgress,
+): Promise<Run> {
+  if (!(await app.workers.anyAlive())) await closeAbandoned(app.jobs);
+  const run = await app.jobs.runs.create({ kind: 'verify', subject: isDeep ? 'deep' : 'sums' });
+  const context = { signal, dueMs: Date.now(), attempt: Infinity };
+  try {
+    await workRun(run.runId, app.jobs, context, (_run, either) =>
+      app.jobs.stages.verify({ runId: run.runId, deep: isDeep }, { signal: either, onProgress }),
+    );
+  } catch (error) {
+    if (signal.aborted) await app.jobs.runs.markCancelled(run.runId);
+    throw error;
+  }
+  return (await app.jobs.runs.get(run.runId)) ?? run;
+}
 
 /**
  * @returns the runs as they ended, in the order given
@@ -18,14 +69,14 @@ export async function followRuns(
   runs: readonly Run[],
   context: CommandContext,
 ): Promise<readonly Run[]> {
-  for (const run of runs) await enqueueRun(run, app.jobs);
+  for (const run of runs) if (run.state === 'queued') await enqueueRun(run, app.jobs);
   const view = new RunView(context);
+  const requeued = new Set<string>();
   try {
     for (let checkedAtMs = -Infinity; ;) {
-      if (performance.now() - checkedAtMs >= WORKER_CHECK_MS) {
+      if (performance.now() - checkedAtMs >= CHECK_MS) {
         checkedAtMs = performance.now();
-        // Also while following: a worker that died leaves its jobs to us.
-        if (!(await app.workers.anyAlive())) app.workForce.start();
+        await lookAfter(app, runs, requeued);
       }
       const now = await Promise.all(runs.map((run) => app.jobs.runs.get(run.runId)));
       const ended = now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
@@ -36,6 +87,25 @@ export async function followRuns(
   } finally {
     view.finish();
   }
+}
+
+/** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
+async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>): Promise<void> {
+  if (await app.workers.anyAlive()) return;
+  app.workForce.start(queuesOf(runs));
+  for (const lost of await app.jobs.runs.stale(LOST_MS)) {
+    if (requeued.has(lost.runId) || !runs.some((run) => run.runId === lost.runId)) continue;
+    // Once: from then on the queue itself tries again.
+    requeued.add(lost.runId);
+    await enqueueRun(lost, app.jobs);
+  }
+  await closeAbandoned(app.jobs);
+}
+
+/** Only what the command was asked for: a sync must not begin to work an abandoned night. */
+function queuesOf(runs: readonly Run[]): readonly QueueName[] {
+  if (runs.some((run) => run.kind === 'nightly')) return QUEUE_NAMES;
+  return QUEUE_NAMES.filter((name) => runs.some((run) => run.kind === name));
 }
 
 /** Keeps one progress task for each line that the runs report. */

@@ -42,6 +42,8 @@ export interface RunFilter {
 }
 
 const LISTED_MAX = 1000;
+/** What a run keeps for itself beside what it was asked. */
+const NOT_ASKED = ['clock', 'isOrdered'] as const;
 
 export class RunStore {
   readonly #db: Database;
@@ -81,6 +83,27 @@ export class RunStore {
         )
         .executeTakeFirstOrThrow();
       return toRun(existing);
+    });
+  }
+
+  /** The newest unfinished run, of its own accord, that asks for the same and was not told to stop. */
+  async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
+    return guarded('look for an equal run', async () => {
+      const row = await this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .where('kind', '=', kind)
+        .where('subject', '=', subject)
+        .where('state', 'in', ['queued', 'running'])
+        .where('cancel_requested', '=', false)
+        .where('parent_run_id', 'is', null)
+        .where(
+          sql<boolean>`params - ${[...NOT_ASKED]}::text[] = ${JSON.stringify(params)}::jsonb - ${[...NOT_ASKED]}::text[]`,
+        )
+        .orderBy('queued_at', 'desc')
+        .limit(1)
+        .executeTakeFirst();
+      return row === undefined ? undefined : toRun(row);
     });
   }
 
@@ -129,17 +152,30 @@ export class RunStore {
     });
   }
 
-  /** @returns whether the run was told to stop meanwhile */
+  /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
     return guarded('renew a run', async () => {
       const row = await this.#db
         .updateTable('runs')
         .set({ heartbeat_at: sql<string>`clock_timestamp()` })
         .where('run_id', '=', runId)
+        .where('state', 'in', ['queued', 'running'])
         .returning('cancel_requested')
         .executeTakeFirst();
-      return { cancelRequested: row?.cancel_requested ?? false };
+      return { cancelRequested: row?.cancel_requested ?? true };
     });
+  }
+
+  /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
+  async giveBack(runId: string): Promise<void> {
+    await guarded('give a run back', () =>
+      this.#db
+        .updateTable('runs')
+        .set({ heartbeat_at: null })
+        .where('run_id', '=', runId)
+        .where('state', '=', 'running')
+        .execute(),
+    );
   }
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */

@@ -7,7 +7,6 @@ import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { z } from 'zod';
-import { workRun } from '../../../jobs/work-run.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { startApi } from '../../app/serve.ts';
 import type { Config } from '../../config/environment.ts';
@@ -17,9 +16,8 @@ import { openLake, type Lake } from '../../lake/lake.ts';
 import { questionParameters, readyQuestion } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
-import type { Run } from '../../warehouse/run-store.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, runDocument } from '../follow.ts';
+import { followRuns, runDocument, startNight, verifyHere } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
 import { runSummary } from '../summary.ts';
 import { formatTable, type Cell } from '../table.ts';
@@ -47,11 +45,11 @@ export async function demo(
   const demoContext = { ...context, config: demoConfig(context.config, dataDir, sandbox.url) };
   say(context, `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
   await using app = await openApp(demoContext);
-  const run = await app.jobs.runs.create({ kind: 'nightly', subject: 'demo' });
+  const run = await startNight(app, 'demo', demoContext);
   const [nightly] = await followRuns(app, [run], demoContext);
   if (nightly === undefined) throw new Error(`run ${run.runId} ended without a record`);
   say(context, runSummary(runDocument(nightly)).trimEnd());
-  const verified = await verifyDeep(app, demoContext);
+  const verified = await verifyHere(app, { isDeep: true }, demoContext, () => undefined);
   say(context, runSummary(runDocument(verified)).trimEnd());
   const answers = await answer(app, demoContext);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
@@ -115,18 +113,6 @@ function demoConfig(config: Config, dataDir: string, sandboxUrl: string): Config
     nightlyExportsMax: undefined,
     ambient: {},
   };
-}
-
-async function verifyDeep(app: App, context: CommandContext): Promise<Run> {
-  const run = await app.jobs.runs.create({ kind: 'verify', subject: 'deep' });
-  await workRun(
-    run.runId,
-    app.jobs,
-    { signal: context.signal, dueMs: Date.now(), attempt: Infinity },
-    (_run, signal) =>
-      app.jobs.stages.verify({ runId: run.runId, deep: true }, { signal, onProgress: () => undefined }),
-  );
-  return (await app.jobs.runs.get(run.runId)) ?? run;
 }
 
 async function answer(app: App, context: CommandContext): Promise<Readonly<Record<string, unknown>>> {

@@ -7,7 +7,8 @@ import { UsageError } from '../../core/errors.ts';
 import { canonicalId, isExportableParty } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, runDocument } from '../follow.ts';
+import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
+import type { Run } from '../../warehouse/run-store.ts';
 import { runSummary } from '../summary.ts';
 
 export interface ExportOptions {
@@ -34,10 +35,15 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
     ...(wanted.to === undefined ? {} : { to: formatInstant(wanted.to) }),
   };
-  const run = await app.jobs.runs.create({ kind: 'export', subject: wanted.partyId, params });
-  const cancelUpstream = (): void => void app.jobs.runs.requestCancel(run.runId).catch(() => undefined);
-  context.signal.addEventListener('abort', cancelUpstream, { once: true });
-  const [ended] = await followRuns(app, [run], context);
+  const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });
+  let ended: Run | undefined;
+  try {
+    [ended] = await followRuns(app, [run], context);
+  } catch (error) {
+    // Nobody waits for it any more, so the source need not answer it; unless others asked for it too.
+    if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
+    throw error;
+  }
   if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
   if (ended.verdict !== 'failed' && options.out !== undefined)
     await writeOut(app, wanted, options.out, context);

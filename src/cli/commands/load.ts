@@ -1,7 +1,7 @@
 /** `load`: brings published objects into the warehouse and the lake, without the source. */
 import { openApp } from '../../app/app.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, runDocument } from '../follow.ts';
+import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
 import { runSummary } from '../summary.ts';
 
 export async function load(
@@ -9,7 +9,7 @@ export async function load(
   context: CommandContext,
 ): Promise<CommandResult> {
   await using app = await openApp(context);
-  const run = await app.jobs.runs.create({
+  const { run } = await joinOrCreate(app, {
     kind: 'load',
     subject: 'warehouse and lake',
     params: { rebuild: options.all },

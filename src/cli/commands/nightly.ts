@@ -1,7 +1,7 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, runDocument } from '../follow.ts';
+import { followRuns, runDocument, startNight } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
 import { runSummary } from '../summary.ts';
 
@@ -12,7 +12,7 @@ export async function nightly(
   needSource(context.config);
   await using app = await openApp(context);
   if (options.dryRun) return plan(app, context);
-  const run = await app.jobs.runs.create({ kind: 'nightly', subject: 'now' });
+  const run = await startNight(app, 'now', context);
   const [ended] = await followRuns(app, [run], context);
   if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
   return {

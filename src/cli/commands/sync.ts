@@ -4,7 +4,7 @@ import { UsageError } from '../../core/errors.ts';
 import { canonicalId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, runDocument } from '../follow.ts';
+import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
 import { runSummary } from '../summary.ts';
 
 export interface SyncOptions {
@@ -32,9 +32,13 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
   await using app = await openApp(context);
   const params = { full: options.full, acceptNewNetwork: options.acceptNewNetwork };
   const runs = await Promise.all(
-    lists.map((list) => app.jobs.runs.create({ kind: 'walk', subject: list, params })),
+    lists.map((list) => joinOrCreate(app, { kind: 'walk', subject: list, params })),
   );
-  const ended = await followRuns(app, runs, context);
+  const ended = await followRuns(
+    app,
+    runs.map(({ run }) => run),
+    context,
+  );
   const [only] = ended;
   const text = ended.map((run) => runSummary(runDocument(run))).join('\n');
   if (ended.length === 1 && only !== undefined) {
