@@ -1,6 +1,6 @@
 /** Every job there is, and how a delivered one finds its handler. */
 import { PermanentError } from '../src/core/errors.ts';
-import type { WorkedJob } from '../src/queue/queues.ts';
+import type { WorkedJob } from '../src/queue/station.ts';
 import { exportPartyJob } from './export-party.ts';
 import type { JobDeps } from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';

@@ -24,6 +24,13 @@ export interface BullQueue {
   getJobCounts(
     ...states: ('waiting' | 'active' | 'delayed' | 'prioritized' | 'failed' | 'completed')[]
   ): Promise<Record<string, number>>;
+  /** Those that come next first, where `asc`. */
+  getJobs(
+    states: ('waiting' | 'prioritized')[],
+    start: number,
+    end: number,
+    asc: boolean,
+  ): Promise<readonly Pick<BullJob, 'timestamp'>[]>;
   on(event: 'error', listener: (error: Error) => void): unknown;
   close(): Promise<void>;
 }

@@ -1,5 +1,5 @@
 /** Queues in Postgres, where there is no Redis. */
-import { createPostgresBackend, runMigrations, withBackend } from 'bullmq';
+import { createPostgresBackend, runMigrations, type Telemetry, withBackend } from 'bullmq';
 import { Client } from 'pg';
 import { errorCode, UnreachableError } from '../core/errors.ts';
 import type { JobData, QueueBackend } from './backend.ts';
@@ -8,23 +8,36 @@ import { RETENTION } from './backend.ts';
 /** Connections of one queue or worker, beside the one that listens. */
 const POOL_MAX = 2;
 const CONNECT_TIMEOUT_MS = 10_000;
+/** A question without an answer for this long: the line is dead. */
+const SILENCE_MAX_MS = 20_000;
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
 
 export interface PostgresBackendOptions {
   readonly url: string;
+  /** Absent: no traces. */
+  readonly telemetry?: Telemetry | undefined;
 }
 
 /** Brings BullMQ's own tables forward first. @throws UnreachableError `DATABASE_UNREACHABLE` */
 export async function openPostgresBackend(options: PostgresBackendOptions): Promise<QueueBackend> {
   await migrateQueues(options.url);
-  const connection = { connectionString: options.url, max: POOL_MAX, schema: SCHEMA, keepAlive: true };
+  const connection = {
+    connectionString: options.url,
+    max: POOL_MAX,
+    schema: SCHEMA,
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    query_timeout: SILENCE_MAX_MS,
+  };
+  const { telemetry } = options;
+  const shared = { connection, ...(telemetry === undefined ? {} : { telemetry }) };
   const { Queue, Worker } = withBackend(createPostgresBackend);
   return {
     kind: 'postgres',
-    queue: (name) => new Queue<JobData, void>(name, { connection, defaultJobOptions: RETENTION }),
+    queue: (name) => new Queue<JobData, void>(name, { ...shared, defaultJobOptions: RETENTION }),
     worker: (name, processor, workerOptions) =>
-      new Worker<JobData, void>(name, processor, { ...workerOptions, connection }),
+      new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
     advice: () => Promise.resolve([]),
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };

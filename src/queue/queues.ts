@@ -1,9 +1,9 @@
 /** The mirror's queues by name: adding, scheduling and working jobs, with every wait bounded. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UnrecoverableError } from 'bullmq';
-import { FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import type { BullJob, BullQueue, BullWorker, JobData, QueueBackend } from './backend.ts';
+import type { BullQueue, JobData, QueueBackend } from './backend.ts';
+import { CANARY, type JobProcessor, type JobReport, Station } from './station.ts';
 
 export const QUEUE_NAMES = ['walk', 'export', 'load', 'nightly'] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -17,24 +17,23 @@ export interface NewJob {
   readonly priority: number;
 }
 
-export interface WorkedJob {
-  readonly id: string;
-  readonly name: string;
-  readonly data: JobData;
-  /** The slot a scheduled job was due at, in milliseconds since 1970. */
-  readonly dueMs: number;
-  readonly attempt: number;
-}
-
 /** Signs of life of this process's worker on one queue. */
 export interface Pulse {
   readonly queue: QueueName;
   readonly activeJobs: number;
   /** Since a job was last taken or finished here. */
   readonly quietMs: number;
+  /** How often the worker was replaced because it took nothing. */
+  readonly rebuilds: number;
 }
 
-export type JobProcessor = (job: WorkedJob, signal: AbortSignal) => Promise<void>;
+/** What a queue holds. */
+export interface Depth {
+  readonly queue: QueueName;
+  readonly jobs: Readonly<Record<string, number>>;
+  /** Since the oldest of the jobs that come next was added; 0 where none waits. */
+  readonly oldestMs: number;
+}
 
 /** A lock not renewed for this long makes a job another worker's: renewed at half of it. */
 const LOCK_MS = 10_000;
@@ -45,27 +44,35 @@ const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
-/** A job that does nothing: that it was taken proves that jobs are. */
-const CANARY = 'canary';
+/** Canaries of several rounds were left alone, by bad luck once in a hundred times: replacing costs a connection. */
+const SILENT_MAX_MS = 45_000;
+/** Jobs looked through for the oldest: those of one priority are in the order of their age. */
+const OLDEST_OF = 50;
+const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
 
 export interface QueuesOptions {
   readonly backend: QueueBackend;
   /** Derived from the source: queues of two mirrors never mix. */
   readonly prefix: string;
   readonly log: Log;
+  /** Told of every job worked here, for metrics. */
+  readonly onJob?: (report: JobReport) => void;
+  /** A worker that takes nothing for this long while the store answers is replaced. */
+  readonly silentMaxMs?: number;
 }
 
 export class Queues implements AsyncDisposable {
+  readonly #options: QueuesOptions;
   readonly #backend: QueueBackend;
   readonly #prefix: string;
   readonly #log: Log;
   readonly #queues = new Map<QueueName, BullQueue>();
-  readonly #workers = new Set<BullWorker>();
-  readonly #pulses = new Map<QueueName, { activeJobs: number; atMs: number }>();
+  readonly #stations = new Map<QueueName, Station>();
   /** Aborted when this process stops working jobs: handlers checkpoint and give the job back. */
   readonly #stop = new AbortController();
 
   constructor(options: QueuesOptions) {
+    this.#options = options;
     this.#backend = options.backend;
     this.#prefix = options.prefix;
     this.#log = options.log;
@@ -112,53 +119,85 @@ export class Queues implements AsyncDisposable {
   }
 
   async counts(queue: QueueName): Promise<Readonly<Record<string, number>>> {
-    return bounded(`count the jobs of the queue ${queue}`, () =>
-      this.#queue(queue).getJobCounts('waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'),
+    return bounded(`count the jobs of the queue ${queue}`, () => this.#queue(queue).getJobCounts(...COUNTED));
+  }
+
+  async depth(queue: QueueName): Promise<Depth> {
+    const jobs = await this.counts(queue);
+    const next = await bounded(`look at the queue ${queue}`, () =>
+      this.#queue(queue).getJobs(['waiting', 'prioritized'], 0, OLDEST_OF - 1, true),
+    );
+    const oldestMs = Math.min(Date.now(), ...next.map((job) => job.timestamp));
+    return { queue, jobs, oldestMs: next.length === 0 ? 0 : Math.max(0, Date.now() - oldestMs) };
+  }
+
+  /** The queues as BullMQ knows them, for its board. */
+  forBoard(): readonly (readonly [QueueName, BullQueue])[] {
+    return QUEUE_NAMES.map((name) => [name, this.#queue(name)] as const);
+  }
+
+  /**
+   * Sends a canary through every queue that this process works; one that still waits is not sent again.
+   * A worker that leaves them alone is replaced.
+   * @throws UnreachableError `QUEUE_UNAVAILABLE`
+   */
+  async sendCanaries(workerId: string): Promise<void> {
+    const opts = { jobId: `${CANARY}.${workerId}`, priority: 1, removeOnComplete: true, removeOnFail: true };
+    await Promise.all(
+      [...this.#stations].map(async ([queue, station]) => {
+        try {
+          await bounded(`send a canary through the queue ${queue}`, () =>
+            this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]),
+          );
+        } catch (error) {
+          station.onStoreAway();
+          throw error;
+        }
+        if (!this.#stop.signal.aborted) await station.onCanary();
+      }),
     );
   }
 
-  /** Sends a canary through every queue that this process works; one that still waits is not sent again. */
-  async sendCanaries(workerId: string): Promise<void> {
-    for (const queue of this.#pulses.keys()) {
-      const opts = {
-        jobId: `${CANARY}.${workerId}`,
-        priority: 1,
-        removeOnComplete: true,
-        removeOnFail: true,
-      };
-      await bounded(`send a canary through the queue ${queue}`, () =>
-        this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]),
-      );
-    }
-  }
-
   pulses(): readonly Pulse[] {
-    const nowMs = performance.now();
-    return [...this.#pulses].map(([queue, { activeJobs, atMs }]) => ({
+    return [...this.#stations].map(([queue, { activeJobs, quietMs, rebuilds }]) => ({
       queue,
       activeJobs,
-      quietMs: nowMs - atMs,
+      quietMs,
+      rebuilds,
     }));
   }
 
   /** Takes jobs of one queue until the queues are closed. */
   work(queue: QueueName, concurrency: number, process: JobProcessor): void {
-    this.#pulses.set(queue, { activeJobs: 0, atMs: performance.now() });
-    const worker = this.#backend.worker(this.#fullName(queue), (job) => this.#take(queue, job, process), {
+    const { onJob = () => undefined, silentMaxMs = SILENT_MAX_MS } = this.#options;
+    const settings = {
+      backoffStrategy: (attempt: number, _type?: string, error?: Error) =>
+        backoffMs(attempt, error, this.#stop.signal),
+    };
+    const limits = {
       concurrency,
       lockDuration: LOCK_MS,
       stalledInterval: STALLED_CHECK_MS,
       maxStalledCount: ATTEMPTS_MAX,
-      settings: {
-        backoffStrategy: (attempt, _type, error) => backoffMs(attempt, error, this.#stop.signal),
+    };
+    const station = new Station({
+      queue,
+      process,
+      onJob,
+      silentMaxMs,
+      stop: this.#stop.signal,
+      log: this.#log,
+      open: (processor) => {
+        const worker = this.#backend.worker(this.#fullName(queue), processor, { ...limits, settings });
+        worker.on('error', (error) => this.#complain(error, queue));
+        worker.on('failed', (job, error) => {
+          if (!this.#stop.signal.aborted)
+            this.#log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
+        });
+        return worker;
       },
     });
-    worker.on('error', (error) => this.#complain(error, queue));
-    worker.on('failed', (job, error) => {
-      if (!this.#stop.signal.aborted)
-        this.#log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
-    });
-    this.#workers.add(worker);
+    this.#stations.set(queue, station);
   }
 
   /**
@@ -167,12 +206,13 @@ export class Queues implements AsyncDisposable {
    */
   async close(graceMs: number): Promise<void> {
     this.#stop.abort(new DOMException('this process is stopping', 'AbortError'));
-    const closing = Promise.all([...this.#workers].map((worker) => worker.close()));
+    const stations = [...this.#stations.values()];
+    const closing = Promise.all(stations.map((station) => station.close()));
     const isClosed = await Promise.race([closing.then(() => true), sleep(graceMs, false, { ref: false })]);
     if (!isClosed) {
       this.#log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
       await Promise.race([
-        Promise.all([...this.#workers].map((worker) => worker.close(true))),
+        Promise.all(stations.map((station) => station.close(true))),
         sleep(1_000, undefined, { ref: false }),
       ]);
     }
@@ -180,26 +220,13 @@ export class Queues implements AsyncDisposable {
       Promise.allSettled([...this.#queues.values()].map((queue) => queue.close())),
       sleep(2_000, undefined, { ref: false }),
     ]);
-    this.#workers.clear();
+    this.#stations.clear();
     this.#queues.clear();
     await this.#backend[Symbol.asyncDispose]();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close(5_000);
-  }
-
-  async #take(queue: QueueName, job: BullJob, process: JobProcessor): Promise<void> {
-    const pulse = this.#pulses.get(queue) ?? { activeJobs: 0, atMs: 0 };
-    pulse.atMs = performance.now();
-    if (job.name === CANARY) return;
-    pulse.activeJobs += 1;
-    try {
-      await once(process, job, this.#stop.signal);
-    } finally {
-      pulse.activeJobs -= 1;
-      pulse.atMs = performance.now();
-    }
   }
 
   /** Sockets outlive their pools for a moment: what a server that stops tells them is no news. */
@@ -219,27 +246,6 @@ export class Queues implements AsyncDisposable {
     this.#queues.set(name, queue);
     return queue;
   }
-}
-
-/** An error that will come again ends the job: the queue must not repeat it for ever. */
-async function once(process: JobProcessor, job: BullJob, signal: AbortSignal): Promise<void> {
-  try {
-    await process(toWorked(job), signal);
-  } catch (error) {
-    if (error instanceof PermanentError && !(error instanceof FencedError))
-      throw new UnrecoverableError(error.message);
-    throw error;
-  }
-}
-
-function toWorked(job: BullJob): WorkedJob {
-  return {
-    id: job.id ?? '',
-    name: job.name,
-    data: job.data,
-    dueMs: job.timestamp + (job.opts.delay ?? 0),
-    attempt: job.attemptsMade + 1,
-  };
 }
 
 /** What the other side asked for, else exponential with jitter; at once where we are only stopping. */

@@ -1,5 +1,5 @@
 /** Queues in Redis: the reference. */
-import { Queue, Worker } from 'bullmq';
+import { Queue, type Telemetry, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { errorCode, UnreachableError } from '../core/errors.ts';
 import type { JobData, QueueBackend } from './backend.ts';
@@ -8,6 +8,8 @@ import { RETENTION } from './backend.ts';
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
+/** A question without an answer for this long: the line is dead. Longer than a worker's wait for a job (10 s). */
+const SILENCE_MAX_MS = 20_000;
 /** Kept in Redis for QueueEvents, which nothing here needs at length. */
 const EVENTS_MAX = 1_000;
 
@@ -16,6 +18,8 @@ export interface RedisBackendOptions {
   /** Two mirrors can share a Redis: each has a prefix of its own. */
   readonly prefix: string;
   readonly onError: (error: Error) => void;
+  /** Absent: no traces. */
+  readonly telemetry?: Telemetry | undefined;
 }
 
 /** @throws UnreachableError `REDIS_UNREACHABLE` where no connection comes about */
@@ -24,6 +28,7 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
     lazyConnect: true,
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: KEEP_ALIVE_MS,
+    socketTimeout: SILENCE_MAX_MS,
     // BullMQ wants its commands to wait for a Redis that is away; callers bound their own waits.
     maxRetriesPerRequest: null,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
@@ -40,17 +45,18 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
       cause: error,
     });
   }
+  const { prefix, telemetry } = options;
+  const shared = { connection, prefix, ...(telemetry === undefined ? {} : { telemetry }) };
   return {
     kind: 'redis',
     queue: (name) =>
       new Queue<JobData, void>(name, {
-        connection,
-        prefix: options.prefix,
+        ...shared,
         defaultJobOptions: RETENTION,
         streams: { events: { maxLen: EVENTS_MAX } },
       }),
     worker: (name, processor, workerOptions) =>
-      new Worker<JobData, void>(name, processor, { ...workerOptions, connection, prefix: options.prefix }),
+      new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
     advice: () => redisAdvice(connection),
     [Symbol.asyncDispose]: async () => {
       connection.disconnect();

@@ -4,7 +4,8 @@ import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
-import { Queues, type NewJob, type WorkedJob } from '../../src/queue/queues.ts';
+import { Queues, type NewJob } from '../../src/queue/queues.ts';
+import type { WorkedJob } from '../../src/queue/station.ts';
 import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { freshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
@@ -23,19 +24,19 @@ function job(jobId: string, priority = 1): NewJob {
   return { name: 'test', data: { jobId }, jobId, priority };
 }
 
-describe.each(BACKENDS)('queues on %s', (_kind, openBackend) => {
-  const opened: Queues[] = [];
+describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
+  const openedQueues: Queues[] = [];
   let mirrors = 0;
 
   /** Each test has queues of its own: a prefix is a mirror. */
   async function openQueues(prefix = `test-${(mirrors += 1)}`): Promise<Queues> {
     const queues = new Queues({ backend: await openBackend(), prefix, log });
-    opened.push(queues);
+    openedQueues.push(queues);
     return queues;
   }
 
   afterAll(async () => {
-    await Promise.all(opened.map((queues) => queues.close(2_000)));
+    await Promise.all(openedQueues.map((queues) => queues.close(2_000)));
   });
 
   it('hands each job out once, the urgent ones first', async () => {
@@ -127,5 +128,52 @@ describe.each(BACKENDS)('queues on %s', (_kind, openBackend) => {
     await waitFor(() => due.length >= 2, { what: 'two slots' });
     expect(due.map((dueMs) => dueMs % 1_000)).toEqual(due.map(() => 0));
     expect(new Set(due).size).toBe(due.length);
+  });
+
+  it('replaces a worker that takes nothing while the store answers, and only that one', async () => {
+    const backend = await openBackend();
+    let opened = 0;
+    // The first worker is real and connected, but never asks for a job: as with a dead line.
+    const silentFirst: QueueBackend = {
+      ...backend,
+      worker: (name, processor, options) => {
+        opened += 1;
+        const quiet = { ...options, autorun: false };
+        return backend.worker(name, processor, opened === 1 ? quiet : options);
+      },
+    };
+    const queues = new Queues({ backend: silentFirst, prefix: `silent-${kind}`, log, silentMaxMs: 50 });
+    openedQueues.push(queues);
+    const taken: string[] = [];
+    queues.work('walk', 1, async (worked) => void taken.push(worked.id));
+    await queues.add('walk', [job('waiting')]);
+    await waitFor(
+      async () => {
+        await queues.sendCanaries('worker-1');
+        return taken.length === 1;
+      },
+      { what: 'the job that the first worker left alone' },
+    );
+    expect(queues.pulses()).toMatchObject([{ queue: 'walk', rebuilds: 1 }]);
+    for (let round = 0; round < 3; round += 1) {
+      await queues.sendCanaries('worker-1');
+      await waitFor(async () => (await queues.depth('walk')).jobs['prioritized'] === 0, { what: 'a canary' });
+    }
+    expect(opened).toBe(2);
+  });
+
+  it('tells how much waits, and for how long', async () => {
+    const queues = await openQueues();
+    expect(await queues.depth('load')).toMatchObject({ queue: 'load', oldestMs: 0 });
+    await queues.add('load', [job('first', 10), job('second', 1)]);
+    const depth = await waitFor(
+      async () => {
+        const found = await queues.depth('load');
+        return found.oldestMs > 0 ? found : undefined;
+      },
+      { what: 'an age' },
+    );
+    expect(depth.jobs).toMatchObject({ prioritized: 2, active: 0 });
+    expect(depth.oldestMs).toBeLessThan(10_000);
   });
 });

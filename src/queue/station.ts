@@ -1,0 +1,153 @@
+/**
+ * One queue's worker in this process: its signs of life, and its replacement where it has gone silent.
+ * A connection can die so that neither end learns of it; then the worker waits for jobs for ever while
+ * the store holds some. Canaries show that: jobs that do nothing, save that somebody must take them.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { UnrecoverableError } from 'bullmq';
+import { FencedError, PermanentError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import type { BullJob, BullProcessor, BullWorker, JobData } from './backend.ts';
+
+/** A job that does nothing: that it was taken proves that jobs are. */
+export const CANARY = 'canary';
+/** A worker that is cut off from its store cannot say goodbye to it. */
+const CLOSE_TIMEOUT_MS = 5_000;
+
+export interface WorkedJob {
+  readonly id: string;
+  readonly name: string;
+  readonly data: JobData;
+  /** The slot a scheduled job was due at, in milliseconds since 1970. */
+  readonly dueMs: number;
+  readonly attempt: number;
+}
+
+export type JobProcessor = (job: WorkedJob, signal: AbortSignal) => Promise<void>;
+
+/** One delivery of a job, worked. */
+export interface JobReport {
+  readonly queue: string;
+  readonly outcome: 'done' | 'failed';
+  readonly durationMs: number;
+}
+
+export interface StationOptions {
+  readonly queue: string;
+  /** Opens a worker; it takes jobs from then on. */
+  readonly open: (processor: BullProcessor) => BullWorker;
+  readonly process: JobProcessor;
+  /** Aborted when this process stops working jobs. */
+  readonly stop: AbortSignal;
+  readonly onJob: (report: JobReport) => void;
+  readonly log: Log;
+  /** Canaries were accepted for this long and nothing was taken: the worker is replaced. */
+  readonly silentMaxMs: number;
+}
+
+export class Station {
+  readonly #options: StationOptions;
+  #worker: BullWorker;
+  #activeJobs = 0;
+  #atMs = performance.now();
+  #rebuilds = 0;
+  /** Since when the store has held a canary that this worker could have taken. */
+  #temptedSinceMs: number | undefined;
+
+  constructor(options: StationOptions) {
+    this.#options = options;
+    this.#worker = this.#open();
+  }
+
+  get activeJobs(): number {
+    return this.#activeJobs;
+  }
+
+  /** Since a job was last taken or finished here. */
+  get quietMs(): number {
+    return performance.now() - this.#atMs;
+  }
+
+  /** How often the worker was replaced. */
+  get rebuilds(): number {
+    return this.#rebuilds;
+  }
+
+  /** The store has accepted a canary. Replaces the worker where it has left them alone for too long. */
+  async onCanary(): Promise<void> {
+    const nowMs = performance.now();
+    this.#temptedSinceMs ??= nowMs;
+    const isSilent = this.#activeJobs === 0 && nowMs - this.#temptedSinceMs > this.#options.silentMaxMs;
+    if (isSilent) await this.#rebuild();
+  }
+
+  /** The store did not answer: that nothing is taken now says nothing about the worker. */
+  onStoreAway(): void {
+    this.#temptedSinceMs = undefined;
+  }
+
+  /** @param force without waiting for the jobs in work */
+  close(force = false): Promise<void> {
+    return this.#worker.close(force);
+  }
+
+  #open(): BullWorker {
+    return this.#options.open((job) => this.#take(job));
+  }
+
+  async #rebuild(): Promise<void> {
+    const { queue, log } = this.#options;
+    log.warn({ queue, quietMs: Math.round(this.quietMs) }, 'Worker took no jobs and is replaced');
+    const silent = this.#worker;
+    this.#worker = this.#open();
+    this.#rebuilds += 1;
+    this.#temptedSinceMs = undefined;
+    const closing = silent.close(true).catch((error: unknown) => {
+      log.debug({ err: error, queue }, 'Replaced worker did not close well');
+    });
+    await Promise.race([closing, sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+  }
+
+  async #take(job: BullJob): Promise<void> {
+    this.#note();
+    if (job.name === CANARY) return;
+    const startedMs = performance.now();
+    let outcome: JobReport['outcome'] = 'failed';
+    this.#activeJobs += 1;
+    try {
+      await this.#work(job);
+      outcome = 'done';
+    } finally {
+      this.#activeJobs -= 1;
+      this.#note();
+      const durationMs = performance.now() - startedMs;
+      this.#options.onJob({ queue: this.#options.queue, outcome, durationMs });
+    }
+  }
+
+  /** An error that will come again ends the job: the queue must not repeat it for ever. */
+  async #work(job: BullJob): Promise<void> {
+    try {
+      await this.#options.process(toWorked(job), this.#options.stop);
+    } catch (error) {
+      if (error instanceof PermanentError && !(error instanceof FencedError))
+        throw new UnrecoverableError(error.message);
+      throw error;
+    }
+  }
+
+  #note(): void {
+    this.#atMs = performance.now();
+    this.#temptedSinceMs = undefined;
+  }
+}
+
+function toWorked(job: BullJob): WorkedJob {
+  return {
+    id: job.id ?? '',
+    name: job.name,
+    data: job.data,
+    dueMs: job.timestamp + (job.opts.delay ?? 0),
+    attempt: job.attemptsMade + 1,
+  };
+}
