@@ -14,8 +14,8 @@ const COOKIE = 'ledger_mirror_session';
 const SESSION_MS = 12 * 60 * 60 * 1_000;
 /** The same for every process, so that a session is known by all that serve this mirror's token. */
 const SESSION_SALT = 'ledger-mirror session v1';
-const OPEN_PATHS = new Set(['/healthz', '/readyz', '/login', '/assets/console.css']);
-const PAGE_PATHS = new Set(['/', '/login']);
+const OPEN_PATHS = new Set(['/healthz', '/readyz', '/login', '/assets/console.css', '/assets/icon.svg']);
+const PAGE_PATHS = new Set(['/', '/login', '/queues', '/queues/']);
 
 export interface AccessOptions {
   readonly token: string | undefined;
@@ -35,6 +35,16 @@ export function refuseOpenListening(host: string, token: string | undefined): vo
   throw new UsageError([
     `API_HOST: ${JSON.stringify(host)} can be reached from other machines, and API_TOKEN is not set; set API_TOKEN (or API_TOKEN_FILE), or listen on 127.0.0.1`,
   ]);
+}
+
+/** Whether an Authorization header carries the token, compared in constant time. */
+export function isBearer(authorization: string | undefined, token: string): boolean {
+  const bearer = /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
+  return bearer !== undefined && isSame(bearer, hash('sha256', token, 'buffer'));
+}
+
+function isSame(text: string, expectedHash: Buffer): boolean {
+  return timingSafeEqual(hash('sha256', text, 'buffer'), expectedHash);
 }
 
 /** Adds the checks in front of every route, and `/login`. */
@@ -71,7 +81,7 @@ function addSessions(server: FastifyInstance, guard: TokenGuard | undefined): vo
   server.post<{ Body: { token: string } }>('/login', { schema: { hide: true, body } }, (request, reply) => {
     const isForm = request.headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
     if (guard?.isToken(request.body.token) === false) {
-      if (isForm) return reply.redirect('/login?wrong', 303);
+      if (isForm) return reply.redirect('/login#wrong', 303);
       throw StatusError.ofGateway('unauthenticated', 'that is not the token');
     }
     if (guard !== undefined) reply.header('set-cookie', cookie(request, guard.session()));
@@ -111,7 +121,7 @@ class TokenGuard {
   }
 
   isToken(text: string): boolean {
-    return timingSafeEqual(hash('sha256', text, 'buffer'), this.#tokenHash);
+    return isSame(text, this.#tokenHash);
   }
 
   #isSession(text: string): boolean {

@@ -34,6 +34,8 @@ import { WorkerRegistry } from '../warehouse/worker-registry.ts';
 import { posterTo } from './post-report.ts';
 import { untilReachable } from './reachable.ts';
 import { composeStages } from './stages.ts';
+import { openTracing, type Tracing } from './tracing.ts';
+import { WorkMetrics } from './work-metrics.ts';
 import { WorkForce } from './work-force.ts';
 
 /** How long jobs may take to checkpoint when the process is told to stop. */
@@ -54,6 +56,8 @@ export interface App extends AsyncDisposable {
   readonly workForce: WorkForce;
   /** How the mirror stands. */
   readonly status: StatusStore;
+  /** What the work in this process did and cost. */
+  readonly metrics: WorkMetrics;
   /** The names of the migrations that were run now. */
   readonly migrated: readonly string[];
 }
@@ -69,26 +73,10 @@ export interface AppOptions {
  * @throws PermanentError where one is there but cannot be used
  */
 export async function openApp(options: AppOptions): Promise<App> {
-  const { config, log, signal } = options;
+  const { config, log } = options;
   await using stack = new AsyncDisposableStack();
-  const databaseUrl = await openDatabase(options, stack);
-  const warehouse = stack.use(
-    openWarehouse({
-      url: databaseUrl,
-      onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
-    }),
-  );
-  const migrated = await untilReachable('database', log, signal, () => migrate(warehouse.db));
-  const { sourceUrl } = config;
-  const identity =
-    sourceUrl === undefined ? await readIdentity(warehouse.db) : await bindSource(warehouse.db, sourceUrl);
-  const prefix = `lm-${identity.sourceId ?? 'unbound'}`;
-  const state = openState(options, warehouse, prefix, stack);
-  const backend = await untilReachable('queues', log, signal, () =>
-    openBackend(options, databaseUrl, prefix),
-  );
-  const queues = new Queues({ backend, prefix, log });
-  stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
+  const services = await openServices(options, stack);
+  const { warehouse, state, queues, metrics } = services;
   const store = stack.use(
     await openObjectStore({
       url: config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects')),
@@ -97,15 +85,18 @@ export async function openApp(options: AppOptions): Promise<App> {
       log,
     }),
   );
+  const { sourceUrl } = config;
   const source =
-    sourceUrl === undefined ? undefined : openTheSource(options, sourceUrl, warehouse, state, stack);
+    sourceUrl === undefined
+      ? undefined
+      : openTheSource(options, sourceUrl, { warehouse, state, metrics }, stack);
   const stages = composeStages({ config, log, warehouse, store, state, source });
   const jobs: JobDeps = {
     stages,
     runs: new RunStore(warehouse.db),
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
-    progress: new ProgressHints(state),
+    progress: progressOf(state, metrics),
     post: config.notifyUrl === undefined ? undefined : posterTo(config.notifyUrl, version()),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
@@ -122,21 +113,48 @@ export async function openApp(options: AppOptions): Promise<App> {
   stack.use(workForce);
   const owned = stack.move();
   return {
+    ...services,
     config,
     log,
-    warehouse,
-    databaseUrl,
-    identity,
     store,
-    state,
-    queues,
     workers,
     jobs,
     workForce,
     status: new PostgresStatusStore(warehouse.pool),
-    migrated,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+type Services = Pick<
+  App,
+  'warehouse' | 'databaseUrl' | 'identity' | 'state' | 'queues' | 'metrics' | 'migrated'
+>;
+
+/** The stores that every process needs, the one that others are described in first. */
+async function openServices(options: AppOptions, stack: AsyncDisposableStack): Promise<Services> {
+  const { config, log, signal } = options;
+  const databaseUrl = await openDatabase(options, stack);
+  const warehouse = stack.use(
+    openWarehouse({
+      url: databaseUrl,
+      onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
+    }),
+  );
+  const migrated = await untilReachable('database', log, signal, () => migrate(warehouse.db));
+  const { sourceUrl } = config;
+  const identity =
+    sourceUrl === undefined ? await readIdentity(warehouse.db) : await bindSource(warehouse.db, sourceUrl);
+  const prefix = `lm-${identity.sourceId ?? 'unbound'}`;
+  const state = openState(options, warehouse, prefix, stack);
+  const metrics = new WorkMetrics();
+  const tracing = await openTracing(config.ambient, log);
+  if (tracing !== undefined) stack.use(tracing);
+  const backend = await untilReachable('queues', log, signal, () =>
+    openBackend(options, databaseUrl, prefix, tracing),
+  );
+  const queues = new Queues({ backend, prefix, log, onJob: (report) => metrics.onJob(report) });
+  stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
+  return { databaseUrl, warehouse, identity, state, queues, metrics, migrated };
 }
 
 /** @throws UsageError where SOURCE_URL is not set */
@@ -174,15 +192,30 @@ function openState(
   return tolerantState(inner, { log });
 }
 
+/** Progress is told to whoever follows the run, and counted here. */
+function progressOf(state: ResumeState, metrics: WorkMetrics): JobDeps['progress'] {
+  const hints = new ProgressHints(state);
+  return {
+    report: (runId, lines) => {
+      metrics.onProgress(lines);
+      hints.report(runId, lines);
+    },
+    read: (runId) => hints.read(runId),
+  };
+}
+
 async function openBackend(
   { config, log }: AppOptions,
   databaseUrl: string,
   prefix: string,
+  tracing: Tracing | undefined,
 ): Promise<QueueBackend> {
-  if (config.redisUrl === undefined) return openPostgresBackend({ url: databaseUrl });
+  const telemetry = tracing?.telemetry;
+  if (config.redisUrl === undefined) return openPostgresBackend({ url: databaseUrl, telemetry });
   return openRedisBackend({
     url: config.redisUrl.href,
     prefix,
+    telemetry,
     onError: (error) => log.debug({ err: error }, 'Redis connection failed'),
   });
 }
@@ -190,14 +223,13 @@ async function openBackend(
 function openTheSource(
   { config, log }: AppOptions,
   url: URL,
-  warehouse: Warehouse,
-  state: ResumeState,
+  { warehouse, state, metrics }: { warehouse: Warehouse; state: ResumeState; metrics: WorkMetrics },
   stack: AsyncDisposableStack,
 ): Source {
   return stack.use(
     openSource(
       { ...config, sourceUrl: url },
-      { version: version(), rate: state, bans: openBanStore(warehouse.db), log },
+      { version: version(), rate: state, bans: openBanStore(warehouse.db), observer: metrics, log },
     ),
   );
 }

@@ -13,7 +13,7 @@ import { WORKER_SILENT_MS, type WorkerRegistry } from '../warehouse/worker-regis
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
 const SLOT_CHECK_MS = 30_000;
-const CANARY_MS = 15_000;
+const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
 /** Walks of both lists, loads side by side; one night at a time. Exports wait for their slots anyway. */

@@ -1,21 +1,30 @@
-/** A worker's health for whoever restarts it: 200 while jobs are taken, 503 otherwise. */
+/** A worker's health for whoever restarts it (200 while jobs are taken, 503 otherwise), and its metrics. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { collectDefaultMetrics, Registry } from 'prom-client';
+import { isBearer, isLoopback } from '../api/access.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { App } from './app.ts';
+import { PlaceMetrics } from './place-metrics.ts';
+import { storeProbes } from './store-probes.ts';
 
 const REQUEST_TIMEOUT_MS = 5_000;
 
-/** @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE` */
+/**
+ * Health at every path, open to everybody; metrics at `/metrics`, as open as those of the API.
+ * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
+ */
 export async function startWorkerHealth(app: App, port: number): Promise<AsyncDisposable> {
+  const { queues, log } = app;
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const parts = [registry, app.metrics, new PlaceMetrics({ queues, probes: storeProbes(app), log })];
   const server = createServer((request, response) => {
     request.resume();
-    const { isHealthy, queues } = app.workForce.health();
-    response.writeHead(isHealthy ? 200 : 503, {
-      'content-type': 'application/json',
-      'cache-control': 'no-store',
-    });
-    response.end(JSON.stringify({ status: isHealthy ? 'ok' : 'no jobs taken', queues }));
+    const isMetrics = request.url?.split('?', 1)[0] === '/metrics';
+    if (!isMetrics) sendHealth(app, response);
+    else if (maySeeMetrics(app, request)) void sendMetrics(parts, response, app);
+    else response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
   });
   server.requestTimeout = REQUEST_TIMEOUT_MS;
   server.listen(port, app.config.apiHost);
@@ -31,11 +40,47 @@ export async function startWorkerHealth(app: App, port: number): Promise<AsyncDi
       },
     );
   }
-  app.log.info({ address: server.address() }, 'Worker health served');
+  log.info({ address: server.address() }, 'Worker health served');
   return {
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+function sendHealth(app: App, response: ServerResponse): void {
+  const { isHealthy, queues } = app.workForce.health();
+  response.writeHead(isHealthy ? 200 : 503, {
+    'content-type': 'application/json',
+    'cache-control': 'no-store',
+  });
+  response.end(JSON.stringify({ status: isHealthy ? 'ok' : 'no jobs taken', queues }));
+}
+
+function maySeeMetrics({ config }: App, request: IncomingMessage): boolean {
+  return config.apiToken === undefined
+    ? isLoopback(config.apiHost)
+    : isBearer(request.headers.authorization, config.apiToken);
+}
+
+type MetricsPart = Pick<PlaceMetrics, 'metricsText'> | Registry;
+
+async function sendMetrics(
+  parts: readonly MetricsPart[],
+  response: ServerResponse,
+  { log }: App,
+): Promise<void> {
+  try {
+    const texts = parts.map((part) => (part instanceof Registry ? part.metrics() : part.metricsText()));
+    const body = (await Promise.all(texts)).join('\n');
+    response.writeHead(200, {
+      'content-type': Registry.PROMETHEUS_CONTENT_TYPE,
+      'cache-control': 'no-store',
+    });
+    response.end(body);
+  } catch (error) {
+    log.warn({ err: error }, 'Metrics could not be told');
+    response.writeHead(500).end();
+  }
 }

@@ -4,7 +4,7 @@
  */
 import type { Log } from '../core/log.ts';
 import { formatCount, formatDuration, formatQuantity, printable } from './format.ts';
-import { RateMeter } from './rate-meter.ts';
+import { RateMeter } from '../core/rate-meter.ts';
 import type { Screen } from './screen.ts';
 
 export interface ProgressUpdate {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createProgress } from '../../src/cli/progress.ts';
-import { RateMeter } from '../../src/cli/rate-meter.ts';
+import { RateMeter } from '../../src/core/rate-meter.ts';
 import { Screen } from '../../src/cli/screen.ts';
 import { openTerminal } from '../../src/cli/terminal.ts';
 import { createLog } from '../../src/core/log.ts';
