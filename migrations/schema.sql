@@ -1,0 +1,564 @@
+-- What the migrations make, as Postgres 18 says it. Written by 'npm run schema'; compared by a test.
+
+-- Extensions
+
+btree_gist
+
+-- Range types
+
+mirror.text_range as range (subtype = text)
+
+-- Tables
+
+table mirror.chains
+  chain_id bigint not null generated always as identity
+  epoch integer not null
+  list text not null
+  lo numeric(20,0) not null
+  hi numeric(20,0) not null
+  has_tail boolean not null default false
+  has_head boolean not null default false
+  head_walk bigint
+  head_height numeric(20,0)
+  head_time timestamp with time zone
+  bottom_anchors jsonb not null default '[]'::jsonb
+  top_anchors jsonb not null default '[]'::jsonb
+  audit_walk bigint
+  constraint chains_check CHECK ((lo <= hi))
+  constraint chains_epoch_list_coalesce_numrange_excl EXCLUDE USING gist (epoch WITH =, list WITH =, COALESCE(audit_walk, (0)::bigint) WITH =, numrange(lo, hi, '[]'::text) WITH &&) DEFERRABLE
+  constraint chains_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
+  constraint chains_pkey PRIMARY KEY (chain_id)
+
+table mirror.checkpoints
+  epoch integer not null
+  at_block numeric(20,0) not null
+  hash text not null
+  block_hash text not null
+  copies integer not null default 1
+  first_seen_at timestamp with time zone not null default clock_timestamp()
+  last_seen_walk bigint
+  gone_since timestamp with time zone
+  extra jsonb
+  constraint checkpoints_pkey PRIMARY KEY (epoch, at_block, hash, block_hash)
+
+table mirror.coverage
+  coverage_id bigint not null generated always as identity
+  party_id text not null
+  asset_id text
+  from_time timestamp with time zone not null
+  to_time timestamp with time zone not null
+  open boolean not null default false
+  sides text not null
+  segment_id bigint
+  tail jsonb
+  run_id uuid
+  checked_at timestamp with time zone not null default clock_timestamp()
+  constraint coverage_check CHECK ((from_time < to_time))
+  constraint coverage_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
+CASE
+    WHEN (asset_id IS NULL) THEN mirror.text_range(NULL::text, NULL::text)
+    ELSE mirror.text_range(asset_id, asset_id, '[]'::text)
+END) WITH &&, tstzrange(from_time, to_time) WITH &&)
+  constraint coverage_pkey PRIMARY KEY (coverage_id)
+  constraint coverage_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
+  constraint coverage_sides_check CHECK ((sides = ANY (ARRAY['from'::text, 'both'::text, 'unknown'::text])))
+
+table mirror.export_slots
+  slot integer not null
+  lease_token uuid
+  lease_until timestamp with time zone
+  constraint export_slots_pkey PRIMARY KEY (slot)
+
+table mirror.export_units
+  unit_id bigint not null generated always as identity
+  party_id text not null
+  asset_id text
+  lease_token uuid
+  lease_until timestamp with time zone
+  coverage_seq bigint not null default 0
+  attempts integer not null default 0
+  last_asked_at timestamp with time zone
+  last_entry_at timestamp with time zone
+  idle_nights integer not null default 0
+  set_aside_at timestamp with time zone
+  set_aside_reason jsonb
+  constraint export_units_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
+  constraint export_units_pkey PRIMARY KEY (unit_id)
+
+table mirror.identity
+  only_row boolean not null default true
+  warehouse_id uuid not null default gen_random_uuid()
+  source_id text
+  source_url text
+  publication_seq bigint not null default 0
+  cursor_secret bytea not null default (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint identity_only_row_check CHECK (only_row)
+  constraint identity_pkey PRIMARY KEY (only_row)
+
+table mirror.known_gaps
+  gap_id bigint not null generated always as identity
+  epoch integer not null
+  list text not null
+  below_key text
+  above_key text
+  run_id uuid
+  reason text not null
+  found_at timestamp with time zone not null default clock_timestamp()
+  constraint known_gaps_pkey PRIMARY KEY (gap_id)
+  constraint known_gaps_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
+
+table mirror.ledger_entries partition by RANGE (vega_time)
+  party_id text not null
+  vega_time timestamp with time zone not null
+  quantity numeric not null
+  effect numeric
+  transfer_type text not null
+  asset_id text not null
+  account_from_market_id text
+  account_from_party_id text
+  account_from_account_type text
+  account_from_balance numeric
+  account_to_market_id text
+  account_to_party_id text
+  account_to_account_type text
+  account_to_balance numeric
+  extra jsonb
+  segment_id bigint not null
+
+table mirror.migrations
+  name character varying(255) not null
+  "timestamp" character varying(255) not null
+  constraint migrations_pkey PRIMARY KEY (name)
+
+table mirror.migrations_lock
+  id character varying(255) not null
+  is_locked integer not null default 0
+  constraint migrations_lock_pkey PRIMARY KEY (id)
+
+table mirror.networks
+  epoch integer not null
+  started_at timestamp with time zone not null default clock_timestamp()
+  evidence jsonb not null default '{}'::jsonb
+  constraint networks_pkey PRIMARY KEY (epoch)
+
+table mirror.nightly_units
+  run_id uuid not null
+  party_id text not null
+  priority integer not null
+  is_idle boolean not null default false
+  state text not null default 'due'::text
+  outcome jsonb
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint nightly_units_pkey PRIMARY KEY (run_id, party_id)
+  constraint nightly_units_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
+  constraint nightly_units_state_check CHECK ((state = ANY (ARRAY['due'::text, 'queued'::text, 'done'::text, 'failed'::text, 'deferred'::text])))
+
+table mirror.parties
+  party_id text not null
+  first_epoch integer not null
+  first_seen_at timestamp with time zone not null default clock_timestamp()
+  last_seen_at timestamp with time zone not null default clock_timestamp()
+  source_time timestamp with time zone
+  extra jsonb
+  constraint parties_pkey PRIMARY KEY (party_id)
+
+table mirror.places
+  epoch integer not null
+  party_id text not null
+  pos bigint not null
+  last_seen_walk bigint
+  gone_since timestamp with time zone
+  constraint places_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
+  constraint places_pkey PRIMARY KEY (epoch, party_id)
+
+table mirror.publications
+  publication_id uuid not null
+  unit_id bigint not null
+  lease_token uuid not null
+  plan jsonb not null
+  state text not null default 'intent'::text
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint publications_pkey PRIMARY KEY (publication_id)
+  constraint publications_state_check CHECK ((state = ANY (ARRAY['intent'::text, 'done'::text, 'dropped'::text])))
+  constraint publications_unit_id_fkey FOREIGN KEY (unit_id) REFERENCES mirror.export_units(unit_id)
+
+unlogged table mirror.rate_budgets
+  budget text not null
+  next_at timestamp with time zone not null
+  constraint rate_budgets_pkey PRIMARY KEY (budget)
+
+unlogged table mirror.resume_state
+  key text not null
+  value jsonb not null
+  expires_at timestamp with time zone not null
+  constraint resume_state_pkey PRIMARY KEY (key)
+
+table mirror.runs
+  run_id uuid not null
+  parent_run_id uuid
+  kind text not null
+  subject text not null
+  slot text
+  params jsonb not null default '{}'::jsonb
+  state text not null default 'queued'::text
+  verdict text
+  evidence jsonb not null default '{}'::jsonb
+  queued_at timestamp with time zone not null default clock_timestamp()
+  started_at timestamp with time zone
+  heartbeat_at timestamp with time zone
+  finished_at timestamp with time zone
+  attempts integer not null default 0
+  cancel_requested boolean not null default false
+  constraint runs_check CHECK (((state = 'done'::text) = (verdict IS NOT NULL)))
+  constraint runs_check1 CHECK (((state = ANY (ARRAY['done'::text, 'cancelled'::text])) = (finished_at IS NOT NULL)))
+  constraint runs_kind_check CHECK ((kind = ANY (ARRAY['walk'::text, 'export'::text, 'load'::text, 'nightly'::text, 'verify'::text])))
+  constraint runs_parent_run_id_fkey FOREIGN KEY (parent_run_id) REFERENCES mirror.runs(run_id)
+  constraint runs_pkey PRIMARY KEY (run_id)
+  constraint runs_slot_key UNIQUE (slot)
+  constraint runs_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'done'::text, 'cancelled'::text])))
+  constraint runs_verdict_check CHECK ((verdict = ANY (ARRAY['complete'::text, 'incomplete'::text, 'suspicious'::text, 'failed'::text])))
+
+table mirror.segment_months
+  segment_id bigint not null
+  month date not null
+  rows bigint not null
+  values_digest text not null
+  constraint segment_months_month_check CHECK ((month = date_trunc('month'::text, (month)::timestamp with time zone)))
+  constraint segment_months_pkey PRIMARY KEY (segment_id, month)
+  constraint segment_months_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
+
+table mirror.segments
+  segment_id bigint not null generated always as identity
+  party_id text not null
+  asset_id text
+  from_time timestamp with time zone not null
+  to_time timestamp with time zone not null
+  open boolean not null default false
+  object_key text not null
+  rows bigint not null
+  bytes bigint not null
+  sha256 text not null
+  object_bytes bigint not null
+  object_sha256 text not null
+  digest text not null
+  row_form text not null
+  values_digest text
+  columns text[] not null
+  evidence jsonb not null default '{}'::jsonb
+  status text not null default 'current'::text
+  run_id uuid
+  published_at timestamp with time zone not null default clock_timestamp()
+  superseded_at timestamp with time zone
+  removed_at timestamp with time zone
+  loaded_at timestamp with time zone
+  set_aside_reason jsonb
+  constraint segments_check CHECK ((from_time < to_time))
+  constraint segments_object_key_key UNIQUE (object_key)
+  constraint segments_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
+CASE
+    WHEN (asset_id IS NULL) THEN mirror.text_range(NULL::text, NULL::text)
+    ELSE mirror.text_range(asset_id, asset_id, '[]'::text)
+END) WITH &&, tstzrange(from_time, to_time) WITH &&) WHERE ((status = 'current'::text))
+  constraint segments_pkey PRIMARY KEY (segment_id)
+  constraint segments_status_check CHECK ((status = ANY (ARRAY['current'::text, 'superseded'::text])))
+
+table mirror.source_state
+  only_row boolean not null default true
+  ban_until timestamp with time zone
+  profile jsonb not null default '{}'::jsonb
+  constraint source_state_only_row_check CHECK (only_row)
+  constraint source_state_pkey PRIMARY KEY (only_row)
+
+table mirror.walk_pages
+  walk_id bigint not null
+  direction text not null
+  after_hash bytea not null
+  size integer not null
+  page_no integer not null
+  rows integer not null
+  new_rows integer not null
+  first_key text
+  last_key text
+  source_height numeric(20,0)
+  committed_at timestamp with time zone not null default clock_timestamp()
+  constraint walk_pages_direction_check CHECK ((direction = ANY (ARRAY['up'::text, 'down'::text, 'head'::text, 'tail'::text])))
+  constraint walk_pages_pkey PRIMARY KEY (walk_id, direction, after_hash, size)
+  constraint walk_pages_walk_id_fkey FOREIGN KEY (walk_id) REFERENCES mirror.walks(walk_id)
+
+table mirror.walks
+  walk_id bigint not null generated always as identity
+  epoch integer not null
+  list text not null
+  kind text not null
+  run_id uuid not null
+  base_url text not null
+  state text not null default 'open'::text
+  lease_token uuid
+  lease_until timestamp with time zone
+  violations jsonb not null default '[]'::jsonb
+  started_at timestamp with time zone not null default clock_timestamp()
+  finished_at timestamp with time zone
+  constraint walks_kind_check CHECK ((kind = ANY (ARRAY['walk'::text, 'audit'::text])))
+  constraint walks_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
+  constraint walks_pkey PRIMARY KEY (walk_id)
+  constraint walks_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
+  constraint walks_state_check CHECK ((state = ANY (ARRAY['open'::text, 'finished'::text, 'abandoned'::text])))
+
+table mirror.workers
+  worker_id uuid not null
+  name text not null
+  queues text[] not null
+  started_at timestamp with time zone not null default clock_timestamp()
+  heartbeat_at timestamp with time zone not null default clock_timestamp()
+  constraint workers_pkey PRIMARY KEY (worker_id)
+
+-- Indexes
+
+CREATE INDEX coverage_of_segment ON mirror.coverage USING btree (segment_id)
+
+CREATE INDEX export_units_by_entry ON mirror.export_units USING btree (last_entry_at DESC, unit_id DESC) WHERE (last_entry_at IS NOT NULL)
+
+CREATE INDEX export_units_leased ON mirror.export_units USING btree (lease_until) WHERE (lease_until IS NOT NULL)
+
+CREATE INDEX export_units_set_aside ON mirror.export_units USING btree (set_aside_at) WHERE (set_aside_at IS NOT NULL)
+
+CREATE INDEX ledger_entries_by_asset ON ONLY mirror.ledger_entries USING btree (asset_id, vega_time)
+
+CREATE INDEX ledger_entries_by_party ON ONLY mirror.ledger_entries USING btree (party_id, vega_time)
+
+CREATE INDEX ledger_entries_by_segment ON ONLY mirror.ledger_entries USING btree (segment_id)
+
+CREATE INDEX nightly_units_open ON mirror.nightly_units USING btree (run_id, priority) WHERE (state = ANY (ARRAY['due'::text, 'queued'::text]))
+
+CREATE INDEX publications_of_unit ON mirror.publications USING btree (unit_id)
+
+CREATE INDEX resume_state_expired ON mirror.resume_state USING btree (expires_at)
+
+CREATE INDEX runs_by_kind ON mirror.runs USING btree (kind, subject, queued_at DESC)
+
+CREATE INDEX runs_by_time ON mirror.runs USING btree (queued_at DESC)
+
+CREATE INDEX runs_open ON mirror.runs USING btree (state) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]))
+
+CREATE INDEX segment_months_by_month ON mirror.segment_months USING btree (month)
+
+CREATE INDEX segments_by_party ON mirror.segments USING btree (party_id, from_time)
+
+CREATE INDEX segments_by_publication ON mirror.segments USING btree (published_at DESC)
+
+CREATE INDEX segments_to_load ON mirror.segments USING btree (party_id) WHERE ((status = 'current'::text) AND (loaded_at IS NULL))
+
+CREATE INDEX segments_to_unload ON mirror.segments USING btree (party_id) WHERE ((status = 'superseded'::text) AND (loaded_at IS NOT NULL))
+
+CREATE UNIQUE INDEX runs_of_parent ON mirror.runs USING btree (parent_run_id, kind, subject) WHERE (parent_run_id IS NOT NULL)
+
+CREATE UNIQUE INDEX walks_open ON mirror.walks USING btree (list) WHERE (state = 'open'::text)
+
+-- Views
+
+mirror.activity as
+ SELECT party_id,
+    count(*) AS entries,
+    count(DISTINCT (vega_time AT TIME ZONE 'UTC'::text)::date) AS active_days,
+    min(vega_time) AS first_at,
+    max(vega_time) AS last_at
+   FROM mirror.ledger_entries
+  GROUP BY party_id;
+
+mirror.balances as
+ SELECT entries.account_from_party_id AS party_id,
+    entries.account_from_account_type AS account_type,
+    entries.account_from_market_id AS market_id,
+    entries.asset_id,
+    entries.vega_time,
+    - entries.quantity AS change,
+    entries.account_from_balance AS balance,
+    entries.transfer_type,
+    entries.segment_id
+   FROM mirror.entries
+UNION ALL
+ SELECT entries.account_to_party_id AS party_id,
+    entries.account_to_account_type AS account_type,
+    entries.account_to_market_id AS market_id,
+    entries.asset_id,
+    entries.vega_time,
+    entries.quantity AS change,
+    entries.account_to_balance AS balance,
+    entries.transfer_type,
+    entries.segment_id
+   FROM mirror.entries;
+
+mirror.checkpoint_cadence as
+ SELECT epoch,
+    at_block,
+    copies,
+    hashes,
+    at_block - lag(at_block) OVER (PARTITION BY epoch ORDER BY at_block) AS blocks_since_previous
+   FROM ( SELECT checkpoints.epoch,
+            checkpoints.at_block,
+            sum(checkpoints.copies) AS copies,
+            count(*) AS hashes
+           FROM mirror.checkpoints
+          GROUP BY checkpoints.epoch, checkpoints.at_block) heights;
+
+mirror.counterparties as
+ SELECT party_id,
+    counterparty_id,
+    asset_id,
+    count(*) AS entries,
+    sum(sent) AS sent,
+    sum(received) AS received,
+    min(vega_time) AS first_at,
+    max(vega_time) AS last_at
+   FROM ( SELECT entries.account_from_party_id AS party_id,
+            entries.account_to_party_id AS counterparty_id,
+            entries.asset_id,
+            entries.vega_time,
+            entries.quantity AS sent,
+            0::numeric AS received
+           FROM mirror.entries
+        UNION ALL
+         SELECT entries.account_to_party_id,
+            entries.account_from_party_id,
+            entries.asset_id,
+            entries.vega_time,
+            0,
+            entries.quantity
+           FROM mirror.entries
+          WHERE entries.account_to_party_id IS DISTINCT FROM entries.account_from_party_id) moved
+  GROUP BY party_id, counterparty_id, asset_id;
+
+mirror.entries as
+ SELECT party_id,
+    vega_time,
+    quantity,
+    effect,
+    transfer_type,
+    asset_id,
+    account_from_market_id,
+    account_from_party_id,
+    account_from_account_type,
+    account_from_balance,
+    account_to_market_id,
+    account_to_party_id,
+    account_to_account_type,
+    account_to_balance,
+    extra,
+    segment_id,
+    sides
+   FROM mirror.exported_entries
+  WHERE is_counted;
+
+mirror.exported_entries as
+ SELECT e.party_id,
+    e.vega_time,
+    e.quantity,
+    e.effect,
+    e.transfer_type,
+    e.asset_id,
+    e.account_from_market_id,
+    e.account_from_party_id,
+    e.account_from_account_type,
+    e.account_from_balance,
+    e.account_to_market_id,
+    e.account_to_party_id,
+    e.account_to_account_type,
+    e.account_to_balance,
+    e.extra,
+    e.segment_id,
+        CASE
+            WHEN 'effect'::text = ANY (s.columns) THEN 'both'::text
+            ELSE 'from'::text
+        END AS sides,
+    e.party_id = e.account_from_party_id OR NOT (EXISTS ( SELECT
+           FROM mirror.segments other
+          WHERE other.party_id = e.account_from_party_id AND other.loaded_at IS NOT NULL AND other.from_time <= e.vega_time AND other.to_time > e.vega_time AND (other.asset_id IS NULL OR other.asset_id = e.asset_id))) AS is_counted
+   FROM mirror.ledger_entries e
+     JOIN mirror.segments s USING (segment_id);
+
+mirror.fees_daily as
+ SELECT (vega_time AT TIME ZONE 'UTC'::text)::date AS day,
+    account_from_party_id AS party_id,
+    asset_id,
+    transfer_type,
+    count(*) AS payments,
+    sum(quantity) AS paid
+   FROM mirror.entries
+  WHERE transfer_type ~~ '%\_FEE\_PAY'::text
+  GROUP BY ((vega_time AT TIME ZONE 'UTC'::text)::date), account_from_party_id, asset_id, transfer_type;
+
+mirror.flows_daily as
+ SELECT (vega_time AT TIME ZONE 'UTC'::text)::date AS day,
+    asset_id,
+    transfer_type,
+    count(*) AS entries,
+    sum(quantity) AS quantity,
+    bool_and(sides = 'both'::text) AS both_sides
+   FROM mirror.entries
+  GROUP BY ((vega_time AT TIME ZONE 'UTC'::text)::date), asset_id, transfer_type;
+
+mirror.freshness as
+ SELECT subject,
+    as_of,
+    clock_timestamp() - as_of AS age,
+    items
+   FROM ( SELECT 'list of '::text || walks.list AS subject,
+            max(walks.finished_at) AS as_of,
+            count(*) AS items
+           FROM mirror.walks
+          WHERE walks.state = 'finished'::text
+          GROUP BY walks.list
+        UNION ALL
+         SELECT 'checkpoint last seen first'::text,
+            max(checkpoints.first_seen_at) AS max,
+            count(*) AS count
+           FROM mirror.checkpoints
+        UNION ALL
+         SELECT 'ledger closed for every covered party'::text,
+            min(closed.closed_to) AS min,
+            count(*) AS count
+           FROM ( SELECT coverage.party_id,
+                    max(coverage.to_time) AS closed_to
+                   FROM mirror.coverage
+                  WHERE NOT coverage.open
+                  GROUP BY coverage.party_id) closed
+        UNION ALL
+         SELECT 'latest ledger entry'::text,
+            max(activity.last_at) AS max,
+            sum(activity.entries)::bigint AS sum
+           FROM mirror.activity
+        UNION ALL
+         SELECT 'latest load'::text,
+            max(segments.loaded_at) AS max,
+            count(segments.loaded_at) AS count
+           FROM mirror.segments
+          WHERE segments.status = 'current'::text
+        UNION ALL
+         SELECT 'segments not loaded yet'::text,
+            min(segments.published_at) AS min,
+            count(*) AS count
+           FROM mirror.segments
+          WHERE segments.status = 'current'::text AND segments.loaded_at IS NULL) subjects;
+
+-- Rights of mirror_reader
+
+select on mirror.activity
+
+select on mirror.balances
+
+select on mirror.checkpoint_cadence
+
+select on mirror.counterparties
+
+select on mirror.entries
+
+select on mirror.exported_entries
+
+select on mirror.fees_daily
+
+select on mirror.flows_daily
+
+select on mirror.freshness
+
+usage on schema mirror
