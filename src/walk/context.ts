@@ -1,6 +1,7 @@
 /** What every step of one walk shares: its session, its source, its limits and what it has seen. */
 import type { Log } from '../core/log.ts';
 import type {
+  Chain,
   ListSource,
   Page,
   PageCommit,
@@ -60,25 +61,42 @@ export async function askPage(
   return page;
 }
 
-/** @returns the id of the chain that was written */
-export async function commitPage(context: WalkContext, change: PageCommit): Promise<bigint> {
-  const { deps, session } = context;
+/** @returns the chain as it was written */
+export async function commitPage(context: WalkContext, change: PageCommit): Promise<Chain> {
+  const chainId = await withCheckpoints(context, () => context.session.commit(change));
+  return committed(context, change, chainId);
+}
+
+/** @returns undefined where a row was known already; nothing was written then */
+export async function commitIfNew(context: WalkContext, change: PageCommit): Promise<Chain | undefined> {
+  const chainId = await withCheckpoints(context, () => context.session.commitIfNew(change));
+  return chainId === undefined ? undefined : committed(context, change, chainId);
+}
+
+async function withCheckpoints<Result>(
+  { deps }: WalkContext,
+  commit: () => Promise<Result>,
+): Promise<Result> {
   await deps.checkpoint?.('committing');
-  const chainId = await session.commit(change);
+  const result = await commit();
   await deps.checkpoint?.('committed');
-  context.meter.add(change.page);
-  const { lo, hi } = change.chain ?? {};
+  return result;
+}
+
+async function committed(context: WalkContext, { page, chain }: PageCommit, chainId: bigint): Promise<Chain> {
+  const { deps, session } = context;
+  context.meter.add(page);
   const hint = {
     walkId: `${session.walkId}`,
     epoch: session.epoch,
-    role: change.page.role,
-    lo: `${lo}`,
-    hi: `${hi}`,
+    role: page.role,
+    lo: `${chain.lo}`,
+    hi: `${chain.hi}`,
   };
   // A lost hint costs nothing; its store says when it is away.
   await deps.hints.set(hintKey(session.list), hint, HINT_TTL_MS).catch(() => undefined);
   await deps.checkpoint?.('hinted');
-  return chainId;
+  return { ...chain, chainId };
 }
 
 export function hintKey(list: string): string {

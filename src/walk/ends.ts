@@ -204,7 +204,7 @@ async function store(
   chain: ChainDraft,
 ): Promise<Chain> {
   const { network } = first.cut;
-  const chainId = await commitPage(context, {
+  const stored = await commitPage(context, {
     page: {
       role: first.role,
       after: undefined,
@@ -220,7 +220,7 @@ async function store(
     chain,
   });
   if (network !== undefined) context.tally.network = 'stored';
-  return { ...chain, chainId };
+  return stored;
 }
 
 function headOf({ session }: WalkContext, page: Page): ChainHead {

@@ -4,7 +4,7 @@
  * other.
  */
 import { errorCode } from '../core/errors.ts';
-import { commitPage, type WalkContext } from './context.ts';
+import { commitIfNew, commitPage, type WalkContext } from './context.ts';
 import type { RowGroup } from './groups.ts';
 import { VERDICT_OF } from './guards.ts';
 import type { Stranger } from './join.ts';
@@ -12,7 +12,8 @@ import { firstKey, lieOf, type Lie } from './lie.ts';
 import { makeRoom, placeAfter, placeStrangers } from './place.ts';
 import { noteOnce, type ReaderEvent, type Stretch } from './reader.ts';
 import { Side } from './side.ts';
-import type { Anchor, Chain, ChainDraft, Direction, Violation } from './ports.ts';
+import type { Anchor, Chain, ChainDraft, CommittedPage, Direction, Violation } from './ports.ts';
+import { placeBeyond } from './positions.ts';
 import { nextAnchor, withAnchor } from './stitch.ts';
 
 export interface JoinedGap {
@@ -106,6 +107,7 @@ async function work(
     return climb(context, side, event.trouble, event.isFinal);
   }
   const { stretch } = event;
+  if (await extendUnseen(context, side, stretch)) return undefined;
   const lie = await lieOf(context.session, {
     fresh: stretch.fresh,
     partial: stretch.cut.partial,
@@ -126,6 +128,42 @@ async function work(
     if (errorCode(error) !== 'CURSOR_CYCLE') throw error;
     return climb(context, side, { code: 'CURSOR_CYCLE', meta: { at: side.edgeKey } }, true);
   }
+}
+
+/**
+ * The common page, far from the other side: all its rows are new. That is taken for granted and checked by
+ * the commit itself, which spares a look-up.
+ * @returns whether it was so; else nothing was done
+ */
+async function extendUnseen(context: WalkContext, side: Side, stretch: Stretch): Promise<boolean> {
+  const { list, kind } = context.session;
+  if (stretch.mayJoin || side.isSteppedBack || list === 'checkpoints' || kind === 'audit') return false;
+  const { direction, chain } = side;
+  const placed = placeBeyond(list, stretch.fresh, direction === 'up' ? chain.hi : chain.lo, direction);
+  const edge = placed.at(-1)?.pos;
+  if (edge === undefined) return false;
+  const extended = await commitIfNew(context, {
+    page: pageOf(stretch, direction),
+    placed,
+    unplaced: [],
+    absorbed: [],
+    chain: grow(chain, direction, edge, stretch.next),
+  });
+  if (extended === undefined) return false;
+  side.advanced(extended, stretch.fresh);
+  return true;
+}
+
+function pageOf({ after, size, page, fresh }: Stretch, role: Direction): CommittedPage {
+  return {
+    role,
+    after,
+    size,
+    rows: page.rows.length,
+    firstKey: firstKey(fresh[0]),
+    lastKey: firstKey(fresh.at(-1)),
+    height: page.blockHeight,
+  };
 }
 
 async function advance(
@@ -157,22 +195,13 @@ async function advance(
   const next = isAllHeld ? stretch.next : anchorBehind(context, side, stretch, lie.rows);
   const grown = grow(side.chain, direction, placement.edge, next);
   const draft = lie.kind === 'joins' ? unite(grown, lie.neighbour) : grown;
-  const chainId = await commitPage(context, {
-    page: {
-      role: direction,
-      after: stretch.after,
-      size: stretch.size,
-      rows: stretch.page.rows.length,
-      firstKey: firstKey(stretch.fresh[0]),
-      lastKey: firstKey(stretch.fresh.at(-1)),
-      height: stretch.page.blockHeight,
-    },
+  const chain = await commitPage(context, {
+    page: pageOf(stretch, direction),
     placed: [...placement.placed, ...placeStrangers(session, strangers)],
     unplaced: [],
     absorbed: lie.kind === 'joins' ? [lie.neighbour.chainId] : [],
     chain: draft,
   });
-  const chain = { ...draft, chainId };
   if (lie.kind === 'joins') {
     return {
       joined: true,

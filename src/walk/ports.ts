@@ -198,6 +198,8 @@ export interface WalkSession {
   edge(chain: Chain, end: 'top' | 'bottom', groupsMax: number): Promise<readonly PlacedGroup[]>;
   /** @returns the id of the chain that was written */
   commit(change: PageCommit): Promise<bigint>;
+  /** The same without a look-up before it: undefined, and nothing written, where a row has a place already. */
+  commitIfNew(change: PageCommit): Promise<bigint | undefined>;
   /** Keeps rows that could not be proven, without a place. */
   keepUnproven(rows: readonly ListedRow[]): Promise<void>;
   note(violation: Violation): Promise<void>;

@@ -37,6 +37,11 @@ export class Side implements AsyncDisposable {
     return all.filter((anchor) => anchor.baseUrl === baseUrl && isVerifiable(anchor));
   }
 
+  /** Whether the page in hand was asked from further back than the edge. */
+  get isSteppedBack(): boolean {
+    return this.#steps > 1;
+  }
+
   get edgeKey(): string | undefined {
     const held = this.anchors.at(-1)?.held.at(-1);
     return held?.keys[0];

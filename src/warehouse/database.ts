@@ -41,7 +41,7 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     keepAlive: true,
     application_name: 'ledger-mirror',
-    options: '-c TimeZone=UTC -c DateStyle=ISO',
+    options: '-c TimeZone=UTC -c DateStyle=ISO -c jit=off',
     types: EXACT_TYPES,
   });
   pool.on('error', options.onIdleError);

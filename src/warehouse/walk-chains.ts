@@ -1,5 +1,5 @@
 /** Chains as rows, and questions about what stands in them. */
-import { sql, type Kysely, type Selectable, type Transaction } from 'kysely';
+import { sql, type Kysely, type RawBuilder, type Selectable, type Transaction } from 'kysely';
 import { formatInstant, parseInstant } from '../core/time.ts';
 import type { Anchor, Chain, ChainDraft, Direction, ListName, PlacedGroup } from '../walk/ports.ts';
 import type { MirrorSchema } from './schema.ts';
@@ -90,6 +90,12 @@ export async function writeChain(
   return inserted.chain_id;
 }
 
+/** One look into the index for each id, whatever the planner thinks of the table's size. */
+function placeOf(epoch: number): RawBuilder<unknown> {
+  return sql`select party_id, pos, last_seen_walk from mirror.places
+    where epoch = ${epoch} and party_id = asked.id limit 1`;
+}
+
 /** Where these groups stand, where that counts. */
 export async function locate(
   db: Db,
@@ -100,9 +106,9 @@ export async function locate(
   const audit = axis.auditWalk ?? null;
   const source =
     axis.list === 'parties'
-      ? sql`select party_id as "group", pos from mirror.places
-            where epoch = ${axis.epoch} and party_id = any(${groups}::text[])
-              and (${audit}::bigint is null or last_seen_walk = ${audit}::bigint)`
+      ? sql`select party_id as "group", pos
+            from unnest(${groups}::text[]) as asked (id), lateral (${placeOf(axis.epoch)}) as known
+            where ${audit}::bigint is null or last_seen_walk = ${audit}::bigint`
       : sql`select height::text as "group", height as pos from unnest(${groups}::numeric[]) as height`;
   const { rows } = await sql<{ group: string; pos: string | bigint }>`
     select place."group", place.pos from (${source}) as place
@@ -147,7 +153,7 @@ export async function readPlaces(
 ): Promise<ReadonlyMap<string, bigint>> {
   if (ids.length === 0) return new Map();
   const { rows } = await sql<{ party_id: string; pos: bigint }>`
-    select party_id, pos from mirror.places where epoch = ${epoch} and party_id = any(${ids}::text[])`.execute(
+    select party_id, pos from unnest(${ids}::text[]) as asked (id), lateral (${placeOf(epoch)}) as known`.execute(
     db,
   );
   return new Map(rows.map(({ party_id, pos }) => [party_id, pos]));

@@ -22,7 +22,30 @@ export async function writeParties(
   context: RowContext,
   placed: readonly PlacedRows[],
 ): Promise<number> {
-  if (placed.length === 0) return 0;
+  const columns = columnsOf(placed);
+  if (columns.ids.length === 0) return 0;
+  await upsertParties(tx, context, columns);
+  return countFresh(
+    tx,
+    sql`
+    insert into mirror.places as place (epoch, party_id, pos, last_seen_walk)
+    select ${context.epoch}, party_id, pos, ${context.walkId}
+    from unnest(${columns.ids}::text[], ${columns.positions}::bigint[]) as fresh (party_id, pos)
+    on conflict (epoch, party_id) do update
+      set pos = excluded.pos, last_seen_walk = excluded.last_seen_walk, gone_since = null`,
+  );
+}
+
+/** A page by columns, as bulk statements take it. */
+export interface PartyColumns {
+  readonly ids: readonly string[];
+  readonly positions: readonly bigint[];
+  readonly times: readonly (string | null)[];
+  /** Empty where no row has any: the statement takes that for nulls. */
+  readonly extras: readonly (string | null)[];
+}
+
+export function columnsOf(placed: readonly PlacedRows[]): PartyColumns {
   const ids: string[] = [];
   const positions: bigint[] = [];
   const times: (string | null)[] = [];
@@ -35,32 +58,14 @@ export async function writeParties(
     times.push(firstSeen ?? null);
     extras.push(extraOf(row));
   }
-  await upsertParties(tx, context, ids, times, extras);
-  return countFresh(
-    tx,
-    sql`
-    insert into mirror.places as place (epoch, party_id, pos, last_seen_walk)
-    select ${context.epoch}, party_id, pos, ${context.walkId}
-    from unnest(${ids}::text[], ${positions}::bigint[]) as fresh (party_id, pos)
-    on conflict (epoch, party_id) do update
-      set pos = excluded.pos, last_seen_walk = excluded.last_seen_walk, gone_since = null`,
-  );
+  return { ids, positions, times, extras: extras.some((extra) => extra !== null) ? extras : [] };
 }
 
-/** Runs an upsert. @returns how many rows it inserted; the others were there */
-async function countFresh(tx: Tx, upsert: RawBuilder<unknown>): Promise<number> {
-  const { rows } = await sql<{ fresh: bigint }>`
-    with written as (${upsert} returning xmax = 0 as is_fresh)
-    select count(*) filter (where is_fresh) as fresh from written`.execute(tx);
-  return Number(rows[0]?.fresh ?? 0n);
-}
-
+/** What is known of a party stays, unless the source says something else now. */
 async function upsertParties(
   tx: Tx,
   { epoch, isAudit }: Pick<RowContext, 'epoch' | 'isAudit'>,
-  ids: readonly string[],
-  times: readonly (string | null)[],
-  extras: readonly (string | null)[],
+  { ids, times, extras }: Omit<PartyColumns, 'positions'>,
 ): Promise<void> {
   await sql`
     insert into mirror.parties as party (party_id, first_epoch, source_time, extra)
@@ -75,6 +80,14 @@ async function upsertParties(
   );
 }
 
+/** Runs an upsert. @returns how many rows it inserted; the others were there */
+async function countFresh(tx: Tx, upsert: RawBuilder<unknown>): Promise<number> {
+  const { rows } = await sql<{ fresh: bigint }>`
+    with written as (${upsert} returning xmax = 0 as is_fresh)
+    select count(*) filter (where is_fresh) as fresh from written`.execute(tx);
+  return Number(rows[0]?.fresh ?? 0n);
+}
+
 /** Rows without a place: `network`, a party that was looked up, rows that could not be proven. */
 export async function writeUnplacedParties(
   tx: Tx,
@@ -83,13 +96,10 @@ export async function writeUnplacedParties(
 ): Promise<void> {
   const distinct = [...new Map(rows.map((row) => [row.key, row])).values()];
   if (distinct.length === 0) return;
-  const none = distinct.map(() => null);
   await upsertParties(
     tx,
     { ...context, isAudit: true },
-    distinct.map(({ key }) => key),
-    none,
-    distinct.map(extraOf),
+    { ids: distinct.map(({ key }) => key), times: [], extras: distinct.map(extraOf) },
   );
 }
 

@@ -1,5 +1,4 @@
 /** One walk under its lease. Whatever it writes is fenced: a walk that was taken over writes nothing more. */
-import { createHash } from 'node:crypto';
 import { sql, type Selectable, type Transaction } from 'kysely';
 import { FencedError, PermanentError } from '../core/errors.ts';
 import type {
@@ -20,7 +19,7 @@ import type {
 import type { Database } from './database.ts';
 import { patiently } from './patience.ts';
 import type { MirrorSchema } from './schema.ts';
-import { inTransaction } from './transaction.ts';
+import { inTransaction, type TransactionOptions } from './transaction.ts';
 import {
   locate,
   nextPlace,
@@ -39,7 +38,9 @@ import {
   type ClaimContext,
 } from './walk-claim.ts';
 import { closeWalk, currentEpoch, fence, LEASE, type Lease } from './walk-lease.ts';
-import { writeCheckpoints, writeParties, writeUnplacedParties } from './walk-rows.ts';
+import { insertNewPage } from './walk-new-page.ts';
+import { writePage } from './walk-pages.ts';
+import { type RowContext, writeCheckpoints, writeParties, writeUnplacedParties } from './walk-rows.ts';
 
 type Tx = Transaction<MirrorSchema>;
 
@@ -174,61 +175,51 @@ class PostgresWalkSession implements WalkSession {
   }
 
   async commit(change: PageCommit): Promise<bigint> {
-    const pageNo = this.#pageNo + 1;
-    const options = {
-      action: `commit a page of ${this.list}`,
-      signal: this.#signal,
-      wasDone: () => this.#chainOfPage(pageNo, change),
-    };
-    const chainId = await patiently(options, () =>
-      inTransaction(this.#db, options, (tx) => this.#commitIn(tx, change, pageNo)),
+    return this.#commit(change, (options, pageNo) =>
+      inTransaction(this.#db, options, async (tx) => {
+        await fence(tx, this.#lease);
+        const newRows = await this.#writeRows(tx, change);
+        const chainId = await writeChain(tx, this.#axis, change.chain, change.absorbed);
+        await writePage(tx, { walkId: this.walkId, pageNo, newRows }, change.page);
+        return chainId;
+      }),
     );
-    this.#pageNo = pageNo;
+  }
+
+  async commitIfNew(change: PageCommit): Promise<bigint | undefined> {
+    return this.#commit(change, async (_, pageNo) =>
+      (await insertNewPage(this.#db, this.#axis, change, pageNo)) ? change.chain.chainId : undefined,
+    );
+  }
+
+  async #commit<Id extends bigint | undefined>(
+    change: PageCommit,
+    work: (options: TransactionOptions, pageNo: number) => Promise<Id>,
+  ): Promise<Id | bigint> {
+    const pageNo = this.#pageNo + 1;
+    const options = { action: `commit a page of ${this.list}`, signal: this.#signal };
+    const chainId = await patiently<Id | bigint>(
+      { ...options, wasDone: () => this.#chainOfPage(pageNo, change) },
+      () => work(options, pageNo),
+    );
+    if (chainId !== undefined) this.#pageNo = pageNo;
     return chainId;
   }
 
-  async #commitIn(tx: Tx, change: PageCommit, pageNo: number): Promise<bigint> {
-    await fence(tx, this.#lease);
-    const newRows = await this.#writeRows(tx, change);
-    const chainId = await writeChain(tx, this.#axis, change.chain, change.absorbed);
-    await this.#writePage(tx, change, pageNo, newRows);
-    return chainId;
+  get #rowContext(): RowContext {
+    return { epoch: this.epoch, walkId: this.walkId, isAudit: this.kind === 'audit' };
   }
 
   async #writeRows(tx: Tx, { placed, unplaced }: PageCommit): Promise<number> {
-    const context = { epoch: this.epoch, walkId: this.walkId, isAudit: this.kind === 'audit' };
     if (this.list === 'checkpoints') {
       return writeCheckpoints(
         tx,
-        context,
+        this.#rowContext,
         placed.flatMap(({ rows }) => rows),
       );
     }
-    await writeUnplacedParties(tx, context, unplaced);
-    return writeParties(tx, context, placed);
-  }
-
-  /** The primary key is the guard against cursor cycles; first pages have no cursor and may come again. */
-  async #writePage(tx: Tx, { page }: PageCommit, pageNo: number, newRows: number): Promise<void> {
-    const { rows } = await sql`
-      insert into mirror.walk_pages as known
-        (walk_id, direction, after_hash, size, page_no, rows, new_rows, first_key, last_key, source_height)
-      values (${this.walkId}, ${page.role}, ${hashOf(page.after ?? '')}, ${page.size}, ${pageNo}, ${page.rows},
-        ${newRows}, ${page.firstKey ?? null}, ${page.lastKey ?? null}, ${page.height ?? null})
-      on conflict (walk_id, direction, after_hash, size) do update
-        set page_no = excluded.page_no, rows = excluded.rows, new_rows = known.new_rows + excluded.new_rows,
-          first_key = excluded.first_key, last_key = excluded.last_key,
-          source_height = excluded.source_height, committed_at = clock_timestamp()
-        where excluded.direction in ('head', 'tail')
-      returning page_no`.execute(tx);
-    if (rows.length === 1) return;
-    throw new PermanentError(
-      `Cannot commit a page of ${this.list}: its cursor was followed before in this walk; the source leads in a circle`,
-      {
-        code: 'CURSOR_CYCLE',
-        meta: { walkId: `${this.walkId}`, direction: page.role, lastKey: page.lastKey },
-      },
-    );
+    await writeUnplacedParties(tx, this.#rowContext, unplaced);
+    return writeParties(tx, this.#rowContext, placed);
   }
 
   /** Whether a commit whose answer was lost had been done: its page is there, and the chain as it left it. */
@@ -386,8 +377,4 @@ class PostgresWalkSession implements WalkSession {
       await work(tx);
     });
   }
-}
-
-function hashOf(cursor: string): Buffer {
-  return createHash('sha256').update(cursor).digest();
 }

@@ -1,0 +1,21 @@
+/** One stage in a process of its own, for its peak memory: `load-worker.ts load|lake URL OBJECTS SCRATCH`. */
+import { buildLake } from '../src/lake/build.ts';
+import { loadAll } from '../src/load/load-all.ts';
+import { FileStore } from '../src/objects/file-store.ts';
+import { openWarehouse } from '../src/warehouse/database.ts';
+import { LakeStore } from '../src/warehouse/lake-store.ts';
+import { LoadStore } from '../src/warehouse/load-store.ts';
+
+const [stage = '', url = '', objectsDir = '', scratchDir = ''] = process.argv.slice(2);
+const signal = new AbortController().signal;
+const warehouse = openWarehouse({ url, onIdleError: () => undefined });
+const objects = new FileStore(objectsDir);
+const startMs = performance.now();
+const rows =
+  stage === 'load'
+    ? (await loadAll({ books: new LoadStore(warehouse), objects }, signal)).rows
+    : (await buildLake({ books: new LakeStore(warehouse.pool), objects, scratchDir }, signal)).rows;
+const seconds = (performance.now() - startMs) / 1000;
+const peakMb = process.resourceUsage().maxRSS / 1024;
+process.stdout.write(`${JSON.stringify({ rows: Number(rows), seconds, peakMb })}\n`);
+await warehouse[Symbol.asyncDispose]();

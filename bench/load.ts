@@ -1,0 +1,170 @@
+/**
+ * How fast load and lake are, as ratios within one run, and how fast the lake answers:
+ * `npm run bench load [--quick]`; needs about five minutes and 6 GB below the temporary folder.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createReadStream, createWriteStream } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
+import { DuckDBInstance } from '@duckdb/node-api';
+import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { createLog } from '../src/core/log.ts';
+import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
+import { FileStore } from '../src/objects/file-store.ts';
+import { openWarehouse } from '../src/warehouse/database.ts';
+import { migrate } from '../src/warehouse/migrate.ts';
+import { publishLedger } from './load-ledger.ts';
+
+const isQuick = process.argv.includes('--quick');
+const ROWS = isQuick ? 200_000 : 1_000_000;
+const SEGMENTS = 4;
+const ROUNDS = isQuick ? 3 : 5;
+const COLUMNS = `party_id, segment_id, extra, effect, vega_time, quantity, transfer_type, asset_id,
+  account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
+  account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance`;
+
+interface Worked {
+  readonly rows: number;
+  readonly seconds: number;
+  readonly peakMb: number;
+}
+
+function say(what: string, value: string, wanted = ''): void {
+  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+}
+
+async function seconds(work: () => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
+  await work();
+  return (performance.now() - startMs) / 1000;
+}
+
+const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(folder, { recursive: true, force: true }));
+const postgres = stack.use(
+  await startEmbeddedPostgres({
+    dataDir: folder,
+    log: createLog('warn'),
+    signal: new AbortController().signal,
+  }),
+);
+const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+await migrate(warehouse.db);
+const { pool } = warehouse;
+const objectsDir = join(folder, 'objects');
+const canonicalPath = join(folder, 'canonical.copy');
+
+async function work(stage: 'load' | 'lake'): Promise<Worked> {
+  const script = fileURLToPath(new URL('load-worker.ts', import.meta.url));
+  const args = [script, stage, postgres.connectionString, objectsDir, join(folder, 'scratch')];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  await once(child, 'close');
+  return JSON.parse(output) as Worked;
+}
+
+async function emptyTable(): Promise<void> {
+  await pool.query('truncate mirror.ledger_entries, mirror.segment_months');
+  await pool.query('update mirror.segments set loaded_at = null');
+  await pool.query('checkpoint');
+}
+
+async function rawCopy(): Promise<void> {
+  const client = await pool.connect();
+  try {
+    const copy = client.query(copyFrom(`copy mirror.ledger_entries (${COLUMNS}) from stdin`));
+    await pipeline(createReadStream(canonicalPath, { highWaterMark: 2 ** 18 }), copy);
+  } finally {
+    client.release();
+  }
+}
+
+async function keepCanonical(): Promise<void> {
+  const client = await pool.connect();
+  try {
+    const copy = client.query(copyTo(`copy (select ${COLUMNS} from mirror.ledger_entries) to stdout`));
+    await pipeline(copy, createWriteStream(canonicalPath));
+  } finally {
+    client.release();
+  }
+}
+
+/** The same objects into zstd Parquet by month with the lake's types, by nothing but DuckDB. */
+async function duckDbAlone(keys: readonly string[]): Promise<void> {
+  const instance = await DuckDBInstance.create(':memory:', { threads: '2' });
+  const connection = await instance.connect();
+  await connection.run(`set TimeZone = 'UTC'`);
+  const amount = (name: string): string => `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}`;
+  const files = keys.map((key) => `'${join(objectsDir, key)}'`).join(', ');
+  await connection.run(`copy (
+    select cast(vega_time as timestamptz) as vega_time, ${amount('quantity')}, ${amount('effect')},
+      replace(transfer_type, 'TRANSFER_TYPE_', '') as transfer_type, asset_id, account_from_market_id,
+      account_from_party_id, account_from_account_type, ${amount('account_from_balance')}, account_to_market_id,
+      account_to_party_id, account_to_account_type, ${amount('account_to_balance')}, vega_time[:7] as month
+    from read_csv([${files}], header = true, all_varchar = true, delim = ',', quote = '"', escape = '"')
+    order by vega_time)
+    to '${join(folder, 'alone')}' (format parquet, compression zstd, partition_by (month), overwrite_or_ignore)`);
+  connection.closeSync();
+  instance.closeSync();
+}
+
+async function loading(): Promise<void> {
+  const [ours, raw, peaks]: [number[], number[], number[]] = [[], [], []];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await emptyTable();
+    const worked = await work('load');
+    ours.push(worked.seconds);
+    peaks.push(worked.peakMb);
+    if (round === 0) await keepCanonical();
+    await emptyTable();
+    raw.push(await seconds(rawCopy));
+  }
+  const ratios = ours.map((value, round) => (raw[round] ?? Number.NaN) / value);
+  say(`${ROWS} entries, CSV → table with its indexes`, `${Math.round(ROWS / median(ours))} rows/s`);
+  say('raw COPY of canonical rows into the same table', `${Math.round(ROWS / median(raw))} rows/s`);
+  say(
+    'load / raw COPY',
+    `${median(ratios).toFixed(2)} (${ratios.map((r) => r.toFixed(2)).join(', ')})`,
+    'at least 0.7, aim 0.9',
+  );
+  say('peak memory of the loader', `${Math.max(...peaks).toFixed(0)} MB`, 'at most 200 MB');
+}
+
+async function parquet(keys: readonly string[]): Promise<void> {
+  await emptyTable();
+  await work('load');
+  await pool.query('vacuum analyze mirror.ledger_entries');
+  const [ours, alone, peaks]: [number[], number[], number[]] = [[], [], []];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await rm(join(objectsDir, 'lake'), { recursive: true, force: true });
+    const worked = await work('lake');
+    ours.push(worked.seconds);
+    peaks.push(worked.peakMb);
+    alone.push(await seconds(() => duckDbAlone(keys)));
+  }
+  const ratios = ours.map((value, round) => (alone[round] ?? Number.NaN) / value);
+  say(`${ROWS} entries into the lake`, `${Math.round(ROWS / median(ours))} rows/s`);
+  say('the same objects to Parquet by DuckDB alone', `${Math.round(ROWS / median(alone))} rows/s`);
+  say(
+    'lake / DuckDB alone',
+    `${median(ratios).toFixed(2)} (${ratios.map((r) => r.toFixed(2)).join(', ')})`,
+    'at least 0.8',
+  );
+  say('peak memory of the build', `${Math.max(...peaks).toFixed(0)} MB`, '200 MB + DuckDB’s limit');
+}
+
+const published = await publishLedger(pool, new FileStore(objectsDir), ROWS, SEGMENTS);
+say('measured', 'value', 'wanted');
+say('---', '---', '---');
+await loading();
+await parquet(published.keys);

@@ -1,0 +1,127 @@
+/**
+ * How fast the walk is, as ratios within one run: against a one-way loop that stores nothing, and against
+ * one that inserts row by row. `node bench/walk.ts [--quick]`; needs about two minutes.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createLog } from '../src/core/log.ts';
+import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
+import { openWarehouse } from '../src/warehouse/database.ts';
+import { migrate } from '../src/warehouse/migrate.ts';
+import {
+  emptyMirror,
+  fetchAndInsert,
+  fetchOnly,
+  median,
+  openLists,
+  startSource,
+  walkParties,
+} from './walk-bench.ts';
+
+const isQuick = process.argv.includes('--quick');
+const PARTIES = isQuick ? 50_000 : 200_000;
+const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
+const ROUNDS = isQuick ? 3 : 5;
+const ROW_BY_ROW_ROWS = 5_000;
+
+interface Line {
+  readonly what: string;
+  readonly value: string;
+  readonly wanted: string;
+}
+
+const lines: Line[] = [];
+
+function say(what: string, value: string, wanted = ''): void {
+  lines.push({ what, value, wanted });
+  process.stdout.write(`${what}: ${value}${wanted === '' ? '' : ` (wanted: ${wanted})`}\n`);
+}
+
+const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+const signal = new AbortController().signal;
+const postgres = stack.use(await startEmbeddedPostgres({ dataDir, log: createLog('warn'), signal }));
+const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+await migrate(warehouse.db);
+
+async function rate(work: () => Promise<number>): Promise<number> {
+  const startMs = performance.now();
+  const rows = await work();
+  return (rows * 1000) / (performance.now() - startMs);
+}
+
+async function compare(latencyMs: number, wanted: string): Promise<void> {
+  await using sandbox = await startSource(PARTIES, latencyMs);
+  await using source = openLists(sandbox.url);
+  const fetched: number[] = [];
+  const walked: number[] = [];
+  await fetchOnly(source);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    fetched.push(await rate(() => fetchOnly(source)));
+    await emptyMirror(warehouse);
+    walked.push(await rate(async () => (await walkParties(source, warehouse)).rows));
+  }
+  const name = `${PARTIES} parties, ${latencyMs} ms latency`;
+  say(`${name}: one-way loop that only fetches`, `${Math.round(median(fetched))} rows/s`);
+  say(`${name}: walk`, `${Math.round(median(walked))} rows/s`);
+  const ratios = walked.map((value, round) => value / (fetched[round] ?? Number.NaN));
+  say(`${name}: walk / loop`, median(ratios).toFixed(2), wanted);
+  if (latencyMs > 0) return;
+  await emptyMirror(warehouse);
+  const single = await rate(() => fetchAndInsert(source, warehouse, ROW_BY_ROW_ROWS));
+  say(`${name}: loop that inserts row by row`, `${Math.round(single)} rows/s`);
+  say(`${name}: walk / row by row`, (median(walked) / single).toFixed(1), 'at least 10');
+}
+
+async function many(): Promise<void> {
+  await using sandbox = await startSource(MANY_PARTIES, 0);
+  await emptyMirror(warehouse);
+  const script = fileURLToPath(new URL('walk-worker.ts', import.meta.url));
+  const child = spawn(process.execPath, [script, sandbox.url.href, postgres.connectionString], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  await once(child, 'close');
+  const worker = JSON.parse(output) as {
+    rows: number;
+    peakMb: number;
+    rowsPerSecond: number;
+    lastToFirst: number;
+  };
+  say(`${MANY_PARTIES} parties: walk`, `${Math.round(worker.rowsPerSecond)} rows/s`);
+  say(`${MANY_PARTIES} parties: peak memory of the worker`, `${worker.peakMb.toFixed(0)} MB`, 'at most 200');
+  say(`${MANY_PARTIES} parties: last tenth / first tenth`, worker.lastToFirst.toFixed(2), '0.8 to 1.2');
+  await using source = openLists(sandbox.url);
+  await warehouse.pool.query('vacuum analyze mirror.places, mirror.parties');
+  await sandbox.advance(Math.round((7 * 86_400_000 * 1_000) / MANY_PARTIES));
+  const startMs = performance.now();
+  const increment = await walkParties(source, warehouse);
+  const took = `${increment.requests} requests, ${Math.round(performance.now() - startMs)} ms`;
+  say(
+    `increment of ${increment.newRows} in ${MANY_PARTIES}`,
+    `${took}, ${increment.verdict}`,
+    'at most 3 requests',
+  );
+}
+
+async function politely(): Promise<void> {
+  const rows = 20_000;
+  await using sandbox = await startSource(rows, 0);
+  await using source = openLists(sandbox.url, 10);
+  await emptyMirror(warehouse);
+  const value = await rate(async () => (await walkParties(source, warehouse)).rows);
+  say(`${rows} parties at the default rate of 10 requests/s: walk`, `${Math.round(value)} rows/s`);
+}
+
+await compare(20, 'at least 1.8');
+await compare(0, 'at least 0.35, aim 0.5');
+await many();
+await politely();
+const table = lines.map(({ what, value, wanted }) => `| ${what} | ${value} | ${wanted} |`);
+process.stdout.write(`\n| what | measured | wanted |\n|---|---|---|\n${table.join('\n')}\n`);
