@@ -5,9 +5,10 @@
 import { createHash } from 'node:crypto';
 import { DAY_MICROS, formatInstant, type Micros } from '../core/time.ts';
 import type { CheckpointRow } from './checkpoints.ts';
-import { NO_MARKET, type Account, type Movement } from './cycle.ts';
+import { NETWORK, NO_MARKET, type Account, type Movement } from './cycle.ts';
 import { KIND } from './ids.ts';
 import type { Network } from './network.ts';
+import { concerns } from './release.ts';
 
 /** Which entries: `[from, to)` of their time, and one asset or all. */
 export interface BookWindow {
@@ -81,13 +82,13 @@ export class Books {
 
   /** The CSV rows of a party, without line ends, in the order in which they happened. */
   *rows(partyId: string, window: BookWindow = {}): Generator<string> {
-    const write = this.#network.release.rowWriter(this.#network.names());
+    const write = this.#writerFor(partyId);
     for (const movement of this.#exported(partyId, window)) yield write(movement).slice(0, -1);
   }
 
   /** Count, digest and sums of what a party's export holds. */
   party(partyId: string, window: BookWindow = {}): PartyBooks {
-    const write = this.#network.release.rowWriter(this.#network.names());
+    const write = this.#writerFor(partyId);
     const sums = new Map<string, BookSum>();
     let entries = 0;
     let digest = 0n;
@@ -122,6 +123,10 @@ export class Books {
     return [...balances.values()];
   }
 
+  #writerFor(partyId: string): (movement: Movement) => string {
+    return this.#network.release.rowWriter(this.#network.names(), this.#indexOf(partyId) ?? NETWORK);
+  }
+
   *#exported(partyId: string, window: BookWindow): Generator<Movement> {
     const party = this.#indexOf(partyId);
     if (party === undefined) return;
@@ -129,7 +134,7 @@ export class Books {
     if (window.assetId !== undefined && asset === undefined) return;
     const blocks = this.#network.blocksWithin(window.from, window.to);
     for (const movement of this.#network.ledger.movementsOfPair(party, blocks)) {
-      if (movement.from.owner !== party) continue;
+      if (!concerns(movement, party, this.#network.release.sides)) continue;
       if (asset === undefined || movement.asset === asset) yield movement;
     }
   }

@@ -6,6 +6,7 @@ import { floorSecond, type Micros } from '../core/time.ts';
 import { ServiceError } from './errors.ts';
 import type { Network } from './network.ts';
 import type { Query } from './query.ts';
+import type { Movement } from './cycle.ts';
 import { rfc3339Nano } from './times.ts';
 
 /** The service sends what it has as soon as it has this much. */
@@ -59,14 +60,13 @@ export function disposition(request: ExportRequest, zoneMinutes: number): string
 }
 
 /**
- * The CSV in pieces that end on a row. Rows come in an order that differs from call to call.
+ * The CSV in pieces that end on a row.
  * @param call the number of this call
  */
 export function* csvPieces(network: Network, request: ExportRequest, call: number): Generator<Buffer> {
   let piece = Buffer.allocUnsafeSlow(PIECE_BYTES + ROW_BYTES_MAX);
   let bytes = piece.write(network.release.header, 0, 'latin1');
-  const write = network.release.rowWriter(network.names());
-  for (const movement of movementsOf(network, request, call)) {
+  for (const { movement, write } of movementsOf(network, request, call)) {
     bytes += piece.write(write(movement), bytes, 'latin1');
     if (bytes < PIECE_BYTES) continue;
     yield piece.subarray(0, bytes);
@@ -76,16 +76,20 @@ export function* csvPieces(network: Network, request: ExportRequest, call: numbe
   if (bytes > 0) yield piece.subarray(0, bytes);
 }
 
-function movementsOf(
+function* movementsOf(
   network: Network,
   request: ExportRequest,
   call: number,
-): ReturnType<Network['ledger']['outgoing']> | [] {
-  const blocks = network.blocksWithin(request.from, request.to);
-  const party = network.parties.indexOf(request.partyId, blocks.to);
-  const asset = request.assetId === undefined ? undefined : network.assetOf(request.assetId);
-  if (party === undefined || (request.assetId !== undefined && asset === undefined)) return [];
-  return network.ledger.outgoing(party, blocks, asset, call);
+): Generator<{ movement: Movement; write: (movement: Movement) => string }> {
+  const { block: headBlock } = network.head();
+  const party = network.parties.indexOf(request.partyId, headBlock);
+  if (party === undefined) return;
+  const { assetId, from, to } = request;
+  const asset = assetId === undefined ? undefined : (network.assetOf(assetId) ?? ('unknown' as const));
+  const write = network.release.rowWriter(network.names(), party);
+  const asked = { party, asset, from, to, headBlock, call };
+  for (const movement of network.release.select(network.ledger, network.chain, asked))
+    yield { movement, write };
 }
 
 /** The pieces up to a byte, where the query fails. */

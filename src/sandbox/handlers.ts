@@ -24,10 +24,13 @@ const JSON_AND_GRPC: Headers = [['Content-Type', ['application/json', 'applicati
 export class Handlers {
   readonly #network: Network;
   readonly #limiter: RateLimiter;
+  readonly #onFatalQuestion: () => void;
   #exports = 0;
 
-  constructor(network: Network) {
+  /** @param onFatalQuestion told of a question that kills a node of this release, before its answer breaks off */
+  constructor(network: Network, onFatalQuestion: () => void) {
     this.#network = network;
+    this.#onFatalQuestion = onFatalQuestion;
     this.#limiter = new RateLimiter(network.settings.rateLimit);
   }
 
@@ -93,6 +96,11 @@ export class Handlers {
     let body: BodyWriter | undefined;
     try {
       const asked = exportRequest(new Query(request.queryText), settings.assetRequired);
+      if (this.#network.release.dies && asked.from === undefined && asked.to !== undefined) {
+        this.#onFatalQuestion();
+        exchange.response.destroy();
+        return;
+      }
       headers = [['Content-Disposition', disposition(asked, settings.zoneMinutes)]];
       this.#exports += 1;
       const csv = failing(exchange, csvPieces(this.#network, asked, this.#exports));

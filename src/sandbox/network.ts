@@ -8,7 +8,7 @@ import { Ledger, type BlockRange } from './ledger.ts';
 import type { Settings } from './options.ts';
 import { Parties } from './parties.ts';
 import { seedWord } from './random.ts';
-import { RELEASE_0_71_4, type Names, type Release } from './release.ts';
+import { RELEASES, type Names, type Release } from './release.ts';
 
 /** The newest block, and the instant the network has reached. */
 export interface Head {
@@ -18,7 +18,7 @@ export interface Head {
 
 export class Network {
   readonly settings: Settings;
-  readonly release: Release = RELEASE_0_71_4;
+  readonly release: Release;
   readonly ids: IdCipher;
   readonly chain: Chain;
   readonly parties: Parties;
@@ -30,6 +30,7 @@ export class Network {
   constructor(settings: Settings) {
     const seed = seedWord(settings.seed);
     this.settings = settings;
+    this.release = RELEASES[settings.release];
     this.ids = new IdCipher(settings.seed);
     this.chain = new Chain(seed, settings);
     const historyBlocks = this.chain.blocksIn(settings.historyMs);

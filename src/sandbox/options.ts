@@ -3,8 +3,16 @@ import { UsageError } from '../core/errors.ts';
 import { DAY_MICROS, parseInstant, type Micros } from '../core/time.ts';
 import { TIE_ROWS_MAX } from './checkpoints.ts';
 import type { RateLimit } from './rate-limit.ts';
+import { RELEASE_NAMES, type ReleaseName } from './release.ts';
 
 export interface SandboxOptions {
+  /** Which release of the service serves the exports: see `release.ts` and `selection.ts`. */
+  release?: ReleaseName;
+  /**
+   * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;
+   * 'crash': the whole sandbox stops answering, as the node does.
+   */
+  onFatalQuestion?: 'connection' | 'crash';
   /** Everything follows from it: same seed and same head, same network. */
   seed?: string;
   /** The instant the network began; a whole second. */
@@ -74,6 +82,8 @@ export function sandboxSettings(options: SandboxOptions): Settings {
   const endOfHistory = (): Micros => genesis + BigInt(historyMs + blockIntervalMs) * 1000n - 1n;
   const parties = options.parties ?? 1000;
   const settings: Settings = {
+    release: '0.71.4',
+    onFatalQuestion: 'connection',
     seed: 'sandbox',
     firstHeight: 1n,
     partiesMax: Math.max(parties, 10_000_000),
@@ -128,6 +138,9 @@ function* problemsOf(settings: Settings): Generator<string> {
   }
   if (settings.parties > (settings.historyMs / settings.blockIntervalMs) * ARRIVALS_PER_BLOCK_MAX) {
     yield `parties: ${settings.parties} given, at most ${ARRIVALS_PER_BLOCK_MAX} for each block of the history accepted`;
+  }
+  if (!RELEASE_NAMES.includes(settings.release)) {
+    yield `release: ${settings.release} given, one of ${RELEASE_NAMES.join(', ')} accepted`;
   }
   const ties = settings.tieRows;
   if (ties.length > 32 || ties.some((rows) => !Number.isInteger(rows) || rows < 1 || rows > TIE_ROWS_MAX)) {

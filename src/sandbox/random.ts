@@ -15,6 +15,7 @@ export const STREAM = {
   checkpointTwins: 7,
   level: 8,
   rowOrder: 9,
+  entryOffset: 10,
 } as const;
 
 /** The number that stands for a seed text in `noise`. */

@@ -1,18 +1,28 @@
 /**
- * What differs between releases of the service: the columns of an export and how each value is written.
- * 0.71.4 is the one that the interface's label most plausibly means.
+ * What differs between releases of the service: the columns of an export, how each value is written, and
+ * which entries its query finds. 0.71.4 is the one that the interface's label most plausibly means.
  */
 import type { Micros } from '../core/time.ts';
-import { NETWORK, NO_MARKET, type Account, type Movement } from './cycle.ts';
+import { ACCOUNT_TYPE, NETWORK, NO_MARKET, type Account, type Movement } from './cycle.ts';
 import { KIND, type IdCipher } from './ids.ts';
+import { outgoingUnordered, rightFilters, wrongFilters, type Selection } from './selection.ts';
 import { timestamptz } from './times.ts';
 
+export const RELEASE_NAMES = ['0.71.4', '0.71.6', '0.73'] as const;
+export type ReleaseName = (typeof RELEASE_NAMES)[number];
+
 export interface Release {
-  readonly name: string;
+  readonly name: ReleaseName;
   /** The CSV's first line, with its line end. */
   readonly header: string;
+  /** Whose entries a party's export means to hold: those out of its accounts, or those into them as well. */
+  readonly sides: 'from' | 'both';
+  /** Which entries are sent for a question, in which order: with this release's mistakes. */
+  readonly select: Selection;
+  /** An end without a start brings the whole node down. */
+  readonly dies: boolean;
   /** Makes the writer of one export's rows; a row comes with its line end. */
-  rowWriter(names: Names): (movement: Movement) => string;
+  rowWriter(names: Names, party: number): (movement: Movement) => string;
 }
 
 /** Turns the sandbox's numbers into what the service's tables hold. */
@@ -22,44 +32,93 @@ export interface Names {
   zoneMinutes: number;
 }
 
-const COLUMNS_0_71_4 = [
-  'vega_time',
-  'quantity',
-  'transfer_type',
-  'asset_id',
-  'account_from_market_id',
-  'account_from_party_id',
-  'account_from_account_type',
-  'account_to_market_id',
-  'account_to_party_id',
-  'account_to_account_type',
-  'account_from_balance',
-  'account_to_balance',
-];
+const COLUMNS_12 =
+  'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,' +
+  'account_from_account_type,account_to_market_id,account_to_party_id,account_to_account_type,' +
+  'account_from_balance,account_to_balance\n';
+const COLUMNS_13 =
+  'vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id,' +
+  'account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id,' +
+  'account_to_account_type,account_to_balance\n';
 
-/** 12 columns, ids as Postgres writes bytea, account types as numbers, entries of the from-side only. */
-export const RELEASE_0_71_4: Release = {
-  name: '0.71.4',
-  header: `${COLUMNS_0_71_4.join(',')}\n`,
-  rowWriter: (names) => {
-    const bytea = memo((kind: number, index: number) => `\\x${names.ids.id(kind, index)}`);
-    const account = ({ owner, type, market }: Account): string =>
-      `${market === NO_MARKET ? '\\x' : bytea(KIND.market, market)},` +
-      `${owner === NETWORK ? '\\x03' : bytea(KIND.party, owner)},${type}`;
-    let block = -1;
-    let time = '';
-    return (movement) => {
-      if (movement.block !== block) {
-        block = movement.block;
-        time = timestamptz(names.timeOf(block), names.zoneMinutes);
-      }
-      return (
-        `${time},${movement.quantity},TRANSFER_TYPE_${movement.type},${bytea(KIND.asset, movement.asset)},` +
-        `${account(movement.from)},${account(movement.to)},${movement.fromBalance},${movement.toBalance}\n`
-      );
-    };
+const ACCOUNT_NAMES: ReadonlyMap<number, string> = new Map([
+  [ACCOUNT_TYPE.settlement, 'SETTLEMENT'],
+  [ACCOUNT_TYPE.margin, 'MARGIN'],
+  [ACCOUNT_TYPE.general, 'GENERAL'],
+  [ACCOUNT_TYPE.feesMaker, 'FEES_MAKER'],
+  [ACCOUNT_TYPE.external, 'EXTERNAL'],
+]);
+
+export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
+  '0.71.4': {
+    name: '0.71.4',
+    header: COLUMNS_12,
+    sides: 'from',
+    select: outgoingUnordered,
+    dies: false,
+    rowWriter: (names) => writeBytea(names),
+  },
+  '0.71.6': {
+    name: '0.71.6',
+    header: COLUMNS_13,
+    sides: 'both',
+    select: wrongFilters,
+    dies: true,
+    rowWriter: writePlain,
+  },
+  '0.73': {
+    name: '0.73',
+    header: COLUMNS_13,
+    sides: 'both',
+    select: rightFilters,
+    dies: false,
+    rowWriter: writePlain,
   },
 };
+
+/** Whether a movement is in the export of this party. */
+export function concerns(movement: Movement, party: number, sides: Release['sides']): boolean {
+  return movement.from.owner === party || (sides === 'both' && movement.to.owner === party);
+}
+
+/** 12 columns, ids as Postgres writes bytea, account types as numbers. */
+function writeBytea(names: Names): (movement: Movement) => string {
+  const bytea = memo((kind: number, index: number) => `\\x${names.ids.id(kind, index)}`);
+  const account = ({ owner, type, market }: Account): string =>
+    `${market === NO_MARKET ? '\\x' : bytea(KIND.market, market)},` +
+    `${owner === NETWORK ? '\\x03' : bytea(KIND.party, owner)},${type}`;
+  const timeOf = blockTime(names);
+  return (movement) =>
+    `${timeOf(movement.block)},${movement.quantity},TRANSFER_TYPE_${movement.type},` +
+    `${bytea(KIND.asset, movement.asset)},${account(movement.from)},${account(movement.to)},` +
+    `${movement.fromBalance},${movement.toBalance}\n`;
+}
+
+/** 13 columns in another order, ids plain or as a word, account types by their bare names. */
+function writePlain(names: Names, party: number): (movement: Movement) => string {
+  const id = memo((kind: number, index: number) => names.ids.id(kind, index));
+  const account = ({ owner, type, market }: Account, balance: bigint): string =>
+    `${market === NO_MARKET ? '""' : id(KIND.market, market)},` +
+    `${owner === NETWORK ? 'network' : id(KIND.party, owner)},${ACCOUNT_NAMES.get(type) ?? 'UNKNOWN'},${balance}`;
+  const timeOf = blockTime(names);
+  return (movement) => {
+    const { from, to, quantity } = movement;
+    const effect = (to.owner === party ? quantity : 0n) - (from.owner === party ? quantity : 0n);
+    return (
+      `${timeOf(movement.block)},${quantity},${effect},TRANSFER_TYPE_${movement.type},` +
+      `${id(KIND.asset, movement.asset)},${account(from, movement.fromBalance)},${account(to, movement.toBalance)}\n`
+    );
+  };
+}
+
+/** Entries of one block follow one another, so its time is written once. */
+function blockTime(names: Names): (block: number) => string {
+  let [last, text] = [-1, ''];
+  return (block) => {
+    if (block !== last) [last, text] = [block, timestamptz(names.timeOf(block), names.zoneMinutes)];
+    return text;
+  };
+}
 
 /** One export names two parties, a few assets and markets: that is all it has to remember. */
 function memo(make: (kind: number, index: number) => string): (kind: number, index: number) => string {

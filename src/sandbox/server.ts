@@ -24,6 +24,8 @@ export interface Sandbox extends AsyncDisposable {
   readonly books: Books;
   readonly requests: RequestCounts;
   readonly faults: Faults;
+  /** Questions so far that kill a node of this release: an end without a start. */
+  readonly fatalQuestions: () => number;
   /** Moves the network ahead: blocks are made, and whatever happens in them is served from now on. */
   advance(durationMs: number): void;
   /** Stops serving; requests in progress are broken off. */
@@ -46,7 +48,11 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const books = new Books(network);
   const requests = new RequestCounts();
   const faults = new Faults();
-  const handlers = new Handlers(network);
+  let fatalQuestions = 0;
+  const handlers = new Handlers(network, () => {
+    fatalQuestions += 1;
+    if (settings.onFatalQuestion === 'crash') void close(server);
+  });
   const nths = new Map<Route, number>();
 
   const server = createServer((request, response) => {
@@ -74,6 +80,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     books,
     requests,
     faults,
+    fatalQuestions: () => fatalQuestions,
     advance: (durationMs) => network.advance(durationMs),
     stop,
     [Symbol.asyncDispose]: stop,
@@ -139,6 +146,7 @@ function urlOf(host: string, port: number): string {
 }
 
 async function close(server: Server): Promise<void> {
+  if (!server.listening) return;
   const closed = once(server, 'close');
   server.close();
   server.closeAllConnections();
