@@ -44,6 +44,11 @@ export async function workRun(
 ): Promise<void> {
   const run = await deps.runs.start(runId);
   if (run === undefined) return;
+  if (run.cancelRequested) {
+    // Told to stop while nobody worked it.
+    await deps.runs.markCancelled(runId);
+    return;
+  }
   if (run.attempts > DELIVERIES_MAX) {
     const error = {
       code: 'DELIVERED_TOO_OFTEN',
@@ -104,7 +109,9 @@ async function settleFailure(
   const sinceMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
   const mayPass = error instanceof RetryableError || error instanceof FencedError;
   const isOver =
-    error instanceof UnreachableError ? sinceMs >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
+    error instanceof UnreachableError
+      ? sinceMs >= UNREACHABLE_MAX_MS
+      : context.attempt >= RETRIES_MAX || wasAskedAgain(error);
   if (mayPass && !isOver) throw error;
   deps.log.error(
     { err: error, runId: run.runId, kind: run.kind, subject: run.subject },
@@ -112,6 +119,11 @@ async function settleFailure(
   );
   const verdict = mayPass && !(error instanceof UnreachableError) ? 'incomplete' : 'failed';
   await deps.runs.finish(run.runId, verdict, { error: describeError(error) });
+}
+
+/** The source was asked several times already, with growing waits: retries do not multiply over layers. */
+function wasAskedAgain(error: unknown): boolean {
+  return error instanceof RetryableError && typeof error.meta['attempts'] === 'number';
 }
 
 /** An error as evidence: code, message with its cause, values; `unreachable` decides the exit code. */

@@ -14,6 +14,9 @@ for (const name of ['SIGINT', 'SIGTERM'] as const) {
   });
 }
 
+// Where nothing is left to wait for and no answer came, Node would end as if all were well.
+process.exitCode = 1;
+process.once('exit', sayUnanswered);
 process.exitCode = await runCli({
   argv: process.argv.slice(2),
   ...processEnvironment(),
@@ -21,4 +24,9 @@ process.exitCode = await runCli({
   stderr: process.stderr,
   signal: stop.signal,
 });
+process.off('exit', sayUnanswered);
 setTimeout(() => process.exit(), LINGER_MAX_MS).unref();
+
+function sayUnanswered(): void {
+  if (!stop.signal.aborted) process.stderr.write('ledger-mirror: ended without an answer; this is a bug\n');
+}

@@ -10,8 +10,8 @@ import type { CommandContext } from './context.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
-/** A run that stays silent for so long has lost its job with its queue. */
-const LOST_MS = 20_000;
+/** A run that stays silent for so long has lost its process, or its job with its queue. */
+const LOST_MS = 10_000;
 
 /** A run that does the same already, of whoever's making, or a new one. */
 export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run; isJoined: boolean }> {

@@ -11,7 +11,7 @@ export async function nightly(
 ): Promise<CommandResult> {
   needSource(context.config);
   await using app = await openApp(context);
-  if (options.dryRun) return plan(app, context);
+  if (options.dryRun) return await plan(app, context);
   const run = await startNight(app, 'now', context);
   const [ended] = await followRuns(app, [run], context);
   if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
