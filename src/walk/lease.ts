@@ -12,6 +12,11 @@ export const RENEW_EVERY_MS = 3_000;
 export const WAIT_FOR_LEASE_MS = 13_000;
 const ASK_AGAIN_MS = 500;
 
+export interface LeaseWait {
+  readonly waitMs: number;
+  readonly againMs: number;
+}
+
 /**
  * Opens the walk, waiting for the lease of a worker that may be dead.
  * @throws RetryableError `WALK_BUSY` where the other one is alive
@@ -20,19 +25,20 @@ export async function openSession(
   books: WalkBooks,
   request: SessionRequest,
   signal: AbortSignal,
+  { waitMs, againMs }: LeaseWait = { waitMs: WAIT_FOR_LEASE_MS, againMs: ASK_AGAIN_MS },
 ): Promise<WalkSession> {
   const startedMs = performance.now();
   for (;;) {
     signal.throwIfAborted();
     const session = await books.open(request, signal);
     if (session !== undefined) return session;
-    if (performance.now() - startedMs >= WAIT_FOR_LEASE_MS) {
+    if (performance.now() - startedMs >= waitMs) {
       throw new RetryableError(
         `Cannot walk ${request.list}: another worker is at it; wait until it has ended`,
         { code: 'WALK_BUSY', meta: { list: request.list }, retryAfterMs: WAIT_FOR_LEASE_MS },
       );
     }
-    await sleep(ASK_AGAIN_MS, undefined, { signal });
+    await sleep(againMs, undefined, { signal });
   }
 }
 

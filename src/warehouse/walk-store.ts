@@ -5,6 +5,7 @@ import { errorCode } from '../core/errors.ts';
 import type { ListedRow, SessionRequest, WalkBooks, WalkKind, WalkSession } from '../walk/ports.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
+import { patiently } from './patience.ts';
 import { inTransaction } from './transaction.ts';
 import { closeWalk, currentEpoch, LEASE } from './walk-lease.ts';
 import { writeUnplacedParties } from './walk-rows.ts';
@@ -24,11 +25,20 @@ export class WalkStore implements WalkBooks {
 
   async open(request: SessionRequest, signal: AbortSignal): Promise<WalkSession | undefined> {
     const token = randomUUID();
+    const options = { action: `open the walk of ${request.list}`, signal };
+    let last: Taken | undefined;
+    // Where the answer was lost, the token tells whether the walk is ours.
+    const wasDone = async (): Promise<Taken | undefined> => {
+      const ours = await this.#db
+        .selectFrom('walks')
+        .select('walk_id')
+        .where('lease_token', '=', token)
+        .executeTakeFirst();
+      return ours === undefined ? undefined : last;
+    };
     try {
-      const taken = await inTransaction(
-        this.#db,
-        { action: `open the walk of ${request.list}`, signal },
-        (tx) => take(tx, request, token),
+      const taken = await patiently({ ...options, wasDone }, () =>
+        inTransaction(this.#db, options, async (tx) => (last = await take(tx, request, token))),
       );
       return taken === undefined ? undefined : await openWalkSession(this.#db, taken, signal);
     } catch (error) {
