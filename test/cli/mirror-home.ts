@@ -70,7 +70,10 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
         });
       }
     },
-    spooled: () => filesBelow(join(dataDir, 'spool')),
+    spooled: async () => [
+      ...(await filesBelow(join(dataDir, 'spool'))),
+      ...(await filesBelow(join(dataDir, 'objects', '.spool'))),
+    ],
     [Symbol.asyncDispose]: async () => {
       await Promise.all(children.map((child) => child[Symbol.asyncDispose]()));
       await rm(dir, { recursive: true, force: true });

@@ -1,0 +1,199 @@
+/** Every command through the real binary over one small mirror: output, documents, files and exit codes. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { freshDatabase } from '../support/database.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { csvSum } from './as-the-books.ts';
+import { openHome, type Ended, type MirrorHome } from './mirror-home.ts';
+
+const database = await freshDatabase();
+const UUID = /^[0-9a-f-]{36}$/;
+let sandbox: Sandbox;
+let home: MirrorHome;
+let party = '';
+
+beforeAll(async () => {
+  sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
+  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
+  const ledgers = [...sandbox.books.parties()].map(({ id }) => ({ id, ...sandbox.books.party(id) }));
+  party = ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
+  const night = await home.run(['nightly']);
+  if (night.code !== 0)
+    throw new Error(`the night that the tests read failed:\n${night.stdout}${night.stderr}`);
+});
+
+afterAll(async () => {
+  await home[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+
+/** What a user who did something wrong sees: lines of ours, no stack trace, nothing on stdout. */
+function expectRefused(ended: Ended, ...lines: readonly RegExp[]): void {
+  const said = ended.stderr.trimEnd().split('\n');
+  expect(ended).toMatchObject({ code: 1, stdout: '' });
+  expect(said).toHaveLength(lines.length);
+  for (const [index, line] of lines.entries()) expect(said[index]).toMatch(line);
+}
+
+describe('export', () => {
+  test('--out - is the CSV and nothing else, as the books have it', async () => {
+    const { code, stdout } = await home.run(['export', '--party', party, '--out', '-']);
+    expect(code).toBe(0);
+    const { entries, digest } = sandbox.books.party(party);
+    expect(csvSum(stdout)).toEqual({ entries, digest });
+  });
+
+  test('--from, --to and --asset bound what is written, and a file appears whole', async () => {
+    const head = sandbox.books.head().time;
+    const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
+    const to = from + 86_400_000_000n;
+    const assetId = sandbox.books.assetIds()[0] ?? '';
+    const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
+    const range = ['--from', time(from), '--to', time(to)];
+    const { code, document } = await home.json(['export', '--party', party, ...range, '--out', 'day.csv']);
+    expect([code, document.verdict]).toEqual([0, 'complete']);
+    const day = sandbox.books.party(party, { from, to });
+    expect(csvSum(await readFile(join(home.dir, 'day.csv'), 'utf8'))).toMatchObject({ digest: day.digest });
+    const asset = await home.run(['export', '--party', party, '--asset', assetId, ...range, '--out', '-']);
+    expect(asset.code).toBe(0);
+    const inAsset = sandbox.books.party(party, { from, to, assetId });
+    expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
+  });
+
+  test('everything that is wrong is said at once, before anything is asked', async () => {
+    const before = sandbox.requests.of();
+    const wrong = ['--party', '../etc', '--asset', 'x', '--from', 'yesterday', '--out', '-', '--json'];
+    expectRefused(
+      await home.run(['export', ...wrong]),
+      /--party: "\.\.\/etc" cannot be exported; give a party id of 64 hex digits/,
+      /--asset: "x" is no asset id/,
+      /--from: "yesterday" is no time; give RFC 3339/,
+      /--out -: cannot go with --json/,
+    );
+    expectRefused(await home.run(['export', '--party', 'network']), /--party: "network" cannot be exported/);
+    expect(sandbox.requests.of()).toBe(before);
+  });
+});
+
+describe('what reads the mirror', () => {
+  test('sync --party looks one up', async () => {
+    const known = await home.json(['sync', 'parties', '--party', party]);
+    expect([known.code, known.document.evidence]).toMatchObject([0, { listed: true }]);
+    const unknown = await home.run(['sync', 'parties', '--party', 'ab'.repeat(32)]);
+    expect(unknown.stdout).toMatch(/not listed by the source/);
+    expectRefused(
+      await home.run(['sync', 'ledgers']),
+      /"ledgers" is no list; give parties, checkpoints or all/,
+    );
+  });
+
+  test('runs lists what ran, and shows one with its evidence', async () => {
+    const { code, document } = await home.json(['runs', '--limit', '50']);
+    expect(code).toBe(0);
+    const listed = document as unknown as { runId: string; kind: string; verdict: string }[];
+    const night = listed.find(({ kind }) => kind === 'nightly');
+    expect(night).toMatchObject({ runId: expect.stringMatching(UUID) as string, verdict: 'complete' });
+    const one = await home.json(['runs', night?.runId ?? '']);
+    expect(one.document).toMatchObject({ kind: 'nightly', evidence: { exports: { verdict: 'complete' } } });
+    expectRefused(await home.run(['runs', 'last']), /"last" is no run id/);
+    const unknown = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
+    expectRefused(await home.run(['runs', unknown]), /there is no run 01a1fc01/);
+  });
+
+  test('status, doctor and migrate say how things stand', async () => {
+    const status = await home.json(['status']);
+    expect(status.code).toBe(0);
+    expect(status.document['attention']).toEqual([]);
+    const doctor = await home.json(['doctor']);
+    expect(doctor.code).toBe(0);
+    const findings = doctor.document['findings'] as { what: string; state: string }[];
+    expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
+    expect(findings.map(({ what }) => what)).toEqual(
+      expect.arrayContaining(['database', 'queues', 'object store', 'source']),
+    );
+    expect((await home.json(['migrate'])).document).toEqual({ migrated: [] });
+  });
+
+  test('query answers as a table, as CSV and as JSON, and only reads', async () => {
+    const sql = `select count(*) as entries from ledger_entries where party_id = '${party}'`;
+    const entries = String(sandbox.books.party(party).entries);
+    expect((await home.run(['query', sql])).stdout).toContain(entries);
+    expect((await home.run(['query', sql, '--format', 'csv'])).stdout).toBe(`entries\n${entries}\n`);
+    expect((await home.json(['query', sql])).document['rows']).toEqual([{ entries: Number(entries) }]);
+    expect((await home.json(['query', 'top-parties'])).code).toBe(0);
+    for (const wrong of ['delete from ledger_entries', 'selekt 1', "copy (select 1) to '/tmp/x.csv'"]) {
+      const refused = await home.run(['query', wrong]);
+      expect(refused).toMatchObject({ code: 1, stdout: '' });
+      // The parser points at the place, in lines of its own.
+      expect(refused.stderr).toMatch(/^ledger-mirror: SQL: /);
+      expect(refused.stderr).not.toMatch(/\n\s+at /);
+    }
+  });
+
+  test('nightly --dry-run asks nothing', async () => {
+    const before = sandbox.requests.of();
+    const { code, document } = await home.json(['nightly', '--dry-run']);
+    expect([code, document['dryRun']]).toEqual([0, true]);
+    expect(document['exports']).toMatchObject({ due: 12 });
+    expect(sandbox.requests.of()).toBe(before);
+  });
+
+  test('--version and --help', async () => {
+    const { version } = JSON.parse(
+      await readFile(join(import.meta.dirname, '../../package.json'), 'utf8'),
+    ) as { version: string };
+    expect(await home.run(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n` });
+    const help = await home.run(['--help']);
+    expect(help.code).toBe(0);
+    for (const word of ['nightly', 'verify', 'SOURCE_URL', 'Exit codes']) expect(help.stdout).toContain(word);
+  });
+});
+
+describe('wrong usage', () => {
+  test.each([
+    [['frobnicate'], {}, /unknown command/],
+    [['export'], {}, /required option '--party <id>'/],
+    [['sync', 'all', '--fool'], {}, /unknown option '--fool'/],
+    [['nightly'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
+    [['status'], { SOURCE_RATE: 'fast' }, /SOURCE_RATE: "fast" is not accepted; give a whole number/],
+    [['status'], { EXPORT_COMPRESSON: 'zstd' }, /EXPORT_COMPRESSON: not a setting/],
+  ])('%s %o ends in 1 with a clear line', async (args, settings, line) => {
+    const ended = await home.run(args, settings);
+    expect(ended).toMatchObject({ code: 1, stdout: '' });
+    expect(ended.stderr).toMatch(line);
+    expect(ended.stderr).not.toMatch(/\n\s+at /);
+  });
+});
+
+describe('exit codes', () => {
+  test('SIGTERM to a waiting command: 75; the next follows the same run to its end', async () => {
+    let isAsked = false;
+    sandbox.faults.add(({ route }) => {
+      if (route !== 'checkpoints') return undefined;
+      isAsked = true;
+      return { delayMs: 60_000 };
+    });
+    const waiting = home.start(['sync', 'checkpoints', '--json']);
+    await waitFor(() => isAsked, { what: 'the command at work' });
+    expect(await waiting.end('SIGTERM')).toEqual({ code: 75, signal: null });
+    expect(waiting.stdout).toBe('');
+    expect(waiting.stderr).toMatch(/told to stop; what was committed stays/);
+    sandbox.faults.clear();
+    const next = await home.json(['sync', 'checkpoints']);
+    expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
+    const { rows } = await database.pool.query(
+      `select count(*)::int as open from mirror.runs where state in ('queued', 'running')`,
+    );
+    expect(rows).toEqual([{ open: 0 }]);
+  });
+
+  test('sandbox serves until SIGTERM', async () => {
+    const served = home.start(['sandbox', '--port', '0', '--parties', '3', '--json']);
+    const [line] = await served.waitForLine(/\{.*\}\n/);
+    const { url } = JSON.parse(line) as { url: string };
+    expect((await fetch(`${url}/api/v2/parties`)).status).toBe(200);
+    expect(await served.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  });
+});

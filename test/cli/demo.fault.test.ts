@@ -1,0 +1,67 @@
+/** `demo` as a newcomer runs it, twice, where the path has a space; and what takes a minute: exit codes. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { openHome } from './mirror-home.ts';
+
+describe('demo', () => {
+  test('ends in 0 twice in a row and does not disturb a real run in the same DATA_DIR', async () => {
+    await using sandbox = await startSandbox({ parties: 20, rateLimit: 'none' });
+    // Neither Postgres nor Redis are configured: everything is embedded.
+    await using home = await openHome({ SOURCE_URL: sandbox.url });
+    expect(home.dataDir).toContain(' ');
+    const real = await home.json(['nightly']);
+    expect([real.code, real.document.verdict]).toEqual([0, 'complete']);
+    const before = sandbox.requests.of();
+
+    const first = await home.run(['demo']);
+    expect(first).toMatchObject({ code: 0 });
+    expect(first.stdout).toMatch(/Done: verdict complete/);
+    const second = await home.json(['demo']);
+    expect([second.code, second.document.verdict]).toEqual([0, 'complete']);
+    expect(Object.keys(second.document['answers'] as object)).toHaveLength(3);
+
+    expect(sandbox.requests.of()).toBe(before);
+    const listed = (await home.json(['runs'])).document as unknown as { subject: string }[];
+    expect(listed.some(({ subject }) => subject === 'demo')).toBe(false);
+    expect((await home.json(['verify', '--deep'])).code).toBe(0);
+    expect((await home.json(['nightly'])).code).toBe(0);
+  });
+});
+
+describe('a source that cannot be used', () => {
+  test('refuses connections: 75 within 70 s', async () => {
+    const closed = createServer().listen(0, '127.0.0.1');
+    await once(closed, 'listening');
+    const { port } = closed.address() as AddressInfo;
+    closed.close();
+    await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
+    for (const command of [['sync', 'all'], ['nightly']]) {
+      const startedMs = performance.now();
+      const child = home.start([...command, '--json']);
+      expect(await child.end(undefined, 100_000)).toEqual({ code: 75, signal: null });
+      expect(performance.now() - startedMs).toBeLessThan(75_000);
+      expect(JSON.parse(child.stdout)).toMatchObject({ verdict: 'failed' });
+    }
+  });
+
+  test('answers what nobody understands: a verdict, 2', async () => {
+    const broken = createServer((_, response) => response.end('<html>')).listen(0, '127.0.0.1');
+    await once(broken, 'listening');
+    try {
+      const { port } = broken.address() as AddressInfo;
+      await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
+      const child = home.start(['sync', 'parties', '--json']);
+      expect(await child.end(undefined, 120_000)).toEqual({ code: 2, signal: null });
+      expect(JSON.parse(child.stdout)).toMatchObject({
+        verdict: 'incomplete',
+        evidence: { error: { code: 'ANSWER_NOT_UNDERSTOOD' } },
+      });
+    } finally {
+      broken.close();
+      broken.closeAllConnections();
+    }
+  });
+});

@@ -1,0 +1,190 @@
+/** kill -9 of the command or of the worker it follows, mid-walk and mid-export: the next one ends exactly. */
+import type { Pool } from 'pg';
+import { describe, expect, test } from 'vitest';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { openFreshDatabase } from '../support/database.ts';
+import { freshRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
+import { openHome, type MirrorHome } from './mirror-home.ts';
+
+const redis = await freshRedis();
+/** What the contract allows a successor. */
+const TAKEOVER_MAX_MS = 15_000;
+const PAGE_DELAY_MS = 150;
+const STALL_AFTER_BYTES = 3_000;
+
+interface World extends AsyncDisposable {
+  readonly sandbox: Sandbox;
+  readonly pool: Pool;
+  readonly home: MirrorHome;
+}
+
+async function openWorld(redisUrl: string | undefined): Promise<World> {
+  await using stack = new AsyncDisposableStack();
+  const sandbox = stack.use(await startSandbox({ parties: 80, entriesMean: 60, rateLimit: 'none' }));
+  const database = stack.use(await openFreshDatabase());
+  const home = stack.use(
+    await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: database.url,
+      REDIS_URL: redisUrl,
+      SOURCE_PAGE_SIZE: '5',
+    }),
+  );
+  const owned = stack.move();
+  return { sandbox, pool: database.pool, home, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+async function countOf(pool: Pool, from: string): Promise<number> {
+  const { rows } = await pool.query<{ found: string }>(`select count(*) as found from ${from}`);
+  return Number(rows[0]?.found);
+}
+
+/** Pages come slowly, so that a walk can be met in its middle. */
+async function midWalk({ sandbox, pool }: World): Promise<void> {
+  sandbox.faults.add(({ route }) => (route === 'parties' ? { delayMs: PAGE_DELAY_MS } : undefined));
+  await waitFor(async () => (await hasParties(pool)) >= 10, { timeoutMs: 20_000, what: 'a walk on its way' });
+}
+
+async function hasParties(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ there: boolean }>(
+    `select to_regclass('mirror.places') is not null as there`,
+  );
+  return rows[0]?.there === true ? countOf(pool, 'mirror.places') : 0;
+}
+
+function stallExports({ sandbox }: World): void {
+  sandbox.faults.add(({ route }) =>
+    route === 'export' ? { stallAfterBytes: STALL_AFTER_BYTES } : undefined,
+  );
+}
+
+/** The largest ledger: longer than where it stalls. */
+function busiest({ sandbox: { books } }: World): string {
+  const parties = [...books.parties()].map(({ id }) => ({ id, entries: books.party(id).entries }));
+  return parties.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
+}
+
+async function expectNothingLeft({ pool, home }: World): Promise<void> {
+  const { rows } = await pool.query(
+    `select kind, subject, state from mirror.runs where state in ('queued', 'running')`,
+  );
+  expect(rows).toEqual([]);
+  expect(await home.spooled()).toEqual([]);
+  expect(await strayObjects(pool, home.objectsDir)).toEqual([]);
+}
+
+describe.each([
+  ['in Postgres', undefined],
+  ['in Redis', redis.url],
+])('queues %s', (_, redisUrl) => {
+  test('a command killed mid-walk: the next goes on and ends exactly', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, pool, sandbox } = world;
+    const first = home.start(['sync', 'all']);
+    await midWalk(world);
+    await first.end('SIGKILL');
+    const before = await hasParties(pool);
+    expect(before).toBeLessThan(80);
+    sandbox.faults.clear();
+    const startedMs = performance.now();
+    const next = await home.json(['sync', 'all']);
+    expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
+    expect(performance.now() - startedMs).toBeLessThan(TAKEOVER_MAX_MS + 5_000);
+    await expectLists(pool, sandbox.books);
+    await expectNothingLeft(world);
+  });
+
+  test('a command killed mid-export: the next ends exactly and nothing is left', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, sandbox } = world;
+    const party = busiest(world);
+    stallExports(world);
+    const first = home.start(['export', '--party', party]);
+    await waitFor(async () => (await home.spooled()).length > 0, { timeoutMs: 20_000, what: 'a spool file' });
+    await first.end('SIGKILL');
+    expect(await home.spooled()).not.toEqual([]);
+    sandbox.faults.clear();
+    const startedMs = performance.now();
+    const next = await home.json(['export', '--party', party]);
+    expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
+    expect(performance.now() - startedMs).toBeLessThan(TAKEOVER_MAX_MS + 5_000);
+    expect(next.document.evidence).toMatchObject({ rows: String(sandbox.books.party(party).entries) });
+    await expectNothingLeft(world);
+  });
+
+  test('a night killed amid its exports: the next night ends exactly and the first is closed', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, pool, sandbox } = world;
+    const party = busiest(world);
+    sandbox.faults.add(({ route, query }) =>
+      route === 'export' && query.get('partyId') === party
+        ? { stallAfterBytes: STALL_AFTER_BYTES }
+        : undefined,
+    );
+    const first = home.start(['nightly']);
+    await waitFor(() => sandbox.requests.of('export', 200) > 20, { timeoutMs: 30_000, what: 'exports' });
+    await waitFor(async () => (await home.spooled()).length > 0, { timeoutMs: 30_000, what: 'a spool file' });
+    await first.end('SIGKILL');
+    sandbox.faults.clear();
+    const next = await home.json(['nightly']);
+    expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
+    const nights = await pool.query(
+      `select verdict, evidence->'error'->>'code' as code from mirror.runs where kind = 'nightly' order by queued_at`,
+    );
+    expect(nights.rows).toEqual([
+      { verdict: 'failed', code: 'ABANDONED' },
+      { verdict: 'complete', code: null },
+    ]);
+    await expectLists(pool, sandbox.books);
+    await expectLedgers(pool, sandbox.books, home.objectsDir);
+    await expectNothingLeft(world);
+  });
+
+  test('a worker works for the command; killed mid-walk, the command takes over', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, pool, sandbox } = world;
+    const worker = home.start(['worker']);
+    await waitFor(() => worker.stderr.includes('"Working"'), { timeoutMs: 20_000, what: 'the worker' });
+    const command = home.start(['sync', 'parties', '--json']);
+    await midWalk(world);
+    const killedAtMs = performance.now();
+    await worker.end('SIGKILL');
+    const before = sandbox.requests.of('parties', 200);
+    await waitFor(() => sandbox.requests.of('parties', 200) > before + 2, {
+      timeoutMs: 30_000,
+      what: 'somebody going on',
+    });
+    expect(performance.now() - killedAtMs).toBeLessThan(TAKEOVER_MAX_MS);
+    expect((await command.end()).code).toBe(0);
+    // Asked by name, so that an equal run would be a second one.
+    expect(await countOf(pool, `mirror.runs where kind = 'walk'`)).toBe(1);
+    const checkpoints = await home.run(['sync', 'checkpoints']);
+    expect(checkpoints.code).toBe(0);
+    await expectLists(pool, sandbox.books);
+    await expectNothingLeft(world);
+  });
+
+  test('a worker killed mid-export: the command takes over', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, sandbox } = world;
+    const party = busiest(world);
+    stallExports(world);
+    const worker = home.start(['worker']);
+    await waitFor(() => worker.stderr.includes('"Working"'), { timeoutMs: 20_000, what: 'the worker' });
+    const command = home.start(['export', '--party', party, '--out', 'ledger.csv']);
+    await waitFor(async () => (await home.spooled()).length > 0, { timeoutMs: 20_000, what: 'a spool file' });
+    sandbox.faults.clear();
+    const before = sandbox.requests.of('export');
+    const killedAtMs = performance.now();
+    await worker.end('SIGKILL');
+    await waitFor(() => sandbox.requests.of('export', 200) > before, {
+      timeoutMs: 30_000,
+      what: 'somebody asking again',
+    });
+    expect(performance.now() - killedAtMs).toBeLessThan(TAKEOVER_MAX_MS);
+    expect((await command.end()).code).toBe(0);
+    await expectNothingLeft(world);
+  });
+});
