@@ -8,6 +8,8 @@ export class CuttingProxy implements AsyncDisposable {
   /** Asked for each packet to the server: whether its answer gets lost. */
   loses: (packet: string) => boolean = () => false;
   losses = 0;
+  /** The database, through the proxy. */
+  url = '';
 
   private constructor(target: URL) {
     this.#server = createServer((client) => {
@@ -36,7 +38,7 @@ export class CuttingProxy implements AsyncDisposable {
     });
   }
 
-  static async before(databaseUrl: string): Promise<{ proxy: CuttingProxy; url: string }> {
+  static async before(databaseUrl: string): Promise<CuttingProxy> {
     const target = new URL(databaseUrl);
     const proxy = new CuttingProxy(target);
     proxy.#server.listen(0, '127.0.0.1');
@@ -46,7 +48,8 @@ export class CuttingProxy implements AsyncDisposable {
     const url = new URL(databaseUrl);
     url.hostname = '127.0.0.1';
     url.port = `${address.port}`;
-    return { proxy, url: url.href };
+    proxy.url = url.href;
+    return proxy;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -69,6 +69,15 @@ export class WalkWorld {
     return outcome as Walked;
   }
 
+  /** The same run once more, or what it recorded where it had ended already. */
+  async resume(double: ListDouble, list: ListName, runId: string): Promise<Walked> {
+    const { rows } = await this.pool.query('select verdict, evidence from mirror.runs where run_id = $1', [
+      runId,
+    ]);
+    const [run] = rows as (Walked | { verdict: null })[];
+    return run === undefined || run.verdict === null ? this.walk(double, { list, runId }) : run;
+  }
+
   /** Clears the lists and all that is known of them. */
   async reset(): Promise<void> {
     await this.pool
@@ -99,6 +108,10 @@ export class WalkWorld {
   async expectParties(double: ListDouble, epoch = 1): Promise<void> {
     const served = double.lists.parties.filter(({ rank }) => rank !== undefined).map(({ row }) => row.key);
     assert.deepEqual(await this.placedParties(epoch), served);
+  }
+
+  async expectList(double: ListDouble, list: ListName): Promise<void> {
+    await (list === 'parties' ? this.expectParties(double) : this.expectCheckpoints(double));
   }
 
   async expectCheckpoints(double: ListDouble, epoch = 1): Promise<void> {
