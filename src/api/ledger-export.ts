@@ -140,7 +140,7 @@ function exportError(error: unknown): StatusError {
 
 /** Streamed operations put their errors into an envelope. */
 function sendEnveloped(reply: FastifyReply, error: StatusError): FastifyReply {
-  return sendJson(reply.code(error.httpStatus), { error: error.body });
+  return sendJson(reply.code(error.statusCode), { error: error.body });
 }
 
 /** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */

@@ -110,5 +110,5 @@ function answerError(error: Error, request: FastifyRequest, reply: FastifyReply,
 }
 
 function sendStatusJson(reply: FastifyReply, error: StatusError): FastifyReply {
-  return sendJson(reply.code(error.httpStatus), error.body);
+  return sendJson(reply.code(error.statusCode), error.body);
 }

@@ -50,13 +50,14 @@ export interface StatusBody {
 
 /** An answer other than 200, thrown by a handler. */
 export class StatusError extends Error {
-  readonly httpStatus: number;
+  /** Under the name by which Fastify and its plugins know it. */
+  readonly statusCode: number;
   readonly body: StatusBody;
 
   private constructor(status: StatusName, body: Omit<StatusBody, 'code'>, cause?: unknown) {
     super(body.message, cause === undefined ? undefined : { cause });
     this.name = 'StatusError';
-    this.httpStatus = HTTP_STATUS[status].status;
+    this.statusCode = HTTP_STATUS[status].status;
     this.body = { code: HTTP_STATUS[status].code, ...body };
   }
 
@@ -75,7 +76,7 @@ export class StatusError extends Error {
 
 /** Sends an error of a list operation, with the second Content-Type where the service has it. */
 export function sendStatus(reply: FastifyReply, error: StatusError): FastifyReply {
-  reply.code(error.httpStatus);
+  reply.code(error.statusCode);
   if (error.body.details.length === 0) return sendJson(reply, error.body);
   // Fastify keeps one value of this header, so the answer is written past it.
   const payload = Buffer.from(JSON.stringify(error.body));
@@ -86,7 +87,7 @@ export function sendStatus(reply: FastifyReply, error: StatusError): FastifyRepl
   reply.raw
     .setHeader('content-type', ['application/json', 'application/grpc'])
     .setHeader('content-length', payload.length)
-    .writeHead(error.httpStatus)
+    .writeHead(error.statusCode)
     .end(payload);
   return reply;
 }

@@ -53,11 +53,12 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
     ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
     ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
   };
-  const wanted = { kind: 'export', subject: order.partyId, params: { ...params, isOrdered: true } } as const;
-  const equal = await deps.runs.findOpen(wanted);
-  if (equal !== undefined) return { id: equal.runId };
-  const run = await deps.runs.create(wanted);
-  await enqueueRun(run, deps);
+  const { run, isNew } = await deps.runs.createUnlessOpen({
+    kind: 'export',
+    subject: order.partyId,
+    params: { ...params, isOrdered: true },
+  });
+  if (isNew) await enqueueRun(run, deps);
   return { id: run.runId };
 }
 

@@ -107,6 +107,19 @@ export class RunStore {
     });
   }
 
+  /** The equal open run, else a new one: who asks for the same at the same moment gets the same. */
+  async createUnlessOpen(fresh: NewRun): Promise<{ readonly run: Run; readonly isNew: boolean }> {
+    return guarded('record a run', () =>
+      this.#db.transaction().execute(async (transaction) => {
+        const lock = `${fresh.kind} ${fresh.subject}`;
+        await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(transaction);
+        const runs = new RunStore(transaction);
+        const open = await runs.findOpen(fresh);
+        return { run: open ?? (await runs.create(fresh)), isNew: open === undefined };
+      }),
+    );
+  }
+
   async get(runId: string): Promise<Run | undefined> {
     return guarded('read a run', async () => {
       const row = await this.#db

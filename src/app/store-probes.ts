@@ -1,0 +1,28 @@
+/** Each store that this process needs, asked the smallest question there is: for readiness and for metrics. */
+import type { Probe } from '../api/ports.ts';
+import type { App } from './app.ts';
+
+type ProbedApp = Pick<App, 'warehouse' | 'queues' | 'store'>;
+
+export function storeProbes(app: ProbedApp): readonly Probe[] {
+  return [
+    {
+      name: 'database',
+      check: async () => {
+        await app.warehouse.pool.query('select 1');
+      },
+    },
+    {
+      name: 'queues',
+      check: async () => {
+        await app.queues.counts('export');
+      },
+    },
+    {
+      name: 'objects',
+      check: async (signal) => {
+        await app.store.head('probe/readyz', signal);
+      },
+    },
+  ];
+}

@@ -1,0 +1,124 @@
+/**
+ * Prometheus metrics of the work in this process: what the source was asked and what the work has done.
+ * Names are stable and documented in docs/metrics.md; labels are of small fixed sets.
+ */
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { ProgressLine } from '../../jobs/job.ts';
+import { RateMeter } from '../core/rate-meter.ts';
+import type { JobReport } from '../queue/station.ts';
+import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';
+
+export const PREFIX = 'ledger_mirror_';
+const REQUEST_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300];
+const JOB_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800];
+/** A task that was not heard of for this long is over. */
+const TASK_KEPT_MS = 60_000;
+/** Labels come from code, which names few; this keeps it so. */
+const TASKS_MAX = 32;
+
+interface Task {
+  readonly unit: string;
+  readonly done: bigint;
+  readonly total: bigint | undefined;
+  readonly rate: RateMeter;
+  readonly atMs: number;
+}
+
+export class WorkMetrics implements SourceObserver {
+  readonly #registry = new Registry();
+  readonly #requests = this.#counter('source_requests', 'Requests to the source', ['route', 'status']);
+  readonly #retries = this.#counter('source_retries', 'Requests to the source that were sent again', [
+    'route',
+  ]);
+  readonly #bytes = this.#counter('source_received_bytes', 'Bodies of the source, over the wire', ['route']);
+  readonly #waits = this.#counter('source_waits', 'Waits before a request to the source', [
+    'route',
+    'reason',
+  ]);
+  readonly #waited = this.#counter('source_wait_seconds', 'The same, in seconds', ['route', 'reason']);
+  readonly #jobs = this.#counter('jobs', 'Deliveries of jobs that were worked', ['queue', 'outcome']);
+  readonly #requestSeconds = this.#histogram(
+    'source_request_seconds',
+    'Requests to the source',
+    REQUEST_SECONDS,
+    ['route'],
+  );
+  readonly #jobSeconds = this.#histogram('job_seconds', 'Deliveries of jobs', JOB_SECONDS, ['queue']);
+  readonly #done = this.#gauge('progress_done', 'What a task in work has done');
+  readonly #expected = this.#gauge('progress_expected', 'What it has to do, where that is known');
+  readonly #perSecond = this.#gauge('progress_per_second', 'Its present rate');
+  readonly #tasks = new Map<string, Task>();
+
+  onRequest(report: RequestReport): void {
+    const { route, status = 'none', bytes, durationMs, attempt } = report;
+    this.#requests.inc({ route, status });
+    this.#bytes.inc({ route }, bytes);
+    if (attempt > 1) this.#retries.inc({ route });
+    this.#requestSeconds.observe({ route }, durationMs / 1_000);
+  }
+
+  onWait({ route, reason, waitMs }: WaitReport): void {
+    if (waitMs <= 0) return;
+    this.#waits.inc({ route, reason });
+    this.#waited.inc({ route, reason }, waitMs / 1_000);
+  }
+
+  onJob({ queue, outcome, durationMs }: JobReport): void {
+    this.#jobs.inc({ queue, outcome });
+    this.#jobSeconds.observe({ queue }, durationMs / 1_000);
+  }
+
+  onProgress(lines: readonly ProgressLine[]): void {
+    const atMs = performance.now();
+    for (const { label, unit, done, total } of lines) {
+      const known = this.#tasks.get(label);
+      if (known === undefined && this.#tasks.size >= TASKS_MAX) continue;
+      const rate = known?.rate ?? new RateMeter();
+      rate.add(BigInt(done), atMs);
+      this.#tasks.set(label, {
+        unit,
+        done: BigInt(done),
+        total: total === undefined ? undefined : BigInt(total),
+        rate,
+        atMs,
+      });
+    }
+  }
+
+  metricsText(): Promise<string> {
+    this.#showTasks();
+    return this.#registry.metrics();
+  }
+
+  #showTasks(): void {
+    for (const gauge of [this.#done, this.#expected, this.#perSecond]) gauge.reset();
+    for (const [task, { unit, done, total, rate, atMs }] of this.#tasks) {
+      if (performance.now() - atMs > TASK_KEPT_MS) {
+        this.#tasks.delete(task);
+        continue;
+      }
+      this.#done.set({ task, unit }, Number(done));
+      if (total !== undefined) this.#expected.set({ task, unit }, Number(total));
+      this.#perSecond.set({ task, unit }, rate.perSecond);
+    }
+  }
+
+  #counter(name: string, help: string, labelNames: string[]): Counter {
+    return new Counter({ name: `${PREFIX}${name}_total`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string): Gauge {
+    const labelNames = ['task', 'unit'];
+    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #histogram(name: string, help: string, buckets: number[], labelNames: string[]): Histogram {
+    return new Histogram({
+      name: `${PREFIX}${name}`,
+      help,
+      labelNames,
+      buckets,
+      registers: [this.#registry],
+    });
+  }
+}

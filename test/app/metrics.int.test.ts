@@ -1,0 +1,99 @@
+/** Metrics of the whole application: those that are documented, counting what really happens. */
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { afterAll, describe, expect, it } from 'vitest';
+import { startWorkerHealth } from '../../src/app/worker-health.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { startRealApp } from './real-app.ts';
+
+const TOKEN = 'a-token-for-the-metrics';
+const headers = { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' };
+const sandbox = await startSandbox({ parties: 3, entriesMean: 200, rateLimit: 'none', seed: 'metrics' });
+const mirror = await startRealApp({ SOURCE_URL: sandbox.url, API_TOKEN: TOKEN });
+afterAll(async () => {
+  await mirror[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+
+const documentation = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+
+function documented(...parts: readonly string[]): ReadonlySet<string> {
+  const rows = documentation.matchAll(/^\| `(ledger_mirror_\w+)` \| (\w+) \|.*\| (\w+) \|$/gm);
+  return new Set(
+    [...rows].flatMap(([, name, type, part]) => (parts.includes(part ?? '') ? [`${name} ${type}`] : [])),
+  );
+}
+
+function served(text: string): ReadonlySet<string> {
+  return new Set([...text.matchAll(/^# TYPE (ledger_mirror_\w+ \w+)$/gm)].map(([, line]) => line ?? ''));
+}
+
+/** One sample's value; undefined where there is no such line. */
+function value(text: string, sample: string): number | undefined {
+  const line = text.split('\n').find((candidate) => candidate.startsWith(`${sample} `));
+  return line === undefined ? undefined : Number(line.slice(sample.length + 1));
+}
+
+async function metrics(): Promise<string> {
+  return (await fetch(`${mirror.url}/metrics`, { headers })).text();
+}
+
+async function exported(partyId: string | undefined): Promise<string> {
+  const init = { method: 'POST', headers, body: JSON.stringify({ partyId }) };
+  const { id } = (await (await fetch(`${mirror.url}/mirror/exports`, init)).json()) as { id: string };
+  await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', { what: 'the export' });
+  return id;
+}
+
+describe('metrics', () => {
+  it('are those that are documented, of the types that are documented', async () => {
+    expect(served(await metrics())).toEqual(documented('api', 'work', 'places'));
+  });
+
+  it('count requests, retries, jobs and progress, and name nobody', async () => {
+    const [first] = [...sandbox.books.parties()];
+    const answer = { status: 503, body: '{"code":14,"message":"x","details":[]}' };
+    sandbox.faults.once('parties', { answer });
+    await exported(first?.id);
+    const text = await metrics();
+    const route = 'route="export"';
+    expect(value(text, 'ledger_mirror_source_requests_total{route="parties",status="503"}')).toBe(1);
+    expect(value(text, 'ledger_mirror_source_retries_total{route="parties"}')).toBe(1);
+    expect(value(text, 'ledger_mirror_source_waits_total{route="parties",reason="retry"}')).toBe(1);
+    expect(value(text, `ledger_mirror_source_requests_total{${route},status="200"}`)).toBeGreaterThan(0);
+    expect(value(text, `ledger_mirror_source_received_bytes_total{${route}}`)).toBeGreaterThan(1_000);
+    expect(value(text, 'ledger_mirror_jobs_total{queue="export",outcome="done"}')).toBe(1);
+    expect(value(text, 'ledger_mirror_progress_done{task="exporting",unit="bytes"}')).toBeGreaterThan(0);
+    for (const store of ['database', 'queues', 'objects']) {
+      expect(value(text, `ledger_mirror_store_up{store="${store}"}`)).toBe(1);
+      expect(value(text, `ledger_mirror_store_seconds_count{store="${store}"}`)).toBeGreaterThan(0);
+    }
+    expect(value(text, 'ledger_mirror_queue_jobs{queue="export",state="active"}')).toBe(0);
+    expect(value(text, 'ledger_mirror_worker_quiet_seconds{queue="export"}')).toBeLessThan(60);
+    for (const secret of [first?.id ?? '', sandbox.url, TOKEN]) expect(text).not.toContain(secret);
+  });
+
+  it('are served by a worker beside its health, to those who know the token', async () => {
+    const port = await freePort();
+    await using _health = await startWorkerHealth(mirror.app, port);
+    const url = `http://127.0.0.1:${port}`;
+    const health = await fetch(`${url}/`);
+    expect([health.status, await health.json()]).toMatchObject([200, { status: 'ok' }]);
+    expect((await fetch(`${url}/metrics`)).status).toBe(401);
+    const text = await (await fetch(`${url}/metrics`, { headers })).text();
+    expect(served(text)).toEqual(documented('work', 'places'));
+    expect(text).toContain('process_cpu_seconds_total');
+  });
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (typeof address !== 'object' || address === null) throw new Error('no port');
+  return address.port;
+}

@@ -1,0 +1,141 @@
+/** Exports on demand, end to end: ordered over HTTP, worked by a real worker against a sandbox, downloaded. */
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { startRealApp } from './real-app.ts';
+
+const sandbox = await startSandbox({ parties: 8, entriesMean: 300, rateLimit: 'none', seed: 'orders' });
+const mirror = await startRealApp({ SOURCE_URL: sandbox.url, EXPORT_COMPRESSION: 'zstd' });
+afterAll(async () => {
+  await mirror[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+beforeEach(() => sandbox.faults.clear());
+
+const parties = [...sandbox.books.parties()].map(({ id }) => id);
+/** Long ago enough to be closed: what it holds stays. */
+const TO = new Date(Date.now() - 86_400_000).toISOString().slice(0, 11) + '00:00:00Z';
+
+interface Status {
+  readonly id: string;
+  readonly state: string;
+  readonly verdict: string | null;
+  readonly evidence: Readonly<Record<string, unknown>>;
+}
+
+async function order(body: object): Promise<string> {
+  const response = await fetch(`${mirror.url}/mirror/exports`, {
+    method: 'POST',
+    body: JSON.stringify(body),
+    headers: { 'content-type': 'application/json' },
+  });
+  expect(response.status).toBe(202);
+  return ((await response.json()) as { id: string }).id;
+}
+
+async function status(id: string): Promise<Status> {
+  return (await (await fetch(`${mirror.url}/mirror/exports/${id}`)).json()) as Status;
+}
+
+function settled(id: string): Promise<Status> {
+  return waitFor(
+    async () => {
+      const now = await status(id);
+      return now.state === 'done' || now.state === 'cancelled' ? now : undefined;
+    },
+    { what: 'the order has ended', timeoutMs: 20_000 },
+  );
+}
+
+/** What the source itself says, its rows in an order that does not depend on ties. */
+async function fromSource(partyId: string | undefined, to?: string): Promise<readonly string[]> {
+  const end = to === undefined ? '' : `&dateRange.endTimestamp=${BigInt(Date.parse(to)) * 1_000_000n}`;
+  const response = await fetch(`${sandbox.url}/api/v2/ledgerentry/export?partyId=${partyId}${end}`);
+  return sorted(await response.text());
+}
+
+function sorted(csv: string): readonly string[] {
+  return csv
+    .split('\n')
+    .filter((line) => line !== '')
+    .toSorted();
+}
+
+/** Every value of a server-sent stream, read to its `end` event. */
+async function eventsOf(id: string): Promise<readonly Status[]> {
+  const text = await (await fetch(`${mirror.url}/mirror/exports/${id}/events`)).text();
+  expect(text.trimEnd().endsWith('event: end\ndata: {}')).toBe(true);
+  const data = [...text.matchAll(/^data: (\{"id".*\})$/gm)].map(([, json]) => json ?? '');
+  return data.map((json) => JSON.parse(json) as Status);
+}
+
+describe('an ordered export', () => {
+  it('is worked, followed live, and downloaded whole and in ranges', async () => {
+    sandbox.faults.once('export', { delayMs: 600 });
+    const id = await order({ partyId: parties[0], to: TO });
+    const events = await eventsOf(id);
+    expect(events.at(-1)).toMatchObject({ id, state: 'done', verdict: 'complete' });
+    expect(events.map(({ state }) => state)).toContain('running');
+    const whole = await fetch(`${mirror.url}/mirror/exports/${id}/download`);
+    const text = await whole.text();
+    expect(sorted(text)).toEqual(await fromSource(parties[0], TO));
+    expect(text.split('\n').length).toBeGreaterThan(10);
+    const etag = whole.headers.get('etag') ?? '';
+    const bytes = Buffer.byteLength(text);
+    const ranges = [`bytes=0-99`, `bytes=100-${bytes - 1}`];
+    const parts = await Promise.all(
+      ranges.map(async (range) => {
+        const headers = { range, 'if-range': etag };
+        const part = await fetch(`${mirror.url}/mirror/exports/${id}/download`, { headers });
+        expect(part.status).toBe(206);
+        return part.text();
+      }),
+    );
+    expect(parts.join('')).toBe(text);
+    const runs = (await (await fetch(`${mirror.url}/mirror/runs?kind=export`)).json()) as {
+      runs: { runId: string; subject: string; verdict: string }[];
+    };
+    expect(runs.runs[0]).toMatchObject({ runId: id, subject: parties[0], verdict: 'complete' });
+  });
+
+  it('is ordered once, however many ask at the same moment; and again once it has ended', async () => {
+    sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 500 } : undefined));
+    const before = sandbox.requests.of('export');
+    const ids = await Promise.all(Array.from({ length: 8 }, () => order({ partyId: parties[1], to: TO })));
+    expect(new Set(ids).size).toBe(1);
+    await settled(ids[0] ?? '');
+    const asked = sandbox.requests.of('export') - before;
+    expect(await order({ partyId: parties[1], to: TO })).not.toBe(ids[0]);
+    expect(asked).toBeGreaterThan(0);
+    expect(asked).toBeLessThan(8);
+  });
+
+  it('of other ranges are others', async () => {
+    sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 300 } : undefined));
+    const [whole, part] = [
+      await order({ partyId: parties[2] }),
+      await order({ partyId: parties[2], to: TO }),
+    ];
+    expect(whole).not.toBe(part);
+    expect((await settled(whole)).verdict).toBe('complete');
+    expect((await settled(part)).verdict).toBe('complete');
+  });
+
+  it('stops when it is cancelled, and so does the source’s answer', async () => {
+    // The source begins to answer and then hangs: only a client that leaves ends this.
+    sandbox.faults.once('export', { stallAfterBytes: 200 });
+    const before = sandbox.requests.of('export');
+    const id = await order({ partyId: parties[3], to: TO });
+    await waitFor(async () => (await status(id)).state === 'running', { what: 'the order is worked' });
+    const answer = await fetch(`${mirror.url}/mirror/exports/${id}`, { method: 'DELETE' });
+    expect(answer.status).toBe(204);
+    expect(await settled(id)).toMatchObject({ state: 'cancelled', verdict: null });
+    await waitFor(() => sandbox.requests.of('export') > before, { what: 'the source’s answer has ended' });
+    expect((await fetch(`${mirror.url}/mirror/exports/${id}/download`)).status).toBe(404);
+    const again = await order({ partyId: parties[3], to: TO });
+    expect(await settled(again)).toMatchObject({ state: 'done', verdict: 'complete' });
+    expect(sorted(await (await fetch(`${mirror.url}/mirror/exports/${again}/download`)).text())).toEqual(
+      await fromSource(parties[3], TO),
+    );
+  });
+});
