@@ -5,7 +5,8 @@ import { canonicalId } from '../src/core/ids.ts';
 import { formatInstant, parseInstant, type Micros } from '../src/core/time.ts';
 import type { SourceClock } from '../src/export/source-clock.ts';
 import type { Run } from '../src/warehouse/run-store.ts';
-import type { JobContext, JobDefinition, JobDeps } from './job.ts';
+import type { JobContext, JobDefinition, JobDeps, ReportProgress } from './job.ts';
+import { exportKey } from './progress-hints.ts';
 import { describeError, workRun } from './work-run.ts';
 
 const id = z.string().refine((text) => canonicalId(text) === text, 'a canonical id');
@@ -44,8 +45,14 @@ async function exportOnDemand(
   const clock = await fixClock(run, deps, signal);
   return deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
-    { signal, onProgress: (lines) => deps.progress.report(run.runId, lines) },
+    { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
+}
+
+function reportTo(keys: readonly string[], deps: JobDeps): ReportProgress {
+  return (lines) => {
+    for (const key of keys) deps.progress.report(key, lines);
+  };
 }
 
 /** Read once a run and kept with it: a resumed run closes at the same instant. */
@@ -80,7 +87,7 @@ async function exportUnit(run: Run, partyId: string, deps: JobDeps, context: Job
     const clock = await fixClock(run, deps, signal);
     const outcome = await deps.stages.export(
       { runId, partyId, clock },
-      { signal, onProgress: (lines) => deps.progress.report(`${runId}.export`, lines) },
+      { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) },
     );
     await deps.nightly.settle(runId, partyId, 'done', { verdict: outcome.verdict, ...outcome.evidence });
   } catch (error) {

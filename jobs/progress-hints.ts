@@ -46,6 +46,11 @@ export class ProgressHints {
   }
 }
 
+/** Under which an export in flight is found by its party, whichever run asked for it. */
+export function exportKey(partyId: string): string {
+  return `export.${partyId}`;
+}
+
 function progressKey(runId: string): string {
   return `progress:${runId}`;
 }

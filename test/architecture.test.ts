@@ -27,7 +27,7 @@ interface Rule {
 }
 
 /** What a stage needs is a port; what an adapter implements is the port of a stage. */
-const PORTS = /^src\/(?:[a-z-]+\/ports|objects\/object-store|state\/resume-state)\.ts$/;
+const PORTS = /^src\/(?:[a-z-]+\/(?:[a-z]+-)?ports|objects\/object-store|state\/resume-state)\.ts$/;
 const stage = (...packages: string[]): Rule => ({ values: PURE, typeFiles: PORTS, packages });
 const adapter = (...packages: string[]): Rule => ({
   values: PURE,

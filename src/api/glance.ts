@@ -6,7 +6,15 @@ export interface Attention {
   readonly what: string;
   readonly why: string;
   readonly todo: string;
+  /** What the console's button does about it. */
+  readonly action?: Action;
 }
+
+export type Action =
+  | { readonly does: 'night' }
+  | { readonly does: 'walk'; readonly list: 'parties' | 'checkpoints' }
+  | { readonly does: 'evidence'; readonly kind: 'walk' | 'nightly'; readonly subject?: string }
+  | { readonly does: 'ask again' };
 
 export interface MirrorStatus extends MirrorFacts {
   /** Every stream was proven complete by its last run, and nothing of it was lost. */
@@ -57,9 +65,18 @@ function attentionOf(stream: StreamStatus): readonly Attention[] {
     verdict === 'suspicious'
       ? 'Read the evidence of the last run: the source contradicted itself or what is already known.'
       : `Run \`ledger-mirror ${command}\`, or wait for the next night; the last run's evidence says what was missing.`;
-  return [
-    { what: `${LABELS[stream.name]}: ${verdict}`, why: 'the last run could not prove it complete', todo },
-  ];
+  const why = 'the last run could not prove it complete';
+  return [{ what: `${LABELS[stream.name]}: ${verdict}`, why, todo, action: actionOf(stream) }];
+}
+
+/** Asking again does not help where the source contradicts itself: that is for a person to read. */
+function actionOf({ name, verdict }: StreamStatus): Action {
+  if (verdict === 'suspicious') {
+    return name === 'ledger'
+      ? { does: 'evidence', kind: 'nightly' }
+      : { does: 'evidence', kind: 'walk', subject: name };
+  }
+  return name === 'ledger' ? { does: 'night' } : { does: 'walk', list: name };
 }
 
 function setAside(count: string): Attention {
@@ -67,6 +84,7 @@ function setAside(count: string): Attention {
     what: `${count} ${count === '1' ? 'ledger' : 'ledgers'} set aside`,
     why: 'the export failed again and again',
     todo: 'See the export runs for the reason; every nightly run asks again.',
+    action: { does: 'ask again' },
   };
 }
 

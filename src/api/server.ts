@@ -8,6 +8,9 @@ import Fastify, {
 import { UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { addAccess } from './access.ts';
+import { addConsoleData } from './console-data.ts';
+import { addConsoleFeed } from './console-feed.ts';
+import type { ConsoleParts } from './console-ports.ts';
 import { addConsole } from './console.ts';
 import { addHealth } from './health.ts';
 import { addLedgerExport } from './ledger-export.ts';
@@ -25,6 +28,7 @@ export interface ApiDeps {
   readonly ledger: ExportReader;
   readonly status: StatusStore;
   readonly jobs: ExportJobs;
+  readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
   readonly metrics: readonly MetricsSource[];
   readonly log: Log;
@@ -36,6 +40,8 @@ export interface ApiOptions {
   readonly version: string;
   /** The clock of sessions, in milliseconds since 1970. */
   readonly nowMs?: (() => number) | undefined;
+  /** Between two looks at what goes on, while somebody watches the console, in milliseconds. */
+  readonly consoleEveryMs?: number | undefined;
 }
 
 const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
@@ -81,6 +87,8 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addHealth(server, deps.probes, deps.log);
   addMetrics(server, status, deps.metrics, deps.log);
   await addConsole(server);
+  addConsoleData(server, deps.console);
+  addConsoleFeed(server, deps.console, status, { everyMs: options.consoleEveryMs });
   return server;
 }
 

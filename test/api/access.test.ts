@@ -165,7 +165,7 @@ describe('with a token', () => {
       headers: form,
       payload: 'token=wrong',
     });
-    expect([wrong.headers.location, wrong.headers['set-cookie']]).toEqual(['/login?wrong', undefined]);
+    expect([wrong.headers.location, wrong.headers['set-cookie']]).toEqual(['/login#wrong', undefined]);
   });
 
   it.each([

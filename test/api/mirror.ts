@@ -7,6 +7,7 @@ import { ReadStore } from '../../src/warehouse/read-store.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/server.ts';
 import { listen } from '../../src/api/listen.ts';
 import { createLog } from '../../src/core/log.ts';
+import type { ConsoleParts } from '../../src/api/console-ports.ts';
 import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -34,19 +35,20 @@ export async function startApi(
 
 /** Not listening; its mirror is empty and has never run. */
 export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): Promise<FastifyInstance> {
-  const { token, version = '0.0.0-test', nowMs, ...deps } = parts;
+  const { token, version = '0.0.0-test', nowMs, consoleEveryMs, ...deps } = parts;
   return buildServer(
     {
       lists: EMPTY_LISTS,
       status: EMPTY_STATUS,
       ledger: { read: unused },
       jobs: NO_JOBS,
+      console: NO_CONSOLE,
       probes: [],
       metrics: [],
       log: createLog('silent'),
       ...deps,
     },
-    { token, version, nowMs },
+    { token, version, nowMs, consoleEveryMs },
   );
 }
 
@@ -83,6 +85,25 @@ const EMPTY_STATUS: StatusStore = {
 function unused(): never {
   throw new Error('this test has no such part');
 }
+
+const NO_CONSOLE: ConsoleParts = {
+  store: {
+    live: unused,
+    lines: unused,
+    history: unused,
+    parties: unused,
+    party: unused,
+    flows: unused,
+    balance: unused,
+    setAside: unused,
+  },
+  settings: [],
+  nextNight: () => null,
+  progress: async () => [],
+  exportProgress: async () => [],
+  runNight: unused,
+  walk: unused,
+};
 
 const NO_JOBS: ExportJobs = {
   submit: unused,

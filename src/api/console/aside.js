@@ -1,0 +1,66 @@
+// What was set aside, why, and asking again.
+import { ask } from './ask.js';
+import { el, failed, keyed, place, show } from './dom.js';
+import { plural } from './format.js';
+import { time } from './time.js';
+import { orderButton, partyName } from './orders.js';
+
+export async function loadAside() {
+  const target = place('aside');
+  try {
+    const { units } = await ask('/console/set-aside');
+    if (units.length === 0) {
+      target.list = undefined;
+      show(
+        target,
+        el(
+          'p',
+          { class: 'none' },
+          'Nothing is set aside. A ledger whose export fails again and again would stand here, with the reason.',
+        ),
+      );
+      return;
+    }
+    if (target.list === undefined) {
+      target.list = el('ul', { class: 'asides wide' });
+      show(target, target.list);
+    }
+    keyed(target.list, units, ({ unitId }) => unitId, makeUnit);
+  } catch (error) {
+    target.list = undefined;
+    show(target, failed(error, loadAside));
+  }
+}
+
+function makeUnit(unit) {
+  const node = el(
+    'li',
+    {},
+    el(
+      'div',
+      {},
+      el(
+        'p',
+        {},
+        partyName(unit.partyId),
+        ' ',
+        el(
+          'span',
+          { class: 'quiet' },
+          'since ',
+          time(unit.since),
+          `, after ${plural(unit.attempts, 'try', 'tries')}`,
+        ),
+      ),
+      el(
+        'p',
+        { class: 'any' },
+        unit.reason?.code !== undefined && el('code', {}, unit.reason.code),
+        ' ',
+        unit.reason?.message ?? 'no reason was kept',
+      ),
+    ),
+    orderButton(unit, 'Ask again'),
+  );
+  return { node, update: () => undefined };
+}

@@ -1,0 +1,140 @@
+// Evidence as people read it: a sentence first, then what there is, then the names of what there is none of.
+import { el } from './dom.js';
+import { bytes, count, duration, plural, shortId } from './format.js';
+import { time } from './time.js';
+
+const SHOWN_MAX = 12;
+const DEPTH_MAX = 6;
+/** Named values that fit into one line. */
+const SMALL_MAX = 6;
+
+/** @param run `{ kind, evidence }` */
+export function evidence({ kind, evidence: found }) {
+  const sentence = SENTENCES[kind]?.(found);
+  return el(
+    'div',
+    { class: 'evidence' },
+    found.error !== undefined &&
+      el(
+        'p',
+        { class: 'notice bad' },
+        el('strong', {}, found.error.code ?? 'error'),
+        ` ${found.error.message ?? ''}`,
+      ),
+    sentence !== undefined && found.error === undefined && el('p', { class: 'said' }, sentence),
+    tree(found, 0),
+    el(
+      'details',
+      {},
+      el('summary', {}, 'As JSON'),
+      el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2)),
+    ),
+  );
+}
+
+const SENTENCES = {
+  walk: (found) =>
+    found.rows === undefined
+      ? undefined
+      : `${plural(found.rows, 'row')} read with ${plural(found.requests ?? 0, 'request')}, ${count(found.newRows ?? 0)} of them new. ${found.seams?.length > 0 ? 'Both directions met, and the overlap agreed.' : 'The pages join what was known.'}`,
+  export: (found) =>
+    `${plural(found.rows ?? 0, 'new entry', 'new entries')}, ${bytes(found.bytes ?? 0)}, in ${plural(found.segments ?? 0, 'segment')}.`,
+  load: (found) =>
+    `${plural(found.rows ?? 0, 'row')} of ${plural(found.segments ?? 0, 'segment')} brought into the warehouse.`,
+  verify: ({ checked, problemCount }) =>
+    checked &&
+    `${plural(checked.segments ?? 0, 'segment')} and ${bytes(checked.objectBytes ?? 0)} of objects compared with their sums: ${problemCount === 0 ? 'everything agrees' : plural(problemCount, 'problem')}.`,
+  nightly: ({ exports, verify }) =>
+    exports &&
+    `${plural(exports.parties ?? 0, 'ledger')} looked after: ${plural(exports.newRows ?? 0, 'new entry', 'new entries')}, ${bytes(exports.newBytes ?? 0)}, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
+};
+
+/** Plain facts first, then what has parts of its own; at the top those are folded. */
+function tree(value, depth) {
+  const [facts, branches, nothing] = [[], [], []];
+  for (const [key, inner] of Object.entries(value)) {
+    if (key === 'error' && depth === 0) continue;
+    if (isNothing(inner)) nothing.push(words(key));
+    else if (isBranch(inner)) branches.push(branch(key, inner, depth));
+    else facts.push(fact(key, leaf(key, inner, depth)));
+  }
+  return el(
+    'div',
+    {},
+    facts.length > 0 && el('dl', { class: 'facts' }, facts),
+    nothing.length > 0 && el('p', { class: 'hint' }, `None or zero: ${nothing.join(', ')}.`),
+    branches,
+  );
+}
+
+function fact(key, content) {
+  return el('div', {}, el('dt', {}, words(key)), el('dd', {}, content));
+}
+
+function branch(key, value, depth) {
+  const entries = Object.entries(value);
+  const isSmall =
+    !Array.isArray(value) && entries.length <= SMALL_MAX && entries.every(([, inner]) => !isBranch(inner));
+  if (isSmall) {
+    const text = entries.flatMap(([name, inner]) =>
+      isNothing(inner) ? [] : [', ', `${words(name)} `, leaf(name, inner, depth)],
+    );
+    return el('dl', { class: 'facts' }, fact(key, text.slice(1)));
+  }
+  const content = Array.isArray(value) ? leaf(key, value, depth) : tree(value, depth + 1);
+  if (depth > 0) return el('div', { class: 'branch' }, el('p', { class: 'quiet' }, words(key)), content);
+  const { verdict } = value;
+  return el(
+    'details',
+    { class: 'branch' },
+    el(
+      'summary',
+      {},
+      el('strong', {}, words(key)),
+      ' ',
+      verdict !== undefined && el('span', { class: 'badge', 'data-is': verdict }, verdict),
+    ),
+    content,
+  );
+}
+
+function isNothing(value) {
+  if (value === null || value === '' || value === 0 || value === '0' || value === false) return true;
+  if (Array.isArray(value)) return value.length === 0;
+  return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+function isBranch(value) {
+  return typeof value === 'object' && value !== null;
+}
+
+/** `newRows` → `new rows` */
+function words(key) {
+  return key.replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2').toLowerCase();
+}
+
+function leaf(key, value, depth) {
+  if (depth > DEPTH_MAX) return '…';
+  if (Array.isArray(value)) {
+    const items = value.slice(0, SHOWN_MAX).map((item) => el('li', {}, leaf(key, item, depth + 1)));
+    const more = value.length - SHOWN_MAX;
+    return el(
+      'ul',
+      { class: 'plain' },
+      items,
+      more > 0 && el('li', { class: 'quiet' }, `and ${count(more)} more`),
+    );
+  }
+  if (isBranch(value)) return tree(value, depth + 1);
+  const text = String(value);
+  if (key === 'verdict') return el('span', { class: 'badge', 'data-is': text }, text);
+  if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text)) return time(text, 'full');
+  if (/^\d+$/.test(text)) return numeral(key, text);
+  if (/^[0-9a-f]{40,}$/.test(text)) return el('span', { class: 'id', title: text }, shortId(text));
+  return typeof value === 'boolean' ? 'yes' : el('span', { class: 'any' }, text);
+}
+
+function numeral(key, text) {
+  if (/bytes$/i.test(key)) return bytes(text);
+  return key.endsWith('Ms') ? duration(Number(text)) : count(text);
+}

@@ -1,0 +1,105 @@
+// Ledgers as lines in time: what is closed, what is open, what is being asked for, what was set aside.
+import { ask } from './ask.js';
+import { el, failed, place, show, svg } from './dom.js';
+import { plural } from './format.js';
+import { formatTime, mirrorNowMs, time } from './time.js';
+import { partyName } from './orders.js';
+
+const WIDTH = 1_000;
+const HEIGHT = 16;
+const TICKS = 4;
+const DAY_MS = 86_400_000;
+
+export async function loadLines() {
+  const target = place('lines');
+  try {
+    const { lines } = await ask('/console/lines');
+    if (lines.length === 0) {
+      show(
+        target,
+        el(
+          'p',
+          { class: 'none' },
+          'No ledger was exported yet. The night does it; or find a party below and export it now.',
+        ),
+      );
+      return;
+    }
+    show(target, ...draw(lines));
+  } catch (error) {
+    show(target, failed(error, loadLines));
+  }
+}
+
+/** Ledgers are known from the beginning of time; the picture begins where their entries do. */
+function domainOf(lines) {
+  const nowMs = mirrorNowMs();
+  const starts = lines
+    .flatMap(({ firstEntryAt, covered }) => [firstEntryAt, ...covered.slice(1).map(({ from }) => from)])
+    .filter((at) => at !== null)
+    .map((at) => Date.parse(at));
+  const fromMs = Math.min(...starts, nowMs - DAY_MS / 24);
+  const spare = (nowMs - fromMs) * 0.02;
+  return { fromMs: fromMs - spare, toMs: nowMs + spare, nowMs };
+}
+
+function draw(lines) {
+  const domain = domainOf(lines);
+  const list = el(
+    'ol',
+    {},
+    lines.map((line) => row(line, domain)),
+  );
+  return [list, axis(domain)];
+}
+
+function axis({ fromMs, toMs }) {
+  const form = toMs - fromMs > 3 * DAY_MS ? 'day' : 'minute';
+  const ticks = Array.from({ length: TICKS }, (_, index) => {
+    const at = new Date(fromMs + ((toMs - fromMs) * index) / (TICKS - 1));
+    return el('li', {}, time(at.toISOString(), form));
+  });
+  return el('ol', { class: 'axis', 'aria-hidden': 'true' }, ticks);
+}
+
+function row(line, domain) {
+  const scale = (ms) =>
+    ((Math.min(Math.max(ms, domain.fromMs), domain.toMs) - domain.fromMs) / (domain.toMs - domain.fromMs)) *
+    WIDTH;
+  const block = (fromMs, toMs, is) => {
+    const x = scale(fromMs);
+    return svg('rect', { x, y: 0, width: Math.max(scale(toMs) - x, 2), height: HEIGHT, class: is });
+  };
+  const frontierMs = Math.max(domain.fromMs, ...line.covered.map(({ to }) => Date.parse(to)));
+  const parts = line.covered.map(({ from, to, open, rows }) =>
+    block(Date.parse(from), Date.parse(to), open ? 'open' : rows === null ? 'empty' : 'closed'),
+  );
+  if (line.state === 'in flight') parts.push(block(frontierMs, domain.nowMs, 'flight'));
+  if (line.state === 'set aside') parts.push(block(frontierMs, domain.nowMs, 'aside'));
+  const said = sayLine(line);
+  return el(
+    'li',
+    {},
+    el('span', { class: 'who' }, partyName(line.partyId)),
+    svg(
+      'svg',
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': said },
+      svg('title', {}, said),
+      parts,
+    ),
+    stateOf(line),
+  );
+}
+
+function stateOf({ state, covered }) {
+  if (state === 'published')
+    return el('span', { class: 'quiet state' }, 'to ', time(covered.at(-1)?.to, 'ago'));
+  return el('span', { class: 'badge', 'data-is': state === 'in flight' ? 'live' : 'incomplete' }, state);
+}
+
+function sayLine({ covered, state }) {
+  const last = covered.at(-1);
+  if (last === undefined) return `Nothing is known yet; ${state}`;
+  const segments = covered.filter(({ rows }) => rows !== null).length;
+  return `${plural(segments, 'segment')}, known up to ${formatTime(last.to)}${last.open ? ', the last one open' : ''}; ${state}`;
+}

@@ -1,0 +1,152 @@
+// First of all: is the mirror whole, as of when, and does anything need a person.
+import { action, el, keyed, place, setText } from './dom.js';
+import { post } from './ask.js';
+import { bytes, count } from './format.js';
+import { time } from './time.js';
+import { orderButton, partyName } from './orders.js';
+import { showLastRun } from './runs.js';
+
+const NUMBERS = [
+  ['Parties', ({ streams }) => count(streams[0].rows)],
+  ['Checkpoints', ({ streams }) => count(streams[1].rows)],
+  ['Ledgers', ({ ledger }) => count(ledger.parties)],
+  ['Entries', ({ streams }) => count(streams[2].rows)],
+  ['As CSV', ({ ledger }) => bytes(ledger.bytes)],
+  ['Not loaded yet', ({ ledger }) => count(ledger.notLoaded)],
+];
+
+export function showGlance({ status, nextNight, setAside }) {
+  setText(place('source'), status.sourceUrl ?? '');
+  const state = status.whole
+    ? 'whole'
+    : status.streams.every((stream) => stream.verdict === null)
+      ? 'none'
+      : 'not';
+  place('glance').dataset.state = state;
+  setText(place('sentence'), status.sentence);
+  document.title = `${status.whole ? '✓' : '!'} ledger-mirror`;
+  showFreshness(status, nextNight);
+  keyed(
+    place('attention'),
+    status.attention,
+    ({ what }) => what.replace(/^\d+ /, ''),
+    (item) => attentionItem(item, setAside),
+  );
+  keyed(
+    place('numbers'),
+    NUMBERS,
+    ([name]) => name,
+    ([name]) => {
+      const value = el('dd');
+      return {
+        node: el('div', {}, el('dt', {}, name), value),
+        update: ([, read]) => setText(value, read(status)),
+      };
+    },
+  );
+}
+
+function showFreshness(status, nextNight) {
+  const target = place('fresh');
+  const oldest = status.streams
+    .map((stream) => stream.asOfTime)
+    .filter((at) => at !== null)
+    .toSorted((a, b) => Date.parse(a) - Date.parse(b))[0];
+  const key = `${oldest} ${nextNight}`;
+  if (target.dataset.key === key) return;
+  target.dataset.key = key;
+  target.replaceChildren(
+    ...(oldest === undefined ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
+    ...(nextNight === null
+      ? ['No night is scheduled.']
+      : ['The next night starts ', time(nextNight, 'ago'), '.']),
+  );
+}
+
+function attentionItem() {
+  const [what, why, todo, deal, list] = [
+    el('strong'),
+    el('span'),
+    el('p', { class: 'quiet' }),
+    el('div', { class: 'deal' }),
+    el('ul', { class: 'asides' }),
+  ];
+  const node = el('li', {}, el('div', {}, el('p', {}, what, ' — ', why), todo, list), deal);
+  let shown = '';
+  return {
+    node,
+    update: (item) => {
+      setText(what, item.what);
+      setText(why, item.why);
+      setText(todo, item.todo);
+      const key = JSON.stringify(item.action);
+      if (key !== shown) deal.replaceChildren(...buttons(item.action));
+      shown = key;
+      if (item.action?.does === 'ask again') showAsides(list);
+    },
+  };
+}
+
+function buttons(wanted) {
+  switch (wanted?.does) {
+    case 'night':
+      return [nightButton('Run the night now', 'primary')];
+    case 'walk':
+      return [
+        action(
+          'Walk again now',
+          async () => {
+            await post(`/console/walks/${wanted.list}`);
+            return 'Queued';
+          },
+          'primary',
+        ),
+      ];
+    case 'evidence':
+      return [action('Read the evidence', () => showLastRun(wanted.kind, wanted.subject), 'primary')];
+    case 'ask again':
+      return [nightButton('Ask all again', '')];
+    default:
+      return [];
+  }
+}
+
+export function nightButton(label, className) {
+  return action(
+    label,
+    async () => {
+      await post('/console/nights');
+      return 'The night is queued';
+    },
+    className,
+  );
+}
+
+let asides = [];
+/** The units that the last snapshot names; drawn below the item that speaks of them. */
+export function takeAsides(units) {
+  asides = units;
+}
+
+function showAsides(target) {
+  keyed(
+    target,
+    asides,
+    ({ unitId }) => unitId,
+    (unit) => ({
+      node: el(
+        'li',
+        {},
+        el(
+          'div',
+          {},
+          partyName(unit.partyId),
+          ' ',
+          el('span', { class: 'quiet' }, unit.reason?.message ?? 'no reason was kept'),
+        ),
+        orderButton(unit, 'Ask again'),
+      ),
+      update: () => undefined,
+    }),
+  );
+}

@@ -1,0 +1,148 @@
+// What runs now, and how far it is.
+import { ask } from './ask.js';
+import { action, el, keyed, place, setText } from './dom.js';
+import { bytes, count, duration, kindName, plural, shortId } from './format.js';
+import { mirrorNowMs, time } from './time.js';
+import { partyName } from './orders.js';
+
+export function showNow({ live, night, inFlight, nextNight, workers }) {
+  const target = place('now');
+  target.classList.remove('loading');
+  const items = [
+    ...live.map((run) => ({ key: run.runId, run, night: night?.runId === run.runId ? night : undefined })),
+    ...inFlight
+      .filter((unit) => !live.some((run) => run.kind === 'export' && run.subject === unit.partyId))
+      .map((unit) => ({ key: `export ${unit.partyId}`, unit })),
+  ];
+  if (items.length === 0) items.push({ key: 'idle', idle: true });
+  keyed(target, items, ({ key }) => key, makeItem);
+  const idle = target.querySelector('.idle');
+  if (idle !== null) showIdle(idle, nextNight, workers);
+}
+
+function showIdle(node, nextNight, workers) {
+  const key = `${nextNight} ${workers}`;
+  if (node.dataset.shown === key) return;
+  node.dataset.shown = key;
+  node.replaceChildren(
+    'Nothing is running. ',
+    ...(nextNight === null ? [] : ['The next night starts at ', time(nextNight), '. ']),
+    workers === 0 ? 'No worker is running.' : `${plural(workers, 'worker')} ready.`,
+  );
+}
+
+function makeItem({ idle, unit }) {
+  if (idle === true) return { node: el('p', { class: 'idle' }), update: () => undefined };
+  return unit === undefined ? runItem() : exportItem(unit);
+}
+
+function exportItem(unit) {
+  const lines = el('div');
+  const name = el('p', { class: 'name' }, el('strong', {}, 'export'), ' ', partyName(unit.partyId));
+  return {
+    node: el('article', {}, el('div', { class: 'head' }, name), lines),
+    update: ({ unit: now }) => showLines(lines, now.progress),
+  };
+}
+
+function runItem() {
+  const [kind, subject, state, spent] = [
+    el('strong'),
+    el('span', { class: 'id' }),
+    el('span', { class: 'badge' }),
+    el('span', { class: 'quiet figures' }),
+  ];
+  const [lines, cancel] = [el('div'), el('span')];
+  return {
+    node: el(
+      'article',
+      {},
+      el('div', { class: 'head' }, el('p', { class: 'name' }, kind, ' ', subject, ' ', state), spent, cancel),
+      lines,
+    ),
+    update: ({ run, night }) => {
+      setText(kind, kindName(run.kind));
+      setText(subject, shortId(run.subject));
+      setText(state, run.state);
+      state.dataset.is = run.state === 'running' ? 'live' : 'waiting';
+      setText(spent, run.startedAt === null ? '' : duration(mirrorNowMs() - Date.parse(run.startedAt)));
+      if (run.kind === 'export' && cancel.childElementCount === 0) {
+        cancel.append(
+          action('Cancel', async () => {
+            await ask(`/mirror/exports/${run.runId}`, { method: 'DELETE' });
+            return 'Cancelling';
+          }),
+        );
+      }
+      showLines(lines, night === undefined ? run.progress : [nightLine(night), ...run.progress]);
+    },
+  };
+}
+
+/** How many ledgers of the night are done, and how long the rest may take. */
+function nightLine({ waiting, done, failed, deferred, firstAt }) {
+  const total = waiting + done + failed;
+  const settled = done + failed;
+  const spentMs = firstAt === null ? 0 : mirrorNowMs() - Date.parse(firstAt);
+  const left = settled > 0 && waiting > 0 ? `about ${duration((spentMs / settled) * waiting)} left` : '';
+  const notes = [
+    failed > 0 ? `${count(failed)} failed` : '',
+    deferred > 0 ? `${count(deferred)} put off` : '',
+    left,
+  ];
+  return {
+    label: 'ledgers',
+    done: String(settled),
+    total: String(total),
+    unit: 'parties',
+    note: notes.filter((note) => note !== '').join(', '),
+  };
+}
+
+function showLines(target, lines) {
+  keyed(
+    target,
+    lines,
+    ({ label }) => label,
+    () => {
+      const [label, figure, note, fill] = [
+        el('span'),
+        el('span', { class: 'figures' }),
+        el('span', { class: 'quiet note' }),
+        el('i'),
+      ];
+      const bar = el(
+        'div',
+        {
+          class: 'meter',
+          role: 'progressbar',
+          'aria-label': 'progress',
+          'aria-valuemin': 0,
+          'aria-valuemax': 100,
+        },
+        fill,
+      );
+      return {
+        node: el('div', { class: 'line' }, el('p', {}, label, ' ', figure, ' ', note), bar),
+        update: (line) => {
+          setText(label, line.label);
+          const shown = line.unit === 'bytes' ? bytes : count;
+          setText(
+            figure,
+            line.total === undefined
+              ? `${shown(line.done)} ${line.unit === 'bytes' ? '' : line.unit}`
+              : `${shown(line.done)} of ${shown(line.total)} ${line.unit === 'bytes' ? '' : line.unit}`,
+          );
+          setText(note, line.note ?? '');
+          const share =
+            line.total === undefined ? undefined : Number(line.done) / Math.max(Number(line.total), 1);
+          bar.setAttribute('aria-label', line.label);
+          if (share === undefined) bar.removeAttribute('aria-valuenow');
+          else bar.setAttribute('aria-valuenow', String(Math.round(share * 100)));
+          bar.dataset.is = share === undefined ? 'unknown' : 'known';
+          fill.style.width = `${(share ?? 1) * 100}%`;
+        },
+      };
+    },
+  );
+}

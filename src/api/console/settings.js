@@ -1,0 +1,30 @@
+// The resolved configuration.
+import { ask } from './ask.js';
+import { el, failed, place, show } from './dom.js';
+
+export async function loadSettings() {
+  const target = place('settings');
+  try {
+    const { settings } = await ask('/console/settings');
+    show(target, ...settings.map(row));
+  } catch (error) {
+    show(target, el('tr', {}, el('td', { colspan: 4 }, failed(error, loadSettings))));
+  }
+}
+
+function row({ name, value, isSecret, origin, help }) {
+  const isGiven = origin !== 'default' && origin !== 'unset';
+  return el(
+    'tr',
+    {},
+    el('th', { scope: 'row' }, el('code', {}, name)),
+    el(
+      'td',
+      { class: 'any' },
+      value === null ? el('span', { class: 'quiet' }, '–') : el('code', {}, value),
+      isSecret && value !== null && el('span', { class: 'quiet' }, ' secret'),
+    ),
+    el('td', {}, isGiven ? el('strong', {}, origin) : el('span', { class: 'quiet' }, origin)),
+    el('td', { class: 'quiet' }, help),
+  );
+}

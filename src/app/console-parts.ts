@@ -1,0 +1,42 @@
+/** The console's parts over this mirror: its store, live progress, and what its buttons begin. */
+import { CronExpressionParser } from 'cron-parser';
+import { enqueueRun } from '../../jobs/enqueue.ts';
+import { exportKey } from '../../jobs/progress-hints.ts';
+import type { ConsoleParts } from '../api/console-ports.ts';
+import { PostgresConsoleStore } from '../warehouse/console-store.ts';
+import type { NewRun } from '../warehouse/run-store.ts';
+import type { App } from './app.ts';
+import { shownSettings } from './shown-settings.ts';
+
+export function consoleParts({ config, jobs, warehouse }: App): ConsoleParts {
+  const begin = async (wanted: Pick<NewRun, 'kind' | 'subject'>): Promise<{ id: string }> => {
+    const [open] = await jobs.runs.list({
+      kind: wanted.kind,
+      states: ['queued', 'running'],
+      limit: 1,
+      ...subjectOf(wanted),
+    });
+    if (open !== undefined) return { id: open.runId };
+    const run = await jobs.runs.create(wanted);
+    await enqueueRun(run, jobs);
+    return { id: run.runId };
+  };
+  const { schedule, scheduleTz } = config;
+  return {
+    store: new PostgresConsoleStore(warehouse.pool),
+    settings: shownSettings(config),
+    nextNight: () =>
+      config.sourceUrl === undefined
+        ? null
+        : CronExpressionParser.parse(schedule, { tz: scheduleTz }).next().toISOString(),
+    progress: (runId) => jobs.progress.read(runId),
+    exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
+    runNight: () => begin({ kind: 'nightly', subject: 'console' }),
+    walk: (list) => begin({ kind: 'walk', subject: list }),
+  };
+}
+
+/** Whatever began it, there is one night at a time; a list's walk is that of its own list. */
+function subjectOf({ kind, subject }: Pick<NewRun, 'kind' | 'subject'>): { subject?: string } {
+  return kind === 'nightly' ? {} : { subject };
+}
