@@ -41,6 +41,7 @@ const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
 ]);
 /** Times, ids and types come again and again; amounts seldom do. */
 const REMEMBERED_MAX = 4096;
+const LAST_MAX = 4;
 
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
@@ -88,9 +89,23 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
   return extra.toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
+const UTC_TIME =
+  /^(\d{4}-\d{2}-\d{2})[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6}))?(?:Z|\+00(?::?00)?)$/;
+
 function decodeTime(text: string): string | undefined {
   const instant = parseInstant(text);
   return instant === undefined ? undefined : formatInstant(instant);
+}
+
+/** In UTC, as nearly every source has it, the text is taken apart; only a new day is read in full. */
+function timeDecoder(): Decode {
+  const decodeDay = remember(decodeTime, REMEMBERED_MAX);
+  return (text) => {
+    const utc = UTC_TIME.exec(text);
+    if (utc === null) return decodeTime(text);
+    const [, day = '', time = '', fraction = ''] = utc;
+    return decodeDay(day) === undefined ? undefined : `${day}T${time}.${fraction.padEnd(6, '0')}Z`;
+  };
 }
 
 interface PlacedColumn {
@@ -112,7 +127,7 @@ export class RowCanonicalizer {
       return {
         name,
         index: layout.index[name],
-        decode: decode === decodeInteger ? decode : remember(decode, REMEMBERED_MAX),
+        decode: decoderOf(decode),
         isRequired: REQUIRED_VALUES.has(name),
       };
     });
@@ -155,16 +170,23 @@ export class RowCanonicalizer {
   }
 }
 
+function decoderOf(decode: Decode): Decode {
+  if (decode === decodeInteger) return decode;
+  return decode === decodeTime ? timeDecoder() : remember(decode, REMEMBERED_MAX);
+}
+
 /**
- * Remembers what texts mean; forgets everything when full, so that memory stays flat. The last text is
+ * Remembers what texts mean; forgets everything when full, so that memory stays flat. The last few are
  * tried first: most columns repeat from row to row, and comparing is cheaper than hashing.
  */
 function remember(decode: Decode, entriesMax: number): Decode {
   const known = new Map<string, string>();
-  let lastText = '';
-  let lastValue = decode('');
+  const lastTexts: string[] = [];
+  const lastValues: string[] = [];
+  let next = 0;
   return (text) => {
-    if (text === lastText) return lastValue;
+    const at = lastTexts.indexOf(text);
+    if (at !== -1) return lastValues[at];
     let value = known.get(text);
     if (value === undefined) {
       value = decode(text);
@@ -172,8 +194,9 @@ function remember(decode: Decode, entriesMax: number): Decode {
       if (known.size >= entriesMax) known.clear();
       known.set(text, value);
     }
-    lastText = text;
-    lastValue = value;
+    lastTexts[next] = text;
+    lastValues[next] = value;
+    next = (next + 1) % LAST_MAX;
     return value;
   };
 }

@@ -13,6 +13,12 @@ import { plainStream } from '../ledger/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './ports.ts';
 
+/**
+ * What the consumer makes of a piece stays small enough to die young: of larger texts, V8 collects none
+ * before they are hundreds of megabytes.
+ */
+const PIECE_BYTES = 64 * 2 ** 10;
+
 /** What a row visitor gets: the row is `buffer[start, end)`, valid during the call only. */
 export interface SegmentRows {
   /** Called once, before the first row. */
@@ -21,7 +27,7 @@ export interface SegmentRows {
 }
 
 /**
- * Yields after each chunk of plain bytes, when its rows were visited: the consumer's pace is the pace
+ * Yields after each piece of plain bytes, when its rows were visited: the consumer's pace is the pace
  * of reading. Ends normally only where everything agrees with the record.
  * @throws PermanentError `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or what the header says
  * @throws RetryableError where the store broke
@@ -53,8 +59,11 @@ export async function* readSegment(
       plain.add(chunk);
       // Sooner than at the end: a damaged archive could unpack for ever.
       if (plain.bytes > segment.bytes) throw corrupt(segment, 'bytes', plain.bytes, segment.bytes);
-      splitter.push(chunk);
-      yield { bytes: chunk.length };
+      for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
+        const piece = chunk.subarray(start, start + PIECE_BYTES);
+        splitter.push(piece);
+        yield { bytes: piece.length };
+      }
     }
   } catch (error) {
     signal.throwIfAborted();

@@ -212,12 +212,11 @@ async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> 
     run_id: manifest.runId,
     published_at: formatInstant(manifest.publishedAt),
   };
-  // Loaded again: its rows may have left the warehouse with it.
+  // loaded_at stays: it says whether its rows are in the warehouse, and only a load moves rows.
   const revived = {
     status: 'current' as const,
     superseded_at: null,
     removed_at: null,
-    loaded_at: null,
     open: row.open,
     run_id: row.run_id,
   };
