@@ -8,6 +8,7 @@ import Fastify, {
 import { UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { addAccess } from './access.ts';
+import { addCompression } from './compression.ts';
 import { addConsoleData } from './console-data.ts';
 import { addConsoleFeed } from './console-feed.ts';
 import type { ConsoleParts } from './console-ports.ts';
@@ -79,6 +80,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   server.setNotFoundHandler((request, reply) => sendStatusJson(reply, notFound(request)));
   addSafety(server);
   addAccess(server, options);
+  addCompression(server);
   addOpenApi(server, options.version);
   addLists(server, deps.lists);
   addLedgerExport(server, deps.ledger, deps.log);

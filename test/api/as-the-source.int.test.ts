@@ -95,6 +95,41 @@ describe.each(LISTS)('%s, page by page', (list) => {
   });
 });
 
+// More rows than the largest page, so that every size turns a page.
+const large = await startSandbox({
+  parties: 5_100,
+  entriesMean: 1,
+  historyMs: 2 * HOUR_MS,
+  checkpointIntervalMs: 1_400,
+  tieRows: [],
+  rateLimit: 'none',
+  seed: 'large',
+});
+const largeWarehouse = await freshWarehouse();
+await fillLists(largeWarehouse.pool, large);
+const largeMirror = await startApi(largeWarehouse);
+afterAll(() =>
+  Promise.all([large.stop(), largeMirror[Symbol.asyncDispose](), largeWarehouse[Symbol.asyncDispose]()]),
+);
+const LARGE_SIZES = [100, 500, 1_000, 1_001, 2_550, 4_999, 5_000];
+
+describe.each(LISTS)('%s, more than a page of the largest size', (list) => {
+  it.each(WAYS)('%s', async (way) => {
+    for (const size of LARGE_SIZES) {
+      const pages = await compareWalk([largeMirror.url, large.url], list, size, way);
+      expect(pages).toBeGreaterThan(1);
+    }
+  });
+
+  it('sends 5,000 rows and says that there are more, whoever asks for more', async () => {
+    const asked = await page(largeMirror.url, list, 'pagination.first=5001');
+    const most = await page(large.url, list, 'pagination.first=5000');
+    expect(shown(asked)).toEqual(shown(most));
+    expect(asked.edges).toHaveLength(5_000);
+    expect(asked.pageInfo.hasNextPage).toBe(true);
+  });
+});
+
 describe('one party', () => {
   it.each(['network', 'own', 'own in upper case'])('%s', async (which) => {
     const [own] = [...small.books.parties()].map(({ id }) => id);

@@ -77,7 +77,8 @@ describe('metrics', () => {
 
   it('are served by a worker beside its health, to those who know the token', async () => {
     const port = await freePort();
-    await using _health = await startWorkerHealth(mirror.app, port);
+    await using stack = new AsyncDisposableStack();
+    stack.use(await startWorkerHealth(mirror.app, port));
     const url = `http://127.0.0.1:${port}`;
     const health = await fetch(`${url}/`);
     expect([health.status, await health.json()]).toMatchObject([200, { status: 'ok' }]);
