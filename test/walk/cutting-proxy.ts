@@ -11,9 +11,13 @@ export class CuttingProxy implements AsyncDisposable {
   /** The database, through the proxy. */
   url = '';
 
+  /** Where connections go from now on. */
+  target: URL;
+
   private constructor(target: URL) {
+    this.target = target;
     this.#server = createServer((client) => {
-      const upstream = connect(Number(target.port), target.hostname);
+      const upstream = connect(Number(this.target.port), this.target.hostname);
       let isLost = false;
       for (const socket of [client, upstream]) {
         this.#sockets.add(socket);
