@@ -110,14 +110,14 @@ describe('rivals', () => {
         },
       },
     );
-    const overtaken = expect(first).rejects.toBeInstanceOf(FencedError);
+    const overtaken = first.catch((error: unknown) => error);
     await waitFor(() => isStuck, { what: 'the first worker to be stuck' });
     await world.pool.query(`update mirror.walks set lease_until = now() - interval '1 second'`);
     const { verdict, evidence } = await world.walk(double, { list: 'parties', runId });
     expect({ verdict, resumed: evidence.resumed }).toEqual({ verdict: 'complete', resumed: true });
     const before = await world.pool.query('select * from mirror.walk_pages order by committed_at');
     letGo();
-    await overtaken;
+    expect(await overtaken).toBeInstanceOf(FencedError);
     expect((await world.pool.query('select * from mirror.walk_pages order by committed_at')).rows).toEqual(
       before.rows,
     );
