@@ -171,7 +171,7 @@ function summary(verdict: string, tookMs: number, dataDir: string): string {
     'Next:',
     '  npx ledger-mirror demo --keep                                the same, with the console open',
     '  SOURCE_URL=https://… npx ledger-mirror nightly               a real service',
-    `  rm -rf ${join(dataDir, 'demo')}   forget the demo`,
+    `  rm -rf '${join(dataDir, 'demo')}'   forget the demo`,
     '',
   ].join('\n');
 }
