@@ -19,6 +19,8 @@ const DELIVERIES_MAX = 100;
 const RETRIES_MAX = 6;
 /** A service that could not be reached at all for this long ends the run. */
 export const UNREACHABLE_MAX_MS = 60_000;
+/** One series of tries of the source takes about this: another is begun only where it fits the limit. */
+const SERIES_MS = 30_000;
 
 /** Thrown into the work when the run was told to stop. */
 class RunCancelled extends PermanentError {
@@ -110,7 +112,7 @@ async function settleFailure(
   const mayPass = error instanceof RetryableError || error instanceof FencedError;
   const isOver =
     error instanceof UnreachableError
-      ? sinceMs >= UNREACHABLE_MAX_MS
+      ? sinceMs >= UNREACHABLE_MAX_MS - (wasAskedAgain(error) ? SERIES_MS : 0)
       : context.attempt >= RETRIES_MAX || wasAskedAgain(error);
   if (mayPass && !isOver) throw error;
   deps.log.error(

@@ -32,7 +32,7 @@ describe('demo', () => {
 });
 
 describe('a source that cannot be used', () => {
-  test('refuses connections: 75 within 70 s', async () => {
+  test('refuses connections: 75 after about a minute', async () => {
     const closed = createServer().listen(0, '127.0.0.1');
     await once(closed, 'listening');
     const { port } = closed.address() as AddressInfo;
@@ -42,7 +42,7 @@ describe('a source that cannot be used', () => {
       const startedMs = performance.now();
       const child = home.start([...command, '--json']);
       expect(await child.end(undefined, 100_000)).toEqual({ code: 75, signal: null });
-      expect(performance.now() - startedMs).toBeLessThan(75_000);
+      expect(performance.now() - startedMs).toBeLessThan(80_000);
       expect(JSON.parse(child.stdout)).toMatchObject({ verdict: 'failed' });
     }
   });
@@ -54,7 +54,7 @@ describe('a source that cannot be used', () => {
       const { port } = broken.address() as AddressInfo;
       await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
       const child = home.start(['sync', 'parties', '--json']);
-      expect(await child.end(undefined, 120_000)).toEqual({ code: 2, signal: null });
+      expect(await child.end(undefined, 170_000)).toEqual({ code: 2, signal: null });
       expect(JSON.parse(child.stdout)).toMatchObject({
         verdict: 'incomplete',
         evidence: { error: { code: 'ANSWER_NOT_UNDERSTOOD' } },
