@@ -19,8 +19,6 @@ const DELIVERIES_MAX = 100;
 const RETRIES_MAX = 6;
 /** A service that could not be reached at all for this long ends the run. */
 export const UNREACHABLE_MAX_MS = 60_000;
-/** One series of tries of the source takes about this: another is begun only where it fits the limit. */
-const SERIES_MS = 30_000;
 
 /** Thrown into the work when the run was told to stop. */
 class RunCancelled extends PermanentError {
@@ -110,10 +108,9 @@ async function settleFailure(
 ): Promise<void> {
   const sinceMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
   const mayPass = error instanceof RetryableError || error instanceof FencedError;
-  const isOver =
-    error instanceof UnreachableError
-      ? sinceMs >= UNREACHABLE_MAX_MS - (wasAskedAgain(error) ? SERIES_MS : 0)
-      : context.attempt >= RETRIES_MAX || wasAskedAgain(error);
+  const isLong =
+    error instanceof UnreachableError ? sinceMs >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
+  const isOver = isLong || wasAskedAgain(error);
   if (mayPass && !isOver) throw error;
   deps.log.error(
     { err: error, runId: run.runId, kind: run.kind, subject: run.subject },

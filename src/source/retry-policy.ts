@@ -34,7 +34,7 @@ export interface RetryRule {
 
 /** How each failure that can pass is waited out. A code that is not here is permanent. */
 export const RETRY_RULES: Readonly<Partial<Record<string, RetryRule>>> = {
-  SOURCE_UNREACHABLE: { minMs: 500, maxMs: 10_000, isCheap: true },
+  SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
   // No hint comes with a 429, and the bucket refills within seconds.
   SOURCE_RATE_LIMITED: { minMs: 2_000, maxMs: 60_000, isCheap: true },

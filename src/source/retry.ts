@@ -9,19 +9,21 @@ export interface RetryLimits {
   readonly attemptsMax: number;
   /** From the first attempt; a wait that the source asked for counts too. */
   readonly elapsedMaxMs: number;
-  /** Where no connection comes about at all, the caller learns it sooner. */
+  /** Where no connection comes about at all, however many attempts that takes. */
   readonly unreachableMaxMs: number;
   /** Only failures that cost the source nothing: a query that ran must not run again unasked. */
   readonly onlyCheap: boolean;
 }
 
 export const LIST_RETRIES: RetryLimits = {
-  attemptsMax: 7,
+  attemptsMax: 5,
   elapsedMaxMs: 10 * 60_000,
-  unreachableMaxMs: 45_000,
+  unreachableMaxMs: 60_000,
   onlyCheap: false,
 };
-export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, attemptsMax: 5, onlyCheap: true };
+export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
+/** Where no connection comes about, time is the limit; this only bounds the loop. */
+const UNREACHABLE_ATTEMPTS_MAX = 60;
 
 export interface RetryDeps {
   readonly clock: Clock;
@@ -50,6 +52,7 @@ export async function withRetries<Result>(
     const rule = RETRY_RULES[errorCode(error)];
     if (!(error instanceof RetryableError) || rule === undefined) return false;
     if (limits.onlyCheap && !rule.isCheap) return false;
+    if (!(error instanceof UnreachableError) && failed >= limits.attemptsMax) return false;
     const waitMs = waitOf(error, rule, failed, deps.random);
     const limitMs = error instanceof UnreachableError ? limits.unreachableMaxMs : limits.elapsedMaxMs;
     const leftMs = limitMs - (clock.nowMs() - startMs);
@@ -65,7 +68,7 @@ export async function withRetries<Result>(
         return work(attempt);
       },
       {
-        retries: limits.attemptsMax - 1,
+        retries: Math.max(limits.attemptsMax, UNREACHABLE_ATTEMPTS_MAX) - 1,
         // The delays are the policy's, taken in shouldRetry.
         minTimeout: 0,
         signal,

@@ -140,7 +140,7 @@ describe('a cursor or a size that is refused', () => {
     const server = await refusing(500, () => true);
     const error = await failureOf(testSource(server.url).lists.page({ ...PARTIES, after: 'x' }, NEVER));
     expect(error).toBeInstanceOf(RetryableError);
-    expect(error).toMatchObject({ code: 'SOURCE_STATUS', meta: { status: 500, attempts: 7 } });
+    expect(error).toMatchObject({ code: 'SOURCE_STATUS', meta: { status: 500, attempts: 5 } });
   });
 
   test("the gateway's own cap on an answer is no rate limit", async () => {
@@ -203,7 +203,8 @@ test('a source that is not there is unreachable, within the limit for that', asy
   const error = await failureOf(source.lists.page(PARTIES, NEVER));
   expect(error).toBeInstanceOf(UnreachableError);
   expect(error).toMatchObject({ code: 'SOURCE_UNREACHABLE', meta: { errno: 'ECONNREFUSED' } });
-  expect(source.clock.nowMs()).toBeLessThanOrEqual(45_000);
+  expect(source.clock.nowMs()).toBeGreaterThan(45_000);
+  expect(source.clock.nowMs()).toBeLessThanOrEqual(60_000);
   expect(source.clock.slept.length).toBeGreaterThan(2);
 });
 

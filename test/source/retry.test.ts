@@ -69,7 +69,7 @@ describe('what is tried again', () => {
         firstFailure: expect.stringContaining('first cause') as string,
       },
     });
-    expect(String(error)).toMatch(/tried 7 times; the first time: .*503/);
+    expect(String(error)).toMatch(/tried 5 times; the first time: .*503/);
     expect(server.asked).toHaveLength(LIST_RETRIES.attemptsMax);
   });
 
