@@ -1,4 +1,4 @@
-/** Three projects by file suffix: what needs servers, and what takes long, says so in its name. */
+/** Four projects by file suffix: what needs servers, and what takes long, says so in its name. */
 import { defineConfig } from 'vitest/config';
 
 const SECOND_MS = 1000;
@@ -13,7 +13,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{int,fault}.test.ts'],
+          exclude: ['test/**/*.{int,fault,browser}.test.ts'],
           testTimeout: 10 * SECOND_MS,
         },
       },
@@ -24,6 +24,16 @@ export default defineConfig({
           include: ['test/**/*.int.test.ts'],
           testTimeout: 30 * SECOND_MS,
           hookTimeout: 60 * SECOND_MS,
+          ...services,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'browser',
+          include: ['test/**/*.browser.test.ts'],
+          testTimeout: 40 * SECOND_MS,
+          hookTimeout: 90 * SECOND_MS,
           ...services,
         },
       },

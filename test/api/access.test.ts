@@ -195,7 +195,7 @@ describe('every answer', () => {
       expect(headers).toMatchObject({
         'x-content-type-options': 'nosniff',
         'x-frame-options': 'DENY',
-        'referrer-policy': 'no-referrer',
+        'referrer-policy': 'same-origin',
         'cross-origin-resource-policy': 'same-origin',
       });
       expect(headers['content-security-policy']).toMatch(/^default-src 'none'; script-src 'self';/);

@@ -5,6 +5,8 @@ import { rough } from './format.js';
 import { formatTime, timeZone } from './time.js';
 
 const HEIGHT = 220;
+const DAY_SECONDS = 86_400;
+const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_SECONDS);
 const charts = new Set();
 
 /** Canvas knows neither variables nor `light-dark()`: an element's computed colour is a plain one. */
@@ -30,11 +32,9 @@ export function chart(target, { label, times, series, form = 'minute', said }) {
   let plot;
   const draw = () => {
     plot?.destroy();
-    plot = new uPlot(
-      optionsOf(target, times, series, form),
-      [times, ...series.map(({ values }) => values)],
-      target,
-    );
+    const powers = powersOf(series);
+    const lines = series.map(({ values, scale = 'y' }) => values.map((value) => value / 10 ** powers[scale]));
+    plot = new uPlot(optionsOf(target, times, series, form, powers), [times, ...lines], target);
   };
   target.replaceChildren(el('p', { class: 'hidden' }, said));
   target.setAttribute('role', 'group');
@@ -50,13 +50,23 @@ export function chart(target, { label, times, series, form = 'minute', said }) {
   watcher.observe(target);
 }
 
-function optionsOf(target, times, series, form) {
+/** The library's marks end long before a ledger's amounts do: it is given numbers near one. */
+function powersOf(series) {
+  const powers = {};
+  for (const { values, scale = 'y' } of series) {
+    const power = Math.floor(Math.log10(Math.max(...values.map(Math.abs), 1)));
+    powers[scale] = Math.max(powers[scale] ?? 0, power);
+  }
+  return powers;
+}
+
+function optionsOf(target, times, series, form, powers) {
   const axis = {
     stroke: colour('quiet'),
     grid: { stroke: colour('line'), width: 1 },
     ticks: { stroke: colour('line'), size: 4 },
     font: '12px system-ui',
-    size: 56,
+    size: 64,
   };
   const scales = [...new Set(series.map(({ scale }) => scale ?? 'y'))];
   return {
@@ -65,7 +75,7 @@ function optionsOf(target, times, series, form) {
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), timeZone()),
     cursor: { drag: { x: false, y: false } },
     legend: { live: true },
-    scales: { x: { range: xRange(times) } },
+    scales: { x: { range: xRange(times, form) } },
     series: [
       {
         label: 'Time',
@@ -79,6 +89,7 @@ function optionsOf(target, times, series, form) {
         ...axis,
         size: 32,
         space: 76,
+        ...(form === 'day' ? { incrs: DAYS_BETWEEN_MARKS } : {}),
         values: (_plot, marks, _index, _space, stepSeconds) => marks.map((at) => tick(at, stepSeconds)),
       },
       ...scales.map((scale, index) => ({
@@ -86,11 +97,14 @@ function optionsOf(target, times, series, form) {
         scale,
         side: index === 0 ? 3 : 1,
         grid: index === 0 ? axis.grid : { show: false },
-        values: (_plot, marks) =>
-          marks.map((mark) => (series.find((one) => (one.scale ?? 'y') === scale)?.shown ?? rough)(mark)),
+        values: (_plot, marks) => marks.map((mark) => shownOf(series, scale)(mark * 10 ** powers[scale])),
       })),
     ],
   };
+}
+
+function shownOf(series, scale) {
+  return series.find((one) => (one.scale ?? 'y') === scale)?.shown ?? rough;
 }
 
 function tick(seconds, stepSeconds) {
@@ -100,9 +114,9 @@ function tick(seconds, stepSeconds) {
 }
 
 /** A chart of one instant would have no width. */
-function xRange(times) {
+function xRange(times, form) {
   const [first = 0, last = 0] = [times[0], times.at(-1)];
-  const spare = Math.max((last - first) * 0.02, 1);
+  const spare = Math.max((last - first) * 0.02, form === 'day' ? DAY_SECONDS / 2 : 1);
   return [first - spare, last + spare];
 }
 

@@ -44,12 +44,12 @@ export function setText(node, text) {
  */
 export function keyed(target, items, keyOf, make) {
   const known = (target.keyed ??= new Map());
-  const wanted = new Set(items.map(keyOf));
+  const wanted = new Set(items.map((item, index) => keyOf(item, index)));
   const strangers = Array.from(target.childNodes).filter((child) => !wanted.has(child.dataset?.key));
   for (const child of strangers) child.remove();
   for (const key of known.keys()) if (!wanted.has(key)) known.delete(key);
   items.forEach((item, index) => {
-    const key = keyOf(item);
+    const key = keyOf(item, index);
     let entry = known.get(key);
     if (entry === undefined) {
       entry = make(item);

@@ -42,8 +42,8 @@ export function duration(ms) {
 export function rough(value) {
   if (value === 0) return '0';
   const size = Math.floor(Math.log10(Math.abs(value)) / 3);
-  if (size < 1) return String(value);
-  if (size > 4) return value.toExponential(1);
+  if (size < 1) return String(Number(value.toPrecision(3)));
+  if (size > 4) return value.toExponential(1).replace('e+', 'e');
   return `${Number((value / 1_000 ** size).toPrecision(3))}${THIN}${['', 'k', 'M', 'G', 'T'][size]}`;
 }
 

@@ -34,6 +34,9 @@ export function drawHistory() {
   if (last === undefined) return;
   drawGrowth(last.growth);
   show(place('nights'), ...calendar(last.nights));
+  // On a narrow screen the latest weeks are what is looked for.
+  const weeks = place('nights').querySelector('.scroll');
+  weeks.scrollLeft = weeks.scrollWidth;
 }
 
 function drawGrowth(points) {
@@ -93,7 +96,14 @@ function calendar(nights) {
         'tr',
         {},
         el('td'),
-        weeks.map((weekMs) => el('th', { scope: 'col' }, month(weekMs))),
+        weeks.map((weekMs) =>
+          el(
+            'th',
+            { scope: 'col' },
+            el('span', { class: 'hidden' }, `week of ${dayOf(weekMs, 0)}`),
+            month(weekMs),
+          ),
+        ),
       ),
     ),
     el(
@@ -114,7 +124,7 @@ function calendar(nights) {
       ? 'No night has run yet.'
       : `${plural(nights.length, 'night')} in the last months. Choose one to read its evidence.`;
   return [
-    el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Nightly runs by day' }, table),
+    el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Calendar of nights' }, table),
     el('p', { class: 'hint' }, told),
   ];
 }

@@ -134,7 +134,7 @@ export function download({ partyId }) {
       class: 'button',
       href: `/api/v2/ledgerentry/export?partyId=${partyId}`,
       download: `ledger_entries_${partyId}.csv`,
-      'aria-label': `Download: ${partyId}`,
+      'aria-label': `CSV: ${partyId}`,
     },
     'CSV',
   );

@@ -24,9 +24,9 @@ function content(party) {
     ['Entries', count(party.rows)],
     ['As CSV', bytes(party.bytes)],
     ['Segments', count(segments)],
-    ['Last entry', time(party.lastEntryAt, 'full')],
-    ['Known to', time(party.knownTo, 'full')],
-    ['First seen', time(party.firstSeenAt, 'full')],
+    ['Last entry', time(party.lastEntryAt)],
+    ['Known to', time(party.knownTo)],
+    ['First seen', time(party.firstSeenAt)],
   ];
   const parts = [
     el('p', { class: 'id whole' }, party.partyId),

@@ -89,20 +89,32 @@ function showSeam(bar, told, { walk, stretches, stream }) {
     },
   );
   bar.dataset.is = isOpen ? 'walking' : 'resting';
-  const text = sayWays(walk, parts);
-  setText(told, text);
-  bar.setAttribute('aria-label', text);
+  const said = sayWays(walk, parts);
+  keyed(
+    told,
+    said,
+    (_text, index) => String(index),
+    () => {
+      const node = el('span');
+      return { node, update: (text) => setText(node, text) };
+    },
+  );
+  bar.setAttribute('aria-label', said.join('; '));
 }
 
+/** A line each, so that a longer number moves nothing. */
 function sayWays(walk, parts) {
+  if (walk === undefined) return ['Never walked', '', ''];
   const holes = parts.filter(({ is }) => is.startsWith('hole')).length;
-  if (walk === undefined) return 'Never walked.';
   const way = (done, from) =>
     `${plural(done?.rows ?? '0', 'row')} on ${plural(done?.pages ?? 0, 'page')} from the ${from}`;
-  const read = `${way(walk.ways.up, 'oldest')}, ${way(walk.ways.down, 'newest')}`;
-  if (walk.isOpen)
-    return `${walk.kind === 'audit' ? 'Auditing' : 'Walking'}: ${read}; ${holes === 0 ? 'both ends have met' : 'closing in'}.`;
-  return `${holes === 0 ? 'No hole.' : `${plural(holes, 'hole')}.`} Last walk: ${read}.`;
+  const name = walk.kind === 'audit' ? 'Audit' : 'Walk';
+  const standing = holes === 0 ? 'both ends have met' : walk.isOpen ? 'closing in' : plural(holes, 'hole');
+  return [
+    `${walk.isOpen ? `${name} under way` : `Last ${name.toLowerCase()}`}: ${standing}`,
+    way(walk.ways.up, 'oldest'),
+    way(walk.ways.down, 'newest'),
+  ];
 }
 
 /** Stretches and the holes between them, as shares of the bar. A hole among heights has a known size. */

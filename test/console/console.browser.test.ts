@@ -1,0 +1,179 @@
+/** The console over a real mirror of a sandbox, as an operator and an analyst use it. */
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { type RealApp, startRealApp } from '../app/real-app.ts';
+import { accessibilityFaults } from './accessibility.ts';
+import { type ConsolePage, openPage } from './browser.ts';
+
+const TOKEN = 'correct horse'.replace(' ', '-');
+const WHOLE = /^The mirror is whole/;
+const opened = new AsyncDisposableStack();
+let [sandbox, mirror, view]: [Sandbox?, RealApp?, ConsolePage?] = [];
+
+beforeAll(async () => {
+  sandbox = opened.use(
+    await startSandbox({ parties: 60, entriesMean: 80, historyMs: 3 * 86_400_000, rateLimit: 'none' }),
+  );
+  mirror = opened.use(
+    await startRealApp({ SOURCE_URL: sandbox.url, SOURCE_PAGE_SIZE: '10', API_TOKEN: TOKEN }),
+  );
+  view = opened.use(await openPage());
+}, 60_000);
+afterAll(() => opened.disposeAsync());
+
+function parts(): { sandbox: Sandbox; mirror: RealApp; page: ConsolePage['page']; view: ConsolePage } {
+  if (sandbox === undefined || mirror === undefined || view === undefined) throw new Error('not open');
+  return { sandbox, mirror, view, page: view.page };
+}
+
+async function biggestParty(): Promise<{ id: string; rows: string }> {
+  const { rows } = await parts().mirror.app.warehouse.pool.query<{ id: string; rows: string }>(
+    `select party_id as id, sum(rows)::text as rows from mirror.segments where status = 'current'
+     group by 1 order by sum(rows) desc limit 1`,
+  );
+  if (rows[0] === undefined) throw new Error('nothing was exported');
+  return rows[0];
+}
+
+describe('an operator', () => {
+  it('logs in: a wrong token is told, the right one opens the page', async () => {
+    const { page, mirror } = parts();
+    await page.goto(mirror.url);
+    expect(new URL(page.url()).pathname).toBe('/login');
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.getByLabel('Token').fill('not the token');
+    await page.keyboard.press('Enter');
+    await page.getByText('That is not the token').waitFor();
+    await page.getByLabel('Token').fill(TOKEN);
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await page.getByRole('heading', { name: 'Nothing has been mirrored yet' }).waitFor();
+  });
+
+  it('runs the night, watches it, and sees the mirror whole', async () => {
+    const { page, sandbox } = parts();
+    const calm = sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 40 } : { delayMs: 60 }));
+    await page.getByRole('button', { name: 'Run the night now' }).click();
+    await page.locator('#now article', { hasText: 'night' }).waitFor();
+    await page.locator('.seam[data-is=walking] .hole').first().waitFor();
+    await page.locator('#now .meter[aria-valuenow]').waitFor();
+    const first = Number(await page.locator('#now .meter[aria-valuenow]').getAttribute('aria-valuenow'));
+    await expect
+      .poll(
+        async () =>
+          Number((await page.locator('#now .meter[aria-valuenow]').getAttribute('aria-valuenow')) ?? 0),
+        { timeout: 20_000 },
+      )
+      .toBeGreaterThan(first);
+    calm();
+    await page.getByRole('heading', { name: WHOLE }).waitFor({ timeout: 60_000 });
+    await page.locator('#runs li', { hasText: 'night' }).locator('.badge', { hasText: 'complete' }).waitFor();
+    expect(await page.locator('.day[data-is=complete]').count()).toBe(1);
+    await page.locator('#lines li svg').first().waitFor();
+  }, 90_000);
+
+  it('orders an export by a click, and gets the file', async () => {
+    const { page } = parts();
+    const { id, rows } = await biggestParty();
+    await page.getByRole('searchbox').fill(id.slice(0, 12));
+    const row = page.locator('#parties tr', { hasText: id.slice(0, 8) });
+    await expect.poll(() => page.locator('#parties tr').count()).toBe(1);
+    await row.getByRole('button', { name: `Export: ${id}` }).click();
+    const link = row.getByRole('link', { name: /^Download \d/ });
+    await link.waitFor();
+    const [ordered] = await Promise.all([page.waitForEvent('download'), link.click()]);
+    const lines = (await readFile(await ordered.path(), 'utf8')).trimEnd().split('\n');
+    expect(lines).toHaveLength(Number(rows) + 1);
+    expect(ordered.suggestedFilename()).toBe(`ledger_entries_${id}_all.csv`);
+    const [mirrored] = await Promise.all([
+      page.waitForEvent('download'),
+      row.getByRole('link', { name: `CSV: ${id}` }).click(),
+    ]);
+    expect((await readFile(await mirrored.path(), 'utf8')).trimEnd().split('\n')).toEqual(lines);
+    await page.getByRole('searchbox').fill('');
+  });
+
+  it('asks again for a ledger that was set aside', async () => {
+    const { page, mirror } = parts();
+    const { id } = await biggestParty();
+    await mirror.app.warehouse.pool.query(
+      `update mirror.export_units set set_aside_at = now(), attempts = 5,
+       set_aside_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4096"}' where party_id = $1`,
+      [id],
+    );
+    const item = page.locator('#attention > li', { hasText: '1 ledger set aside' });
+    await item.getByText('the export broke off at byte 4096').waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await item.getByRole('button', { name: `Ask again: ${id}` }).click();
+    await page.getByRole('heading', { name: WHOLE }).waitFor({ timeout: 30_000 });
+    expect(await page.locator('#attention > li').count()).toBe(0);
+  }, 60_000);
+
+  it('reads what the process runs with, and no secret', async () => {
+    const { page } = parts();
+    const text = await page.locator('#settings').innerText();
+    expect(text).toMatch(/SOURCE_PAGE_SIZE\s+10\s+environment/);
+    expect(text).toMatch(/API_TOKEN\s+\*\*\* secret\s+environment/);
+    expect(await page.content()).not.toContain(TOKEN);
+  });
+});
+
+describe('an analyst', () => {
+  it('opens a ledger by keyboard alone, sees its charts, and gets back to where the focus was', async () => {
+    const { page } = parts();
+    const { id } = await biggestParty();
+    await page.reload();
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement.textContent')).toContain('Skip to');
+    await page.keyboard.press('Enter');
+    await page.getByRole('searchbox').focus();
+    await page.keyboard.type(id.slice(0, 10));
+    await page.locator('#parties-told', { hasText: /^1 party shown$/ }).waitFor();
+    for (let presses = 0; presses < 6; presses += 1) {
+      await page.keyboard.press('Tab');
+      if ((await page.evaluate('document.activeElement.title')) === id) break;
+    }
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').locator('.uplot').nth(1).waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+    expect(await page.getByRole('dialog').innerText()).toContain(id);
+    await page.keyboard.press('Escape');
+    await expect.poll(() => page.evaluate('document.activeElement.title')).toBe(id);
+  });
+
+  it('reads times in UTC or in the zone of the place', async () => {
+    const { page, mirror } = parts();
+    await using there = await openPage({ timezoneId: 'Asia/Kolkata', colorScheme: 'dark' });
+    await there.page.goto(mirror.url);
+    await there.page.getByLabel('Token').fill(TOKEN);
+    await there.page.keyboard.press('Enter');
+    const time = there.page.locator('#fresh time').first();
+    await time.waitFor();
+    const utc = await time.innerText();
+    await there.page.getByLabel('Times in').selectOption('local');
+    const local = await time.innerText();
+    expect(Date.parse(`${local}Z`) - Date.parse(`${utc}Z`)).toBe(5.5 * 3_600_000);
+    expect(await accessibilityFaults(there.page)).toEqual([]);
+    await page.bringToFront();
+  });
+
+  it('reads it on a phone: nothing is wider than the screen', async () => {
+    const { page } = parts();
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.locator('#lines li svg').first().waitFor();
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
+    await page.locator('#parties .id').first().click();
+    await page.getByRole('dialog').locator('.uplot').first().waitFor();
+    expect(await page.evaluate('document.getElementById("dialog").scrollWidth')).toBeLessThanOrEqual(360);
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.keyboard.press('Escape');
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+});
+
+it('met no error, and asked no other host', () => {
+  const { view } = parts();
+  // The login with a wrong token is a redirect, not an error.
+  expect(view.problems).toEqual([]);
+  expect(view.foreign).toEqual([]);
+});

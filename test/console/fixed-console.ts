@@ -1,0 +1,113 @@
+/** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
+import type { ConsoleParts, ListStretch, LiveFacts } from '../../src/api/console-ports.ts';
+import { listen } from '../../src/api/listen.ts';
+import type { MirrorFacts, RunDocument } from '../../src/api/ports.ts';
+import { EMPTY_FACTS, apiWithoutDatabase } from '../api/mirror.ts';
+
+export const PARTY = 'ab'.repeat(32);
+const NOW = '2026-03-01T06:00:00.000000Z';
+
+export interface Facts {
+  live: LiveFacts;
+  status: MirrorFacts;
+  runs: readonly RunDocument[];
+  settings: ConsoleParts['settings'];
+}
+
+export interface FixedConsole extends AsyncDisposable {
+  readonly url: string;
+  /** Change them: the console shows it. */
+  readonly facts: Facts;
+  /** Stops answering; `resume` answers again, at the same address. */
+  interrupt(): Promise<void>;
+  resume(): Promise<void>;
+}
+
+export function quiet(): LiveFacts {
+  return {
+    now: NOW,
+    workers: 1,
+    walks: [],
+    stretches: [],
+    openRuns: [],
+    inFlight: [],
+    setAside: [],
+    night: null,
+    revision: '0',
+  };
+}
+
+export const WHOLE_LISTS: readonly ListStretch[] = (['parties', 'checkpoints'] as const).map((list) => ({
+  list,
+  lo: '1024',
+  hi: '1024000',
+  hasTail: true,
+  hasHead: true,
+}));
+
+export function wholeFacts(): MirrorFacts {
+  return {
+    ...EMPTY_FACTS,
+    sourceUrl: 'https://ledger.example.com/',
+    streams: EMPTY_FACTS.streams.map((stream) => ({
+      ...stream,
+      verdict: 'complete',
+      checkedAt: '2026-03-01T02:11:00Z',
+      asOfTime: '2026-03-01T02:00:00Z',
+      rows: '1234567',
+    })),
+  };
+}
+
+export async function openFixedConsole(
+  facts: Facts,
+  everyMs: number,
+  parts: Partial<ConsoleParts> = {},
+): Promise<FixedConsole> {
+  const moving: ConsoleParts = {
+    store: {
+      live: async () => facts.live,
+      lines: async () => [],
+      history: async () => ({ growth: [], nights: [] }),
+      parties: async () => ({ parties: [], next: null }),
+      party: async () => undefined,
+      flows: async () => [],
+      balance: async () => [],
+      setAside: async () => facts.live.setAside,
+    },
+    get settings() {
+      return facts.settings;
+    },
+    nextNight: () => '2026-03-02T02:00:00.000Z',
+    progress: async () => [],
+    exportProgress: async () => [],
+    runNight: async () => ({ id: PARTY }),
+    walk: async () => ({ id: PARTY }),
+    ...parts,
+  };
+  const start = async (port: number): ReturnType<typeof listen> => {
+    const server = await apiWithoutDatabase({
+      console: moving,
+      consoleEveryMs: everyMs,
+      status: {
+        facts: async () => facts.status,
+        runs: async () => facts.runs,
+        run: async (id) => facts.runs.find((run) => run.runId === id),
+      },
+    });
+    return listen(server, { host: '127.0.0.1', port, token: undefined });
+  };
+  let server = await start(0);
+  const { url } = server;
+  return {
+    url,
+    facts,
+    interrupt: async () => {
+      await server[Symbol.asyncDispose]();
+    },
+    resume: async () => {
+      server = await start(Number(new URL(url).port));
+    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}
