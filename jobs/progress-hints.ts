@@ -10,7 +10,7 @@ interface Hints {
 
 const REPORT_EVERY_MS = 250;
 const KEPT_MS = 60_000;
-/** Runs whose last report is remembered; older ones only lose their throttle. */
+/** Runs whose reports wait for their turn; beyond that they are written at once. */
 const RUNS_MAX = 1_000;
 
 const storedLines = z.array(
@@ -25,17 +25,31 @@ const storedLines = z.array(
 
 export class ProgressHints {
   readonly #hints: Hints;
-  readonly #reportedAtMs = new Map<string, number>();
+  /** The newest report of each run that was written lately: written next, so that the last one is not lost. */
+  readonly #waiting = new Map<string, readonly ProgressLine[] | undefined>();
 
   constructor(hints: Hints) {
     this.#hints = hints;
   }
 
   report(runId: string, lines: readonly ProgressLine[]): void {
-    const nowMs = performance.now();
-    if (nowMs - (this.#reportedAtMs.get(runId) ?? -Infinity) < REPORT_EVERY_MS) return;
-    if (this.#reportedAtMs.size >= RUNS_MAX) this.#reportedAtMs.clear();
-    this.#reportedAtMs.set(runId, nowMs);
+    if (this.#waiting.has(runId)) {
+      this.#waiting.set(runId, lines);
+      return;
+    }
+    this.#write(runId, lines);
+    if (this.#waiting.size >= RUNS_MAX) return;
+    this.#waiting.set(runId, undefined);
+    setTimeout(() => this.#writeWaiting(runId), REPORT_EVERY_MS).unref();
+  }
+
+  #writeWaiting(runId: string): void {
+    const lines = this.#waiting.get(runId);
+    this.#waiting.delete(runId);
+    if (lines !== undefined) this.report(runId, lines);
+  }
+
+  #write(runId: string, lines: readonly ProgressLine[]): void {
     // A hint that is lost costs nothing; the store's adapter has said that it is away.
     this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
   }
