@@ -6,11 +6,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import type { DuckDBConnection } from '@duckdb/node-api';
 import { RetryableError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { csvParts } from './csv-parts.ts';
-import { interruptible, openDuckDb } from './duckdb.ts';
+import { BUILD_MEMORY_LIMIT, type Engine, interruptible, openDuckDb } from './duckdb.ts';
 import { fileFacts } from './file-facts.ts';
 import {
   currentLake,
@@ -22,10 +20,11 @@ import {
   type PublishedPartition,
 } from './manifest.ts';
 import type { LakeBooks, LakePartition, LakeSnapshot } from './ports.ts';
+import { oneAhead, rowParts } from './row-parts.ts';
 import { scratchFolder, sweepScratch } from './scratch.ts';
 import { parquetStatement } from './tables.ts';
 
-/** Of CSV on its way into one Parquet file: it is sorted in memory, and bounds the disk that a build needs. */
+/** Of text on its way into one Parquet file: it is sorted in memory, and bounds the disk that a build needs. */
 const PART_BYTES_MAX = 64 * 2 ** 20;
 const SPOOL_PREFIX = 'lake-';
 const NAME_CHARACTERS = 16;
@@ -92,52 +91,89 @@ async function publishPartitions(
   onProgress: (progress: LakeProgress) => void,
 ): Promise<{ readonly partitions: PublishedPartition[]; readonly rebuilt: number }> {
   const known = new Map(before?.partitions.map((partition) => [partitionPath(partition), partition]));
-  await using scratch = await scratchFolder(deps.scratchDir);
-  await using engine = await openDuckDb(scratch.path);
-  const partitions: PublishedPartition[] = [];
-  let rebuilt = 0;
-  for (const partition of wanted) {
+  const isKept = (partition: LakePartition): boolean =>
+    known.get(partitionPath(partition))?.fingerprint === partition.fingerprint;
+  const changed = wanted.filter((partition) => !isKept(partition));
+  const written = await writePartitions(deps, snapshot, changed, signal, onProgress);
+  const partitions = wanted.map((partition) => {
     const path = partitionPath(partition);
-    const same = known.get(path);
-    if (same?.fingerprint === partition.fingerprint) {
-      partitions.push(same);
-      continue;
-    }
-    const files = await writePartition(deps.objects, engine.connection, snapshot, partition, signal);
-    partitions.push({ ...partition, files });
-    rebuilt += 1;
-    onProgress({ partition: path, rows: partition.rows });
-  }
-  return { partitions, rebuilt };
+    return written.get(path) ?? known.get(path) ?? { ...partition, files: [] };
+  });
+  return { partitions, rebuilt: changed.length };
 }
 
-async function writePartition(
-  objects: ObjectStore,
-  connection: DuckDBConnection,
+/** While DuckDB writes one file, Postgres sends the rows of the next. */
+async function writePartitions(
+  deps: LakeDeps,
   snapshot: LakeSnapshot,
-  partition: LakePartition,
+  partitions: readonly LakePartition[],
   signal: AbortSignal,
-): Promise<LakeFile[]> {
-  const files: LakeFile[] = [];
-  const nextPath = (): Promise<string> => objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.csv`);
-  for await (const csv of csvParts(snapshot.rows(partition, signal), nextPath, PART_BYTES_MAX)) {
-    const parquet = await objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.parquet`);
-    try {
-      const statement = parquetStatement(partition.table, csv, parquet);
-      const result = await interruptible(connection, `write ${partitionPath(partition)}`, signal, () =>
-        connection.runAndReadAll(statement),
-      );
-      const rows = result.getRows()[0]?.[0];
-      const facts = await fileFacts(parquet, signal);
-      const key = `${LAKE_PREFIX}${partitionPath(partition)}/${facts.sha256.slice(0, NAME_CHARACTERS)}.parquet`;
-      await objects.publishFile(key, parquet, facts, signal);
-      files.push({ key, rows: typeof rows === 'bigint' ? rows : 0n, ...facts });
-    } finally {
-      await rm(parquet, { force: true });
+  onProgress: (progress: LakeProgress) => void,
+): Promise<ReadonlyMap<string, PublishedPartition>> {
+  const written = new Map(
+    partitions.map((partition) => [partitionPath(partition), { ...partition, files: [] as LakeFile[] }]),
+  );
+  if (partitions.length === 0) return written;
+  await using scratch = await scratchFolder(deps.scratchDir);
+  await using engine = await openDuckDb(scratch.path, BUILD_MEMORY_LIMIT);
+  const parts = spooledParts(deps.objects, snapshot, partitions, signal);
+  for await (const part of oneAhead(parts, ({ path }) => rm(path, { force: true }))) {
+    const file = await writeFile(deps.objects, engine, part, signal).finally(() =>
+      rm(part.path, { force: true }),
+    );
+    written.get(partitionPath(part.partition))?.files.push(file);
+    onProgress({ partition: partitionPath(part.partition), rows: file.rows });
+  }
+  for (const partition of written.values()) checkRows(partition);
+  return written;
+}
+
+interface SpooledPart {
+  readonly partition: LakePartition;
+  /** The caller's to remove. */
+  readonly path: string;
+}
+
+async function* spooledParts(
+  objects: ObjectStore,
+  snapshot: LakeSnapshot,
+  partitions: readonly LakePartition[],
+  signal: AbortSignal,
+): AsyncGenerator<SpooledPart, undefined> {
+  const nextPath = (): Promise<string> => objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.rows`);
+  for (const partition of partitions) {
+    for await (const path of rowParts(snapshot.rows(partition, signal), nextPath, PART_BYTES_MAX)) {
+      yield { partition, path };
     }
   }
-  const rows = files.reduce((sum, file) => sum + file.rows, 0n);
-  if (rows === partition.rows) return files;
+  return undefined;
+}
+
+async function writeFile(
+  objects: ObjectStore,
+  { connection }: Engine,
+  { partition, path }: SpooledPart,
+  signal: AbortSignal,
+): Promise<LakeFile> {
+  const parquet = await objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.parquet`);
+  try {
+    const statement = parquetStatement(partition.table, path, parquet);
+    const result = await interruptible(connection, `write ${partitionPath(partition)}`, signal, () =>
+      connection.runAndReadAll(statement),
+    );
+    const rows = result.getRows()[0]?.[0];
+    const facts = await fileFacts(parquet, signal);
+    const key = `${LAKE_PREFIX}${partitionPath(partition)}/${facts.sha256.slice(0, NAME_CHARACTERS)}.parquet`;
+    await objects.publishFile(key, parquet, facts, signal);
+    return { key, rows: typeof rows === 'bigint' ? rows : 0n, ...facts };
+  } finally {
+    await rm(parquet, { force: true });
+  }
+}
+
+function checkRows(partition: PublishedPartition): void {
+  const rows = partition.files.reduce((sum, file) => sum + file.rows, 0n);
+  if (rows === partition.rows) return;
   throw new RetryableError(
     `Cannot write ${partitionPath(partition)}: ${rows} rows were written, the warehouse counts ${partition.rows}; verify the warehouse`,
     { code: 'LAKE_ROWS_DIFFER', meta: { rows: rows.toString(), counted: partition.rows.toString() } },

@@ -4,7 +4,9 @@ import { errorCode, PermanentError } from '../core/errors.ts';
 import { literal } from './tables.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
-export const DUCKDB_MEMORY_LIMIT = '512MB';
+const QUERY_MEMORY_LIMIT = '512MB';
+/** A build sorts one part at a time, and often follows a load in the same process. */
+export const BUILD_MEMORY_LIMIT = '384MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = '2';
 
@@ -13,12 +15,14 @@ export interface Engine extends AsyncDisposable {
 }
 
 /** @param spillDir an existing folder of the caller's, for what does not fit in memory */
-export async function openDuckDb(spillDir: string): Promise<Engine> {
+export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<Engine> {
   const instance = await DuckDBInstance.create(':memory:', {
     threads: THREADS,
-    memory_limit: DUCKDB_MEMORY_LIMIT,
+    memory_limit: memoryLimit,
     temp_directory: spillDir,
     max_temp_directory_size: SPILL_LIMIT,
+    allocator_flush_threshold: '16MB',
+    allocator_bulk_deallocation_flush_threshold: '16MB',
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
     // What a query could otherwise learn of this machine, or leave on it.

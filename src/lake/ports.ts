@@ -17,7 +17,10 @@ export interface LakePartition {
 /** The warehouse at one moment. */
 export interface LakeSnapshot {
   partitions(): Promise<readonly LakePartition[]>;
-  /** CSV without header (quotes doubled, NULL is empty), each row on its line, in chunks cut anywhere. */
+  /**
+   * Each row on its line, in chunks cut anywhere: ledger entries as COPY text (tabs between, `\\N` is NULL,
+   * only `extra` can hold a backslash, doubled), the lists as CSV without header (quotes doubled, NULL is empty).
+   */
   rows(partition: LakePartition, signal: AbortSignal): AsyncIterable<Buffer>;
 }
 

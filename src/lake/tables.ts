@@ -1,5 +1,5 @@
 /**
- * The lake's tables: how the warehouse's CSV is read, and which types its Parquet has. Amounts are
+ * The lake's tables: how the warehouse's rows are read, and which types its Parquet has. Amounts are
  * DECIMAL(38,0); one that does not fit is NULL there and stands whole in the text column beside it.
  */
 import type { LakeTable } from './ports.ts';
@@ -7,13 +7,14 @@ import type { LakeTable } from './ports.ts';
 interface LakeColumn {
   readonly name: string;
   readonly type: string;
-  /** DuckDB expression over the CSV's columns, which are all text; absent: the column of the same name. */
+  /** DuckDB expression over the columns sent, which are all text; absent: the column of the same name. */
   readonly from?: string;
 }
 
 interface TableShape {
-  /** Names of the CSV's columns in their order. */
-  readonly csv: readonly string[];
+  /** Names of the columns sent, in their order. */
+  readonly sent: readonly string[];
+  readonly format: string;
   readonly columns: readonly LakeColumn[];
   readonly order: string;
 }
@@ -23,7 +24,7 @@ const TIME = 'TIMESTAMP WITH TIME ZONE';
 
 const text = (name: string): LakeColumn => ({ name, type: 'VARCHAR' });
 const integer = (name: string): LakeColumn => ({ name, type: 'INTEGER', from: `cast(${name} as INTEGER)` });
-/** The CSV has UTC wall-clock times. */
+/** UTC wall-clock times are sent. */
 const time = (name: string): LakeColumn => ({
   name,
   type: TIME,
@@ -36,7 +37,7 @@ const amount = (name: string): readonly LakeColumn[] => [
   { name: `${name}_text`, type: 'VARCHAR', from: `case when ${decimal(name)} is null then ${name} end` },
 ];
 
-const ENTRY_CSV = [
+const ENTRY_COLUMNS = [
   'party_id',
   'vega_time',
   'quantity',
@@ -56,20 +57,28 @@ const ENTRY_CSV = [
   'is_counted',
 ];
 
+/** What Postgres writes the fastest. */
+const COPY_TEXT = String.raw`delim = '\t', quote = '', escape = '', nullstr = '\N'`;
+/** For texts that can hold anything. */
+const CSV = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
+
 export const TABLES: Readonly<Record<LakeTable, TableShape>> = {
   ledger_entries: {
-    csv: ENTRY_CSV,
-    columns: ENTRY_CSV.flatMap((name) => {
+    sent: ENTRY_COLUMNS,
+    format: COPY_TEXT,
+    columns: ENTRY_COLUMNS.flatMap((name) => {
       if (name === 'vega_time') return [time(name)];
       if (name === 'segment_id') return [{ name, type: 'BIGINT', from: 'cast(segment_id as BIGINT)' }];
-      if (name === 'is_counted') return [{ name, type: 'BOOLEAN', from: 'cast(is_counted as BOOLEAN)' }];
+      if (name === 'extra') return [{ name, type: 'VARCHAR', from: String.raw`replace(extra, '\\', '\')` }];
+      if (name === 'is_counted') return [{ name, type: 'BOOLEAN', from: "is_counted = 't'" }];
       const isAmount = name === 'quantity' || name === 'effect' || name.endsWith('_balance');
       return isAmount ? amount(name) : [text(name)];
     }),
     order: 'vega_time, party_id',
   },
   parties: {
-    csv: ['party_id', 'first_epoch', 'first_seen_at', 'last_seen_at', 'source_time', 'extra'],
+    format: CSV,
+    sent: ['party_id', 'first_epoch', 'first_seen_at', 'last_seen_at', 'source_time', 'extra'],
     columns: [
       text('party_id'),
       integer('first_epoch'),
@@ -81,7 +90,8 @@ export const TABLES: Readonly<Record<LakeTable, TableShape>> = {
     order: 'party_id',
   },
   checkpoints: {
-    csv: ['epoch', 'at_block', 'hash', 'block_hash', 'copies', 'first_seen_at', 'extra'],
+    format: CSV,
+    sent: ['epoch', 'at_block', 'hash', 'block_hash', 'copies', 'first_seen_at', 'extra'],
     columns: [
       integer('epoch'),
       { name: 'at_block', type: 'DECIMAL(20,0)', from: 'cast(at_block as DECIMAL(20,0))' },
@@ -102,15 +112,15 @@ export function literal(value: string): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/** Turns one CSV file into one Parquet file. */
-export function parquetStatement(table: LakeTable, csvPath: string, parquetPath: string): string {
-  const { csv, columns, order } = TABLES[table];
-  const declared = csv.map((name) => `${name}: 'VARCHAR'`).join(', ');
+/** Turns one file of rows into one Parquet file. */
+export function parquetStatement(table: LakeTable, rowsPath: string, parquetPath: string): string {
+  const { sent, format, columns, order } = TABLES[table];
+  const declared = sent.map((name) => `${name}: 'VARCHAR'`).join(', ');
   const selected = columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`));
   return `copy (
       select ${selected.join(', ')} from (
-        select * from read_csv(${literal(csvPath)}, header = false, auto_detect = false, delim = ',', quote = '"',
-          escape = '"', nullstr = '', new_line = '\\n', columns = {${declared}}))
+        select * from read_csv(${literal(rowsPath)}, header = false, auto_detect = false, ${format},
+          new_line = '\\n', columns = {${declared}}))
       order by ${order})
     to ${literal(parquetPath)} (format parquet, compression zstd)`;
 }

@@ -68,8 +68,7 @@ export class LakeStore implements LakeBooks {
     await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
     const result = await work({
       partitions: () => readPartitions(client, signal),
-      rows: (partition, rowsSignal) =>
-        copyOutOn(client, `copy (${selectRows(partition)}) to stdout (format csv)`, ACTION, rowsSignal),
+      rows: (partition, rowsSignal) => copyOutOn(client, copyStatement(partition), ACTION, rowsSignal),
     });
     await guarded(ACTION, () => client.query('commit'));
     return result;
@@ -128,19 +127,19 @@ async function readMonths(client: PoolClient, signal: AbortSignal): Promise<read
   }));
 }
 
-function selectRows({ table, month }: LakePartition): string {
-  if (table === 'parties') return PARTIES;
-  if (table === 'checkpoints') return CHECKPOINTS;
+function copyStatement({ table, month }: LakePartition): string {
+  if (table === 'parties') return `copy (${PARTIES}) to stdout (format csv)`;
+  if (table === 'checkpoints') return `copy (${CHECKPOINTS}) to stdout (format csv)`;
   if (month === undefined || !/^\d{4}-\d{2}$/.test(month)) {
     throw new PermanentError(`Cannot read the ledger entries of month ${String(month)}: it is no month`, {
       code: 'BAD_MONTH',
     });
   }
   const start = `timestamptz '${month}-01 00:00:00+00'`;
-  return `select party_id, ${UTC('vega_time')}, quantity, effect, transfer_type, asset_id,
+  return `copy (select party_id, ${UTC('vega_time')}, quantity, effect, transfer_type, asset_id,
       account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
       account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance,
       extra, segment_id, is_counted
     from mirror.exported_entries
-    where vega_time >= ${start} and vega_time < (${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC'`;
+    where vega_time >= ${start} and vega_time < (${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC') to stdout`;
 }

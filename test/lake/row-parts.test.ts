@@ -1,28 +1,30 @@
-import { access, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { csvParts } from '../../src/lake/csv-parts.ts';
+import { oneAhead, rowParts } from '../../src/lake/row-parts.ts';
 
-async function partsOf(chunks: readonly Buffer[], bytesMax: number): Promise<readonly string[]> {
+/** What is in the parts that were asked for; no file may be left, whenever the reader stops. */
+async function partsOf(
+  chunks: readonly Buffer[],
+  bytesMax: number,
+  partsMax = Infinity,
+): Promise<readonly string[]> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-parts-'));
   let made = 0;
   const parts: string[] = [];
-  const paths: string[] = [];
   try {
     const rows = (async function* () {
       yield* chunks;
     })();
-    for await (const path of csvParts(
-      rows,
-      () => Promise.resolve(join(folder, `${(made += 1)}`)),
-      bytesMax,
-    )) {
+    const written = rowParts(rows, () => Promise.resolve(join(folder, `${(made += 1)}`)), bytesMax);
+    for await (const path of oneAhead(written, (left) => rm(left))) {
       parts.push(await readFile(path, 'utf8'));
-      paths.push(path);
+      await rm(path);
+      if (parts.length >= partsMax) break;
     }
-    for (const path of paths) await expect(access(path)).rejects.toMatchObject({ code: 'ENOENT' });
+    expect(await readdir(folder)).toEqual([]);
   } finally {
     await rm(folder, { recursive: true });
   }
@@ -56,4 +58,22 @@ it('keeps to its limit where rows allow it', async () => {
   const parts = await partsOf(chunks, 250);
   expect(parts.every((part) => part.length <= 260)).toBe(true);
   expect(parts.length).toBeLessThanOrEqual(5);
+});
+
+it('leaves no file where the reader stops early', async () => {
+  const chunks = Array.from({ length: 100 }, () => Buffer.from('abcdefghi\n'));
+  for (const partsMax of [1, 2, 3]) expect(await partsOf(chunks, 100, partsMax)).toHaveLength(partsMax);
+});
+
+it('passes a failure on, behind what was written before it', async () => {
+  const items = (async function* (): AsyncGenerator<number, undefined> {
+    yield 1;
+    throw new Error('broken');
+  })();
+  const seen: number[] = [];
+  const reading = (async () => {
+    for await (const item of oneAhead(items, async () => undefined)) seen.push(item);
+  })();
+  await expect(reading).rejects.toThrow('broken');
+  expect(seen).toEqual([1]);
 });
