@@ -73,7 +73,7 @@ export async function fetchOnly(source: Source): Promise<number> {
   }
 }
 
-/** The same loop, inserting row by row; stops after `rowsMax`. */
+/** The same loop, storing each party and its place by itself; stops after `rowsMax`. */
 export async function fetchAndInsert(source: Source, warehouse: Warehouse, rowsMax: number): Promise<number> {
   let rows = 0;
   let after: string | undefined;
@@ -81,11 +81,12 @@ export async function fetchAndInsert(source: Source, warehouse: Warehouse, rowsM
     const question = { list: 'parties', newestFirst: false, size: PAGE_ROWS, after } as const;
     const page = await source.lists.page(question, new AbortController().signal);
     for (const row of page.rows) {
-      await warehouse.pool.query(
-        'insert into mirror.parties (party_id, first_epoch) values ($1, 1) on conflict do nothing',
-        [row.key],
-      );
       rows += 1;
+      await warehouse.pool.query(
+        `with party as (insert into mirror.parties (party_id, first_epoch) values ($1, 1))
+         insert into mirror.places (epoch, party_id, pos) values (1, $1, $2)`,
+        [row.key, rows],
+      );
       if (rows >= rowsMax) return rows;
     }
     if (!page.hasNextPage) return rows;

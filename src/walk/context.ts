@@ -10,6 +10,7 @@ import type {
   WalkSession,
   WalkBooks,
 } from './ports.ts';
+import type { HintWriter } from './hint-writer.ts';
 import type { ProgressMeter } from './progress.ts';
 import type { Tally } from './tally.ts';
 
@@ -35,7 +36,6 @@ export interface WalkDeps {
 export const PAGE_SIZE_MIN = 4;
 /** A group that does not fit in a page of this size is not read whole. */
 export const PAGE_SIZE_MAX = 1 << 17;
-const HINT_TTL_MS = 30 * 86_400_000;
 
 export interface WalkContext {
   readonly deps: WalkDeps;
@@ -43,6 +43,7 @@ export interface WalkContext {
   readonly signal: AbortSignal;
   readonly tally: Tally;
   readonly meter: ProgressMeter;
+  readonly hints: HintWriter;
   /** Effective page size; halved where the source refuses larger ones. */
   pageSize: number;
 }
@@ -93,8 +94,7 @@ async function committed(context: WalkContext, { page, chain }: PageCommit, chai
     lo: `${chain.lo}`,
     hi: `${chain.hi}`,
   };
-  // A lost hint costs nothing; its store says when it is away.
-  await deps.hints.set(hintKey(session.list), hint, HINT_TTL_MS).catch(() => undefined);
+  context.hints.write(hint);
   await deps.checkpoint?.('hinted');
   return { ...chain, chainId };
 }

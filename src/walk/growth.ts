@@ -2,8 +2,9 @@
  * Grows this walk's chains until one holds both ends of the list, or says what is missing. The head is
  * read first, so that the claim is as of the start; what comes later belongs to the next walk.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { WalkContext } from './context.ts';
-import { askFirst, isViolation, storeFirst, type FirstPage } from './ends.ts';
+import { askFirst, isViolation, storeFirst, type FirstPage, type Refused } from './ends.ts';
 import { closeGap, type OpenGap } from './gap.ts';
 import { VERDICT_OF } from './guards.ts';
 import { identify, type Identity } from './identity.ts';
@@ -15,6 +16,8 @@ import type { Missing } from './verdict.ts';
 
 /** How often the head is asked again where the list grew over it meanwhile. */
 const HEAD_TRIES_MAX = 3;
+const MOMENT_BLOCKS = 20n;
+const MOMENT_MS = 1_000;
 /** Pages from the frontier before the head is stored: one to know the network, one where the proof lacks a group. */
 const LOOKS_MAX = 2;
 /** Every turn closes a gap or ends the walk; an interrupted walk leaves one more behind. */
@@ -35,12 +38,24 @@ export async function growToHead(
   context: WalkContext,
   acceptNewNetwork: boolean,
 ): Promise<readonly Missing[]> {
-  const first = await askFirst(context, 'head');
+  const first = await askHead(context);
   if (first.kind === 'refused') return growWithoutHead(context, first.trouble);
   const refused = await checkHeights(context, first, acceptNewNetwork);
   if (refused !== undefined) return refused;
   const missing = await placeHead(context, first, acceptNewNetwork);
   return missing ?? closeGaps(context);
+}
+
+/** Nodes behind a balancer differ by a few blocks: one that is behind gets a moment, or another answers. */
+async function askHead(context: WalkContext): Promise<FirstPage | Refused> {
+  const before = context.session.heightBefore;
+  for (let tries = 1; ; tries += 1) {
+    const head = await askFirst(context, 'head');
+    const height = head.kind === 'page' ? head.page.blockHeight : undefined;
+    const lag = before === undefined || height === undefined ? 0n : before - height;
+    if (lag <= 0n || lag > MOMENT_BLOCKS || tries >= HEAD_TRIES_MAX) return head;
+    await sleep(MOMENT_MS, undefined, { signal: context.signal });
+  }
 }
 
 async function checkHeights(

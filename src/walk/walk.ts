@@ -8,6 +8,7 @@ import type { Outcome } from '../core/verdict.ts';
 import { hintKey, PAGE_SIZE_MIN, type WalkContext, type WalkDeps } from './context.ts';
 import { evidenceOf } from './evidence.ts';
 import { growToHead } from './growth.ts';
+import { HintWriter } from './hint-writer.ts';
 import { LeaseKeeper, openSession } from './lease.ts';
 import type { AuditTotals, ListName, WalkKind, WalkSession } from './ports.ts';
 import { ProgressMeter, type WalkProgress } from './progress.ts';
@@ -42,6 +43,7 @@ export async function walkList(
   const hint = await deps.hints.get(hintKey(request.list)).catch(() => undefined);
   const { list, runId, kind } = request;
   const session = await openSession(deps.books, { list, runId, kind, baseUrl: deps.source.baseUrl }, signal);
+  await using hints = new HintWriter(deps.hints, hintKey(list));
   await using keeper = new LeaseKeeper(session, deps.log);
   const context: WalkContext = {
     deps,
@@ -49,6 +51,7 @@ export async function walkList(
     signal: AbortSignal.any([signal, keeper.signal]),
     tally: new Tally(),
     meter: new ProgressMeter(list, deps.onProgress),
+    hints,
     pageSize: Math.max(request.pageSize, PAGE_SIZE_MIN),
   };
   try {

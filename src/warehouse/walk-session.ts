@@ -19,7 +19,7 @@ import type {
 import type { Database } from './database.ts';
 import { patiently } from './patience.ts';
 import type { MirrorSchema } from './schema.ts';
-import { inTransaction, type TransactionOptions } from './transaction.ts';
+import { guarded, inTransaction, type TransactionOptions } from './transaction.ts';
 import {
   locate,
   nextPlace,
@@ -131,7 +131,7 @@ class PostgresWalkSession implements WalkSession {
 
   async renew(): Promise<void> {
     const { walkId, token } = this.#lease;
-    const { rows } = await this.#read('renew the lease of a walk', () =>
+    const { rows } = await guarded('renew the lease of a walk', () =>
       sql`update mirror.walks set lease_until = clock_timestamp() + ${LEASE}::interval
         where walk_id = ${walkId} and lease_token = ${token} and state = 'open' returning walk_id`.execute(
         this.#db,
@@ -142,8 +142,10 @@ class PostgresWalkSession implements WalkSession {
 
   async release(): Promise<void> {
     const { walkId, token } = this.#lease;
-    await sql`update mirror.walks set lease_until = clock_timestamp()
-      where walk_id = ${walkId} and lease_token = ${token} and state = 'open'`.execute(this.#db);
+    await guarded('let go of a walk', () =>
+      sql`update mirror.walks set lease_until = clock_timestamp()
+        where walk_id = ${walkId} and lease_token = ${token} and state = 'open'`.execute(this.#db),
+    );
   }
 
   async chains(): Promise<readonly Chain[]> {

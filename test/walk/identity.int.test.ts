@@ -60,6 +60,14 @@ describe.each(['checkpoints', 'parties'] as const)('seen by the walk of %s', (li
     });
   });
 
+  test('a node that lags by a moment is asked again', async () => {
+    const double = await mirrored();
+    double.height = 996n;
+    double.before = () => void (double.height = (double.height ?? 0n) + 2n);
+    const { verdict, evidence } = await world.walk(double, { list });
+    expect({ verdict, asOfHeight: evidence.asOfHeight }).toEqual({ verdict: 'complete', asOfHeight: '1000' });
+  });
+
   test('a chain that began again: the next epoch, the old one is kept', async () => {
     const double = await mirrored();
     began(double, (rows) => rows.toReversed());

@@ -1,0 +1,200 @@
+/**
+ * How fast the read API is, as ratios within one run; compared things take turns, medians of the rounds.
+ * `npm run bench api [-- --quick] [pages] [export] [night]`; needs about four minutes.
+ */
+import { globSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { createLog } from '../src/core/log.ts';
+import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
+import { CountingClient, median, openHome, runCommand, say, startScript, startServing } from './api-world.ts';
+
+const isQuick = process.argv.includes('--quick');
+const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
+const ROUNDS = isQuick ? 3 : 5;
+const PARTIES = isQuick ? 1_000_000 : 1_000_000;
+const PAGE_ROWS = 1_000;
+const DEEP_PAGE = 900;
+const PAGES_A_ROUND = isQuick ? 40 : 100;
+const WHALE_ENTRIES = isQuick ? 200_000 : 600_000;
+const NIGHT_PARTIES = isQuick ? 500 : 1_500;
+const READERS = 200;
+const READ_EVERY_MS = 10_000;
+
+const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(folder, { recursive: true, force: true }));
+const { connectionString } = stack.use(
+  await startEmbeddedPostgres({
+    dataDir: folder,
+    log: createLog('warn'),
+    signal: new AbortController().signal,
+  }),
+);
+
+/** The median time of one call, in milliseconds. */
+async function p50(calls: number, work: () => Promise<unknown>): Promise<number> {
+  const times: number[] = [];
+  for (let call = 0; call < calls; call += 1) {
+    const startMs = performance.now();
+    await work();
+    times.push(performance.now() - startMs);
+  }
+  return median(times);
+}
+
+/** What a whole walk of a million parties leaves. */
+async function fillParties(client: Client): Promise<void> {
+  await client.query(`insert into mirror.parties (party_id, first_epoch)
+    select encode(sha256(place::text::bytea), 'hex'), 1 from generate_series(1, ${PARTIES}) place
+    union all select 'network', 1`);
+  await client.query(`insert into mirror.places (epoch, party_id, pos)
+    select 1, encode(sha256(place::text::bytea), 'hex'), place * 1024 from generate_series(1, ${PARTIES}) place`);
+  await client.query(`insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
+    values (1, 'parties', 0, ${PARTIES} * 1024, true, true, 1, now())`);
+  await client.query('analyze mirror.parties, mirror.places');
+}
+
+async function benchPages(): Promise<void> {
+  const home = await openHome(connectionString, folder, 'bench_pages');
+  await runCommand(['migrate'], home.env);
+  const client = new Client({ connectionString: home.databaseUrl });
+  await client.connect();
+  await fillParties(client);
+  await using mirror = await startServing('serve', home.env);
+  using http = new CountingClient(1);
+  const url = (cursor: string): string =>
+    `${mirror.url}/api/v2/parties?pagination.first=${PAGE_ROWS}${cursor === '' ? '' : `&pagination.after=${cursor}`}`;
+  const deepCursor = await cursorOfPage(url, DEEP_PAGE);
+  const query = (from: number): Promise<string> =>
+    client
+      .query(
+        `select pos, party_id from mirror.places where epoch = 1 and pos < $1 order by pos desc limit ${PAGE_ROWS}`,
+        [from],
+      )
+      .then(({ rows }) => JSON.stringify(rows));
+  const deepFrom = (PARTIES - DEEP_PAGE * PAGE_ROWS) * 1_024;
+  const asks = {
+    first: () => http.read(url('')),
+    deep: () => http.read(url(deepCursor)),
+    bareFirst: () => query(PARTIES * 1_024 + 1),
+    bareDeep: () => query(deepFrom),
+  };
+  const found: Record<keyof typeof asks, number[]> = { first: [], deep: [], bareFirst: [], bareDeep: [] };
+  for (const ask of Object.values(asks)) await p50(PAGES_A_ROUND, ask);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    for (const [name, ask] of Object.entries(asks)) {
+      found[name as keyof typeof asks].push(await p50(PAGES_A_ROUND, ask));
+    }
+  }
+  await client.end();
+  const ratios = (over: number[], under: number[]): number =>
+    median(over.map((value, round) => value / (under[round] ?? Number.NaN)));
+  say('page of 1,000 of a million, p50, first page', `${median(found.first).toFixed(2)} ms`);
+  say('the same, nine-hundredth page', `${median(found.deep).toFixed(2)} ms`);
+  say('nine-hundredth / first', ratios(found.deep, found.first).toFixed(2), '0.80 to 1.20');
+  say('one pg query and JSON.stringify, p50', `${median(found.bareFirst).toFixed(2)} ms`);
+  say('pages/s: mirror / bare, first page', ratios(found.bareFirst, found.first).toFixed(2), 'at least 0.7');
+  say('the same, nine-hundredth page', ratios(found.bareDeep, found.deep).toFixed(2), 'at least 0.7');
+}
+
+async function cursorOfPage(url: (cursor: string) => string, pages: number): Promise<string> {
+  let cursor = '';
+  for (let page = 1; page <= pages; page += 1) {
+    const answer = (await (await fetch(url(cursor))).json()) as {
+      parties: { pageInfo: { endCursor: string } };
+    };
+    cursor = answer.parties.pageInfo.endCursor;
+  }
+  return cursor;
+}
+
+async function benchExport(): Promise<void> {
+  await using sandbox = await startScript('serve-sandbox.ts', ['20', '0', `${WHALE_ENTRIES}`]);
+  const home = await openHome(connectionString, folder, 'bench_export');
+  const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000', EXPORT_COMPRESSION: 'none' };
+  const partyId = await whaleOf(sandbox.url);
+  await runCommand(
+    ['export', '--party', partyId, '--to', new Date(0).toISOString().replace('1970', '2100')],
+    env,
+  ).catch(() => runCommand(['export', '--party', partyId], env));
+  const objects = join(home.dir, 'objects');
+  const [largest = ''] = globSync('ledger/**/*.csv', { cwd: objects });
+  await using files = await startScript('serve-files.ts', [objects]);
+  await using mirror = await startServing('serve', home.env);
+  using http = new CountingClient(1);
+  const asks = {
+    mirror: () => http.read(`${mirror.url}/api/v2/ledgerentry/export?partyId=${partyId}`),
+    file: () => http.read(`${files.url}/${encodeURIComponent(largest)}`),
+  };
+  const rates: Record<keyof typeof asks, number[]> = { mirror: [], file: [] };
+  let bytes = 0;
+  for (const ask of Object.values(asks)) bytes = await ask();
+  for (let round = 0; round < ROUNDS; round += 1) {
+    for (const [name, ask] of Object.entries(asks)) {
+      const startMs = performance.now();
+      bytes = await ask();
+      rates[name as keyof typeof asks].push(bytes / 1_000 / (performance.now() - startMs));
+    }
+  }
+  say(
+    'export of uncompressed whole segments',
+    `${median(rates.mirror).toFixed(0)} MB/s of ${(bytes / 1e6).toFixed(0)} MB`,
+  );
+  say('a static file route', `${median(rates.file).toFixed(0)} MB/s`);
+  const ratio = median(rates.mirror.map((rate, round) => rate / (rates.file[round] ?? Number.NaN)));
+  say('export / static file route', ratio.toFixed(2), 'at least 0.5');
+}
+
+/** The party with the longest ledger, as the sandbox makes it: the oldest. */
+async function whaleOf(url: string): Promise<string> {
+  const answer = (await (
+    await fetch(`${url}/api/v2/parties?pagination.first=1&pagination.newestFirst=false`)
+  ).json()) as { parties: { edges: { node: { id: string } }[] } };
+  return answer.parties.edges[0]?.node.id ?? '';
+}
+
+async function benchNight(): Promise<void> {
+  await using sandbox = await startScript('serve-sandbox.ts', [`${NIGHT_PARTIES}`, '0']);
+  const home = await openHome(connectionString, folder, 'bench_night');
+  const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000' };
+  await using mirror = await startServing('up', env);
+  await runCommand(['nightly'], env);
+  const alone: number[] = [];
+  const read: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    alone.push(await runCommand(['nightly'], env));
+    const stop = new AbortController();
+    const reading = readAll(mirror.url, stop.signal);
+    read.push(await runCommand(['nightly'], env));
+    stop.abort();
+    await reading;
+  }
+  const slower = median(read.map((seconds, round) => seconds / (alone[round] ?? Number.NaN)));
+  say(`a night over ${NIGHT_PARTIES} parties`, `${median(alone).toFixed(1)} s`);
+  say(`the same while ${READERS} connections read`, `${median(read).toFixed(1)} s`);
+  say('with readers / without', slower.toFixed(2), 'below 1.20');
+}
+
+/** Open connections, each asking for a page every ten seconds, not all at the same moment. */
+async function readAll(url: string, signal: AbortSignal): Promise<void> {
+  using http = new CountingClient(READERS);
+  const path = `${url}/api/v2/parties?pagination.first=${PAGE_ROWS}`;
+  await Promise.all(
+    Array.from({ length: READERS }, async (_, reader) => {
+      await sleep((reader * READ_EVERY_MS) / READERS, undefined, { signal }).catch(() => undefined);
+      while (!signal.aborted) {
+        await http.read(path);
+        await sleep(READ_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      }
+    }),
+  );
+}
+
+const SECTIONS = { pages: benchPages, export: benchExport, night: benchNight };
+for (const [name, bench] of Object.entries(SECTIONS)) {
+  if (chosen.length === 0 || chosen.includes(name)) await bench();
+}
