@@ -1,5 +1,6 @@
 /** From the sandbox network to warehouse and lake: its books say what every number must be. */
 import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { afterAll, expect, test } from 'vitest';
@@ -7,17 +8,20 @@ import { exportParty } from '../../src/export/export-party.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
 import { openLake } from '../../src/lake/lake.ts';
 import { runQuery } from '../../src/lake/query.ts';
+import { rebuildIfEmpty } from '../../src/load/rebuild.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
-import { verify } from '../../src/load/verify.ts';
+import type { LakeCheck } from '../../src/load/ports.ts';
+import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
+import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { RebuildStore } from '../../src/warehouse/rebuild-store.ts';
 import { VerifyStore } from '../../src/warehouse/verify-store.ts';
 import { signal, World } from '../export/export-world.ts';
 import { testSource } from '../source/test-source.ts';
-import { freshDatabase } from '../support/database.ts';
+import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
@@ -51,12 +55,12 @@ function booksOf(sandbox: Sandbox): readonly string[] {
   return sorted(rows);
 }
 
-async function inWarehouse(): Promise<readonly string[]> {
+async function inWarehouse({ pool } = database): Promise<readonly string[]> {
   const sql = SUMS.replace('%DAY%', `(vega_time at time zone 'UTC')::date`).replace(
     '%TABLE%',
     'mirror.entries',
   );
-  return sorted((await database.pool.query<Record<string, string>>(sql)).rows);
+  return sorted((await pool.query<Record<string, string>>(sql)).rows);
 }
 
 async function inLake(deps: LakeDeps): Promise<readonly string[]> {
@@ -74,6 +78,43 @@ async function inLake(deps: LakeDeps): Promise<readonly string[]> {
   );
   await runQuery(lake, sql, { format: 'json' }, output, signal);
   return sorted((JSON.parse(pieces.join('')) as { rows: Sums }).rows);
+}
+
+async function verifyDeep(of: Warehouse, objects: World['objects'], lake: LakeDeps): Promise<VerifyReport> {
+  const check: LakeCheck = (deep, either) => verifyLake(lake, deep, either);
+  return verify({ books: new VerifyStore(of), objects, lake: check }, signal, { deep: true });
+}
+
+/** Every row and where it lies: what a load that has nothing to do must leave alone. */
+async function stateOf(): Promise<unknown> {
+  const rows = await database.pool.query(
+    `select tableoid::regclass, ctid, xmin, segment_id from mirror.ledger_entries order by 1, 2`,
+  );
+  const segments = await database.pool.query('select *, xmin from mirror.segments order by segment_id');
+  return { rows: rows.rows, segments: segments.rows };
+}
+
+/** From nothing but the objects: an empty database, and no lake. */
+async function expectFromObjectsAlone(world: World, books: readonly string[]): Promise<void> {
+  await using empty = await openFreshDatabase({ isMigrated: true });
+  const other = openWarehouse({ url: empty.url, onIdleError: () => undefined });
+  try {
+    const { objects, folder } = world;
+    await rm(join(folder, 'objects', 'lake'), { recursive: true, force: true });
+    const lake: LakeDeps = { books: new LakeStore(other.pool), objects, scratchDir: join(folder, 'scratch') };
+    expect(await rebuildIfEmpty({ books: new RebuildStore(other.db), objects }, signal)).toMatchObject({
+      problemCount: 0,
+    });
+    expect(await loadAll({ books: new LoadStore(other), objects }, signal)).toMatchObject({
+      verdict: 'complete',
+    });
+    await buildLake(lake, signal);
+    expect(await inWarehouse(empty)).toEqual(books);
+    expect(await inLake(lake)).toEqual(books);
+    expect(await verifyDeep(other, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
+  } finally {
+    await other[Symbol.asyncDispose]();
+  }
 }
 
 test('the numbers are those of the books, night after night, to the last digit', async () => {
@@ -103,17 +144,14 @@ test('the numbers are those of the books, night after night, to the last digit',
       expect(books.length).toBeGreaterThan(10);
       expect(await inWarehouse()).toEqual(books);
       expect(await inLake(lake)).toEqual(books);
-      const report = await verify(
-        {
-          books: new VerifyStore(warehouse),
-          objects,
-          lake: (deep, either) => verifyLake(lake, deep, either),
-        },
-        signal,
-        { deep: true },
-      );
-      expect(report).toMatchObject({ verdict: 'complete', problems: [] });
+      expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
     }
+    const before = await stateOf();
+    const again = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
+    expect((await buildLake(lake, signal)).rebuilt).toBe(0);
+    expect(await stateOf()).toEqual(before);
+    await expectFromObjectsAlone(world, booksOf(sandbox));
   } finally {
     await sandbox.stop();
   }

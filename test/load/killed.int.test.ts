@@ -1,0 +1,82 @@
+/** kill -9 of the process that loads, or builds the lake; what comes after ends with exactly the rows. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
+import { currentLake } from '../../src/lake/manifest.ts';
+import { verifyLake } from '../../src/lake/verify-lake.ts';
+import { loadAll } from '../../src/load/load-all.ts';
+import { verify, type VerifyReport } from '../../src/load/verify.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { LakeStore } from '../../src/warehouse/lake-store.ts';
+import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { VerifyStore } from '../../src/warehouse/verify-store.ts';
+import { freshDatabase } from '../support/database.ts';
+import { runScript } from '../support/process.ts';
+import { HEADER_13, PARTY_A, PARTY_B, publish, row13, temporaryStore } from './published.ts';
+
+const WORKER = join(import.meta.dirname, 'killed-worker.ts');
+const ROWS = 3_000;
+const MONTHS = 4;
+const signal = new AbortController().signal;
+const database = await freshDatabase({ isMigrated: true });
+
+async function killAt(stage: 'load' | 'lake', folder: string, nth: number): Promise<void> {
+  await using child = runScript(WORKER, [stage, database.url, folder, `${nth}`]);
+  expect(await child.end()).toEqual({ code: null, signal: 'SIGKILL' });
+}
+
+async function countRows(): Promise<number> {
+  const { rows } = await database.pool.query<{ count: string }>('select count(*) from mirror.ledger_entries');
+  return Number(rows[0]?.count);
+}
+
+function rowsOf(party: string): string[] {
+  return Array.from({ length: ROWS }, (_, n) =>
+    row13({ time: `2023-0${1 + (n % MONTHS)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }, party),
+  );
+}
+
+test('in the middle of COPY, and of a build: nothing half is visible, the next one completes it', async () => {
+  const objects = await temporaryStore();
+  const folder = fileURLToPath(objects.url);
+  const range = { from: '2023-01-01T00:00:00Z', to: '2024-01-01T00:00:00Z', header: HEADER_13 };
+  for (const party of [PARTY_A, PARTY_B])
+    await publish(database.pool, objects, { ...range, party, rows: rowsOf(party) });
+  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const lake: LakeDeps = {
+    books: new LakeStore(warehouse.pool),
+    objects,
+    scratchDir: join(folder, 'scratch'),
+  };
+  const verifyAll = (): Promise<VerifyReport> =>
+    verify(
+      { books: new VerifyStore(warehouse), objects, lake: (deep, either) => verifyLake(lake, deep, either) },
+      signal,
+      { deep: true },
+    );
+  try {
+    for (const nth of [1, 4, 9]) {
+      await killAt('load', folder, nth);
+      expect((await countRows()) % ROWS).toBe(0);
+      expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
+    }
+    const loaded = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    expect(loaded.verdict).toBe('complete');
+    expect(await countRows()).toBe(2 * ROWS);
+
+    for (const nth of [1, 3]) {
+      await killAt('lake', folder, nth);
+      expect(await currentLake(objects, signal)).toBeUndefined();
+    }
+    const built = await buildLake(lake, signal);
+    expect(built).toMatchObject({ version: 1, rows: BigInt(2 * ROWS) });
+    expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
+    expect(await readdir(join(folder, '.spool')).catch(() => [])).toEqual([]);
+    const files = await readdir(join(folder, 'lake/ledger_entries'), { recursive: true });
+    expect(files.filter((name) => name.endsWith('.parquet'))).toHaveLength(MONTHS);
+  } finally {
+    await warehouse[Symbol.asyncDispose]();
+  }
+}, 60_000);
