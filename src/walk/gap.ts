@@ -106,7 +106,22 @@ async function work(
   if (event.kind === 'trouble') {
     return climb(context, side, event.trouble, event.isFinal);
   }
-  const { stretch } = event;
+  try {
+    return await hold(context, side, other, event.stretch);
+  } catch (error) {
+    // The books hold a page with this very anchor and size: the source leads in a circle.
+    if (errorCode(error) !== 'CURSOR_CYCLE') throw error;
+    return climb(context, side, { code: 'CURSOR_CYCLE', meta: { at: side.edgeKey } }, true);
+  }
+}
+
+/** Looks how a stretch lies, and commits what it proves. */
+async function hold(
+  context: WalkContext,
+  side: Side,
+  other: Side | undefined,
+  stretch: Stretch,
+): Promise<Omit<JoinedGap, 'isTwoEnded'> | undefined> {
   if (await extendUnseen(context, side, stretch)) return undefined;
   const lie = await lieOf(context.session, {
     fresh: stretch.fresh,
@@ -115,19 +130,11 @@ async function work(
     own: side.chain,
     neighbour: other?.chain,
   });
-  if (lie.kind === 'trouble') {
-    await climb(context, side, lie.trouble, false);
-    // What was seen is kept; where it belongs was not proven.
-    if (side.isOver) await context.session.keepUnproven(stretch.fresh.flatMap(({ rows }) => rows));
-    return undefined;
-  }
-  try {
-    return await advance(context, side, other, stretch, lie);
-  } catch (error) {
-    // The books hold a page with this very anchor and size: the source leads in a circle.
-    if (errorCode(error) !== 'CURSOR_CYCLE') throw error;
-    return climb(context, side, { code: 'CURSOR_CYCLE', meta: { at: side.edgeKey } }, true);
-  }
+  if (lie.kind !== 'trouble') return advance(context, side, other, stretch, lie);
+  await climb(context, side, lie.trouble, false);
+  // What was seen is kept; where it belongs was not proven.
+  if (side.isOver) await context.session.keepUnproven(stretch.fresh.flatMap(({ rows }) => rows));
+  return undefined;
 }
 
 /**
@@ -293,6 +300,8 @@ async function climb(
   );
   if (step !== 'leave it to the other side') return side.restart();
   if (VERDICT_OF[trouble.code] !== undefined) await noteOnce(context, trouble);
+  // Where the ladder ended, its anchors are no good in the rest of this walk either.
+  if (!isFinal) for (const { cursor } of side.anchors) context.tally.lostAnchors.add(cursor);
   side.finish(trouble);
   return undefined;
 }

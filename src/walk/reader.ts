@@ -170,5 +170,13 @@ export function troubleOf(
     return { kind: 'smaller', size: context.pageSize };
   }
   const isFinal = code !== 'PAGE_SHAPE' && code !== 'CURSOR_REFUSED';
-  return { kind: 'trouble', trouble: { code, meta: { ...error.meta, message: error.message } }, isFinal };
+  return { kind: 'trouble', trouble: { code, meta: plainMeta(error) }, isFinal };
+}
+
+/** As JSON can hold it: this goes into the evidence. */
+function plainMeta({ meta, message }: RetryableError | PermanentError): Violation['meta'] {
+  const text = JSON.stringify({ ...meta, message }, (_, value: unknown) =>
+    typeof value === 'bigint' ? value.toString() : value,
+  );
+  return JSON.parse(text) as Violation['meta'];
 }

@@ -34,7 +34,10 @@ export class Side implements AsyncDisposable {
   get anchors(): readonly Anchor[] {
     const all = this.direction === 'up' ? this.chain.top : this.chain.bottom;
     const { baseUrl } = this.#context.deps.source;
-    return all.filter((anchor) => anchor.baseUrl === baseUrl && isVerifiable(anchor));
+    const { lostAnchors } = this.#context.tally;
+    return all.filter(
+      (anchor) => anchor.baseUrl === baseUrl && isVerifiable(anchor) && !lostAnchors.has(anchor.cursor),
+    );
   }
 
   /** Whether the page in hand was asked from further back than the edge. */

@@ -27,6 +27,8 @@ export class Tally {
   readonly warnings: string[] = [];
   readonly seams: Seam[] = [];
   readonly violations: Violation[] = [];
+  /** Cursors of anchors behind which the source no longer shows what was held. */
+  readonly lostAnchors = new Set<string>();
   network: 'stored' | 'absent' | undefined;
   oneWay: { readonly answered: 'newest first' | 'oldest first'; readonly reason: string } | undefined;
   identity: Readonly<Record<string, unknown>> | undefined;

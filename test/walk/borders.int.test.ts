@@ -24,7 +24,7 @@ const SIZES = Array.from({ length: 47 }, (_, index) => index + 4);
 describe.each(SIZES)('pages of %i', (pageSize) => {
   test.each(['both', 'up', 'down'] as const)('tied heights, read %s', async (directions) => {
     const double = new ListDouble(pageSize);
-    double.lists.checkpoints = tied(70);
+    double.lists.checkpoints = tied(44);
     double.answer = ({ question, page }) => {
       const isUp = !question.newestFirst;
       const isRefused =

@@ -105,15 +105,24 @@ describe.each(['checkpoints', 'parties'] as const)('seen by the walk of %s', (li
     expect(accepted).toMatchObject({ verdict: 'complete', evidence: { epoch: 2 } });
   });
 
-  test('another network with greater heights is refused as well', async () => {
-    const double = await mirrored();
-    double.height = 90_000n;
-    double.lists.checkpoints = checkpoints(20, { chain: 'c', from: 8_000 });
-    double.lists.parties = [...Array.from({ length: 30 }, (_, index) => party(9_000 + index)), networkParty];
-    const { verdict, evidence } = await world.walk(double, { list });
-    expect(verdict).toBe('suspicious');
-    expect(evidence).toMatchObject({ violations: [{ code: 'OTHER_NETWORK' }] });
-  });
+  test.each(['walk', 'audit'] as const)(
+    'another network with greater heights is refused as well: %s',
+    async (kind) => {
+      const double = await mirrored();
+      double.height = 90_000n;
+      double.lists.checkpoints = checkpoints(20, { chain: 'c', from: 8_000 });
+      double.lists.parties = [
+        ...Array.from({ length: 30 }, (_, index) => party(9_000 + index)),
+        networkParty,
+      ];
+      const { verdict, evidence } = await world.walk(double, { list, kind });
+      expect(verdict).toBe('suspicious');
+      expect(evidence).toMatchObject({ violations: [{ code: 'OTHER_NETWORK' }] });
+      expect((await world.pool.query('select count(*)::int as n from mirror.parties')).rows).toEqual([
+        { n: 41 },
+      ]);
+    },
+  );
 
   test('without checkpoints on record a lower height cannot be told: nothing is stored', async () => {
     const double = await mirrored();
