@@ -1,5 +1,6 @@
 /** `GET /api/v2/parties` and `/api/v2/checkpoints`, as the mirrored service answers them. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { NETWORK_PARTY } from '../core/ids.ts';
 import { checkpointPage } from './checkpoint-list.ts';
 import { createCursors } from './cursors.ts';
 import { LIST_SCHEMAS } from './list-schemas.ts';
@@ -17,8 +18,14 @@ type Answer = (url: string, state: ListState) => Promise<PageOf<Edge>>;
 /** Adds both routes. */
 export function addLists(server: FastifyInstance, store: ListStore): void {
   const cursors = shared(async () => createCursors(await store.cursorSecret()));
+  // Asked with every first page, and once in a mirror's life another: it is listed, or not yet.
+  const network = shared(
+    async () => store.party((await store.state('parties')).epoch, NETWORK_PARTY),
+    STATE_MAX_AGE_MS,
+  );
+  const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
   addList(server, 'parties', store, async (url, state) =>
-    partyPage(url, state, store, (await cursors()).parties),
+    partyPage(url, state, { store, hasNetwork, cursors: (await cursors()).parties }),
   );
   addList(server, 'checkpoints', store, async (url, state) =>
     checkpointPage(url, state, store, (await cursors()).checkpoints),

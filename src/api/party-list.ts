@@ -18,12 +18,18 @@ interface ListedParty {
   readonly pos: bigint | null;
 }
 
+export interface PartyPageDeps {
+  readonly store: ListStore;
+  readonly cursors: CursorForm<PartyPosition>;
+  /** Whether the mirror lists the network's own party. */
+  readonly hasNetwork: () => Promise<boolean>;
+}
+
 /** @throws StatusError as the service words it */
 export async function partyPage(
   url: string,
   state: ListState,
-  store: ListStore,
-  cursors: CursorForm<PartyPosition>,
+  { store, cursors, hasNetwork }: PartyPageDeps,
 ): Promise<PageOf<Edge>> {
   const given = readQuery(url, FIELDS);
   const request = readPageRequest(given, state.epoch, (text) => cursors.read(text));
@@ -37,15 +43,18 @@ export async function partyPage(
   }
   if (request.cursor?.pos === null) return { rows: [], hasNextPage: false, hasPreviousPage: false };
   const ascending = isAscending(request);
-  const placed: readonly ListedParty[] = await store.parties({
+  const question = {
     epoch: state.epoch,
     ascending,
     beyond: request.cursor?.pos,
     top: state.top,
     rowsMax: request.rowsMax + 1,
-  });
-  const network = request.cursor === undefined ? await store.party(state.epoch, NETWORK_PARTY) : undefined;
-  const slice = network === undefined ? placed : withNetwork(placed, ascending);
+  };
+  const [placed, isAtBorder] = await Promise.all([
+    store.parties(question),
+    request.cursor === undefined && hasNetwork(),
+  ]);
+  const slice = isAtBorder ? withNetwork(placed, ascending) : placed;
   const page = cutPage(request, slice);
   return { ...page, rows: edges(page.rows) };
 }

@@ -52,10 +52,12 @@ export class ReadStore implements ListStore {
     const where = new Conditions(question.epoch);
     if (question.top !== undefined) where.and((top) => `pos <= ${top}`, [question.top]);
     if (question.beyond !== undefined) where.and((from) => `pos ${beyond} ${from}`, [question.beyond]);
+    const rowsMax = `$${where.values.push(question.rowsMax)}`;
     const rows = await this.#rows<[bigint, string]>(
       'read a page of parties',
-      `select pos, party_id from mirror.places where ${where.text} order by pos ${order} limit ${question.rowsMax}`,
+      `select pos, party_id from mirror.places where ${where.text} order by pos ${order} limit ${rowsMax}::int`,
       where.values,
+      `places ${order} ${where.text}`,
     );
     return rows.map(([pos, id]) => ({ pos, id }));
   }
@@ -80,11 +82,13 @@ export class ReadStore implements ListStore {
       );
     }
     // One more than asked: the row that the slice starts from may have no copy left.
+    const rowsMax = `$${where.values.push(question.rowsMax + 1)}`;
     const rows = await this.#rows<[string, string, string, number]>(
       'read a page of checkpoints',
       `select at_block, hash, block_hash, copies from mirror.checkpoints where ${where.text}
-       order by at_block ${order}, hash ${order}, block_hash ${order} limit ${question.rowsMax + 1}`,
+       order by at_block ${order}, hash ${order}, block_hash ${order} limit ${rowsMax}::int`,
       where.values,
+      `checkpoints ${order} ${start === undefined ? '' : 'beyond'} ${top === undefined ? '' : 'below'}`,
     );
     return repeated(rows, question);
   }
@@ -100,8 +104,20 @@ export class ReadStore implements ListStore {
     return row[0];
   }
 
-  async #rows<Row extends unknown[]>(action: string, text: string, values: unknown[]): Promise<Row[]> {
-    const query = { text, values, rowMode: 'array', query_timeout: QUERY_TIMEOUT_MS };
+  /** @param name what a connection keeps the statement's plan under, at most 63 characters */
+  async #rows<Row extends unknown[]>(
+    action: string,
+    text: string,
+    values: unknown[],
+    name?: string,
+  ): Promise<Row[]> {
+    const query = {
+      text,
+      values,
+      rowMode: 'array',
+      query_timeout: QUERY_TIMEOUT_MS,
+      ...(name === undefined ? {} : { name }),
+    };
     const result = await guarded(action, () => this.#pool.query<Row>(query));
     return result.rows;
   }
