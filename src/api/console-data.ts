@@ -7,7 +7,7 @@ import { StatusError } from './status-error.ts';
 
 const HIDDEN = { hide: true } as const;
 /** Summing up a million segments takes a moment: all who look share it. */
-const HISTORY_MAX_AGE_MS = 5_000;
+const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const LINES_MAX = 16;
 const PARTIES_PAGE = 25;

@@ -17,8 +17,8 @@ import { showStreams } from './streams.js';
 import { onZone, setMirrorTime, startClock } from './time.js';
 
 const THEME = 'ledger-mirror theme';
-/** However much is published, what is not on the line is asked for no more often. */
-const RELOAD_MS = 2_500;
+/** However much is published, what is not on the line is asked for no more often; longer than any answer is kept. */
+const RELOAD_MS = 2_000;
 
 let revision;
 let isReloading = false;
@@ -38,7 +38,7 @@ function take(snapshot) {
   setTimeout(() => {
     isReloading = false;
     void reload();
-  }, RELOAD_MS / 2);
+  }, RELOAD_MS);
 }
 
 async function reload() {

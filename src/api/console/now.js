@@ -74,9 +74,14 @@ function runItem() {
           }),
         );
       }
-      showLines(lines, night === undefined ? run.progress : [nightLine(night), ...run.progress]);
+      showLines(lines, night === undefined ? run.progress : [nightLine(night), ...besides(run.progress)]);
     },
   };
+}
+
+/** The night counts its exports itself, and less exactly. */
+function besides(lines) {
+  return lines.filter(({ unit, total }) => unit !== 'parties' || total === undefined);
 }
 
 /** How many ledgers of the night are done, and how long the rest may take. */

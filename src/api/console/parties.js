@@ -5,7 +5,7 @@ import { bytes, count, plural } from './format.js';
 import { time } from './time.js';
 import { orderButton, partyName } from './orders.js';
 
-const TYPING_MS = 120;
+const TYPING_MS = 60;
 let next;
 /** Answers that were overtaken by a newer question are left out. */
 let question = 0;

@@ -1,0 +1,152 @@
+/**
+ * Takes the pictures under docs/images: a real mirror of a sandbox network, in the browser's window as an
+ * operator sees it. The nights before this one are written into the database, since nobody waits for
+ * eleven weeks; everything else the mirror did itself. `node scripts/screenshots.ts`
+ */
+import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { openApp, type App } from '../src/app/app.ts';
+import { startApi } from '../src/app/serve.ts';
+import { readConfig } from '../src/config/environment.ts';
+import { createLog } from '../src/core/log.ts';
+import { DAY_MICROS, floorSecond, nowMicros } from '../src/core/time.ts';
+import { startSandbox, type Sandbox } from '../src/sandbox/server.ts';
+import { openPage, type ConsolePage } from '../test/console/browser.ts';
+
+const IMAGES = resolve(import.meta.dirname, '../docs/images');
+const IMAGE_BYTES_MAX = 300_000;
+const HISTORY_DAYS = 75;
+const NIGHT_MS = 120_000;
+
+async function main(): Promise<void> {
+  const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror-screenshots-'));
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => rm(dir, { recursive: true, force: true }));
+  const sandbox = stack.use(
+    await startSandbox({
+      seed: 'screenshots',
+      parties: 240,
+      entriesMean: 160,
+      historyMs: HISTORY_DAYS * 86_400_000,
+      genesis: floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS,
+      clock: nowMicros,
+      checkpointIntervalMs: 1_800_000,
+      rateLimit: 'none',
+    }),
+  );
+  const config = readConfig({
+    env: {
+      SOURCE_URL: sandbox.url,
+      SOURCE_RATE: '1000',
+      SOURCE_PAGE_SIZE: '40',
+      SOURCE_EXPORT_CONCURRENCY: '3',
+      DATA_DIR: dir,
+      API_PORT: '0',
+    },
+    cwd: dir,
+  });
+  const stop = new AbortController();
+  const app = stack.use(await openApp({ config, log: createLog('silent'), signal: stop.signal }));
+  stack.defer(() => stop.abort());
+  await app.workForce.startAndRegister();
+  const api = stack.use(await startApi(app));
+  await mkdir(IMAGES, { recursive: true });
+  await takeAll(api.url, app, sandbox);
+  await tellSizes();
+}
+
+async function takeAll(url: string, app: App, sandbox: Sandbox): Promise<void> {
+  await using light = await openPage({ colorScheme: 'light' });
+  const { page } = light;
+  await page.goto(url);
+  await walking(light, sandbox);
+  await page.getByRole('heading', { name: /^The mirror is whole/ }).waitFor({ timeout: NIGHT_MS });
+  await rememberNights(app);
+  await page.reload();
+  await take(light, 'console-whole', 'glance');
+  await take(light, 'console-history', 'history-title');
+  await party(light, app);
+  await phone(url);
+  await aside(url, app);
+}
+
+/** The first night, with both directions of the walk under way, then its exports. */
+async function walking(view: ConsolePage, sandbox: Sandbox): Promise<void> {
+  const { page } = view;
+  const slowly = sandbox.faults.add(({ route }) => ({ delayMs: route === 'export' ? 150 : 260 }));
+  await page.getByRole('button', { name: 'Run the night now' }).click();
+  await page
+    .locator('.ways', { hasText: /[3-9]\d\d rows/ })
+    .first()
+    .waitFor({ timeout: NIGHT_MS });
+  await take(view, 'console-walking', 'glance');
+  slowly();
+}
+
+/** As if the mirror had begun eleven weeks ago: what was published is spread over the nights. */
+async function rememberNights(app: App): Promise<void> {
+  const { pool } = app.warehouse;
+  await pool.query(
+    `insert into mirror.runs (run_id, kind, subject, state, verdict, queued_at, started_at, finished_at)
+     select gen_random_uuid(), 'nightly', 'scheduled', 'done',
+       case n when 23 then 'failed' when 41 then 'incomplete' when 42 then 'incomplete' when 60 then 'suspicious' else 'complete' end,
+       night, night, night + interval '11 minutes'
+     from generate_series(1, $1::int) n, lateral (select date_trunc('day', now()) - n * interval '1 day' + interval '2 hours' as night) at`,
+    [HISTORY_DAYS],
+  );
+  await pool.query(
+    `update mirror.segments set published_at = date_trunc('day', published_at) + interval '2 hours'
+       - (($1::int * power((segment_id * 37 % 101) / 101.0, 1.5))::int + 1) * interval '1 day'`,
+    [HISTORY_DAYS - 1],
+  );
+}
+
+async function take({ page }: ConsolePage, name: string, from: string): Promise<void> {
+  await page.evaluate(`document.getElementById('${from}').closest('.panel').scrollIntoView()`);
+  await page.locator('#lines li svg, #lines .none').first().waitFor();
+  // What pulses, pulses for ever; what glides comes to an end.
+  await page.evaluate(
+    'Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations < Infinity).map((one) => one.finished))',
+  );
+  await page.screenshot({ path: join(IMAGES, `${name}.png`) });
+}
+
+async function party({ page }: ConsolePage, app: App): Promise<void> {
+  const found = await app.warehouse.pool.query<{ id: string }>(
+    `select party_id as id from mirror.segments where status = 'current' group by 1 order by sum(rows) desc limit 1`,
+  );
+  await page.goto(`${page.url().split('#', 1)[0]}#party/${found.rows[0]?.id}`);
+  await page.getByRole('dialog').locator('.uplot').nth(1).waitFor();
+  await page.screenshot({ path: join(IMAGES, 'console-party.png') });
+}
+
+async function phone(url: string): Promise<void> {
+  await using view = await openPage({ colorScheme: 'dark', viewport: { width: 390, height: 844 } });
+  await view.page.goto(url);
+  await view.page.getByRole('heading', { name: /^The mirror is whole/ }).waitFor();
+  await take(view, 'console-phone', 'glance');
+}
+
+/** A ledger that could not be exported, and the button that deals with it. */
+async function aside(url: string, app: App): Promise<void> {
+  await app.warehouse.pool.query(
+    `update mirror.export_units set set_aside_at = now() - interval '4 hours', attempts = 5,
+       set_aside_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4 194 304, five times"}'
+     where unit_id = (select unit_id from mirror.export_units order by last_entry_at desc nulls last limit 1)`,
+  );
+  await using view = await openPage({ colorScheme: 'dark' });
+  await view.page.goto(url);
+  await view.page.locator('#attention .asides li').waitFor();
+  await take(view, 'console-attention', 'glance');
+}
+
+async function tellSizes(): Promise<void> {
+  for (const name of (await readdir(IMAGES)).toSorted()) {
+    const { size } = await stat(join(IMAGES, name));
+    process.stdout.write(`${name} ${Math.round(size / 1_000)} kB\n`);
+    if (size > IMAGE_BYTES_MAX) throw new Error(`${name} is larger than ${IMAGE_BYTES_MAX} bytes`);
+  }
+}
+
+await main();
