@@ -118,9 +118,7 @@ async function writePartitions(
   await using engine = await openDuckDb(scratch.path, BUILD_MEMORY_LIMIT);
   const parts = spooledParts(deps.objects, snapshot, partitions, signal);
   for await (const part of oneAhead(parts, ({ path }) => rm(path, { force: true }))) {
-    const file = await writeFile(deps.objects, engine, part, signal).finally(() =>
-      rm(part.path, { force: true }),
-    );
+    const file = await writeFile(deps.objects, engine, part, signal);
     written.get(partitionPath(part.partition))?.files.push(file);
     onProgress({ partition: partitionPath(part.partition), rows: file.rows });
   }
@@ -130,7 +128,7 @@ async function writePartitions(
 
 interface SpooledPart {
   readonly partition: LakePartition;
-  /** The caller's to remove. */
+  /** Removed by whoever takes it. */
   readonly path: string;
 }
 
@@ -168,6 +166,7 @@ async function writeFile(
     return { key, rows: typeof rows === 'bigint' ? rows : 0n, ...facts };
   } finally {
     await rm(parquet, { force: true });
+    await rm(path, { force: true });
   }
 }
 

@@ -13,6 +13,7 @@ import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LakeCheck } from '../../src/load/ports.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
+import { RELEASE_NAMES } from '../../src/sandbox/release.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';
@@ -27,7 +28,7 @@ const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
-const SUMS = `select party_id, asset_id, transfer_type as type, cast(%DAY% as varchar) as day,
+const SUMS = `select %PARTY% as party_id, asset_id, transfer_type as type, cast(%DAY% as varchar) as day,
     cast(count(*) as varchar) as entries, cast(sum(quantity) as varchar) as quantity
   from %TABLE% group by 1, 2, 3, 4`;
 
@@ -55,15 +56,19 @@ function booksOf(sandbox: Sandbox): readonly string[] {
   return sorted(rows);
 }
 
-async function inWarehouse({ pool } = database): Promise<readonly string[]> {
-  const sql = SUMS.replace('%DAY%', `(vega_time at time zone 'UTC')::date`).replace(
-    '%TABLE%',
-    'mirror.entries',
-  );
+/** By default each party's export as it is; `party` and `table` say what else to add up. */
+async function inWarehouse(
+  { pool } = database,
+  party = 'party_id',
+  table = 'mirror.ledger_entries',
+): Promise<readonly string[]> {
+  const sql = SUMS.replace('%PARTY%', party)
+    .replace('%DAY%', `(vega_time at time zone 'UTC')::date`)
+    .replace('%TABLE%', table);
   return sorted((await pool.query<Record<string, string>>(sql)).rows);
 }
 
-async function inLake(deps: LakeDeps): Promise<readonly string[]> {
+async function inLake(deps: LakeDeps, party = 'party_id', rows = ''): Promise<readonly string[]> {
   const pieces: string[] = [];
   const output = new Writable({
     write(piece: Buffer, _encoding, done) {
@@ -72,10 +77,9 @@ async function inLake(deps: LakeDeps): Promise<readonly string[]> {
     },
   });
   await using lake = await openLake(deps, signal);
-  const sql = SUMS.replace('%DAY%', 'cast(vega_time as date)').replace(
-    '%TABLE%',
-    'ledger_entries where is_counted',
-  );
+  const sql = SUMS.replace('%PARTY%', party)
+    .replace('%DAY%', 'cast(vega_time as date)')
+    .replace('%TABLE%', `ledger_entries ${rows}`);
   await runQuery(lake, sql, { format: 'json' }, output, signal);
   return sorted((JSON.parse(pieces.join('')) as { rows: Sums }).rows);
 }
@@ -92,6 +96,10 @@ async function stateOf(): Promise<unknown> {
   );
   const segments = await database.pool.query('select *, xmin from mirror.segments order by segment_id');
   return { rows: rows.rows, segments: segments.rows };
+}
+
+async function emptyWarehouse(): Promise<void> {
+  await database.pool.query('truncate mirror.ledger_entries, mirror.segment_months, mirror.segments cascade');
 }
 
 /** From nothing but the objects: an empty database, and no lake. */
@@ -117,9 +125,30 @@ async function expectFromObjectsAlone(world: World, books: readonly string[]): P
   }
 }
 
-test('the numbers are those of the books, night after night, to the last digit', async () => {
+/** What counts once: sent by a party, each as in the books of a release that knows nothing else; by the network, each. */
+async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: boolean): Promise<void> {
+  const sent = booksOf(sender);
+  const [party, ofParty] = ['account_from_party_id', `account_from_party_id <> 'network'`];
+  expect(await inWarehouse(database, party, `mirror.entries where ${ofParty}`)).toEqual(sent);
+  expect(await inLake(lake, party, `where is_counted and ${ofParty}`)).toEqual(sent);
+  const received = await inWarehouse(
+    database,
+    'party_id',
+    `mirror.ledger_entries where account_from_party_id = 'network'`,
+  );
+  expect(received.length > 0).toBe(isBothSided);
+  const ofNetwork = `mirror.entries where account_from_party_id = 'network'`;
+  expect(await inWarehouse(database, 'account_to_party_id', ofNetwork)).toEqual(received);
+  const { rows } = await database.pool.query('select distinct sides from mirror.entries');
+  expect(rows).toEqual([{ sides: isBothSided ? 'both' : 'from' }]);
+}
+
+test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after night', async (release) => {
   await using world = await World.open(database);
-  const sandbox = await startSandbox({ parties: 8, rateLimit: 'none', whaleEntries: 2000 });
+  await emptyWarehouse();
+  const network = { parties: 8, rateLimit: 'none', whaleEntries: 1000 } as const;
+  const sandbox = await startSandbox({ ...network, release });
+  const sender = await startSandbox(network);
   try {
     const { ledger } = testSource(new URL(sandbox.url));
     const objects = world.objects;
@@ -130,6 +159,7 @@ test('the numbers are those of the books, night after night, to the last digit',
     };
     for (const passedMs of [0, 3_600_000, 86_400_000]) {
       sandbox.advance(passedMs);
+      sender.advance(passedMs);
       const seenTime = sandbox.books.head().time;
       for (const { id } of sandbox.books.parties()) {
         const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
@@ -144,6 +174,7 @@ test('the numbers are those of the books, night after night, to the last digit',
       expect(books.length).toBeGreaterThan(10);
       expect(await inWarehouse()).toEqual(books);
       expect(await inLake(lake)).toEqual(books);
+      await expectCountedOnce(lake, sender, release !== '0.71.4');
       expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
     }
     const before = await stateOf();
@@ -154,5 +185,6 @@ test('the numbers are those of the books, night after night, to the last digit',
     await expectFromObjectsAlone(world, booksOf(sandbox));
   } finally {
     await sandbox.stop();
+    await sender.stop();
   }
 });
