@@ -1,4 +1,5 @@
 /** What the killed worker and its successor both export. */
+import { join } from 'node:path';
 import { Child } from '../support/process.ts';
 import { entries } from './ledger-double.ts';
 
@@ -6,7 +7,7 @@ import { entries } from './ledger-double.ts';
 export const LARGE = entries('2023-05-01T10:00:00Z', 1500, 10);
 export const NOW = '2023-05-01T14:00:00Z';
 
-const WORKER = new URL('killed-worker.ts', import.meta.url).pathname;
+const WORKER = join(import.meta.dirname, 'killed-worker.ts');
 
 /** Runs a worker that kills itself when it reaches a step for the nth time. */
 export async function killAt(

@@ -3,6 +3,7 @@
  * at random and grows, over a Redis that is flushed, set back and away. Whatever happened, the mirror ends
  * with exactly the rows of the books. A seed that failed is run again with `SEED=… npm run test:faults`.
  */
+import { join } from 'node:path';
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -18,7 +19,7 @@ import { newRun, openMigrated, WalkWorld } from './walk-world.ts';
 
 const SEEDS = process.env['SEED'] === undefined ? ['storm-1', 'storm-2', 'storm-3'] : [process.env['SEED']];
 const ROUNDS_MAX = 60;
-const WALKER = new URL('walker.ts', import.meta.url).pathname;
+const WALKER = join(import.meta.dirname, 'walker.ts');
 
 const database = await freshDatabase();
 const warehouse = await openMigrated(database.url);
