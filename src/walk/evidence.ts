@@ -50,6 +50,8 @@ export function evidenceOf(context: WalkContext, ending: Ending): WalkEvidence {
   const { session, tally } = context;
   const { main, totals, audit } = ending;
   const head = main?.head;
+  const isFirst = totals.auditedAt === undefined;
+  const hasReadAll = ending.missing.length === 0 && (isFirst || session.kind === 'audit');
   if (tally.heightDip > 0n) {
     tally.warn(`answers lay up to ${tally.heightDip} blocks behind earlier ones`);
   }
@@ -80,7 +82,7 @@ export function evidenceOf(context: WalkContext, ending: Ending): WalkEvidence {
     ...(audit === undefined
       ? {}
       : { audit: { missed: `${audit.missed}`, gone: `${audit.gone}`, served: `${audit.served}` } }),
-    backfillLookedForAt: totals.auditedAt,
+    backfillLookedForAt: hasReadAll ? totals.startedAt : totals.auditedAt,
     auditDue: totals.violations.some(({ code }) => AUDIT_DUE.has(code)),
   };
 }

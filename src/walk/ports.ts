@@ -154,7 +154,8 @@ export interface WalkTotals {
   readonly pages: Readonly<Record<PageRole, number>>;
   readonly violations: readonly Violation[];
   readonly knownGaps: readonly (KnownGap & { readonly foundAt: string })[];
-  /** When every row was last looked for: the last complete audit, or the first walk. */
+  readonly startedAt: string | undefined;
+  /** When every row was last looked for: the last complete audit, or the first complete walk. */
   readonly auditedAt: string | undefined;
 }
 

@@ -93,7 +93,7 @@ export async function readTotals(db: Db, context: ClaimContext): Promise<WalkTot
   const { epoch, list, walkId } = context;
   const walk = await db
     .selectFrom('walks')
-    .select('violations')
+    .select(['violations', 'started_at'])
     .where('walk_id', '=', walkId)
     .executeTakeFirst();
   const pages = await db
@@ -126,6 +126,7 @@ export async function readTotals(db: Db, context: ClaimContext): Promise<WalkTot
       reason: gap.reason,
       foundAt: gap.found_at,
     })),
+    startedAt: walk?.started_at,
     auditedAt: dates[0]?.audited_at ?? undefined,
   };
 }

@@ -38,6 +38,17 @@ describe('parties', () => {
     expect(await placesOf()).toEqual(before);
   });
 
+  test('each walk says when every row was last looked for', async () => {
+    const double = new ListDouble();
+    double.lists.parties = parties(30);
+    const dates: (string | undefined)[] = [];
+    for (const kind of ['walk', 'walk', 'audit', 'walk'] as const) {
+      dates.push((await world.walk(double, { list: 'parties', kind })).evidence.backfillLookedForAt);
+    }
+    const [first = '', second = '', audit = '', last = ''] = dates;
+    expect([first < second, second < audit, audit < last, first === '']).toEqual([true, true, true, false]);
+  });
+
   test('without a walk before it, an audit is the first walk', async () => {
     const double = new ListDouble();
     double.lists.parties = parties(30);
