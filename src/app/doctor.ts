@@ -1,8 +1,11 @@
 /** Looks at everything the configuration points to, and says what is wrong and what to do. */
+import { randomUUID } from 'node:crypto';
 import { mkdir, statfs } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import { version } from '../core/version.ts';
-import { errorLine } from '../core/errors.ts';
-import { formatInstant, nowMicros } from '../core/time.ts';
+import { errorCode, errorLine } from '../core/errors.ts';
+import { formatInstant, type Micros, nowMicros } from '../core/time.ts';
+import type { Config } from '../config/environment.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
 
 export interface Finding {
@@ -11,17 +14,24 @@ export interface Finding {
   readonly detail: string;
 }
 
+/** Beside what is spooled: logs, scratch, an embedded database's own. */
 const FREE_BYTES_MIN = 2n * 2n ** 30n;
+/** A segment in work, and the one before it on its way into the store. */
+const SPOOLED_SEGMENTS = 2n;
 const POSTGRES_MAJOR_MIN = 15;
 const CLOCK_SKEW_MAX_MS = 60_000;
-const PROBE_KEY = 'probe/doctor.txt';
+/** Blocks come every few seconds: a head this old is a source that stands, or a clock that runs ahead. */
+const HEAD_AGE_MAX_MS = 600_000;
+const DATE_TIMEOUT_MS = 10_000;
+const PROBE_PREFIX = 'probe/';
+const PROBE_LEFT_BEHIND_MICROS = 3_600_000_000n;
 
 /** Each check stands alone: one that fails does not hide the others. */
 export async function examine(options: AppOptions): Promise<readonly Finding[]> {
   const findings: Finding[] = [
     { what: 'version', state: 'ok', detail: `ledger-mirror ${version()}, Node ${process.versions.node}` },
   ];
-  findings.push(await check('data directory', () => examineDataDir(options.config.dataDir)));
+  findings.push(await check('data directory', () => examineDataDir(options.config)));
   let app: App;
   try {
     app = await openApp(options);
@@ -31,9 +41,11 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
   }
   await using opened = app;
   findings.push(await check('database', () => examineDatabase(opened)));
+  findings.push(await check('rights', () => examineRights(opened)));
   findings.push(await check('queues', () => examineQueues(opened)));
   findings.push(await check('object store', () => examineStore(opened, options.signal)));
   findings.push(await check('source', () => examineSource(opened, options.signal)));
+  findings.push(await check('clock', () => examineClock(opened, options.signal)));
   return findings;
 }
 
@@ -47,33 +59,67 @@ async function check(what: string, work: () => Promise<Result>): Promise<Finding
   }
 }
 
-async function examineDataDir(dir: string): Promise<Result> {
+async function examineDataDir({
+  dataDir,
+  exportSegmentMax,
+  sourceExportConcurrency,
+}: Config): Promise<Result> {
+  const spoolBytes = SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency);
+  return examineSpace(dataDir, FREE_BYTES_MIN + spoolBytes, 'point DATA_DIR at a larger disk');
+}
+
+async function examineSpace(dir: string, bytesMin: bigint, advice: string): Promise<Result> {
   await mkdir(dir, { recursive: true });
   const { bavail, bsize } = await statfs(dir, { bigint: true });
   const freeBytes = bavail * bsize;
-  const detail = `${dir}, ${freeBytes / 2n ** 30n} GiB free`;
-  return freeBytes < FREE_BYTES_MIN
-    ? { state: 'warning', detail: `${detail}: little; point DATA_DIR at a larger disk` }
+  const detail = `${dir}, ${gib(freeBytes)} GiB free`;
+  return freeBytes < bytesMin
+    ? {
+        state: 'warning',
+        detail: `${detail}: less than the ${gib(bytesMin)} GiB that may be needed; ${advice}`,
+      }
     : { state: 'ok', detail };
 }
 
+function gib(bytes: bigint): string {
+  return (Number(bytes) / 2 ** 30).toFixed(1);
+}
+
 async function examineDatabase(app: App): Promise<Result> {
-  const { rows } = await app.warehouse.pool.query<{ server: string; offset: string }>(
-    `select current_setting('server_version') as server, extract(epoch from clock_timestamp())::text as offset`,
+  const { rows } = await app.warehouse.pool.query<{ server: string; size: string }>(
+    `select current_setting('server_version') as server, pg_size_pretty(pg_database_size(current_database())) as size`,
   );
   const [row] = rows;
   const major = Number.parseInt(row?.server ?? '0', 10);
   const where = app.config.databaseUrl === undefined ? 'embedded' : app.config.databaseUrl.host;
-  const detail = `${where}, Postgres ${row?.server ?? 'unknown'}`;
-  if (major < POSTGRES_MAJOR_MIN)
-    return { state: 'wrong', detail: `${detail}: ${POSTGRES_MAJOR_MIN} or later is needed` };
-  const skewMs = Math.abs(Number(row?.offset ?? 0) * 1_000 - Date.now());
-  return skewMs > CLOCK_SKEW_MAX_MS
-    ? {
-        state: 'warning',
-        detail: `${detail}: its clock differs from this machine's by ${Math.round(skewMs / 1_000)} s; set both by NTP`,
-      }
+  const detail = `${where}, Postgres ${row?.server ?? 'unknown'}, ${row?.size ?? 'unknown'} large`;
+  return major < POSTGRES_MAJOR_MIN
+    ? { state: 'wrong', detail: `${detail}: ${POSTGRES_MAJOR_MIN} or later is needed` }
     : { state: 'ok', detail };
+}
+
+/** What a load will need, before it needs it: partitions are made and attached, views are granted. */
+async function examineRights(app: App): Promise<Result> {
+  const { rows } = await app.warehouse.pool.query<{
+    role: string;
+    creates: boolean;
+    owns: boolean;
+    reader: boolean;
+  }>(
+    `select current_user as role, has_schema_privilege('mirror', 'CREATE') as creates,
+       (select pg_has_role(relowner, 'USAGE') from pg_class where oid = 'mirror.ledger_entries'::regclass) as owns,
+       exists (select from pg_roles where rolname = 'mirror_reader') as reader`,
+  );
+  const [row] = rows;
+  const role = row?.role ?? 'this user';
+  if (row?.creates !== true || !row.owns) {
+    const detail = `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`;
+    return { state: 'wrong', detail };
+  }
+  if (row.reader)
+    return { state: 'ok', detail: `${role} may migrate and load; mirror_reader is there for analysts` };
+  const detail = `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`;
+  return { state: 'warning', detail };
 }
 
 async function examineQueues(app: App): Promise<Result> {
@@ -86,18 +132,52 @@ async function examineQueues(app: App): Promise<Result> {
 
 /** Writes, reads and removes for real: rights differ by operation. */
 async function examineStore(app: App, signal: AbortSignal): Promise<Result> {
+  const { store } = app;
+  if (store.url.startsWith('file:')) {
+    const space = await examineSpace(
+      fileURLToPath(store.url),
+      FREE_BYTES_MIN,
+      'point OBJECT_STORE_URL at a larger disk',
+    );
+    if (space.state !== 'ok') return space;
+  }
+  const key = `${PROBE_PREFIX}doctor-${randomUUID()}.txt`;
   const content = Buffer.from(`ledger-mirror doctor ${formatInstant(nowMicros())}\n`);
   try {
-    await app.store.remove(PROBE_KEY, signal);
-    await app.store.publishBytes(PROBE_KEY, content, signal);
-    const read: Buffer[] = [];
-    for await (const chunk of await app.store.read(PROBE_KEY, signal)) read.push(chunk as Buffer);
-    if (!Buffer.concat(read).equals(content))
-      return { state: 'wrong', detail: `${app.store.url}: reads other bytes than were written` };
-    return { state: 'ok', detail: `${app.store.url}: writes, reads and removes` };
+    await store.publishBytes(key, content, signal);
+    const range = { start: 0n, end: BigInt(content.length - 1) };
+    const read = Buffer.concat(await (await store.read(key, signal, range)).toArray());
+    if (!read.equals(content.subarray(0, -1)))
+      return { state: 'wrong', detail: `${store.url}: reads other bytes than were written` };
+    if (!(await refusesOther(app, key, signal)))
+      return {
+        state: 'wrong',
+        detail: `${store.url}: overwrites an object that is there; a store is needed that honours If-None-Match: *`,
+      };
+    return { state: 'ok', detail: `${store.url}: writes once, reads ranges, lists and removes` };
   } finally {
-    await app.store.remove(PROBE_KEY, signal);
+    await store.remove(key, signal);
+    await removeLeftBehind(app, signal);
   }
+}
+
+/** Publishing rests on it: other bytes must not take the place of those that are there. */
+async function refusesOther({ store }: App, key: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await store.publishBytes(key, Buffer.from('other bytes\n'), signal);
+    return false;
+  } catch (error) {
+    if (errorCode(error) === 'OBJECT_CONFLICT') return true;
+    throw error;
+  }
+}
+
+async function removeLeftBehind({ store }: App, signal: AbortSignal): Promise<void> {
+  const old: string[] = [];
+  for await (const { key, modifiedAt } of store.list(PROBE_PREFIX, signal)) {
+    if (nowMicros() - modifiedAt > PROBE_LEFT_BEHIND_MICROS) old.push(key);
+  }
+  for (const key of old) await store.remove(key, signal);
 }
 
 async function examineSource(app: App, signal: AbortSignal): Promise<Result> {
@@ -110,4 +190,52 @@ async function examineSource(app: App, signal: AbortSignal): Promise<Result> {
       detail: 'answers, but does not tell its block time: ranges are closed an hour late',
     };
   return { state: 'ok', detail: `answers; its last block is of ${seen}` };
+}
+
+/** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
+async function examineClock(app: App, signal: AbortSignal): Promise<Result> {
+  const { rows } = await app.warehouse.pool.query<{ micros: string }>(
+    `select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as micros`,
+  );
+  const others = [{ whose: "the database's", aheadMs: aheadMs(BigInt(rows[0]?.micros ?? 0)) }];
+  if (app.config.sourceUrl !== undefined) {
+    const date = await dateOf(app.config.sourceUrl, signal);
+    if (date !== undefined) others.push({ whose: "the source's", aheadMs: aheadMs(date) });
+    const clock = await app.jobs.stages.clock(signal);
+    const headMs = clock.from === 'source' ? aheadMs(clock.seen) : 0;
+    if (headMs > CLOCK_SKEW_MAX_MS) others.push({ whose: "the source's last block", aheadMs: headMs });
+    if (headMs < -HEAD_AGE_MAX_MS) {
+      const detail = `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`;
+      return { state: 'warning', detail };
+    }
+  }
+  const off = others.filter((other) => Math.abs(other.aheadMs) > CLOCK_SKEW_MAX_MS);
+  const told = (off.length > 0 ? off : others).map(({ whose, aheadMs: ms }) => `${whose} by ${seconds(ms)}`);
+  return off.length > 0
+    ? {
+        state: 'warning',
+        detail: `this machine's clock differs from ${told.join(', from ')}; set both by NTP`,
+      }
+    : { state: 'ok', detail: `differs from ${told.join(', from ')}` };
+}
+
+function aheadMs(other: Micros): number {
+  return Number((other - nowMicros()) / 1000n);
+}
+
+function seconds(ms: number): string {
+  return `${Math.abs(Math.round(ms / 1000))} s`;
+}
+
+/** Whatever it answers, an HTTP server says what time it has. Undefined where this one does not. */
+async function dateOf(url: URL, signal: AbortSignal): Promise<Micros | undefined> {
+  try {
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(DATE_TIMEOUT_MS)]);
+    const response = await fetch(url, { method: 'HEAD', redirect: 'manual', signal: limit });
+    const ms = Date.parse(response.headers.get('date') ?? '');
+    return Number.isNaN(ms) ? undefined : BigInt(ms) * 1000n;
+  } catch {
+    signal.throwIfAborted();
+    return undefined;
+  }
 }

@@ -23,13 +23,11 @@ class FolderMigrations implements MigrationProvider {
 /**
  * Runs every migration that the database has not seen, each call once over all processes.
  * @returns the names that were run
- * @throws PermanentError `DATABASE_NEWER` where the database was made by a newer version
+ * @throws PermanentError `DATABASE_NEWER` where the database was made by a newer version, `DATABASE_RIGHTS`
+ * where this user may not make what is missing
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
-  // Schema first: the migrator keeps its own two tables in it. Concurrent creators may collide.
-  await sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`.execute(
-    db,
-  );
+  await ensureSchema(db);
   const provider = new FolderMigrations();
   await refuseNewer(db, Object.keys(await provider.getMigrations()));
   const migrator = new Migrator({
@@ -51,6 +49,26 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
   return (results ?? [])
     .filter((result) => result.status === 'Success')
     .map((result) => result.migrationName);
+}
+
+/** Schema first: the migrator keeps its own two tables in it. Where it is there, no right to make one is needed. */
+async function ensureSchema<Schema>(db: Kysely<Schema>): Promise<void> {
+  const { rows } = await sql<{ present: boolean; may: boolean; name: string; role: string }>`
+    select to_regnamespace('mirror') is not null as present, current_database() as name, current_user as role,
+           has_database_privilege(current_database(), 'CREATE') as may`.execute(db);
+  const [found] = rows;
+  if (found?.present === true) return;
+  if (found?.may === false) {
+    throw new PermanentError(
+      `Cannot migrate the database: ${found.role} may not create a schema in ${found.name}; ` +
+        `let its owner run: grant create on database "${found.name}" to "${found.role}"`,
+      { code: 'DATABASE_RIGHTS', meta: { role: found.role, database: found.name } },
+    );
+  }
+  // Concurrent creators may collide.
+  await sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`.execute(
+    db,
+  );
 }
 
 async function refuseNewer<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<void> {

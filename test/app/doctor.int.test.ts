@@ -1,0 +1,62 @@
+/** What `doctor` finds where something is missing: it must say what, and what to do. */
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { examine, type Finding } from '../../src/app/doctor.ts';
+import { readConfig } from '../../src/config/environment.ts';
+import { createLog } from '../../src/core/log.ts';
+import { nowMicros } from '../../src/core/time.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { openFreshDatabase } from '../support/database.ts';
+
+const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror doctor '));
+afterAll(() => rm(dir, { recursive: true, force: true }));
+
+async function findings(env: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Finding>> {
+  const config = readConfig({ env: { DATA_DIR: join(dir, 'data'), ...env }, cwd: dir });
+  const signal = AbortSignal.timeout(30_000);
+  const found = await examine({ config, log: createLog('silent'), signal });
+  return new Map(found.map((finding) => [finding.what, finding]));
+}
+
+test('all is well with a source whose blocks are of now', async () => {
+  await using database = await openFreshDatabase();
+  await using sandbox = await startSandbox({
+    parties: 3,
+    genesis: (nowMicros() / 1_000_000n - 604_800n) * 1_000_000n,
+  });
+  const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: sandbox.url });
+  expect([...found.values()].filter(({ state }) => state !== 'ok')).toEqual([]);
+  expect(found.get('object store')?.detail).toMatch(/writes once, reads ranges, lists and removes$/);
+  expect(found.get('clock')?.detail).toMatch(/the database's by 0 s, from the source's by [01] s/);
+});
+
+test('a source whose blocks are old is told from one that is well', async () => {
+  await using database = await openFreshDatabase();
+  await using sandbox = await startSandbox({ parties: 3 });
+  const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: sandbox.url });
+  expect(found.get('clock')).toMatchObject({
+    state: 'warning',
+    detail: expect.stringMatching(/last block is \d+ s old/),
+  });
+});
+
+test('a user who may not create in the database is told what to grant', async () => {
+  await using database = await openFreshDatabase();
+  const role = `test_${randomBytes(6).toString('hex')}`;
+  await database.pool.query(`create role ${role} login password 'test' in role pg_read_all_data`);
+  try {
+    const url = new URL(database.url);
+    url.username = role;
+    url.password = 'test';
+    const found = await findings({ DATABASE_URL: url.href });
+    expect(found.get('database and queues')).toMatchObject({
+      state: 'wrong',
+      detail: expect.stringContaining(`grant create on database "${url.pathname.slice(1)}" to "${role}"`),
+    });
+  } finally {
+    await database.pool.query(`drop owned by ${role}; drop role ${role}`);
+  }
+});
