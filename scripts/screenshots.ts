@@ -6,6 +6,7 @@
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp, type App } from '../src/app/app.ts';
 import { startApi } from '../src/app/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
@@ -63,7 +64,10 @@ async function takeAll(url: string, app: App, sandbox: Sandbox): Promise<void> {
   await walking(light, sandbox);
   await page.getByRole('heading', { name: /^The mirror is whole/ }).waitFor({ timeout: NIGHT_MS });
   await rememberNights(app);
+  // Longer than any answer is kept.
+  await sleep(2_000);
   await page.reload();
+  await page.locator('.day[data-is=failed]').waitFor();
   await take(light, 'console-whole', 'glance');
   await take(light, 'console-history', 'history-title');
   await party(light, app);
@@ -77,11 +81,16 @@ async function walking(view: ConsolePage, sandbox: Sandbox): Promise<void> {
   const slowly = sandbox.faults.add(({ route }) => ({ delayMs: route === 'export' ? 150 : 260 }));
   await page.getByRole('button', { name: 'Run the night now' }).click();
   await page
-    .locator('.ways', { hasText: /[3-9]\d\d rows/ })
+    .locator('.ways', { hasText: /1\u202F\d{3} rows/ })
     .first()
     .waitFor({ timeout: NIGHT_MS });
-  await take(view, 'console-walking', 'glance');
+  await take(view, 'console-walking', 'now-title');
   slowly();
+  const patiently = sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 500 } : undefined));
+  await page.locator('.lines li', { hasText: 'in flight' }).nth(1).waitFor({ timeout: NIGHT_MS });
+  await page.locator('.lines li', { hasText: 'to ' }).nth(8).waitFor({ timeout: NIGHT_MS });
+  await take(view, 'console-exports', 'exports-title');
+  patiently();
 }
 
 /** As if the mirror had begun eleven weeks ago: what was published is spread over the nights. */
@@ -103,7 +112,11 @@ async function rememberNights(app: App): Promise<void> {
 }
 
 async function take({ page }: ConsolePage, name: string, from: string): Promise<void> {
-  await page.evaluate(`document.getElementById('${from}').closest('.panel').scrollIntoView()`);
+  await page.evaluate(
+    from === 'glance'
+      ? 'scrollTo(0, 0)'
+      : `document.getElementById('${from}').closest('.panel').scrollIntoView()`,
+  );
   await page.locator('#lines li svg, #lines .none').first().waitFor();
   // What pulses, pulses for ever; what glides comes to an end.
   await page.evaluate(

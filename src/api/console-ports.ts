@@ -142,6 +142,8 @@ export interface Account {
 
 export interface PartyLedger extends PartySummary {
   readonly firstSeenAt: string | null;
+  /** The source's release exports only what a party sends. */
+  readonly isSentOnly: boolean;
   readonly covered: readonly Covered[];
   /** The busiest first. */
   readonly accounts: readonly Account[];

@@ -71,6 +71,7 @@ export async function readParties(
 const PARTY = `
   with page as (select $1::text as party_id, '' as key)
   select summary.*, pa.first_seen_at as "firstSeenAt",
+    exists (select from mirror.coverage where party_id = $1 and sides = 'from') as "isSentOnly",
     (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time, 'open', open, 'rows', rows) order by from_time), '[]')
       from (select k.from_time, k.to_time, k.open, s.rows::text as rows
         from mirror.coverage k left join mirror.segments s using (segment_id)

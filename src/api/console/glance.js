@@ -23,7 +23,7 @@ export function showGlance({ status, nextNight, setAside }) {
       ? 'none'
       : 'not';
   place('glance').dataset.state = state;
-  setText(place('sentence'), status.sentence);
+  showSentence(status.sentence);
   document.title = `${status.whole ? '✓' : '!'} ledger-mirror`;
   showFreshness(status, nextNight);
   keyed(
@@ -43,6 +43,16 @@ export function showGlance({ status, nextNight, setAside }) {
         update: ([, read]) => setText(value, read(status)),
       };
     },
+  );
+}
+
+/** Spoken when it changes; a date is not broken in two. */
+function showSentence(text) {
+  const target = place('sentence');
+  if (target.textContent === text) return;
+  const parts = text.split(/(\d{4}-\d\d-\d\d)/);
+  target.replaceChildren(
+    ...parts.map((part, index) => (index % 2 === 0 ? part : el('span', { class: 'unbroken' }, part))),
   );
 }
 

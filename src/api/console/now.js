@@ -9,10 +9,13 @@ export function showNow({ live, night, inFlight, nextNight, workers }) {
   const target = place('now');
   target.classList.remove('loading');
   const items = [
-    ...live.map((run) => ({ key: run.runId, run, night: night?.runId === run.runId ? night : undefined })),
-    ...inFlight
-      .filter((unit) => !live.some((run) => run.kind === 'export' && run.subject === unit.partyId))
-      .map((unit) => ({ key: `export ${unit.partyId}`, unit })),
+    ...live.map((run) => ({
+      key: run.runId,
+      // What a run below it tells is not told twice.
+      run: live.some(({ parentRunId }) => parentRunId === run.runId) ? { ...run, progress: [] } : run,
+      night: night?.runId === run.runId ? night : undefined,
+    })),
+    ...flightItem(live, night, inFlight),
   ];
   if (items.length === 0) items.push({ key: 'idle', idle: true });
   keyed(target, items, ({ key }) => key, makeItem);
@@ -31,17 +34,32 @@ function showIdle(node, nextNight, workers) {
   );
 }
 
-function makeItem({ idle, unit }) {
+function makeItem({ idle, units }) {
   if (idle === true) return { node: el('p', { class: 'idle' }), update: () => undefined };
-  return unit === undefined ? runItem() : exportItem(unit);
+  return units === undefined ? runItem() : unitsItem();
 }
 
-function exportItem(unit) {
-  const lines = el('div');
-  const name = el('p', { class: 'name' }, el('strong', {}, 'export'), ' ', partyName(unit.partyId));
+/** Exports of a night come and go: one line holds them all, so that nothing below it moves. */
+function flightItem(live, night, inFlight) {
+  const units = inFlight.filter(
+    (unit) => !live.some((run) => run.kind === 'export' && run.subject === unit.partyId),
+  );
+  return night === null && units.length === 0 ? [] : [{ key: 'in flight', units }];
+}
+
+function unitsItem() {
+  const list = el('ul', { class: 'flights' });
   return {
-    node: el('article', {}, el('div', { class: 'head' }, name), lines),
-    update: ({ unit: now }) => showLines(lines, now.progress),
+    node: el('article', {}, el('p', { class: 'quiet' }, 'Exports in flight'), list),
+    update: ({ units }) => keyed(list, units, ({ partyId, assetId }) => `${partyId} ${assetId}`, makeFlight),
+  };
+}
+
+function makeFlight({ partyId }) {
+  const figure = el('span', { class: 'figures quiet' });
+  return {
+    node: el('li', {}, partyName(partyId), ' ', figure),
+    update: ({ progress }) => setText(figure, progress[0] === undefined ? 'asked' : bytes(progress[0].done)),
   };
 }
 
@@ -79,9 +97,9 @@ function runItem() {
   };
 }
 
-/** The night counts its exports itself, and less exactly. */
+/** The night's list is counted above, and its exports are told below: once is enough. */
 function besides(lines) {
-  return lines.filter(({ unit, total }) => unit !== 'parties' || total === undefined);
+  return lines.filter(({ label }) => label !== 'exports' && label !== 'exporting');
 }
 
 /** How many ledgers of the night are done, and how long the rest may take. */

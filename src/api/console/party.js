@@ -68,7 +68,7 @@ function charts(party) {
     account.replaceChildren(
       ...accountsOf(asset.value).map((one, index) => el('option', { value: index }, accountName(one))),
     );
-    void loadFlows(flows, party.partyId, asset.value);
+    void loadFlows(flows, party, asset.value);
     drawBalance();
   };
   asset.addEventListener('change', choose);
@@ -99,10 +99,10 @@ function accountName({ accountType, marketId, entries }) {
   return `${accountType.toLowerCase().replaceAll('_', ' ')}${market} (${plural(entries, 'entry', 'entries')})`;
 }
 
-async function loadFlows(target, partyId, asset) {
+async function loadFlows(target, party, asset) {
   try {
     const { days } = await ask(
-      `/console/parties/${partyId}/flows?${new URLSearchParams({ asset, zone: timeZone() })}`,
+      `/console/parties/${party.partyId}/flows?${new URLSearchParams({ asset, zone: timeZone() })}`,
     );
     const tail = days.at(-1);
     chart(target, {
@@ -111,13 +111,7 @@ async function loadFlows(target, partyId, asset) {
       times: days.map(({ day }) => dayStart(day)),
       form: 'day',
       series: [
-        {
-          label: 'Received',
-          tone: 'good',
-          bars: true,
-          values: days.map((day) => Number(day.received)),
-          texts: days.map((day) => count(day.received)),
-        },
+        ...(party.isSentOnly ? [] : [received(days)]),
         {
           label: 'Sent',
           tone: 'warn',
@@ -130,9 +124,19 @@ async function loadFlows(target, partyId, asset) {
   } catch (error) {
     show(
       target,
-      failed(error, () => void loadFlows(target, partyId, asset)),
+      failed(error, () => void loadFlows(target, party, asset)),
     );
   }
+}
+
+function received(days) {
+  return {
+    label: 'Received',
+    tone: 'good',
+    bars: true,
+    values: days.map((day) => Number(day.received)),
+    texts: days.map((day) => count(day.received)),
+  };
 }
 
 /** Noon of a day in the chosen zone is near enough for a bar, whatever the zone does to its clocks. */
