@@ -2,7 +2,7 @@
  * How fast the read API is, as ratios within one run; compared things take turns, medians of the rounds.
  * `npm run bench api [-- --quick] [pages] [export] [night]`; needs about four minutes.
  */
-import { globSync } from 'node:fs';
+import { globSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { CountingClient, median, openHome, runCommand, say, startScript, startSe
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const ROUNDS = isQuick ? 3 : 5;
-const PARTIES = isQuick ? 1_000_000 : 1_000_000;
+const PARTIES = 1_000_000;
 const PAGE_ROWS = 1_000;
 const DEEP_PAGE = 900;
 const PAGES_A_ROUND = isQuick ? 40 : 100;
@@ -117,12 +117,10 @@ async function benchExport(): Promise<void> {
   const home = await openHome(connectionString, folder, 'bench_export');
   const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000', EXPORT_COMPRESSION: 'none' };
   const partyId = await whaleOf(sandbox.url);
-  await runCommand(
-    ['export', '--party', partyId, '--to', new Date(0).toISOString().replace('1970', '2100')],
-    env,
-  ).catch(() => runCommand(['export', '--party', partyId], env));
+  await runCommand(['export', '--party', partyId], env);
   const objects = join(home.dir, 'objects');
-  const [largest = ''] = globSync('ledger/**/*.csv', { cwd: objects });
+  const found = globSync('ledger/**/*.csv', { cwd: objects });
+  const [largest = ''] = found.toSorted((a, b) => sizeOf(objects, b) - sizeOf(objects, a));
   await using files = await startScript('serve-files.ts', [objects]);
   await using mirror = await startServing('serve', home.env);
   using http = new CountingClient(1);
@@ -136,8 +134,9 @@ async function benchExport(): Promise<void> {
   for (let round = 0; round < ROUNDS; round += 1) {
     for (const [name, ask] of Object.entries(asks)) {
       const startMs = performance.now();
-      bytes = await ask();
-      rates[name as keyof typeof asks].push(bytes / 1_000 / (performance.now() - startMs));
+      const sent = await ask();
+      rates[name as keyof typeof asks].push(sent / 1_000 / (performance.now() - startMs));
+      bytes = Math.max(bytes, sent);
     }
   }
   say(
@@ -147,6 +146,10 @@ async function benchExport(): Promise<void> {
   say('a static file route', `${median(rates.file).toFixed(0)} MB/s`);
   const ratio = median(rates.mirror.map((rate, round) => rate / (rates.file[round] ?? Number.NaN)));
   say('export / static file route', ratio.toFixed(2), 'at least 0.5');
+}
+
+function sizeOf(dir: string, file: string): number {
+  return statSync(join(dir, file)).size;
 }
 
 /** The party with the longest ledger, as the sandbox makes it: the oldest. */

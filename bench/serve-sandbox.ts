@@ -2,10 +2,11 @@
 import { createInterface } from 'node:readline';
 import { startSandbox, type Sandbox } from '../src/sandbox/server.ts';
 
-const [parties = '1000', latencyMs = '0'] = process.argv.slice(2);
+const [parties = '1000', latencyMs = '0', whaleEntries = '0'] = process.argv.slice(2);
 const sandbox: Sandbox = await startSandbox({
   parties: Number(parties),
   latencyMs: Number(latencyMs),
+  whaleEntries: Number(whaleEntries),
   rateLimit: 'none',
 });
 process.stdout.write(`${sandbox.url}\n`);

@@ -17,3 +17,10 @@ export function lastSlotMs({ pattern, tz }: Schedule, nowMs: number): number {
     .prev()
     .getTime();
 }
+
+/** The first slot after `nowMs`, in milliseconds since 1970. */
+export function nextSlotMs({ pattern, tz }: Schedule, nowMs: number): number {
+  return CronExpressionParser.parse(pattern, { tz, currentDate: new Date(nowMs) })
+    .next()
+    .getTime();
+}

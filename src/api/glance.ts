@@ -35,9 +35,12 @@ export function glance(facts: MirrorFacts): MirrorStatus {
     ...(facts.ledger.setAside === '0' ? [] : [setAside(facts.ledger.setAside)]),
     ...(facts.knownGaps === '0' ? [] : [gaps(facts.knownGaps)]),
   ];
+  const late = facts.work?.missedSlot ?? null;
   const unproven = facts.streams.filter((stream) => stream.verdict !== 'complete');
   const whole = unproven.length === 0 && attention.length === 0;
-  return { ...facts, whole, sentence: sentence(facts, unproven, whole), attention };
+  // A night that is late makes the mirror older, not less whole.
+  const all = late === null ? attention : [...attention, missed(late, facts.work?.workers ?? 0)];
+  return { ...facts, whole, sentence: sentence(facts, unproven, whole), attention: all };
 }
 
 function sentence(facts: MirrorFacts, unproven: readonly StreamStatus[], whole: boolean): string {
@@ -85,6 +88,17 @@ function setAside(count: string): Attention {
     why: 'the export failed again and again',
     todo: 'See the export runs for the reason; every nightly run asks again.',
     action: { does: 'ask again' },
+  };
+}
+
+function missed(slot: string, workers: number): Attention {
+  return {
+    what: `the night of ${slot.slice(0, 16).replace('T', ' ')} UTC was missed`,
+    why: workers === 0 ? 'no worker is running' : 'it never began',
+    todo:
+      workers === 0
+        ? 'Start one (`ledger-mirror up` or `worker`): it makes the night up by itself.'
+        : 'A worker makes it up within a minute; where it does not, look at its log.',
   };
 }
 

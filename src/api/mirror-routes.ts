@@ -56,6 +56,7 @@ const STATUS = {
     },
     ledger: OPEN_OBJECT,
     knownGaps: { type: 'string' },
+    work: OPEN_OBJECT,
     openRuns: { type: 'string' },
   },
 } as const;

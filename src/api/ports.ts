@@ -88,6 +88,16 @@ export interface StreamStatus {
   readonly rows: string;
 }
 
+/** How the work stands. Times are RFC 3339. */
+export interface WorkFacts {
+  /** Long-lived processes that work jobs. */
+  readonly workers: number;
+  /** Null where nobody is there to begin it. */
+  readonly nextSlot: string | null;
+  /** A scheduled night that never began; a worker makes it up within a minute. */
+  readonly missedSlot: string | null;
+}
+
 /** Everything the console's first glance needs, in one consistent reading. */
 export interface MirrorFacts {
   readonly sourceUrl: string | null;
@@ -103,6 +113,8 @@ export interface MirrorFacts {
   };
   readonly knownGaps: string;
   readonly openRuns: string;
+  /** Absent where only the stores were asked. */
+  readonly work?: WorkFacts;
 }
 
 export interface RunsQuestion {

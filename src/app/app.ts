@@ -34,6 +34,7 @@ import { WorkerRegistry } from '../warehouse/worker-registry.ts';
 import { posterTo } from './post-report.ts';
 import { untilReachable } from './reachable.ts';
 import { composeStages } from './stages.ts';
+import { openStatusSource } from './status-source.ts';
 import { openTracing, type Tracing } from './tracing.ts';
 import { WorkMetrics } from './work-metrics.ts';
 import { WorkForce } from './work-force.ts';
@@ -103,12 +104,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     log,
   };
   const workers = new WorkerRegistry(warehouse.db);
+  const schedule = { pattern: config.schedule, tz: config.scheduleTz };
   const workForce = new WorkForce({
     queues,
     workers,
     jobs,
     exportConcurrency: config.sourceExportConcurrency,
-    schedule: { pattern: config.schedule, tz: config.scheduleTz },
+    schedule,
   });
   stack.use(workForce);
   const owned = stack.move();
@@ -120,7 +122,12 @@ export async function openApp(options: AppOptions): Promise<App> {
     workers,
     jobs,
     workForce,
-    status: new PostgresStatusStore(warehouse.pool),
+    status: openStatusSource({
+      store: new PostgresStatusStore(warehouse.pool),
+      db: warehouse.db,
+      nightly: jobs.nightly,
+      schedule,
+    }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

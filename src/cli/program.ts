@@ -178,6 +178,7 @@ function declareReading(program: Command, run: Run): void {
   program
     .command('status')
     .description('is the mirror whole, how fresh is it, what needs a person')
+    .option('--watch', 'go on showing it until told to stop', false)
     .action((options) => run(async () => (await import('./commands/status.ts')).status, options));
   program
     .command('runs')

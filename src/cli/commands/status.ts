@@ -1,17 +1,73 @@
-/** `status`: is the mirror whole, how fresh is it, what needs a person. */
+/** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ProgressLine } from '../../../jobs/job.ts';
 import { glance, type MirrorStatus } from '../../api/glance.ts';
-import { openApp } from '../../app/app.ts';
+import { openApp, type App } from '../../app/app.ts';
+import { errorLine, UsageError } from '../../core/errors.ts';
+import type { Run } from '../../warehouse/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { formatAge, formatBytes, formatCount } from '../format.ts';
+import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../format.ts';
 import { formatTable } from '../table.ts';
 
-export async function status(_options: object, context: CommandContext): Promise<CommandResult> {
-  await using app = await openApp(context);
-  const found = glance(await app.status.facts());
-  return { exitCode: EXIT.done, document: { ...found }, text: describe(found, Date.now()) };
+export interface StatusOptions {
+  readonly watch: boolean;
 }
 
-function describe(found: MirrorStatus, nowMs: number): string {
+const WATCH_EVERY_MS = 1_000;
+/** Runs shown with their progress; more are counted. */
+const RUNS_SHOWN_MAX = 8;
+const CLEAR_SCREEN = '\u001B[H\u001B[2J';
+
+interface Underway {
+  readonly run: Run;
+  readonly progress: readonly ProgressLine[];
+}
+
+export async function status(options: StatusOptions, context: CommandContext): Promise<CommandResult> {
+  if (options.watch && context.isJson) {
+    throw new UsageError([
+      '--watch: not with --json, which is one document; call status --json again and again',
+    ]);
+  }
+  await using app = await openApp(context);
+  if (options.watch) return await watch(app, context);
+  const found = glance(await app.status.facts());
+  return {
+    exitCode: EXIT.done,
+    document: { ...found },
+    text: describe(found, await underway(app), Date.now()),
+  };
+}
+
+/** Until it is told to stop: in place on a terminal, otherwise a text whenever something has changed. */
+async function watch(app: App, { stdout, signal }: CommandContext): Promise<CommandResult> {
+  const isTerminal = 'isTTY' in stdout && stdout.isTTY === true;
+  for (let shown = ''; !signal.aborted;) {
+    const text = await look(app);
+    if (isTerminal) stdout.write(`${CLEAR_SCREEN}${text}`);
+    else if (text !== shown) stdout.write(`${text}\n`);
+    shown = text;
+    await sleep(WATCH_EVERY_MS, undefined, { signal }).catch(() => undefined);
+  }
+  return { exitCode: EXIT.done };
+}
+
+/** A store that is away for a while does not end the watching. */
+async function look(app: App): Promise<string> {
+  try {
+    const [facts, runs] = await Promise.all([app.status.facts(), underway(app)]);
+    return describe(glance(facts), runs, Date.now());
+  } catch (error) {
+    return `Cannot read the mirror's state now, trying again: ${errorLine(error)}\n`;
+  }
+}
+
+async function underway(app: App): Promise<readonly Underway[]> {
+  const runs = await app.jobs.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
+  return Promise.all(runs.map(async (run) => ({ run, progress: await app.jobs.progress.read(run.runId) })));
+}
+
+function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number): string {
   const streams = found.streams.map((stream) => [
     stream.name,
     stream.verdict ?? 'not yet',
@@ -23,15 +79,36 @@ function describe(found: MirrorStatus, nowMs: number): string {
   const { ledger } = found;
   const lines = [
     found.sentence,
-    ...(found.sourceUrl === null ? [] : [`Source: ${found.sourceUrl}`]),
+    ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
     '',
     formatTable(['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'rows'], streams).trimEnd(),
     '',
     `Ledgers: ${formatCount(BigInt(ledger.parties))} parties in ${formatCount(BigInt(ledger.segments))} segments, ${formatBytes(BigInt(ledger.bytes))}` +
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
+    ...workLines(found, nowMs),
     ...(found.openRuns === '0' ? [] : [`Runs under way: ${found.openRuns}`]),
+    ...runs.flatMap((one) => runLines(one, nowMs)),
     ...found.attention.flatMap(({ what, why, todo }) => ['', `! ${what}: ${why}`, `  ${todo}`]),
     '',
   ];
   return lines.join('\n');
+}
+
+function workLines({ work }: MirrorStatus, nowMs: number): readonly string[] {
+  if (work === undefined) return [];
+  if (work.workers === 0) return ['Workers: none running'];
+  const next = work.nextSlot === null ? '' : `; next night ${formatAge(Date.parse(work.nextSlot), nowMs)}`;
+  return [`Workers: ${work.workers}${next}`];
+}
+
+function runLines({ run, progress }: Underway, nowMs: number): readonly string[] {
+  const since = formatAge(Date.parse(run.startedAt ?? run.queuedAt), nowMs);
+  return [
+    `  ${run.kind} ${printable(run.subject)}, begun ${since}`,
+    ...progress.map(({ label, done, total, unit, note }) => {
+      const end = total === undefined ? '' : ` of ${formatQuantity(BigInt(total), unit)}`;
+      const more = note === undefined ? '' : ` (${printable(note)})`;
+      return `    ${printable(label)}: ${formatQuantity(BigInt(done), unit)}${end}${more}`;
+    }),
+  ];
 }

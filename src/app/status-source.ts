@@ -1,0 +1,36 @@
+/** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
+import { missedSlotMs } from '../../jobs/missed-slot.ts';
+import { nextSlotMs, type Schedule } from '../../jobs/slots.ts';
+import type { StatusStore, WorkFacts } from '../api/ports.ts';
+import type { Database } from '../warehouse/database.ts';
+import type { NightlyStore } from '../warehouse/nightly-store.ts';
+import { readWorkerFacts } from '../warehouse/work-facts.ts';
+
+export interface StatusSourceDeps {
+  readonly store: StatusStore;
+  readonly db: Database;
+  readonly nightly: NightlyStore;
+  readonly schedule: Schedule;
+}
+
+export function openStatusSource({ store, db, nightly, schedule }: StatusSourceDeps): StatusStore {
+  const work = async (): Promise<WorkFacts> => {
+    const nowMs = Date.now();
+    const { workers, isScheduled } = await readWorkerFacts(db);
+    const isExpected = isScheduled || workers > 0;
+    const missedMs = isExpected ? await missedSlotMs(schedule, { nightly }, nowMs) : undefined;
+    return {
+      workers,
+      nextSlot: workers === 0 ? null : new Date(nextSlotMs(schedule, nowMs)).toISOString(),
+      missedSlot: missedMs === undefined ? null : new Date(missedMs).toISOString(),
+    };
+  };
+  return {
+    facts: async () => {
+      const [facts, found] = await Promise.all([store.facts(), work()]);
+      return { ...facts, work: found };
+    },
+    runs: (question) => store.runs(question),
+    run: (runId) => store.run(runId),
+  };
+}

@@ -1,0 +1,80 @@
+/** The status at a glance and live: what is under way, who works, and a night that was missed. */
+import { afterAll, describe, expect, it } from 'vitest';
+import { status } from '../../src/cli/commands/status.ts';
+import type { CommandContext } from '../../src/cli/context.ts';
+import { createProgress } from '../../src/cli/progress.ts';
+import { createLog } from '../../src/core/log.ts';
+import { PassThrough } from 'node:stream';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { startRealApp } from './real-app.ts';
+
+const sandbox = await startSandbox({ parties: 2, entriesMean: 5, rateLimit: 'none', seed: 'status' });
+const mirror = await startRealApp({ SOURCE_URL: sandbox.url, SCHEDULE: '0 0 1 1 *' }, { isWorking: false });
+afterAll(async () => {
+  await mirror[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+const { pool } = mirror.app.warehouse;
+
+/** A command's context over the same stores; `stdout` holds what was written. */
+function contextOf(signal: AbortSignal): { context: CommandContext; stdout: () => string } {
+  const log = createLog('silent');
+  const stream = new PassThrough();
+  let text = '';
+  stream.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+  const context = {
+    config: mirror.app.config,
+    log,
+    isJson: false,
+    progress: createProgress({ log }),
+    stdout: stream,
+    stderr: new PassThrough(),
+    signal,
+  };
+  return { context, stdout: () => text };
+}
+
+async function mirrorStatus(): Promise<Readonly<Record<string, unknown>>> {
+  const { context } = contextOf(new AbortController().signal);
+  return (await status({ watch: false }, context)).document as Readonly<Record<string, unknown>>;
+}
+
+describe('the status', () => {
+  it('tells of a night that was missed, until one is there', async () => {
+    expect(await mirrorStatus()).toMatchObject({ attention: [], work: { workers: 0, missedSlot: null } });
+    await pool.query(`update mirror.identity set created_at = '2020-01-01'`);
+    await pool.query(`insert into mirror.runs (run_id, kind, subject, state, verdict, slot, queued_at, finished_at)
+      values (gen_random_uuid(), 'nightly', 'scheduled', 'done', 'complete', 'an old one', '2021-01-01', '2021-01-01')`);
+    const year = new Date().getUTCFullYear();
+    expect(await mirrorStatus()).toMatchObject({
+      whole: false,
+      work: { workers: 0, missedSlot: `${year}-01-01T00:00:00.000Z` },
+      attention: [{ what: `the night of ${year}-01-01 00:00 UTC was missed`, why: 'no worker is running' }],
+    });
+    await pool.query(
+      `insert into mirror.runs (run_id, kind, subject, state) values (gen_random_uuid(), 'nightly', 'now', 'running')`,
+    );
+    expect(await mirrorStatus()).toMatchObject({ attention: [], work: { missedSlot: null } });
+  });
+
+  it('is shown live, with what is under way, until it is told to stop', async () => {
+    const stop = new AbortController();
+    const { context, stdout } = contextOf(stop.signal);
+    const watching = status({ watch: true }, context);
+    const run = await mirror.app.jobs.runs.create({ kind: 'walk', subject: 'parties' });
+    await mirror.app.jobs.runs.start(run.runId);
+    mirror.app.jobs.progress.report(run.runId, [{ label: 'from the oldest', done: '1234', unit: 'rows' }]);
+    await waitFor(() => stdout().includes('from the oldest: 1,234 rows'), { what: 'the progress' });
+    expect(stdout()).toContain('walk parties, begun');
+    await mirror.app.workForce.startAndRegister();
+    await waitFor(() => /Workers: 1; next night in \d+ d/.test(stdout()), { what: 'the worker' });
+    stop.abort();
+    expect(await watching).toEqual({ exitCode: 0 });
+  });
+
+  it('cannot be watched as one document', async () => {
+    const { context } = contextOf(new AbortController().signal);
+    await expect(status({ watch: true }, { ...context, isJson: true })).rejects.toThrow(/--watch/);
+  });
+});
