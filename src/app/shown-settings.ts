@@ -1,5 +1,5 @@
 /** The resolved configuration as the console shows it: each value, where it came from, no secret. */
-import { resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { ShownSetting } from '../api/console-ports.ts';
 import type { Config } from '../config/environment.ts';
@@ -29,7 +29,8 @@ function originOf(key: SettingKey, setting: Setting<unknown>, config: Config): s
   if (origin === 'unset') return value === undefined ? origin : 'this command';
   if (origin !== 'default' || setting.fallback === undefined) return origin;
   const fallback = setting.parse(setting.fallback);
-  const asRead = key === 'dataDir' ? resolve(setting.fallback) : fallback;
+  // Read against the working directory, whichever that was.
+  const asRead = key === 'dataDir' ? resolve(dirname(config.dataDir), setting.fallback) : fallback;
   return isDeepStrictEqual(value, asRead) ? origin : 'this command';
 }
 

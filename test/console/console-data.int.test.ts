@@ -1,0 +1,177 @@
+/** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { PostgresConsoleStore } from '../../src/warehouse/console-store.ts';
+import { freshWarehouse, startApi, type TestApi } from '../api/mirror.ts';
+
+const warehouse = await freshWarehouse();
+const { pool } = warehouse;
+const opened = new AsyncDisposableStack();
+let api: TestApi | undefined;
+const PARTIES = Array.from({ length: 60 }, (_, n) => `${String(n).padStart(2, '0')}${'ab'.repeat(31)}`);
+const [FIRST = '', SECOND = ''] = PARTIES;
+const OTHER = 'cd'.repeat(32);
+const ASSET = 'ef'.repeat(32);
+
+beforeAll(async () => {
+  opened.use(warehouse);
+  await pool.query(
+    `insert into mirror.parties (party_id, first_epoch) select id, 1 from unnest($1::text[]) id`,
+    [[...PARTIES, 'network']],
+  );
+  await pool.query(
+    `insert into mirror.export_units (party_id, last_entry_at, set_aside_at, attempts, set_aside_reason)
+     select id, case when n <= 30 then '2026-03-01T00:00Z'::timestamptz - n * interval '1 hour' end,
+       case when n = 60 then now() end, 5, '{"code": "X", "message": "why"}'
+     from unnest($1::text[]) with ordinality as party (id, n)`,
+    [PARTIES],
+  );
+  // Two accounts: 100 in, 30 moved between its own, 20 out the next day.
+  await pool.query(
+    `insert into mirror.segments (party_id, from_time, to_time, object_key, rows, bytes, sha256, object_bytes, object_sha256,
+       digest, row_form, columns) values ($1, '2026-01-01Z', '2026-03-02Z', 'k', 3, 9007199254740993, '', 1, '', '', '', '{}')`,
+    [FIRST],
+  );
+  await pool.query(
+    `insert into mirror.coverage (party_id, from_time, to_time, sides, segment_id)
+     select party_id, from_time, to_time, 'both', segment_id from mirror.segments`,
+  );
+  await pool.query(
+    `create table mirror.ledger_entries_2026 partition of mirror.ledger_entries for values from ('2026-01-01') to ('2027-01-01')`,
+  );
+  await pool.query(
+    `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, account_from_party_id,
+       account_from_account_type, account_from_balance, account_to_party_id, account_to_account_type, account_to_balance, segment_id)
+     values
+       ($1, '2026-02-01 22:00Z', 100000000000000000000, 'DEPOSIT', $3, $2, 'EXTERNAL', 0, $1, 'GENERAL', 100000000000000000000, 1),
+       ($1, '2026-02-01 23:30Z', 30, 'MARGIN_LOW', $3, $1, 'GENERAL', 70, $1, 'MARGIN', 30, 1),
+       ($1, '2026-02-02 05:00Z', 20, 'WITHDRAW', $3, $1, 'GENERAL', 50, $2, 'EXTERNAL', 20, 1)`,
+    [FIRST, OTHER, ASSET],
+  );
+  const unused = (): never => {
+    throw new Error('this test begins no work');
+  };
+  api = opened.use(
+    await startApi(warehouse, {
+      console: {
+        store: new PostgresConsoleStore(pool),
+        settings: [],
+        nextNight: () => null,
+        progress: async () => [],
+        exportProgress: async () => [],
+        runNight: unused,
+        walk: unused,
+      },
+    }),
+  );
+});
+afterAll(() => opened.disposeAsync());
+
+async function ask<Answer>(path: string): Promise<Answer> {
+  const response = await fetch(`${api?.url}/console/${path}`);
+  if (!response.ok) throw new Error(`${path} answered ${response.status}`);
+  return (await response.json()) as Answer;
+}
+
+interface Page {
+  readonly parties: readonly { readonly partyId: string; readonly bytes: string }[];
+  readonly next: string | null;
+}
+
+async function everyPage(query: string): Promise<readonly string[]> {
+  const ids: string[] = [];
+  for (let after = ''; ;) {
+    const { parties, next } = await ask<Page>(`parties?${query}${after}`);
+    ids.push(...parties.map(({ partyId }) => partyId));
+    if (next === null) return ids;
+    after = `&after=${next}`;
+  }
+}
+
+describe('parties', () => {
+  it('are listed page by page, each once, in every view', async () => {
+    expect(await everyPage('view=id')).toEqual([...PARTIES, 'network']);
+    expect(await everyPage('view=recent')).toEqual(PARTIES.slice(0, 30));
+    expect(await everyPage('view=set-aside')).toEqual(PARTIES.slice(59));
+  });
+
+  it('are found by the beginning of an id, however it is written', async () => {
+    expect(await everyPage('search=01AB')).toEqual([SECOND]);
+    expect(await everyPage('search=0x01ab')).toEqual([SECOND]);
+    expect(await everyPage(`search=${SECOND}`)).toEqual([SECOND]);
+    expect(await everyPage('search=netw')).toEqual(['network']);
+    expect(await everyPage("search=%25'")).toEqual([]);
+  });
+
+  it('have their size to the last digit', async () => {
+    const { parties } = await ask<Page>(`parties?search=${FIRST}`);
+    expect(parties).toMatchObject([{ rows: '3', bytes: '9007199254740993' }]);
+  });
+});
+
+describe('a ledger', () => {
+  it('has its accounts, and what flowed each day of the zone that is asked for', async () => {
+    expect(await ask(`parties/${FIRST}`)).toMatchObject({
+      isSentOnly: false,
+      accounts: [
+        { accountType: 'GENERAL', entries: '3' },
+        { accountType: 'MARGIN', entries: '1' },
+      ],
+    });
+    const received = '100000000000000000000';
+    expect(await ask(`parties/${FIRST}/flows?asset=${ASSET}`)).toEqual({
+      days: [
+        { day: '2026-02-01', entries: '2', received, sent: '0' },
+        { day: '2026-02-02', entries: '1', received: '0', sent: '20' },
+      ],
+    });
+    const inKolkata = await ask(`parties/${FIRST}/flows?asset=${ASSET}&zone=Asia/Kolkata`);
+    expect(inKolkata).toMatchObject({ days: [{ day: '2026-02-02', entries: '3' }] });
+  });
+
+  it('has the balance of an account in its order', async () => {
+    const { points } = await ask<{ points: { balance: string }[] }>(
+      `parties/${FIRST}/balance?asset=${ASSET}&type=GENERAL`,
+    );
+    expect(points.map(({ balance }) => balance)).toEqual(['100000000000000000000', '70', '50']);
+  });
+});
+
+it.each([
+  ['parties?view=recent&after=0%27', 400],
+  ['parties?view=other', 400],
+  [`parties/${OTHER}`, 404],
+  ['parties/none', 404],
+  [`parties/${FIRST}/flows?asset=${ASSET}&zone=Mars/Olympus`, 400],
+])('refuses %s with %i', async (path, status) => {
+  expect((await fetch(`${api?.url}/console/${path}`)).status).toBe(status);
+});
+
+it('lists what was set aside with its reason, and draws it on the line of time', async () => {
+  expect(await ask('set-aside')).toMatchObject({
+    units: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
+  });
+  const { lines } = await ask<{ lines: { partyId: string; state: string }[] }>('lines');
+  expect(lines.map(({ partyId, state }) => [partyId, state])).toEqual([
+    [PARTIES[59], 'set aside'],
+    [FIRST, 'published'],
+  ]);
+});
+
+it('sends a snapshot at once, and as an event stream', async () => {
+  const stop = new AbortController();
+  const response = await fetch(`${api?.url}/console/events`, { signal: stop.signal });
+  expect(response.headers.get('content-type')).toBe('text/event-stream');
+  let text = '';
+  for await (const chunk of response.body ?? []) {
+    text += Buffer.from(chunk).toString();
+    if (text.includes('\n\ndata: ') && text.endsWith('\n\n')) break;
+  }
+  stop.abort();
+  const data = /^data: (.*)$/m.exec(text)?.[1] ?? '{}';
+  expect(JSON.parse(data)).toMatchObject({
+    live: [],
+    setAside: [{ partyId: PARTIES[59] }],
+    status: { whole: false },
+    workers: 0,
+  });
+});

@@ -1,0 +1,45 @@
+/** The configuration as the console shows it: everything, and no secret. */
+import { expect, it } from 'vitest';
+import { shownSettings } from '../../src/app/shown-settings.ts';
+import { readConfig } from '../../src/config/environment.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
+
+const SECRET = 'hush-hush-hush';
+const config = readConfig({
+  env: {
+    SOURCE_URL: `https://user:${SECRET}@ledger.example.com/api?key=${SECRET}`,
+    SOURCE_AUTHORIZATION: `Bearer ${SECRET}`,
+    DATABASE_URL: `postgres://user:${SECRET}@localhost/db`,
+    REDIS_URL: `redis://:${SECRET}@localhost`,
+    NOTIFY_URL: `https://hooks.example.com/${SECRET}`,
+    API_TOKEN: SECRET,
+    SOURCE_RATE: '7',
+  },
+  cwd: '/nonexistent',
+});
+
+it('shows every setting and no secret', () => {
+  const shown = shownSettings(config);
+  expect(shown.map(({ name }) => name)).toEqual(Object.values(SETTINGS).map(({ name }) => name));
+  expect(JSON.stringify(shown)).not.toContain(SECRET);
+  const of = (name: string): unknown => shown.find((one) => one.name === name);
+  expect(of('SOURCE_URL')).toMatchObject({ value: 'https://***:***@ledger.example.com/api?key=***' });
+  expect(of('API_TOKEN')).toMatchObject({ value: '***', isSecret: true, origin: 'environment' });
+  expect(of('SOURCE_RATE')).toMatchObject({ value: '7', origin: 'environment' });
+  expect(of('DATA_DIR')).toMatchObject({ value: '/nonexistent/data', origin: 'default' });
+  expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
+});
+
+it('tells what a command has set itself', () => {
+  const changed = shownSettings({
+    ...config,
+    sourcePageSize: 100,
+    objectStoreUrl: new URL('file:///objects'),
+  });
+  const origins = Object.fromEntries(changed.map(({ name, origin }) => [name, origin]));
+  expect(origins).toMatchObject({
+    SOURCE_PAGE_SIZE: 'this command',
+    OBJECT_STORE_URL: 'this command',
+    API_PORT: 'default',
+  });
+});
