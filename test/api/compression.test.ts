@@ -27,7 +27,8 @@ const server = await apiWithoutDatabase({
     read: async function* () {
       try {
         yield Buffer.from('vega_time,quantity,transfer_type\n');
-        for (let rows = 0; isEndless || rows < 5_000; rows += 1) {
+        const rowsMax = isEndless ? Number.POSITIVE_INFINITY : 5_000;
+        for (let rows = 0; rows < rowsMax; rows += 1) {
           yield ROW;
           if (isEndless) await sleep(1);
         }
