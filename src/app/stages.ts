@@ -87,6 +87,7 @@ function stagesOfSource({
           source: asked().ledger,
           books: new ExportStore(warehouse.db),
           objects: store,
+          hints: state,
           compression: config.exportCompression,
           segmentBytesMax: config.exportSegmentMax,
           slotsMax: config.sourceExportConcurrency,

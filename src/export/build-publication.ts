@@ -4,7 +4,8 @@ import { ceilSecond, type Micros, nowMicros, SECOND_MICROS } from '../core/time.
 import type { Manifest } from '../ledger/manifest.ts';
 import { type Compression, segmentKey } from '../ledger/object-keys.ts';
 import type { Coverage, ExportUnit, NewCoverage, Publication } from './ports.ts';
-import { instantOf, type Received, type ReceivedPart } from './receive.ts';
+import { instantOf, type ReceivedPart } from './parts.ts';
+import type { Received } from './receive.ts';
 import type { AskPlan } from './remaining.ts';
 import { type Spooled, withoutLineEnd } from './spool-writer.ts';
 
@@ -17,6 +18,8 @@ export interface PublicationContext {
   readonly compression: Compression;
   /** The source's own time: an open segment without an end reaches at least to it. */
   readonly seenTime: Micros;
+  /** The plan's open segment came back unchanged; its range is not among the parts. */
+  readonly isStanding: boolean;
 }
 
 /** @param parts what was received, cut to size */
@@ -28,7 +31,9 @@ export function buildPublication(
   context: PublicationContext,
 ): Publication {
   const tail = received.tail?.result(withoutLineEnd(received.header));
-  const lastClosed = parts.findLast((part) => !part.open);
+  const standing = context.isStanding ? plan.standing : undefined;
+  const supersedes = plan.supersedes.filter((row) => row !== standing);
+  const closedEnd = plan.closed.at(-1)?.to;
   const segments: Publication['segments'][number][] = [];
   const coverage: NewCoverage[] = [];
   for (const part of parts) {
@@ -48,15 +53,19 @@ export function buildPublication(
       open: part.open,
       sides: received.layout.sides,
       objectKey: manifest?.objectKey,
-      tail: part === lastClosed ? tail : undefined,
+      tail: !part.open && to === closedEnd ? tail : undefined,
     });
   }
-  const merged = mergeEmpty(coverage, known, plan.supersedes, context.unit);
+  const merged = mergeEmpty(coverage, known, supersedes, context.unit);
   return {
     publicationId: randomUUID(),
     runId: context.runId,
     segments,
     ...merged,
+    closes:
+      standing === undefined
+        ? []
+        : [{ coverageId: standing.coverageId, tail: standing.to === closedEnd ? tail : undefined }],
     lastEntryAt: received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
   };
 }

@@ -13,7 +13,7 @@ import { RowFields } from '../ledger/row-fields.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../ledger/vega-time.ts';
 import { plainStream } from '../ledger/plain-stream.ts';
-import { type ReceivedPart, instantOf } from './receive.ts';
+import { instantOf, type ReceivedPart } from './parts.ts';
 import { type Spooled, SpoolWriter, Tally } from './spool-writer.ts';
 import { secondOf } from './tail.ts';
 

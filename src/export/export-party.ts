@@ -2,6 +2,7 @@
 import { errorCode } from '../core/errors.ts';
 import { worst } from '../core/verdict.ts';
 import { exportUnit } from './export-unit.ts';
+import { demandsAsset } from './profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
@@ -20,12 +21,13 @@ export async function exportParty(
 ): Promise<ExportOutcome> {
   if (request.assetId !== undefined) return exportUnit(request, deps, signal);
   const profile = await deps.books.profile();
-  if (profile.assetRequired !== true) {
+  if (!demandsAsset(profile, request.seenTime)) {
     try {
       return await exportUnit(request, deps, signal);
     } catch (error) {
       if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
-      await deps.books.learn({ ...profile, assetRequired: true });
+      const known = await deps.books.profile();
+      await deps.books.learn({ ...known, assetRequired: true, assetAskedAt: request.seenTime });
     }
   }
   return exportAssets(request, deps, signal);

@@ -83,6 +83,10 @@ export interface Coverage {
   readonly objectKey: string | undefined;
   readonly rows: bigint;
   readonly tail: TailSum | undefined;
+  /** Of the segment, where there is one. */
+  readonly content?:
+    | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }
+    | undefined;
 }
 
 /**
@@ -96,15 +100,38 @@ export interface Publication {
   readonly coverage: readonly NewCoverage[];
   /** Coverage that the new one takes the place of, with its segments. */
   readonly supersedes: readonly bigint[];
+  /** Open coverage that was received again and found unchanged: closed as it stands, with its segment. */
+  readonly closes: readonly { readonly coverageId: bigint; readonly tail?: TailSum | undefined }[];
   /** Second of the newest entry received. */
   readonly lastEntryAt?: Micros | undefined;
 }
 
-/** What the source's answers have shown of its release. */
+/** What the source's answers have shown of its release. Kept whole: learning replaces it. */
 export interface SourceProfile {
-  /** Both bounds may be sent: the release filters them right. */
-  readonly bounds?: 'right' | 'unproven' | undefined;
+  /**
+   * 'right': a start and an end may be sent together. 'broken': the release filters them wrongly; only a
+   * start is sent, and no range is divided, since every piece would repeat what comes in at any time.
+   */
+  readonly bounds?: 'right' | 'broken' | 'unproven' | undefined;
+  readonly sides?: Sides | undefined;
+  /** Names the header line that this was decided by; another header, another release. */
+  readonly header?: string | undefined;
+  /** What showed it, in words, and when. */
+  readonly evidence?: string | undefined;
+  readonly decidedAt?: Micros | undefined;
+  /** An entry that left a party: what a question with both bounds must bring back. */
+  readonly known?:
+    | { readonly partyId: string; readonly assetId?: string | undefined; readonly second: Micros }
+    | undefined;
   readonly assetRequired?: boolean | undefined;
+  readonly assetAskedAt?: Micros | undefined;
+}
+
+/** What may vanish or go back in time at any moment. */
+export interface ExportHints {
+  get(key: string): Promise<unknown>;
+  set(key: string, value: unknown, ttlMs: number): Promise<void>;
+  delete(key: string): Promise<void>;
 }
 
 export interface SlotLease {
@@ -154,6 +181,7 @@ export interface ExportBooks {
   renewSlot(lease: SlotLease, leaseMs: number): Promise<void>;
   freeSlot(lease: SlotLease): Promise<void>;
   profile(): Promise<SourceProfile>;
+  /** Replaces the profile. */
   learn(profile: SourceProfile): Promise<void>;
   /** Assets of all entries known so far: asked for where the source demands an asset and none is configured. */
   knownAssets(): Promise<readonly string[]>;

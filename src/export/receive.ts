@@ -3,46 +3,65 @@
  * only what was proven whole; on any failure nothing of it is kept.
  */
 import { RetryableError } from '../core/errors.ts';
-import { type Micros, SECOND_MICROS } from '../core/time.ts';
 import { hashRow } from '../ledger/digest.ts';
 import { gluedError } from '../ledger/glued-error.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
-import type { Compression } from '../ledger/object-keys.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
 import { RowSum } from '../ledger/row-sum.ts';
-import type { ExportAnswer, ExportUnit } from './ports.ts';
+import { Parts, type ReceivedPart, type SpoolOptions } from './parts.ts';
+import type { Seen } from './piece-plan.ts';
+import type { ExportAnswer, ExportQuestion, ExportUnit } from './ports.ts';
 import type { AskPlan } from './remaining.ts';
 import { RowFilter, type RowFinding } from './row-filter.ts';
-import { type Spooled, SpoolWriter, Tally } from './spool-writer.ts';
 import { secondOf, Tail } from './tail.ts';
 
 /** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
+/** What is kept of where the bytes lie in time. */
+const BUCKETS_MAX = 256;
+/** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
+const PAD_SECONDS = 2;
 
-export interface ReceiveOptions {
-  readonly compression: Compression;
-  /** A new place in the spool. */
-  readonly spoolFile: () => Promise<{ name: string; path: string }>;
+export interface ReceiveOptions extends SpoolOptions {
+  /** What the continuation of a piece may ask for again. */
+  readonly tailBytesMax: number;
   readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
+  /**
+   * Called after each chunk.
+   * @returns false: the answer is cancelled, as too large to be risked whole
+   */
+  readonly mayGoOn: (receiver: Receiving) => Promise<boolean>;
 }
 
-/** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */
-export interface ReceivedPart {
-  readonly from: Micros;
-  /** Absent: the open part of a plan without an end. */
-  readonly to: Micros | undefined;
-  readonly open: boolean;
-  readonly spooled: Spooled | undefined;
+/** How far an answer has come. */
+export interface Receiving {
+  readonly bytes: number;
+  readonly layout: Layout | undefined;
+  /** Of the newest entry that left the party. */
+  readonly leavingSecond: number | undefined;
+  seen(): Seen;
 }
 
-export interface Received {
+/** What the whole of an answer says about the release that gave it. */
+export interface Traits {
   readonly layout: Layout;
   /** The header line as sent, with its line end. */
   readonly header: Buffer;
+  /** Rows of the party far outside the bounds that were asked for: they are not applied. */
+  readonly farOutside: number;
+  /** Rows in the range that was asked for that left the party. */
+  readonly leaving: number;
+  readonly leavingSecond: number | undefined;
+}
+
+export interface Received extends Traits {
+  readonly state: 'whole';
   readonly parts: readonly ReceivedPart[];
   readonly tail: Tail | undefined;
   /** The sum of the rows before the first part: what the anchor's tail must equal. */
   readonly before: RowSum;
+  /** How many of them are out of an account of the party. */
+  readonly beforeFrom: number;
   /** Rows that were not asked for. */
   readonly leftOut: { readonly party: bigint; readonly asset: bigint; readonly range: bigint };
   /** Rows that lie between the parts, known already. */
@@ -50,11 +69,21 @@ export interface Received {
   readonly bytes: number;
   readonly rows: number;
   readonly newestSecond: number | undefined;
+  readonly oldestSecond: number | undefined;
   readonly contentType: string | undefined;
   readonly extensions: readonly unknown[];
+  readonly seen: Seen;
+}
+
+/** An answer that was cancelled. */
+export interface Outgrown extends Partial<Traits> {
+  readonly state: 'outgrown';
+  readonly bytes: number;
+  readonly seen: Seen;
 }
 
 /**
+ * @param question what was asked of the source; the plan's, or a superset of it
  * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`
  * @throws PermanentError what the header and the row splitter say
  */
@@ -62,65 +91,92 @@ export async function receive(
   answer: ExportAnswer,
   unit: ExportUnit,
   plan: AskPlan,
+  question: Pick<ExportQuestion, 'from' | 'to'>,
   options: ReceiveOptions,
-): Promise<Received> {
-  await using receiver = new Receiver(unit, plan, options);
-  for await (const chunk of answer.chunks) await receiver.push(chunk);
+): Promise<Received | Outgrown> {
+  await using receiver = new Receiver(unit, plan, question, options);
+  for await (const chunk of answer.chunks) {
+    await receiver.push(chunk);
+    if (!(await options.mayGoOn(receiver))) return receiver.cancelled();
+  }
   return await receiver.end(answer);
 }
 
-interface Part {
-  readonly from: number;
-  /** Exclusive; infinite for an open part without an end. */
-  readonly to: number;
-  readonly range: Omit<ReceivedPart, 'spooled'>;
-  writer: SpoolWriter | undefined;
-  /** Rows of the chunk in hand, as slices of it. */
-  readonly pending: Buffer[];
-  readonly tally: Tally;
-}
-
-class Receiver implements AsyncDisposable {
+class Receiver implements AsyncDisposable, Receiving {
   readonly #unit: ExportUnit;
   readonly #options: ReceiveOptions;
   readonly #splitter = new RowSplitter((buffer, start, end, next) => this.#row(buffer, start, end, next));
-  readonly #parts: readonly Part[];
-  readonly #askedFrom: number;
-  readonly #askedTo: number;
+  readonly #parts: Parts;
+  /** What is kept, in seconds; and what was asked for, with room for a time that is not exported. */
+  readonly #kept: { readonly from: number; readonly to: number };
+  readonly #asked: { readonly from: number; readonly to: number };
   readonly #tail: Tail | undefined;
   readonly #before = new RowSum();
   readonly #left = { party: 0, asset: 0, range: 0 };
+  readonly #traits = { farOutside: 0, leaving: 0 };
   #header: Buffer | undefined;
   #layout: Layout | undefined;
   #filter: RowFilter | undefined;
-  /** The part that rows are going to, and the run of its rows in `#runBuffer`. */
-  #current: Part | undefined;
-  #runBuffer: Buffer | undefined;
-  #runStart = 0;
-  #runEnd = 0;
   #offset = 0;
   #rows = 0;
   #known = 0;
+  #beforeFrom = 0;
   #newestSecond: number | undefined;
+  #oldestSecond: number | undefined;
+  #leavingSecond: number | undefined;
+  #lastSecond = Number.NEGATIVE_INFINITY;
+  #isSorted = true;
 
-  constructor(unit: ExportUnit, plan: AskPlan, options: ReceiveOptions) {
+  constructor(
+    unit: ExportUnit,
+    plan: AskPlan,
+    question: Pick<ExportQuestion, 'from' | 'to'>,
+    options: ReceiveOptions,
+  ) {
     this.#unit = unit;
     this.#options = options;
-    this.#parts = partsOf(plan);
-    const asked = plan.question.from ?? 0n;
-    this.#askedFrom = plan.question.from === undefined ? Number.NEGATIVE_INFINITY : secondOf(asked);
-    this.#askedTo = plan.question.to === undefined ? Number.POSITIVE_INFINITY : secondOf(plan.question.to);
+    this.#parts = new Parts(plan, options);
+    this.#kept = secondsOf(plan.question);
+    const asked = secondsOf(question);
+    this.#asked = { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS };
     const closedEnd = plan.closed.at(-1)?.to;
-    this.#tail = closedEnd === undefined ? undefined : new Tail(asked, closedEnd);
+    this.#tail =
+      closedEnd === undefined
+        ? undefined
+        : new Tail(plan.question.from ?? 0n, closedEnd, plan.isPiece ? options.tailBytesMax : undefined);
+  }
+
+  get bytes(): number {
+    return this.#offset;
+  }
+
+  get layout(): Layout | undefined {
+    return this.#layout;
+  }
+
+  get leavingSecond(): number | undefined {
+    return this.#leavingSecond;
+  }
+
+  seen(): Seen {
+    return {
+      bytes: this.#offset,
+      sample: this.#parts.sample(BUCKETS_MAX),
+      sortedTo: this.#isSorted && Number.isFinite(this.#lastSecond) ? this.#lastSecond : undefined,
+    };
   }
 
   async push(chunk: Buffer): Promise<void> {
     this.#splitter.push(chunk);
-    this.#endRun();
-    for (const part of this.#parts) {
-      if (part.pending.length > 0) await this.#flush(part);
-    }
+    await this.#parts.flush(this.#header ?? Buffer.alloc(0));
     this.#options.onProgress({ bytes: this.#offset, rows: this.#rows });
+  }
+
+  cancelled(): Outgrown {
+    const seen = this.seen();
+    const [layout, header] = [this.#layout, this.#header];
+    if (layout === undefined || header === undefined) return { state: 'outgrown', bytes: this.#offset, seen };
+    return { state: 'outgrown', bytes: this.#offset, seen, ...this.#traitsOf(layout, header) };
   }
 
   async end(answer: ExportAnswer): Promise<Received> {
@@ -132,36 +188,35 @@ class Receiver implements AsyncDisposable {
     if (layout === undefined || header === undefined) {
       throw new RetryableError(
         'Cannot export: the source answered 200 with nothing, not even a header; ask again',
-        {
-          code: 'ANSWER_EMPTY',
-          meta: this.#where(),
-        },
+        { code: 'ANSWER_EMPTY', meta: this.#where() },
       );
     }
-    const parts: ReceivedPart[] = [];
-    for (const { range, writer } of this.#parts) parts.push({ ...range, spooled: await writer?.finish() });
+    const { party, asset, range } = this.#left;
     return {
-      layout,
-      header,
-      parts,
+      state: 'whole',
+      ...this.#traitsOf(layout, header),
+      parts: await this.#parts.finish(),
       tail: this.#tail,
       before: this.#before,
-      leftOut: {
-        party: BigInt(this.#left.party),
-        asset: BigInt(this.#left.asset),
-        range: BigInt(this.#left.range),
-      },
+      beforeFrom: this.#beforeFrom,
+      leftOut: { party: BigInt(party), asset: BigInt(asset), range: BigInt(range) },
       known: this.#known,
       bytes: this.#offset,
       rows: this.#rows,
       newestSecond: this.#newestSecond,
+      oldestSecond: this.#oldestSecond,
       contentType: answer.contentType,
       extensions: answer.extensions(),
+      seen: this.seen(),
     };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { writer } of this.#parts) await writer?.[Symbol.asyncDispose]();
+    await this.#parts[Symbol.asyncDispose]();
+  }
+
+  #traitsOf(layout: Layout, header: Buffer): Traits {
+    return { layout, header, ...this.#traits, leavingSecond: this.#leavingSecond };
   }
 
   #row(buffer: Buffer, start: number, end: number, next: number): void {
@@ -185,63 +240,39 @@ class Receiver implements AsyncDisposable {
     if (finding === 'fields' || finding === 'time')
       throw this.#notUnderstood(finding, filter, buffer, start, end);
     this.#rows += 1;
+    const { second, zoneSeconds: zone } = filter.time;
+    if (second < this.#lastSecond) this.#isSorted = false;
+    this.#lastSecond = second;
+    if (finding !== 'party' && (second < this.#asked.from || second >= this.#asked.to)) {
+      this.#traits.farOutside += 1;
+    }
     if (finding !== 'ok') {
       this.#left[finding] += 1;
       return;
     }
-    const { second, zoneSeconds: zone } = filter.time;
-    if (second < this.#askedFrom || second >= this.#askedTo) {
+    if (second < this.#kept.from || second >= this.#kept.to) {
       this.#left.range += 1;
       return;
     }
+    if (filter.leaves) this.#leave(second);
     const hash = hashRow(buffer, start, end);
-    this.#tail?.add(second, hash, zone);
-    const part = this.#partOf(second);
-    if (part === undefined) this.#outsideParts(second, hash, zone);
-    else {
-      if (this.#newestSecond === undefined || second > this.#newestSecond) this.#newestSecond = second;
-      part.tally.add(hash, second, zone, next - start);
-      this.#extendRun(part, buffer, start, next);
-    }
-  }
-
-  #outsideParts(second: number, hash: string, zone: number): void {
-    const first = this.#parts[0];
-    if (first !== undefined && second < first.from) this.#before.add(hash, zone);
+    this.#tail?.add(second, hash, zone, next - start);
+    if (this.#parts.add(second, hash, zone, buffer, start, next)) this.#reach(second);
+    else if (second < this.#parts.firstSecond) {
+      this.#before.add(hash, zone);
+      if (filter.isFrom) this.#beforeFrom += 1;
+    } else if (second >= this.#parts.endSecond) this.#left.range += 1;
     else this.#known += 1;
   }
 
-  #partOf(second: number): Part | undefined {
-    const current = this.#current;
-    if (current !== undefined && second >= current.from && second < current.to) return current;
-    return this.#parts.find((part) => second >= part.from && second < part.to);
+  #leave(second: number): void {
+    this.#traits.leaving += 1;
+    if (this.#leavingSecond === undefined || second > this.#leavingSecond) this.#leavingSecond = second;
   }
 
-  #extendRun(part: Part, buffer: Buffer, start: number, next: number): void {
-    if (part !== this.#current || buffer !== this.#runBuffer || start !== this.#runEnd) {
-      this.#endRun();
-      this.#current = part;
-      this.#runBuffer = buffer;
-      this.#runStart = start;
-    }
-    this.#runEnd = next;
-  }
-
-  #endRun(): void {
-    if (this.#current !== undefined && this.#runBuffer !== undefined) {
-      this.#current.pending.push(this.#runBuffer.subarray(this.#runStart, this.#runEnd));
-    }
-    this.#runBuffer = undefined;
-  }
-
-  async #flush(part: Part): Promise<void> {
-    part.writer ??= await SpoolWriter.create(
-      await this.#options.spoolFile(),
-      this.#header ?? Buffer.alloc(0),
-      this.#options.compression,
-      part.tally,
-    );
-    await part.writer.writeAll(part.pending);
+  #reach(second: number): void {
+    if (this.#newestSecond === undefined || second > this.#newestSecond) this.#newestSecond = second;
+    if (this.#oldestSecond === undefined || second < this.#oldestSecond) this.#oldestSecond = second;
   }
 
   #notUnderstood(
@@ -275,27 +306,16 @@ class Receiver implements AsyncDisposable {
   }
 
   #where(): Record<string, unknown> {
-    const range = [this.#askedFrom, this.#askedTo].map((second) =>
+    const range = [this.#kept.from, this.#kept.to].map((second) =>
       Number.isFinite(second) ? new Date(second * 1000).toISOString() : null,
     );
     return { ...this.#unit, byteOffset: this.#offset, row: this.#rows + 1, asked: range };
   }
 }
 
-function partsOf(plan: AskPlan): Part[] {
-  const ranges = plan.closed.map((range) => ({ ...range, open: false }));
-  const open = plan.open === undefined ? [] : [{ from: plan.open.from, to: plan.open.to, open: true }];
-  return [...ranges, ...open].map((range) => ({
-    from: secondOf(range.from),
-    to: range.to === undefined ? Number.POSITIVE_INFINITY : secondOf(range.to),
-    range,
-    writer: undefined,
-    pending: [],
-    tally: new Tally(),
-  }));
-}
-
-/** The instant a second begins. */
-export function instantOf(second: number): Micros {
-  return BigInt(second) * SECOND_MICROS;
+function secondsOf({ from, to }: Pick<ExportQuestion, 'from' | 'to'>): { from: number; to: number } {
+  return {
+    from: from === undefined ? Number.NEGATIVE_INFINITY : secondOf(from),
+    to: to === undefined ? Number.POSITIVE_INFINITY : secondOf(to),
+  };
 }

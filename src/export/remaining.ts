@@ -24,6 +24,8 @@ export interface Target {
   readonly to?: Micros | undefined;
   /** Nothing newer than this is closed. A whole second. */
   readonly closedTo: Micros;
+  /** Only a stretch of what is wanted: the present is left to the last one. */
+  readonly isPiece?: boolean;
 }
 
 export interface AskPlan {
@@ -36,7 +38,16 @@ export interface AskPlan {
   /** Coverage whose place the answer takes. */
   readonly supersedes: readonly Coverage[];
   /** The tail of what is known before the first range: the answer must contain it. */
-  readonly anchor?: { readonly to: Micros; readonly tail: TailSum } | undefined;
+  readonly anchor?: Anchor | undefined;
+  /** An open segment that lies whole within `closed`, as a range of its own: closed as it stands if it comes back the same. */
+  readonly standing?: Coverage | undefined;
+  readonly isPiece: boolean;
+}
+
+export interface Anchor {
+  readonly to: Micros;
+  readonly tail: TailSum;
+  readonly sides: Coverage['sides'];
 }
 
 /**
@@ -58,25 +69,45 @@ export function planAsk(
 
   const closedEnd = target.to === undefined ? target.closedTo : min(target.to, target.closedTo);
   const wanted = subtract({ from: target.from, to: closedEnd }, known);
-  const { closed, open, supersedes } = takeWhole(wanted, others, known, target);
+  const taken = takeWhole(wanted, others, known, target);
+  const { open, supersedes } = taken;
+  const standing = supersedes.find(
+    (row) =>
+      row.open &&
+      row.assetId === target.assetId &&
+      taken.closed.some((range) => row.from >= range.from && row.to <= range.to),
+  );
+  const closed = standing === undefined ? taken.closed : divide(taken.closed, standing);
   const first = closed[0]?.from ?? open?.from;
   if (first === undefined) return undefined;
   const anchor = anchorAt(first, known, target);
   const from = anchor?.tail.from ?? first;
   const last = open === undefined ? closed.at(-1)?.to : open.to;
   return {
-    question: {
-      ...(from === BEGINNING ? {} : { from }),
-      // Never an end without a start, and only where the release is known to apply both.
-      ...(from !== BEGINNING && last !== undefined && profile.bounds === 'right'
-        ? { to: last + END_PAD_MICROS }
-        : {}),
-    },
+    question: questionOf(from, last, profile),
     closed,
     open,
     supersedes,
     anchor,
+    standing,
+    isPiece: target.isPiece === true,
   };
+}
+
+/** Never an end without a start, and only where the release is known to apply both. */
+function questionOf(from: Micros, last: Micros | undefined, profile: SourceProfile): AskPlan['question'] {
+  if (last !== undefined && profile.bounds === 'right') {
+    return { from, to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS) };
+  }
+  return from === BEGINNING ? {} : { from };
+}
+
+/** The same ranges, with borders where `inner` begins and ends. */
+function divide(ranges: readonly Range[], inner: Range): Range[] {
+  return ranges.flatMap(({ from, to }) => {
+    const borders = [from, ...[inner.from, inner.to].filter((at) => at > from && at < to), to];
+    return borders.slice(1).map((end, index) => ({ from: borders[index] ?? from, to: end }));
+  });
 }
 
 /**
@@ -112,6 +143,7 @@ function openPart(
   known: readonly Coverage[],
   supersedes: readonly Coverage[],
 ): { from: Micros; to?: Micros } | undefined {
+  if (target.isPiece === true) return undefined;
   const to = supersedes.some((row) => row.open) ? undefined : target.to;
   const from = [...known, ...supersedes.filter((row) => !row.open)].reduce(
     (latest, row) => max(latest, row.to),
@@ -121,14 +153,10 @@ function openPart(
   return from < to ? { from, to } : undefined;
 }
 
-function anchorAt(
-  first: Micros,
-  known: readonly Coverage[],
-  target: Target,
-): { to: Micros; tail: TailSum } | undefined {
+function anchorAt(first: Micros, known: readonly Coverage[], target: Target): Anchor | undefined {
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
   if (row?.tail === undefined || first - row.tail.from > ANCHOR_AGE_MAX_MICROS) return undefined;
-  return { to: first, tail: row.tail };
+  return { to: first, tail: row.tail, sides: row.sides };
 }
 
 function min(left: Micros, right: Micros): Micros {

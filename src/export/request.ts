@@ -3,7 +3,7 @@ import type { Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { Compression } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { ExportBooks, ExportUnit, LedgerSource } from './ports.ts';
+import type { ExportBooks, ExportHints, ExportUnit, LedgerSource } from './ports.ts';
 import type { Step } from './publish.ts';
 
 export interface ExportRequest {
@@ -32,6 +32,8 @@ export interface ExportDeps {
   readonly source: LedgerSource;
   readonly books: ExportBooks;
   readonly objects: ObjectStore;
+  /** Absent: a killed export's successor knows nothing of what was lost. */
+  readonly hints?: ExportHints | undefined;
   readonly compression: Compression;
   readonly segmentBytesMax: number;
   /** Exports at once, over all workers. */

@@ -18,6 +18,10 @@ const HEX_CHARACTERS = 64;
 export class RowFilter {
   /** The time of the row last checked, where it had one. */
   readonly time = new VegaTimeReader();
+  /** The last row is out of an account of the party: to another's, or to one of its own. */
+  isFrom = false;
+  /** Out of the party's accounts, and to another's: no release lets it pass by mistake. */
+  leaves = false;
   readonly #layout: Layout;
   readonly #fields = new RowFields();
   readonly #party: Buffer;
@@ -38,10 +42,11 @@ export class RowFilter {
     if (fields.scan(buffer, start, end) !== columns.length) return 'fields';
     const time = index.vega_time;
     if (!this.time.read(buffer, fields.start(time), fields.end(time))) return 'time';
-    const isOurs =
-      this.#holds(buffer, index.account_from_party_id, this.#party) ||
-      (sides === 'both' && this.#holds(buffer, index.account_to_party_id, this.#party));
-    if (!isOurs) return 'party';
+    const isFrom = this.#holds(buffer, index.account_from_party_id, this.#party);
+    const isTo = sides === 'both' && this.#holds(buffer, index.account_to_party_id, this.#party);
+    this.leaves = isFrom && !isTo;
+    this.isFrom = isFrom;
+    if (!isFrom && !isTo) return 'party';
     return this.#isAsset(buffer, index.asset_id) ? 'ok' : 'asset';
   }
 

@@ -1,30 +1,52 @@
 /**
  * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
- * its last hour, or where that is empty, of the newest second that has any.
+ * its last hour, or where that is empty, of the newest second that has any. Behind a piece of a larger
+ * range, which is continued at once, less is enough where an hour holds much.
  */
 import { floorSecond, type Micros, SECOND_MICROS } from '../core/time.ts';
 import { RowSum } from '../ledger/row-sum.ts';
 import type { TailSum } from './ports.ts';
 
-const WINDOW_MICROS = 3600n * SECOND_MICROS;
+const WINDOW_SECONDS = 3600;
+const PIECE_WINDOWS_SECONDS = [3600, 60, 1];
+
+interface Window {
+  readonly from: number;
+  readonly sum: RowSum;
+  bytes: number;
+}
 
 export class Tail {
-  readonly #windowFrom: number;
+  /** The longest first. */
+  readonly #windows: readonly Window[];
+  readonly #bytesMax: number;
   readonly #end: number;
-  readonly #window = new RowSum();
   readonly #newest = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
 
-  /** @param asked the earliest instant the answer holds; the tail cannot reach behind it */
-  constructor(asked: Micros, end: Micros) {
-    const from = end - WINDOW_MICROS;
-    this.#windowFrom = secondOf(from > asked ? from : asked);
-    this.#end = secondOf(end);
+  /**
+   * @param asked the earliest instant the answer holds; the tail cannot reach behind it
+   * @param pieceBytesMax given where the range is only a piece: what its continuation may ask for again
+   */
+  constructor(asked: Micros, end: Micros, pieceBytesMax?: number) {
+    const [first, last] = [secondOf(asked), secondOf(end)];
+    const lengths = pieceBytesMax === undefined ? [WINDOW_SECONDS] : PIECE_WINDOWS_SECONDS;
+    this.#windows = lengths.map((seconds) => ({
+      from: Math.max(first, last - seconds),
+      sum: new RowSum(),
+      bytes: 0,
+    }));
+    this.#bytesMax = pieceBytesMax ?? Number.POSITIVE_INFINITY;
+    this.#end = last;
   }
 
-  add(second: number, rowHash: string, zoneSeconds: number): void {
+  add(second: number, rowHash: string, zoneSeconds: number, bytes: number): void {
     if (second >= this.#end) return;
-    if (second >= this.#windowFrom) this.#window.add(rowHash, zoneSeconds);
+    for (const window of this.#windows) {
+      if (second < window.from) break;
+      window.sum.add(rowHash, zoneSeconds);
+      window.bytes += bytes;
+    }
     if (second < this.#newestSecond) return;
     if (second > this.#newestSecond) {
       this.#newest.reset();
@@ -34,14 +56,21 @@ export class Tail {
   }
 
   result(headerLine: Buffer): TailSum {
-    const isOlder = this.#window.rows === 0 && this.#newest.rows > 0;
-    const sum = isOlder ? this.#newest : this.#window;
+    const { from, sum } = this.#chosen();
     return {
-      from: BigInt(isOlder ? this.#newestSecond : this.#windowFrom) * SECOND_MICROS,
+      from: BigInt(from) * SECOND_MICROS,
       rows: sum.rows,
       digest: sum.digest.hex(),
       rowForm: sum.form(headerLine),
     };
+  }
+
+  /** The longest that has rows and is small enough; else the newest second, where there is one. */
+  #chosen(): { readonly from: number; readonly sum: RowSum } {
+    const fitting = this.#windows.find(({ sum, bytes }) => sum.rows > 0 && bytes <= this.#bytesMax);
+    if (fitting !== undefined) return fitting;
+    if (this.#newest.rows > 0) return { from: this.#newestSecond, sum: this.#newest };
+    return { from: this.#windows[0]?.from ?? this.#end, sum: new RowSum() };
   }
 }
 

@@ -1,4 +1,6 @@
 /** How many bytes of a stream lie where in time, in bounded memory, to cut it at whole seconds later. */
+import { type Sample, sampleOf } from './sample.ts';
+
 const BUCKETS_MAX = 4096;
 
 export class TimeHistogram {
@@ -15,7 +17,7 @@ export class TimeHistogram {
       return;
     }
     this.#settle();
-    this.#lastBucket = bucket;
+    this.#lastBucket = Math.floor(second / this.#bucketSeconds);
     this.#lastBytes = bytes;
   }
 
@@ -24,10 +26,9 @@ export class TimeHistogram {
    * hold more. A piece may be cut again: its own histogram is finer.
    */
   cuts(bytesMax: number): number[] {
-    this.#settle();
     const cuts: number[] = [];
     let pieceBytes = 0;
-    for (const [bucket, bytes] of [...this.#buckets].toSorted(([left], [right]) => left - right)) {
+    for (const [bucket, bytes] of this.#sorted()) {
       if (pieceBytes > 0 && pieceBytes + bytes > bytesMax) {
         cuts.push(bucket * this.#bucketSeconds);
         pieceBytes = 0;
@@ -37,13 +38,23 @@ export class TimeHistogram {
     return cuts;
   }
 
+  /** The same as plain data, no finer than so many buckets. */
+  sample(bucketsMax: number): Sample {
+    return sampleOf(this.#sorted(), this.#bucketSeconds, bucketsMax);
+  }
+
+  #sorted(): [number, number][] {
+    this.#settle();
+    return [...this.#buckets].toSorted(([left], [right]) => left - right);
+  }
+
   /** Rows of one second follow one another, so a bucket is written when it changes. */
   #settle(): void {
     if (Number.isNaN(this.#lastBucket)) return;
     this.#buckets.set(this.#lastBucket, (this.#buckets.get(this.#lastBucket) ?? 0) + this.#lastBytes);
     this.#lastBucket = Number.NaN;
     this.#lastBytes = 0;
-    if (this.#buckets.size > BUCKETS_MAX) this.#coarsen();
+    while (this.#buckets.size > BUCKETS_MAX) this.#coarsen();
   }
 
   #coarsen(): void {

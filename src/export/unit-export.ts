@@ -1,32 +1,63 @@
-/** The work on a claimed unit: ask, check against what is known, cut, publish. */
-import { BEGINNING, ceilSecond, floorSecond, formatInstant } from '../core/time.ts';
-import type { Outcome } from '../core/verdict.ts';
-import { type AnchorFinding, compareAnchor } from './anchor.ts';
-import { buildPublication } from './build-publication.ts';
-import { type ClosedPart, cutPart } from './cut.ts';
-import { keepLease, LEASE_MS, waitFor } from './lease.ts';
-import type { Coverage, Publication, SourceProfile, UnitClaim } from './ports.ts';
-import { publish, type PublishDeps, recover, spoolPrefix, type Step } from './publish.ts';
+/** The work on a claimed unit: ask, doubt, publish, piece by piece where it is large, until all is covered. */
+import { BEGINNING, ceilSecond, floorSecond, formatInstant, SECOND_MICROS } from '../core/time.ts';
+import type { Verdict } from '../core/verdict.ts';
+import type { Sides } from '../ledger/header.ts';
+import { Asker, hintKey } from './asker.ts';
+import { exportOutcome } from './export-outcome.ts';
+import { closedRange, type Doubt, judge, shrinking } from './judge.ts';
+import { expectedBytesPerSecond, nextPlan } from './next-plan.ts';
+import { PiecePlan } from './piece-plan.ts';
+import type { Coverage, ExportQuestion, Publication, SourceProfile, UnitClaim } from './ports.ts';
+import { probeQuestion } from './probe.ts';
+import { decided, doubted, learned } from './profile.ts';
+import { type PublishDeps, recover, spoolPrefix, type Step } from './publish.ts';
+import { publishAnswer } from './publish-answer.ts';
 import type { Range } from './ranges.ts';
-import { receive, type Received, type ReceivedPart } from './receive.ts';
-import { type AskPlan, planAsk, type Target } from './remaining.ts';
-import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';
+import type { Outgrown, Received } from './receive.ts';
+import type { AskPlan, Target } from './remaining.ts';
+import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
+/** Of one stretch, doubts included: then it is clear that no answer can be believed. */
 const QUESTIONS_MAX = 3;
 /** A second way to ask where known rows did not come back: the start a little earlier. */
-const SECOND_WAY_MICROS = 3_600_000_000n;
+const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
+
+/** What speaks against the answers about the stretch in hand. */
+interface Doubts {
+  readonly found: Doubt[];
+  questions: number;
+  /** Known coverage that is asked for again and replaced. */
+  distrusted?: Range;
+  /** Nothing left the party, and asking a second way could not show more. */
+  isEmptyBelieved?: boolean;
+}
+
+interface Answered {
+  readonly plan: AskPlan;
+  readonly question: Pick<ExportQuestion, 'from' | 'to'>;
+  readonly received: Received;
+  readonly coverage: readonly Coverage[];
+  readonly profile: SourceProfile;
+}
 
 export class UnitExport {
   readonly #claim: UnitClaim;
   readonly #request: ExportRequest;
   readonly #deps: ExportDeps;
-  readonly #checkLease: () => void;
   readonly #signal: AbortSignal;
   readonly #startedMs = performance.now();
   readonly #publishing: PublishDeps;
+  readonly #checkLease: () => void;
+  readonly #published: Publication[] = [];
+  readonly #sum = { bytes: 0, rows: 0, cancelled: 0, leftOut: { party: 0n, asset: 0n, range: 0n } };
+  /** Of all stretches. */
+  readonly #findings: Doubt[] = [];
+  #anchor: string | undefined;
+  #isSuspicious = false;
+  #doubts: Doubts = { found: [], questions: 0 };
+  #last: { sides: Sides; profile: SourceProfile; coverage: readonly Coverage[] } | undefined;
   #isIntended = false;
   #spoolFiles = 0;
-  #questions = 0;
   #segments = 0;
 
   constructor(
@@ -39,8 +70,8 @@ export class UnitExport {
     this.#claim = claim;
     this.#request = request;
     this.#deps = deps;
-    this.#checkLease = checkLease;
     this.#signal = signal;
+    this.#checkLease = checkLease;
     const checkpoint = async (step: Step): Promise<void> => {
       await deps.checkpoint?.(step);
       checkLease();
@@ -50,9 +81,21 @@ export class UnitExport {
 
   async run(): Promise<ExportOutcome> {
     await this.#publishing.checkpoint('claimed');
-    const adopted = await recover(this.#claim, this.#publishing, this.#signal);
+    this.#published.push(...(await recover(this.#claim, this.#publishing, this.#signal)));
+    const pieces = await this.#recall();
+    const asker = new Asker({
+      claim: this.#claim,
+      deps: this.#deps,
+      pieces,
+      checkLease: this.#checkLease,
+      checkpoint: this.#publishing.checkpoint,
+      spoolFile: () => this.#spoolFile(),
+      onProgress: ({ bytes, rows }) => this.#progress(this.#sum.bytes + bytes, this.#sum.rows + rows),
+      signal: this.#signal,
+    });
     try {
-      const outcome = await this.#ask(adopted);
+      const outcome = await this.#work(asker, pieces);
+      await asker.forget();
       await this.#deps.books.succeed(this.#claim);
       return outcome;
     } catch (error) {
@@ -62,36 +105,46 @@ export class UnitExport {
     }
   }
 
-  #clearSpool(): Promise<unknown> {
-    return this.#deps.objects.clearSpool(spoolPrefix(this.#claim), new Set());
+  /** What an earlier try of this unit, perhaps a killed one, knew of it. */
+  async #recall(): Promise<PiecePlan> {
+    const [coverage, hint] = await Promise.all([
+      this.#deps.books.coverage(this.#claim.unit),
+      this.#deps.hints?.get(hintKey(this.#claim)).catch(() => undefined),
+    ]);
+    const rate = expectedBytesPerSecond(coverage, this.#target());
+    return new PiecePlan(this.#deps.segmentBytesMax, rate, hint);
   }
 
-  /** Asks until an answer can be trusted, or it is clear that none can. */
-  async #ask(adopted: readonly Publication[]): Promise<ExportOutcome> {
-    const findings: AnchorFinding[] = [];
-    let distrusted: Range | undefined;
+  /**
+   * Each turn covers a stretch, makes the next one shorter, or adds a doubt, of which there are few: so it
+   * ends.
+   */
+  async #work(asker: Asker, pieces: PiecePlan): Promise<ExportOutcome> {
     for (;;) {
       const [coverage, profile] = await Promise.all([
         this.#deps.books.coverage(this.#claim.unit),
         this.#deps.books.profile(),
       ]);
-      const plan = planAsk(this.#target(), coverage, profile, distrusted);
-      if (plan === undefined) return this.#outcome('complete', adopted, undefined, { covered: true });
-      const received = await this.#receive(plan, findings.length === 1);
-      await this.#learn(profile, received);
-      const finding = plan.anchor === undefined ? undefined : compareAnchor(plan.anchor.tail, received);
-      if (finding === undefined || finding.state === 'verified' || finding.state === 'row form changed') {
-        return this.#publish({ plan, received, coverage, adopted, anchor: finding?.state, findings });
+      const next = nextPlan(this.#target(), coverage, profile, pieces, this.#doubts.distrusted);
+      if (next === undefined) return this.#outcome(asker, asker.questions === 0 ? { covered: true } : {});
+      if (next.wantsEnd && (await this.#probe(asker, profile))) continue;
+      const { plan } = next;
+      const question = this.#worded(plan, profile);
+      const received = await asker.ask(plan, question, profile);
+      const known = await this.#learn(profile, question, received);
+      this.#count(received);
+      if (received.state === 'outgrown') {
+        if (await this.#isHopeless(received, plan, asker, pieces))
+          return this.#outcome(asker, {}, 'suspicious');
+        continue;
       }
-      findings.push(finding);
-      await this.#clearSpool();
-      const isOver = this.#questions >= QUESTIONS_MAX || (findings.length > 1 && finding.state === 'fewer');
-      if (isOver)
-        return this.#outcome('suspicious', adopted, received, { anchor: finding, findings: findings.length });
-      // Twice the same surprise: what was known before is asked for again and replaced.
-      if (findings.length > 1 && plan.anchor !== undefined) {
-        distrusted = { from: plan.anchor.tail.from, to: plan.anchor.to };
-      }
+      const answered: Answered = { plan, question, received, coverage, profile: known };
+      const state = await this.#settle(answered, profile, pieces);
+      if (state === 'again') continue;
+      if (state !== 'published') return this.#outcome(asker, state, 'suspicious');
+      this.#finishStretch(answered, pieces);
+      if (!plan.isPiece) return this.#outcome(asker, {});
+      await asker.remember();
     }
   }
 
@@ -105,112 +158,170 @@ export class UnitExport {
     };
   }
 
-  async #receive(plan: AskPlan, isSecondWay: boolean): Promise<Received> {
-    const { books, source } = this.#deps;
-    const { unit } = this.#claim;
-    let takenAtMs = performance.now();
-    const slot = await waitFor(
-      'a place among the exports at once',
-      () => {
-        takenAtMs = performance.now();
-        return books.takeSlot(this.#deps.slotsMax, LEASE_MS);
-      },
-      { waitMs: this.#deps.waitMs ?? WAIT_MS, signal: this.#signal },
-    );
-    await using lease = keepLease({
-      what: 'a place among the exports at once',
-      takenAtMs,
-      renew: () => books.renewSlot(slot, LEASE_MS),
-      release: () => books.freeSlot(slot),
-    });
-    const signal = AbortSignal.any([this.#signal, lease.signal]);
-    this.#questions += 1;
-    const { from } = plan.question;
-    const isEarlier = isSecondWay && from !== undefined && from > SECOND_WAY_MICROS;
-    const question = isEarlier ? { ...plan.question, from: from - SECOND_WAY_MICROS } : plan.question;
-    await using answer = await source.ask({ ...unit, ...question }, signal);
-    await this.#publishing.checkpoint('asked');
-    const received = await receive(answer, unit, plan, {
-      compression: this.#deps.compression,
-      spoolFile: () => this.#spoolFile(),
-      onProgress: ({ bytes, rows }) => {
-        this.#checkLease();
-        lease.check();
-        this.#progress(bytes, rows);
-      },
-    });
-    await this.#publishing.checkpoint('spooled');
-    return received;
+  /** @returns true where something was learned, so that the question is another */
+  async #probe(asker: Asker, profile: SourceProfile): Promise<boolean> {
+    const question = profile.bounds === 'unproven' ? probeQuestion(profile) : undefined;
+    if (question === undefined) return false;
+    const bounds = await asker.probe(question);
+    const evidence = `an entry of ${formatInstant(question.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
+    await this.#deps.books.learn({ ...profile, ...decided(bounds, evidence, this.#request.seenTime) });
+    return true;
   }
 
-  /** Releases that send one side filter rightly; a start and an end may be sent to them. */
-  async #learn(profile: SourceProfile, received: Received): Promise<void> {
-    const bounds = received.layout.sides === 'from' ? 'right' : 'unproven';
-    if (profile.bounds !== bounds) await this.#deps.books.learn({ ...profile, bounds });
+  /** The plan's question, or after a doubt another that must hold the same. */
+  #worded({ question }: AskPlan, profile: SourceProfile): Pick<ExportQuestion, 'from' | 'to'> {
+    const { found, isEmptyBelieved } = this.#doubts;
+    if (found.length !== 1 || isEmptyBelieved === true) return question;
+    const { from, to } = question;
+    if (to !== undefined && profile.sides === 'both') return { from };
+    return from !== undefined && from > SECOND_WAY_MICROS
+      ? { ...question, from: from - SECOND_WAY_MICROS }
+      : question;
   }
 
-  async #publish(ask: {
-    readonly plan: AskPlan;
-    readonly received: Received;
-    readonly coverage: readonly Coverage[];
-    readonly adopted: readonly Publication[];
-    readonly anchor: string | undefined;
-    readonly findings: readonly AnchorFinding[];
-  }): Promise<ExportOutcome> {
-    const { plan, received } = ask;
-    const knownRows = plan.supersedes.reduce((sum, row) => sum + (row.open ? 0n : row.rows), 0n);
-    const newRows = received.parts.reduce(
-      (sum, part) => sum + (part.open ? 0 : (part.spooled?.rows ?? 0)),
-      0,
-    );
-    if (BigInt(newRows) < knownRows) {
-      // The source serves less than it did: retention, or a node that lags. What is known stays.
-      await this.#clearSpool();
-      const shrunk = { knownRows: String(knownRows), receivedRows: String(newRows) };
-      return this.#outcome('suspicious', ask.adopted, received, { shrunk });
+  async #learn(
+    profile: SourceProfile,
+    question: Pick<ExportQuestion, 'from' | 'to'>,
+    received: Received | Outgrown,
+  ): Promise<SourceProfile> {
+    const { layout, header } = received;
+    if (layout === undefined || header === undefined) return profile;
+    const traits = { farOutside: 0, leaving: 0, leavingSecond: undefined, ...received, layout, header };
+    const asked = { ...this.#claim.unit, ...question };
+    const known = learned(profile, traits, asked, this.#request.seenTime);
+    if (known !== profile) await this.#deps.books.learn(known);
+    return known;
+  }
+
+  #count(received: Received | Outgrown): void {
+    this.#doubts.questions += 1;
+    this.#sum.bytes += received.bytes;
+    if (received.state === 'outgrown') {
+      this.#sum.cancelled += 1;
+      return;
     }
-    const parts = await this.#cut(received);
-    this.#segments = parts.filter((part) => part.spooled !== undefined).length;
-    this.#progress(received.bytes, received.rows);
-    const { books, source } = this.#deps;
-    const { warehouseId } = await books.identity();
-    const seq = this.#segments === 0 ? 0n : await books.nextSeq();
-    const publication = buildPublication(plan, received, parts, ask.coverage, {
+    this.#sum.rows += received.rows;
+    for (const name of ['party', 'asset', 'range'] as const)
+      this.#sum.leftOut[name] += received.leftOut[name];
+  }
+
+  /** What to do after an answer that was cancelled: the next question is about less. */
+  async #isHopeless(outgrown: Outgrown, plan: AskPlan, asker: Asker, pieces: PiecePlan): Promise<boolean> {
+    await this.#clearSpool();
+    const doubt = this.#doubts.found.at(-1);
+    pieces.lost(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
+    await asker.remember();
+    if (doubt === undefined) return false;
+    if (doubt.state !== 'nothing left') return true;
+    if ((outgrown.leaving ?? 0) > 0) await this.#distrustBounds();
+    else this.#doubts.isEmptyBelieved = true;
+    return false;
+  }
+
+  /** @returns what is known against the answer where nothing can be published, and nothing is left to try */
+  async #settle(
+    answered: Answered,
+    before: SourceProfile,
+    pieces: PiecePlan,
+  ): Promise<'published' | 'again' | Record<string, unknown>> {
+    const { plan, question, received, profile } = answered;
+    const { found } = this.#doubts;
+    // Asked by what was true of another release.
+    const isOutdated = question.to !== undefined && before.header !== profile.header;
+    if (isOutdated && this.#doubts.questions < QUESTIONS_MAX) return this.#again();
+    const { anchor, doubt } = judge(plan, question, received, pieces);
+    this.#anchor = anchor ?? this.#anchor;
+    if (doubt !== undefined && !this.#isOvercome(doubt)) {
+      found.push(doubt);
+      this.#findings.push(doubt);
+      const { seenTime } = this.#request;
+      if (doubt.state !== 'nothing left') await this.#deps.books.learn(doubted(profile, seenTime));
+      const isFewer = doubt.state !== 'other';
+      if (this.#doubts.questions >= QUESTIONS_MAX || (found.length > 1 && isFewer)) {
+        await this.#clearSpool();
+        return { anchor: doubt };
+      }
+      // Twice the same surprise: what was known before is asked for again and replaced.
+      if (found.length > 1 && plan.anchor !== undefined) {
+        this.#doubts.distrusted = { from: plan.anchor.tail.from, to: plan.anchor.to };
+      }
+      return this.#again();
+    }
+    const shrunk = shrinking(plan, received);
+    if (shrunk === undefined) {
+      if (found[0]?.state === 'nothing left' && received.leaving > 0) await this.#distrustBounds();
+      await this.#publish(answered);
+      return 'published';
+    }
+    // The source serves less than it did: retention, or a node that lags. What is known stays.
+    await this.#clearSpool();
+    return { shrunk };
+  }
+
+  /** Something left the party after all, where nothing did between a start and an end. */
+  async #distrustBounds(): Promise<void> {
+    const { books } = this.#deps;
+    const evidence = 'entries that left a party came with a start alone, and not with a start and an end';
+    await books.learn({ ...(await books.profile()), ...decided('broken', evidence, this.#request.seenTime) });
+  }
+
+  async #again(): Promise<'again'> {
+    await this.#clearSpool();
+    return 'again';
+  }
+
+  /** Asked without an end, still nothing left the party: so it is. */
+  #isOvercome(doubt: Doubt): boolean {
+    return doubt.state === 'nothing left' && this.#doubts.isEmptyBelieved === true;
+  }
+
+  async #publish({ plan, received, coverage }: Answered): Promise<void> {
+    const publication = await publishAnswer(plan, received, coverage, {
+      claim: this.#claim,
+      request: this.#request,
+      deps: this.#deps,
+      publishing: this.#publishing,
+      spoolFile: () => this.#spoolFile(),
+      onIntend: (segments) => {
+        this.#isIntended = true;
+        this.#segments += segments;
+        this.#progress(this.#sum.bytes, this.#sum.rows);
+      },
+      signal: this.#signal,
+    });
+    this.#isIntended = false;
+    this.#published.push(publication);
+  }
+
+  #finishStretch({ plan, received, coverage, profile }: Answered, pieces: PiecePlan): void {
+    this.#last = { sides: received.layout.sides, profile, coverage };
+    this.#isSuspicious ||= this.#doubts.found.length > 1;
+    this.#doubts = { found: [], questions: 0 };
+    const range = closedRange(plan);
+    if (range !== undefined) pieces.done(range, received.bytes, received.oldestSecond);
+  }
+
+  #outcome(asker: Asker, evidence: Record<string, unknown>, verdict?: Verdict): ExportOutcome {
+    const { cancelled, leftOut, ...received } = this.#sum;
+    return exportOutcome(verdict ?? (this.#isSuspicious ? 'suspicious' : 'complete'), {
       unit: this.#claim.unit,
-      runId: this.#request.runId,
-      source: source.baseUrl,
-      warehouseId,
-      seq,
-      compression: this.#deps.compression,
-      seenTime: this.#request.seenTime,
-    });
-    this.#isIntended = true;
-    const published = await publish(this.#claim, publication, this.#publishing, this.#signal);
-    return this.#outcome(
-      ask.findings.length > 1 ? 'suspicious' : 'complete',
-      [...ask.adopted, published],
+      request: this.#request,
+      questions: asker.questions,
+      cancelled,
       received,
-      {
-        anchor: ask.anchor ?? 'none',
-        ...(ask.findings.length === 0 ? {} : { findings: ask.findings }),
+      leftOut,
+      published: this.#published,
+      last: this.#last,
+      evidence: {
+        ...(this.#last === undefined ? {} : { anchor: this.#anchor ?? 'none' }),
+        ...(this.#findings.length === 0 ? {} : { findings: this.#findings }),
+        ...evidence,
       },
-    );
+    });
   }
 
-  async #cut(received: Received): Promise<ReceivedPart[]> {
-    const options = {
-      segmentBytesMax: this.#deps.segmentBytesMax,
-      compression: this.#deps.compression,
-      header: received.header,
-      columns: received.layout.columns,
-      spoolFile: () => this.#spoolFile(),
-    };
-    const parts: ReceivedPart[] = [];
-    for (const part of received.parts) {
-      if (isCuttable(part)) parts.push(...(await cutPart(part, options, this.#signal)));
-      else parts.push(part);
-    }
-    return parts;
+  #clearSpool(): Promise<unknown> {
+    return this.#deps.objects.clearSpool(spoolPrefix(this.#claim), new Set());
   }
 
   async #spoolFile(): Promise<{ name: string; path: string }> {
@@ -223,42 +334,4 @@ export class UnitExport {
     const elapsedMs = performance.now() - this.#startedMs;
     this.#deps.onProgress?.({ ...this.#claim.unit, bytes, rows, segments: this.#segments, elapsedMs });
   }
-
-  #outcome(
-    verdict: Outcome['verdict'],
-    publications: readonly Publication[],
-    received: Received | undefined,
-    evidence: Record<string, unknown>,
-  ): ExportOutcome {
-    const manifests = publications.flatMap((publication) =>
-      publication.segments.map(({ manifest }) => manifest),
-    );
-    const rows = manifests.reduce((sum, manifest) => sum + manifest.rows, 0n);
-    const { unit } = this.#claim;
-    const leftOut = received?.leftOut ?? { party: 0n, asset: 0n, range: 0n };
-    return {
-      verdict,
-      rows,
-      bytes: manifests.reduce((sum, manifest) => sum + manifest.bytes, 0n),
-      questions: this.#questions,
-      objectKeys: manifests.map((manifest) => manifest.objectKey),
-      evidence: {
-        party: unit.partyId,
-        asset: unit.assetId ?? 'all',
-        closedTo: formatInstant(this.#request.closedTo),
-        sides: received?.layout.sides,
-        questions: this.#questions,
-        receivedRows: String(received?.rows ?? 0),
-        receivedBytes: String(received?.bytes ?? 0),
-        publishedRows: String(rows),
-        segments: manifests.length,
-        leftOut: { party: String(leftOut.party), asset: String(leftOut.asset), range: String(leftOut.range) },
-        ...evidence,
-      },
-    };
-  }
-}
-
-function isCuttable(part: ReceivedPart): part is ClosedPart {
-  return !part.open && part.to !== undefined && part.spooled !== undefined;
 }

@@ -19,6 +19,7 @@ import {
   readCoverage,
   readIdentity,
 } from './publications.ts';
+import { decodeProfile, encodeProfile } from './source-profile.ts';
 import { databaseError, inTransaction } from './transaction.ts';
 
 export class ExportStore implements ExportBooks {
@@ -214,19 +215,13 @@ export class ExportStore implements ExportBooks {
         .selectFrom('source_state')
         .select('profile')
         .executeTakeFirstOrThrow();
-      const { bounds, assetRequired } = profile;
-      return {
-        bounds: bounds === 'right' || bounds === 'unproven' ? bounds : undefined,
-        assetRequired: typeof assetRequired === 'boolean' ? assetRequired : undefined,
-      };
+      return decodeProfile(profile);
     });
   }
 
   learn(profile: SourceProfile): Promise<void> {
     return this.#guard('record what is known of the source', async () => {
-      await sql`update mirror.source_state set profile = profile || ${JSON.stringify(profile)}::jsonb`.execute(
-        this.#db,
-      );
+      await sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`.execute(this.#db);
     });
   }
 

@@ -17,6 +17,7 @@ const tail = z.object({
   digest: z.string(),
   rowForm: z.string(),
 });
+const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
 const plan = z.object({
   publicationId: z.uuid(),
   runId: z.uuid(),
@@ -31,7 +32,8 @@ const plan = z.object({
       tail: tail.optional(),
     }),
   ),
-  supersedes: z.array(z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String })),
+  supersedes: z.array(bigId),
+  closes: z.array(z.object({ coverageId: bigId, tail: tail.optional() })).default([]),
   lastEntryAt: instant.optional(),
 });
 
@@ -46,6 +48,7 @@ function encodePublication(publication: Publication): Record<string, unknown> {
     })),
     coverage: publication.coverage.map((range) => ({ ...range })),
     supersedes: [...publication.supersedes],
+    closes: publication.closes.map((row) => ({ ...row })),
     lastEntryAt,
   });
 }
@@ -86,6 +89,9 @@ export async function readCoverage(db: Database, unit: ExportUnit): Promise<read
       'coverage.tail',
       'segments.object_key',
       'segments.rows',
+      'segments.bytes',
+      'segments.digest',
+      'segments.row_form',
     ])
     .where('coverage.party_id', '=', unit.partyId)
     .orderBy('coverage.from_time');
@@ -105,6 +111,10 @@ export async function readCoverage(db: Database, unit: ExportUnit): Promise<read
     objectKey: row.object_key ?? undefined,
     rows: row.rows ?? 0n,
     tail: row.tail === null ? undefined : tail.parse(row.tail),
+    content:
+      row.bytes === null || row.digest === null || row.row_form === null
+        ? undefined
+        : { bytes: row.bytes, digest: row.digest, rowForm: row.row_form },
   }));
 }
 
@@ -132,6 +142,7 @@ export async function commitPublication(
   if (settled === undefined) return;
   await forgetOlder(tx, claim, publication);
   await supersede(tx, publication.supersedes);
+  for (const row of publication.closes) await closeAsItStands(tx, publication.runId, row);
   const segmentIds = new Map<string, bigint>();
   for (const { manifest } of publication.segments) {
     segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
@@ -189,6 +200,28 @@ async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<
     .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
     .where('segment_id', 'in', segmentIds)
     .execute();
+}
+
+/** An open segment of which everything came again, and nothing else: its object and its rows stay. */
+async function closeAsItStands(
+  tx: Database,
+  runId: string,
+  { coverageId, tail: sum }: Publication['closes'][number],
+): Promise<void> {
+  const closed = await tx
+    .updateTable('coverage')
+    .set({
+      open: false,
+      tail: sum === undefined ? null : JSON.stringify(encodeTail(sum)),
+      run_id: runId,
+      checked_at: sql`clock_timestamp()`,
+    })
+    .where('coverage_id', '=', coverageId)
+    .where('open', '=', true)
+    .returning('segment_id')
+    .executeTakeFirst();
+  if (closed === undefined) throw changed();
+  await tx.updateTable('segments').set({ open: false }).where('segment_id', '=', closed.segment_id).execute();
 }
 
 /** The same object may come back: what was superseded by it, or before, is current again. */

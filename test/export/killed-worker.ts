@@ -12,7 +12,7 @@ await world.export(
   NOW,
   { runId: randomUUID() },
   {
-    segmentBytesMax: 65_536,
+    segmentBytesMax: 300_000,
     checkpoint: (reached) => {
       if (reached !== step) return;
       passed += 1;

@@ -4,9 +4,11 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { parseInstant } from '../../src/core/time.ts';
 import { exportParty } from '../../src/export/export-party.ts';
-import type { ExportDeps, ExportOutcome } from '../../src/export/request.ts';
+import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
+import type { BookWindow } from '../../src/sandbox/books.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
@@ -29,7 +31,7 @@ function s3Store(endpoint: string, folder: string): ObjectStore {
 interface Night {
   readonly sandbox: Sandbox;
   readonly world: World;
-  run(partyId: string, assets?: readonly string[]): Promise<ExportOutcome>;
+  run(partyId: string, assets?: readonly string[], range?: Partial<ExportRequest>): Promise<ExportOutcome>;
 }
 
 async function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Promise<Night> {
@@ -43,12 +45,12 @@ async function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}
   return {
     sandbox,
     world,
-    run: (partyId, assets) => {
+    run: (partyId, assets, range) => {
       const seenTime = sandbox.books.head().time;
-      const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
+      const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n, ...range };
       return exportParty(
         request,
-        { ...world.deps({ source: ledger, segmentBytesMax: 131_072 }), ...changes, assets },
+        { ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20 }), ...changes, assets },
         signal,
       );
     },
@@ -69,9 +71,11 @@ async function digests(world: World): Promise<Map<string, RowDigest>> {
   return sums;
 }
 
-async function expectTheBooks({ sandbox, world }: Night): Promise<void> {
+/** @param night with the parties to compare, or all */
+async function expectTheBooks(night: Night & { readonly parties?: readonly string[] }): Promise<void> {
+  const { sandbox, world } = night;
   const kept = await digests(world);
-  for (const { id } of sandbox.books.parties()) {
+  for (const id of night.parties ?? [...sandbox.books.parties()].map((party) => party.id)) {
     const { entries, digest } = sandbox.books.party(id);
     const mine = kept.get(id) ?? new RowDigest();
     expect([mine.rows, mine.hex()]).toEqual([entries, digest]);
@@ -93,6 +97,73 @@ describe('objects hold exactly what the books say', () => {
       const rows = await night.world.rows();
       const books = [...night.sandbox.books.parties()].flatMap(({ id }) => [...night.sandbox.books.rows(id)]);
       expect(rows).toEqual(books.toSorted());
+      expect(await night.world.spooled()).toEqual([]);
+    },
+  );
+
+  test.each(['0.71.6', '0.73'] as const)('both sides of release %s, night after night', async (release) => {
+    const night = await nights({ release, whaleEntries: 600, zoneMinutes: -210 });
+    for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
+      night.sandbox.advance(passed);
+      for (const { id } of night.sandbox.books.parties()) {
+        expect(await night.run(id)).toMatchObject({ verdict: 'complete', questions: 1 });
+      }
+      await expectTheBooks(night);
+    }
+    expect((await night.world.books.profile()).bounds).toBe(release === '0.71.6' ? 'broken' : 'unproven');
+    expect(night.sandbox.fatalQuestions()).toBe(0);
+  });
+
+  test.each(['0.71.4', '0.71.6', '0.73'] as const)(
+    'ranges and assets of release %s, then all of it',
+    async (release) => {
+      const night = await nights({ release, whaleEntries: 900, parties: 2, onFatalQuestion: 'crash' });
+      const [whale] = night.sandbox.books.parties();
+      if (whale === undefined) throw new Error('an empty network');
+      const [assetId] = night.sandbox.books.assetIds();
+      const day = (text: string): bigint => parseInstant(`2023-05-0${text}Z`) ?? 0n;
+      const ranges: BookWindow[] = [
+        { from: day('3T00:00:00'), to: day('3T12:00:00') },
+        { from: day('3T11:00:00'), to: day('4T00:00:00') },
+        { to: day('2T00:00:00') },
+        { from: day('5T00:00:00'), to: day('5T06:00:00'), ...(assetId === undefined ? {} : { assetId }) },
+      ];
+      for (const range of ranges) {
+        expect(await night.run(whale.id, [], range)).toMatchObject({ verdict: 'complete' });
+      }
+      const truth = ranges.flatMap((range) => [...night.sandbox.books.rows(whale.id, range)]);
+      const overlap = { from: day('3T11:00:00'), to: day('3T12:00:00') };
+      const twice = [...night.sandbox.books.rows(whale.id, overlap)];
+      for (const row of twice) truth.splice(truth.indexOf(row), 1);
+      expect(await night.world.rows()).toEqual(truth.toSorted());
+      expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
+      await expectTheBooks({ ...night, parties: [whale.id] });
+      // It was shown by asking for a known entry, before both bounds were ever relied on.
+      const bounds = { '0.71.4': 'right', '0.71.6': 'broken', '0.73': 'right' } as const;
+      expect((await night.world.books.profile()).bounds).toBe(bounds[release]);
+      expect(night.sandbox.fatalQuestions()).toBe(0);
+    },
+  );
+
+  test.each(['0.71.4', '0.71.6', '0.73'] as const)(
+    'much more than fits a stream, from release %s',
+    async (release) => {
+      const segmentBytesMax = 131_072;
+      const night = await nights({ release, parties: 2 }, { segmentBytesMax });
+      const [whale] = night.sandbox.books.parties();
+      if (whale === undefined) throw new Error('an empty network');
+      const outcome = await night.run(whale.id);
+      expect(outcome.verdict).toBe('complete');
+      await expectTheBooks({ ...night, parties: [whale.id] });
+      const received = Number(outcome.evidence['receivedBytes']);
+      expect(received / Number(outcome.bytes)).toBeLessThan(3);
+      const { rows } = await night.world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
+      expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(segmentBytesMax);
+      // What comes in comes with every piece: such a release is asked once for all, after it was found out.
+      expect(outcome.questions > 4).toBe(release !== '0.71.6');
+      night.sandbox.advance(86_400_000);
+      expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
+      await expectTheBooks({ ...night, parties: [whale.id] });
       expect(await night.world.spooled()).toEqual([]);
     },
   );

@@ -1,0 +1,35 @@
+/** What is known of the source's release, as JSON in `mirror.source_state`. */
+import { z } from 'zod';
+import { formatInstant, parseInstant } from '../core/time.ts';
+import type { SourceProfile } from '../export/ports.ts';
+
+const instant = z.codec(z.string(), z.bigint(), {
+  decode: (text, context) => {
+    const micros = parseInstant(text);
+    if (micros !== undefined) return micros;
+    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
+    return z.NEVER;
+  },
+  encode: formatInstant,
+});
+
+const schema = z.object({
+  bounds: z.enum(['right', 'broken', 'unproven']).optional(),
+  sides: z.enum(['from', 'both']).optional(),
+  header: z.string().optional(),
+  evidence: z.string().optional(),
+  decidedAt: instant.optional(),
+  known: z.object({ partyId: z.string(), assetId: z.string().optional(), second: instant }).optional(),
+  assetRequired: z.boolean().optional(),
+  assetAskedAt: instant.optional(),
+});
+
+/** What another version wrote and this one cannot read is learned again. */
+export function decodeProfile(json: unknown): SourceProfile {
+  const parsed = schema.safeParse(json);
+  return parsed.success ? parsed.data : {};
+}
+
+export function encodeProfile(profile: SourceProfile): string {
+  return JSON.stringify(z.encode(schema, profile));
+}
