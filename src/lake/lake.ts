@@ -1,28 +1,27 @@
 /**
  * The lake, opened: its files of one version on the local disk, and an engine that can read these and
- * nothing else. Files of a local store are linked, so that a build meanwhile takes nothing away; those of
- * a remote one are fetched.
+ * nothing else.
  */
-import { createWriteStream } from 'node:fs';
-import { copyFile, link, mkdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { errorCode, PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
+import { errorCode } from '../core/errors.ts';
+import { formatInstant, parseInstant } from '../core/time.ts';
 import { confine, openDuckDb } from './duckdb.ts';
-import { fileFacts } from './file-facts.ts';
-import { currentLake, LAKE_PREFIX, type LakeFile, type LakeManifest } from './manifest.ts';
+import { bringFiles, type LocalFilesOptions } from './local-files.ts';
+import { currentLake, type LakeFile, type LakeManifest, type PublishedPartition } from './manifest.ts';
+import type { LakeTable } from './ports.ts';
 import { scratchFolder } from './scratch.ts';
 import { EXACT_SUM, LAKE_TABLES, viewStatement } from './tables.ts';
 
 /** A build may take files away between the manifest's reading and theirs: then its new manifest is read. */
 const OPENINGS_MAX = 5;
 
-export interface LakeOptions {
-  readonly objects: ObjectStore;
-  readonly scratchDir: string;
+export interface LakeOptions extends LocalFilesOptions {
+  /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
+  readonly sql?: string;
+  /** Instants, where what is asked looks at no entry outside of them: other months stay away. */
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
 }
 
 export interface Lake extends AsyncDisposable {
@@ -38,12 +37,10 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   await using stack = new AsyncDisposableStack();
   const files = stack.use(await scratchFolder(options.scratchDir));
   const spill = stack.use(await scratchFolder(options.scratchDir));
-  const manifest = await fetchCurrent(options.objects, files.path, signal);
+  const manifest = await bringCurrent(options, files.path, signal);
   const engine = stack.use(await openDuckDb(spill.path));
   for (const table of LAKE_TABLES) {
-    const paths = filesOf(manifest)
-      .filter(({ key }) => key.startsWith(`${LAKE_PREFIX}${table}/`))
-      .map(({ key }) => join(files.path, key));
+    const paths = filesOf(manifest, table, options).map(({ key }) => join(files.path, key));
     await engine.connection.run(viewStatement(table, paths));
   }
   await engine.connection.run(EXACT_SUM);
@@ -57,19 +54,44 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   };
 }
 
-function filesOf(manifest: LakeManifest | undefined): readonly LakeFile[] {
-  return manifest?.partitions.flatMap((partition) => partition.files) ?? [];
+function filesOf(
+  manifest: LakeManifest | undefined,
+  table: LakeTable,
+  options: LakeOptions,
+): readonly LakeFile[] {
+  if (options.sql !== undefined && !mayReach(options.sql, table)) return [];
+  return (manifest?.partitions ?? [])
+    .filter((partition) => partition.table === table && isWithin(partition, options))
+    .flatMap((partition) => partition.files);
 }
 
-async function fetchCurrent(
-  objects: ObjectStore,
+/** By its name, or by functions that put a name together. */
+function mayReach(sql: string, table: LakeTable): boolean {
+  return sql.toLowerCase().includes(table) || /\bquery(?:_table)?\b/i.test(sql);
+}
+
+function isWithin({ month }: PublishedPartition, { since, until }: LakeOptions): boolean {
+  if (month === undefined) return true;
+  const [first, last] = [monthOf(since), monthOf(until)];
+  return (first === undefined || month >= first) && (last === undefined || month <= last);
+}
+
+/** What is no instant limits nothing: the statement itself will say what is wrong with it. */
+function monthOf(text: string | undefined): string | undefined {
+  const instant = text === undefined ? undefined : parseInstant(text);
+  return instant === undefined ? undefined : formatInstant(instant).slice(0, 'YYYY-MM'.length);
+}
+
+async function bringCurrent(
+  options: LakeOptions,
   folder: string,
   signal: AbortSignal,
 ): Promise<LakeManifest | undefined> {
   for (let opening = 1; ; opening += 1) {
-    const manifest = await currentLake(objects, signal);
+    const manifest = await currentLake(options.objects, signal);
+    const files = LAKE_TABLES.flatMap((table) => filesOf(manifest, table, options));
     try {
-      for (const file of filesOf(manifest)) await bring(objects, file, join(folder, file.key), signal);
+      await bringFiles(files, folder, options, signal);
       return manifest;
     } catch (error) {
       if (opening >= OPENINGS_MAX || !isGone(error)) throw error;
@@ -79,26 +101,4 @@ async function fetchCurrent(
 
 function isGone(error: unknown): boolean {
   return errorCode(error) === 'OBJECT_MISSING' || errorCode(error) === 'ENOENT';
-}
-
-async function bring(objects: ObjectStore, file: LakeFile, path: string, signal: AbortSignal): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
-  if (objects.url.startsWith('file:')) return linkOrCopy(fileURLToPath(`${objects.url}/${file.key}`), path);
-  await pipeline(await objects.read(file.key, signal), createWriteStream(path), { signal });
-  const facts = await fileFacts(path, signal);
-  if (facts.sha256 === file.sha256) return;
-  throw new PermanentError(`Cannot read the lake: ${file.key} is not what its manifest says; verify`, {
-    code: 'LAKE_FILE_CORRUPT',
-    meta: { key: file.key },
-  });
-}
-
-async function linkOrCopy(from: string, to: string): Promise<void> {
-  try {
-    await link(from, to);
-  } catch (error) {
-    if (errorCode(error) === 'EEXIST') return;
-    if (errorCode(error) === 'ENOENT') throw error;
-    await copyFile(from, to);
-  }
 }

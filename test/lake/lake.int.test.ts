@@ -7,6 +7,7 @@ import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vite
 import { openDuckDb } from '../../src/lake/duckdb.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
 import { openLake } from '../../src/lake/lake.ts';
+import { trim } from '../../src/lake/local-files.ts';
 import { runQuery, type QueryOptions } from '../../src/lake/query.ts';
 import { questionParameters, READY_QUESTIONS } from '../../src/lake/questions.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
@@ -179,6 +180,43 @@ describe('the lake', () => {
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
     expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
     expect((await keysBelow('lake/')).length).toBe(5);
+  });
+
+  it('brings what a statement can reach, and fetches a file once', async () => {
+    await fill();
+    await buildLake(deps, signal);
+    const fetched: string[] = [];
+    const remote = new Proxy(objects, {
+      get: (store, name) => {
+        if (name === 'url') return 's3://bucket';
+        if (name === 'read') {
+          return (key: string, ...rest: [AbortSignal]) => {
+            if (key.endsWith('.parquet')) fetched.push(key.split('/')[2] ?? '');
+            return store.read(key, ...rest);
+          };
+        }
+        const own: unknown = Reflect.get(store, name);
+        return typeof own === 'function' ? (own.bind(store) as unknown) : own;
+      },
+    });
+    const count = async (sql: string, range: { since?: string; until?: string } = {}): Promise<unknown> => {
+      await using lake = await openLake({ ...deps, objects: remote, sql, ...range }, signal);
+      return (await lake.connection.runAndReadAll(sql)).getRowsJson()[0]?.[0];
+    };
+    expect(await count('select count(*) from parties')).toBe('2');
+    expect(fetched.splice(0)).not.toContain('month=2023-04');
+    const entries = 'select count(*) from LEDGER_ENTRIES';
+    expect(await count(entries, { since: '2023-05-01T00:00:00Z' })).toBe('2');
+    expect(fetched.splice(0)).toEqual(['month=2023-05']);
+    expect(await count(entries)).toBe('4');
+    expect(fetched.splice(0)).toEqual(['month=2023-04']);
+    expect(await count(`select count(*) from query_table('ledger_' || 'entries')`)).toBe('4');
+    expect(await count(entries, { until: '2023-04-15T00:00:00Z' })).toBe('2');
+    expect(fetched).not.toContain('month=2023-04');
+    const kept = join(deps.scratchDir, 'fetched');
+    await trim(kept, 1);
+    expect(await readdir(kept)).toEqual([]);
+    expect(await count(entries)).toBe('4');
   });
 
   it('can be read by its folders alone', async () => {

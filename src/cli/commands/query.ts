@@ -33,7 +33,13 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const { sql, format, timeoutMs, parameters } = parse(options, context);
   await using app = await openApp(context);
   await using lake = await openLake(
-    { objects: app.store, scratchDir: join(context.config.dataDir, 'scratch') },
+    {
+      objects: app.store,
+      scratchDir: join(context.config.dataDir, 'scratch'),
+      sql,
+      since: parameters['since'] ?? undefined,
+      until: parameters['until'] ?? undefined,
+    },
     context.signal,
   );
   const output = context.stdout as unknown as Writable;
