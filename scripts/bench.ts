@@ -1,0 +1,23 @@
+/**
+ * Runs benchmarks by name, or all of them: `npm run bench [-- walk load api …] [--quick]`. What is no name
+ * goes to each. A benchmark is a file of `bench/` without a dash in its name; the others are their parts.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+
+const FOLDER = resolve(import.meta.dirname, '../bench');
+
+const files = await readdir(FOLDER);
+const names = files.filter((file) => /^[a-z]+\.ts$/.test(file)).map((file) => file.slice(0, -'.ts'.length));
+const given = process.argv.slice(2);
+const chosen = names.filter((name) => given.includes(name));
+const rest = given.filter((word) => !names.includes(word));
+
+for (const name of chosen.length === 0 ? names : chosen) {
+  process.stdout.write(`\n## ${name}\n\n| what | value | wanted |\n|---|---|---|\n`);
+  const child = spawn(process.execPath, [join(FOLDER, `${name}.ts`), ...rest], { stdio: 'inherit' });
+  const [code] = (await once(child, 'close')) as [number | null];
+  if (code !== 0) process.exitCode = 1;
+}
