@@ -38,7 +38,8 @@ function domainOf(lines) {
     .flatMap(({ firstEntryAt, covered }) => [firstEntryAt, ...covered.slice(1).map(({ from }) => from)])
     .filter((at) => at !== null)
     .map((at) => Date.parse(at));
-  const fromMs = Math.min(...starts, nowMs - DAY_MS / 24);
+  // Before the first load nobody knows where they do.
+  const fromMs = starts.length === 0 ? nowMs - 7 * DAY_MS : Math.min(...starts, nowMs - DAY_MS / 24);
   const spare = (nowMs - fromMs) * 0.02;
   return { fromMs: fromMs - spare, toMs: nowMs + spare, nowMs };
 }
