@@ -175,8 +175,6 @@ async function questions(): Promise<void> {
 }
 
 const published = await publishLedger(pool, new FileStore(objectsDir), ROWS, SEGMENTS);
-say('measured', 'value', 'wanted');
-say('---', '---', '---');
 await loading();
 await parquet(published.keys);
 await questions();

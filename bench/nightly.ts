@@ -61,8 +61,6 @@ const parties = Number(units?.parties ?? 0);
 const line = (what: string, value: string, wanted = ''): void => {
   process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 };
-line('measured', 'value', 'wanted');
-line('---', '---', '---');
 line(`first night of ${PARTIES} parties`, `${first.run.verdict}, ${first.seconds.toFixed(1)} s`);
 line(
   'second night',
