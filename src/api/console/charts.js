@@ -75,7 +75,10 @@ function optionsOf(target, times, series, form, powers) {
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), timeZone()),
     cursor: { drag: { x: false, y: false } },
     legend: { live: true },
-    scales: { x: { range: xRange(times, form) } },
+    scales: {
+      x: { range: xRange(times, form) },
+      ...(series.some(({ bars }) => bars) ? { y: { range: fromZero } } : {}),
+    },
     series: [
       {
         label: 'Time',
@@ -118,6 +121,11 @@ function xRange(times, form) {
   const [first = 0, last = 0] = [times[0], times.at(-1)];
   const spare = Math.max((last - first) * 0.02, form === 'day' ? DAY_SECONDS / 2 : 1);
   return [first - spare, last + spare];
+}
+
+/** A bar is as long as it is from zero. */
+function fromZero(_plot, least, most) {
+  return least < 0 || most > 0 ? [Math.min(least * 1.05, 0), Math.max(most * 1.05, 0)] : [0, 1];
 }
 
 function seriesOf({ label, tone, scale = 'y', texts, bars = false }) {

@@ -79,6 +79,9 @@ function charts(party) {
     el('p', { class: 'choices' }, el('label', { class: 'choice' }, 'Asset', asset)),
     el('h3', {}, 'Flows by day'),
     flows,
+    ...(party.isSentOnly
+      ? [el('p', { class: 'hint' }, 'The source’s release exports what a party sends, not what it receives.')]
+      : []),
     el(
       'div',
       { class: 'head' },
