@@ -56,6 +56,7 @@ export async function exportDue(run: Run, deps: JobDeps, signal: AbortSignal): P
   const counts = await deps.nightly.counts(run.runId);
   const summary = await deps.nightly.summary(run.runId, FAILED_LISTED_MAX);
   const { late, oldestFrontier } = await deps.nightly.lateness(IDLE_NIGHTS_MAX);
+  const deferral = await deps.nightly.deferral(run.runId);
   const left = counts.due + counts.queued;
   return {
     verdict: worst([
@@ -65,10 +66,17 @@ export async function exportDue(run: Run, deps: JobDeps, signal: AbortSignal): P
     evidence: {
       closedTo: formatInstant(clock.closedTo),
       clock: clock.from,
+      due: counts.done + counts.failed + counts.deferred + left,
       parties: counts.done,
       failed: counts.failed,
       suspicious: summary.suspicious,
       deferred: counts.deferred,
+      ...(counts.deferred === 0
+        ? {}
+        : {
+            deferredSince: deferral.oldestAskedAt ?? null,
+            deferredNeverAsked: deferral.neverAsked,
+          }),
       unasked: left,
       notDue: plan.notDue,
       late,

@@ -10,7 +10,7 @@ import type { NewRun, Run } from '../src/warehouse/run-store.ts';
 import { exportDue } from './nightly-exports.ts';
 import { PRIORITY, type JobDefinition, type JobDeps, type SourceCost } from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';
-import { sendReports } from './notify.ts';
+import { reportOf, sendReports } from './notify.ts';
 import { slotName } from './slots.ts';
 import { walkListJob } from './walk-list.ts';
 import { workRun } from './work-run.ts';
@@ -32,6 +32,8 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
     const runId = 'runId' in given ? given.runId : await claimSlot(context.dueMs, deps);
     if (runId === undefined) return;
     await workRun(runId, deps, context, (run, signal) => runNight(run, deps, signal));
+    const ended = await deps.runs.get(runId);
+    if (ended?.state === 'done') deps.log.info({ report: reportOf(ended) }, 'Nightly report');
     await sendReports(deps, Date.now());
   },
 };

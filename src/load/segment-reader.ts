@@ -17,7 +17,7 @@ import type { SegmentRecord } from './ports.ts';
  * What the consumer makes of a piece stays small enough to die young: of larger texts, V8 collects none
  * before they are hundreds of megabytes.
  */
-const PIECE_BYTES = 64 * 2 ** 10;
+const PIECE_BYTES = 32 * 2 ** 10;
 
 /** What a row visitor gets: the row is `buffer[start, end)`, valid during the call only. */
 export interface SegmentRows {

@@ -50,6 +50,14 @@ export interface Lateness {
   readonly oldestFrontier: string | undefined;
 }
 
+/** Units of a night that wait for another one, because a night may ask only so many. */
+export interface Deferral {
+  /** When the one that waits the longest was asked the last time; RFC 3339. */
+  readonly oldestAskedAt: string | undefined;
+  /** Units among them that were never asked. */
+  readonly neverAsked: number;
+}
+
 /** What a run would ask, before it asks. */
 export interface Estimate {
   readonly due: number;
@@ -140,6 +148,18 @@ export class NightlyStore {
       );
       const row = found.rows[0];
       return { late: Number(row?.late ?? 0n), oldestFrontier: row?.frontier ?? undefined };
+    });
+  }
+
+  async deferral(runId: string): Promise<Deferral> {
+    return guarded('look for deferred ledgers', async () => {
+      const found = await sql<{ oldest: string | null; never: bigint }>`
+        select min(u.last_asked_at) as oldest, count(*) filter (where u.last_asked_at is null) as never
+          from mirror.nightly_units n
+          left join mirror.export_units u on u.party_id = n.party_id and u.asset_id is null
+         where n.run_id = ${runId} and n.state = 'deferred'`.execute(this.#db);
+      const row = found.rows[0];
+      return { oldestAskedAt: row?.oldest ?? undefined, neverAsked: Number(row?.never ?? 0n) };
     });
   }
 

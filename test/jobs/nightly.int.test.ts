@@ -67,7 +67,13 @@ describe('a night', () => {
       { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] }, nightlyExportsMax: 1 },
     );
     const run = await runNight(world);
-    expect(run.evidence['exports']).toMatchObject({ parties: 1, deferred: 1 });
+    expect(run.evidence['exports']).toMatchObject({
+      due: 2,
+      parties: 1,
+      deferred: 1,
+      deferredSince: null,
+      deferredNeverAsked: 1,
+    });
     expect(world.asked.filter((ask) => ask.startsWith('export'))).toEqual([`export ${FIRST}`]);
   });
 
