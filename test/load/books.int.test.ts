@@ -146,7 +146,7 @@ async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: b
 test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after night', async (release) => {
   await using world = await World.open(database);
   await emptyWarehouse();
-  const network = { parties: 8, rateLimit: 'none', whaleEntries: 1000 } as const;
+  const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
   const sandbox = await startSandbox({ ...network, release });
   const sender = await startSandbox(network);
   try {
