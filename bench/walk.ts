@@ -1,6 +1,6 @@
 /**
  * How fast the walk is, as ratios within one run: against a one-way loop that stores nothing, and against
- * one that inserts row by row. `node bench/walk.ts [--quick]`; needs about two minutes.
+ * one that inserts row by row. `npm run bench -- walk [--quick]`; needs about two minutes.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -30,17 +30,8 @@ const ROW_BY_ROW_ROWS = 5_000;
 /** Without it V8 lets short-lived pages pile up in a young generation of 100 MB. */
 const WORKER_FLAGS = ['--max-semi-space-size=4'];
 
-interface Line {
-  readonly what: string;
-  readonly value: string;
-  readonly wanted: string;
-}
-
-const lines: Line[] = [];
-
 function say(what: string, value: string, wanted = ''): void {
-  lines.push({ what, value, wanted });
-  process.stdout.write(`${what}: ${value}${wanted === '' ? '' : ` (wanted: ${wanted})`}\n`);
+  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 }
 
 const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
@@ -129,5 +120,3 @@ await compare(20, 'at least 1.8');
 await compare(0, 'at least 0.35, aim 0.5');
 await many();
 await politely();
-const table = lines.map(({ what, value, wanted }) => `| ${what} | ${value} | ${wanted} |`);
-process.stdout.write(`\n| what | measured | wanted |\n|---|---|---|\n${table.join('\n')}\n`);
