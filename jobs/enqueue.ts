@@ -1,4 +1,5 @@
 /** Puts a run's job into its queue; a run that lost its job is put there again. */
+import { QUEUE_NAMES, type QueueName } from '../src/queue/queues.ts';
 import type { Run } from '../src/warehouse/run-store.ts';
 import { exportPartyJob } from './export-party.ts';
 import { PRIORITY, type JobDeps } from './job.ts';
@@ -86,4 +87,10 @@ async function isOrphan(run: Run, deps: Books): Promise<boolean> {
   if (run.parentRunId === undefined) return false;
   const parent = await deps.runs.get(run.parentRunId);
   return parent?.state === 'done' || parent?.state === 'cancelled';
+}
+
+/** Only what the command was asked for: a sync must not begin to work an abandoned night. */
+export function queuesOf(runs: readonly Run[]): readonly QueueName[] {
+  if (runs.some((run) => run.kind === 'nightly')) return QUEUE_NAMES;
+  return QUEUE_NAMES.filter((name) => runs.some((run) => run.kind === name));
 }

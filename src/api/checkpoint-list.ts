@@ -26,9 +26,9 @@ export async function checkpointPage(
   });
   const page = cutPage(request, slice);
   const texts = cursors.write(page.rows.map((row) => ({ epoch: state.epoch, ...row })));
-  const edges = page.rows.map(({ hash, blockHash, atBlock }, index) => ({
-    node: { hash, blockHash, atBlock },
-    cursor: texts[index] ?? '',
-  }));
+  const edges = page.rows.map(({ hash, blockHash, atBlock }, index) => {
+    const cursor = texts[index] ?? '';
+    return { cursor, json: JSON.stringify({ node: { hash, blockHash, atBlock }, cursor }) };
+  });
   return { ...page, rows: edges };
 }

@@ -8,7 +8,7 @@ import type { Edge, PageOf } from './paging.ts';
 import { partyPage } from './party-list.ts';
 import type { ListState, ListStore } from './ports.ts';
 import { shared } from './shared.ts';
-import { sendJson, sendStatus, StatusError } from './status-error.ts';
+import { sendJson, sendStatus, sendText, StatusError } from './status-error.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */
 const STATE_MAX_AGE_MS = 1_000;
@@ -75,5 +75,7 @@ function sendPage(
   const endCursor = edges.at(-1)?.cursor ?? '';
   const pageInfo = { hasNextPage, hasPreviousPage, startCursor, endCursor };
   const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
-  return sendJson(reply, { [name]: { edges, pageInfo } }, isPretty ? 1 : undefined);
+  const rows = edges.map((edge) => edge.json).join(',');
+  const text = `{"${name}":{"edges":[${rows}],"pageInfo":${JSON.stringify(pageInfo)}}}`;
+  return isPretty ? sendJson(reply, JSON.parse(text), 1) : sendText(reply, text);
 }

@@ -94,10 +94,11 @@ export function isAscending(request: Pick<PageRequest<unknown>, 'direction' | 'n
   return request.newestFirst === (request.direction === 'backward');
 }
 
-/** One row of a page, as it is sent. */
+/** One row of a page. */
 export interface Edge {
-  readonly node: Readonly<Record<string, string>>;
   readonly cursor: string;
+  /** `{"node":…,"cursor":…}` as it is sent: a page of a thousand is written once, not built and then written. */
+  readonly json: string;
 }
 
 export interface PageOf<Row> {

@@ -35,7 +35,11 @@ export async function partyPage(
   const request = readPageRequest(given, state.epoch, (text) => cursors.read(text));
   const edges = (rows: readonly ListedParty[]): readonly Edge[] => {
     const texts = cursors.write(rows.map(({ pos }) => ({ epoch: state.epoch, pos })));
-    return rows.map(({ id }, index) => ({ node: { id }, cursor: texts[index] ?? '' }));
+    return rows.map(({ id }, index) => {
+      // Of our own making and in letters that need no escape.
+      const cursor = texts[index] ?? '';
+      return { cursor, json: `{"node":{"id":${JSON.stringify(id)}},"cursor":"${cursor}"}` };
+    });
   };
   if (given.party_id !== undefined && given.party_id !== '') {
     const rows = edges([await oneParty(given.party_id, state, store)]);

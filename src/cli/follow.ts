@@ -1,10 +1,9 @@
 /** Starts runs and follows them to their verdicts; works them here where no worker is running. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { closeAbandoned, enqueueRun, goingNights } from '../../jobs/enqueue.ts';
+import { closeAbandoned, enqueueRun, goingNights, queuesOf } from '../../jobs/enqueue.ts';
 import type { ProgressLine, ReportProgress } from '../../jobs/job.ts';
 import { workRun } from '../../jobs/work-run.ts';
 import type { App } from '../app/app.ts';
-import { QUEUE_NAMES, type QueueName } from '../queue/queues.ts';
 import type { NewRun, Run } from '../warehouse/run-store.ts';
 import type { CommandContext } from './context.ts';
 
@@ -100,12 +99,6 @@ async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>):
     await enqueueRun(lost, app.jobs);
   }
   await closeAbandoned(app.jobs);
-}
-
-/** Only what the command was asked for: a sync must not begin to work an abandoned night. */
-function queuesOf(runs: readonly Run[]): readonly QueueName[] {
-  if (runs.some((run) => run.kind === 'nightly')) return QUEUE_NAMES;
-  return QUEUE_NAMES.filter((name) => runs.some((run) => run.kind === name));
 }
 
 /** Keeps one progress task for each line that the runs report. */
