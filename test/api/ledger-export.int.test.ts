@@ -48,7 +48,7 @@ describe('the answer', () => {
     await using api = await serving(of('a,b\n', large));
     const response = await fetch(`${api.url}${PATH}`, JSON_ACCEPTED);
     expect(response.headers.get('content-type')).toBe('application/json');
-    expect(response.headers.get('vary')).toBe('Accept');
+    expect(response.headers.get('vary')).toBe('Accept, Accept-Encoding');
     const lines = (await response.text()).split('\n');
     expect(lines.pop()).toBe('');
     const messages = lines.map(
