@@ -21,5 +21,5 @@ VOLUME /data
 
 USER node
 EXPOSE 8080
-ENTRYPOINT ["node", "bin/ledger-mirror.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=4", "bin/ledger-mirror.js"]
 CMD ["up"]

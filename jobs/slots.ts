@@ -11,6 +11,11 @@ export function slotName(dueMs: number): string {
   return `nightly ${new Date(dueMs).toISOString()}`;
 }
 
+/** The same for a list's weekly audit. */
+export function auditSlotName(list: string, dueMs: number): string {
+  return `audit ${list} ${new Date(dueMs).toISOString()}`;
+}
+
 /** The last slot before `nowMs`, in milliseconds since 1970. */
 export function lastSlotMs({ pattern, tz }: Schedule, nowMs: number): number {
   return CronExpressionParser.parse(pattern, { tz, currentDate: new Date(nowMs) })

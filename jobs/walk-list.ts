@@ -1,21 +1,31 @@
-/** Walks one list of the source, or audits it. */
+/** Walks one list of the source, or audits it; each list is audited once a week. */
 import { z } from 'zod';
-import type { JobDefinition } from './job.ts';
+import type { JobDefinition, JobDeps } from './job.ts';
+import { auditSlotName } from './slots.ts';
 import { workRun } from './work-run.ts';
 
-const payload = z.strictObject({ runId: z.uuid() });
 const subject = z.enum(['parties', 'checkpoints']);
+const payload = z.union([z.strictObject({ runId: z.uuid() }), z.strictObject({ audit: subject })]);
 const params = z.object({ full: z.boolean().default(false), acceptNewNetwork: z.boolean().default(false) });
 
 export const walkListJob: JobDefinition<z.infer<typeof payload>> = {
   name: 'walk-list',
   queue: 'walk',
   payload,
-  handle: ({ runId }, deps, context) =>
-    workRun(runId, deps, context, (run, signal) =>
+  handle: async (given, deps, context) => {
+    const runId = 'runId' in given ? given.runId : await claimAudit(given.audit, context.dueMs, deps);
+    await workRun(runId, deps, context, (run, signal) =>
       deps.stages.walk(
         { runId, list: subject.parse(run.subject), ...params.parse(run.params) },
         { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
       ),
-    ),
+    );
+  },
 };
+
+/** One run a slot, however often the schedule's job is delivered. */
+async function claimAudit(list: z.infer<typeof subject>, dueMs: number, deps: JobDeps): Promise<string> {
+  const slot = auditSlotName(list, dueMs);
+  const run = await deps.runs.create({ kind: 'walk', subject: list, slot, params: { full: true } });
+  return run.runId;
+}

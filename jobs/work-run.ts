@@ -106,11 +106,14 @@ async function settleFailure(
   deps: WorkRunDeps,
   context: JobContext,
 ): Promise<void> {
+  // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
+  if (error instanceof FencedError) return;
   const sinceMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
-  const mayPass = error instanceof RetryableError || error instanceof FencedError;
+  const mayPass = error instanceof RetryableError;
   const isLong =
     error instanceof UnreachableError ? sinceMs >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
-  const isOver = isLong || wasAskedAgain(error);
+  // Another run walks this list: however long that takes, ours comes after it.
+  const isOver = errorCode(error) !== 'WALK_BUSY' && (isLong || wasAskedAgain(error));
   if (mayPass && !isOver) throw error;
   deps.log.error(
     { err: error, runId: run.runId, kind: run.kind, subject: run.subject },

@@ -200,6 +200,35 @@ describe('a night that was interrupted', () => {
     expect(world.asked.filter((ask) => ask === 'walk parties')).toHaveLength(1);
   });
 
+  it('audits a list once a slot, and waits as long as another run walks it', async () => {
+    let busy = 8;
+    const seen: boolean[] = [];
+    await using world = await openWorld({
+      walk: async ({ full }) => {
+        if ((busy -= 1) >= 0)
+          throw new RetryableError('Cannot walk yet', { code: 'WALK_BUSY', retryAfterMs: 5 });
+        seen.push(full);
+        return COMPLETE;
+      },
+    });
+    world.work();
+    await world.queues.add('walk', [
+      { name: 'walk-list', data: { audit: 'parties' }, jobId: 'audit', priority: 1 },
+    ]);
+    const audit = await waitFor(
+      async () => (await world.deps.runs.list({ kind: 'walk', states: ['done'], limit: 1 }))[0],
+      {
+        timeoutMs: 20_000,
+        what: 'the audit to end',
+      },
+    );
+    expect([audit.verdict, audit.slot?.startsWith('audit parties '), seen]).toEqual([
+      'complete',
+      true,
+      [true],
+    ]);
+  });
+
   it('can be cancelled', async () => {
     const started = Promise.withResolvers<void>();
     await using world = await openWorld({

@@ -1,10 +1,13 @@
 /** `sync`: walks lists now and waits. */
 import { needSource, openApp } from '../../app/app.ts';
+import type { MirrorFacts } from '../../api/ports.ts';
+import type { Config } from '../../config/environment.ts';
 import { UsageError } from '../../core/errors.ts';
 import { canonicalId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
+import { formatCount } from '../format.ts';
 import { runSummary } from '../summary.ts';
 
 export interface SyncOptions {
@@ -34,6 +37,8 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
   const runs = await Promise.all(
     lists.map((list) => joinOrCreate(app, { kind: 'walk', subject: list, params })),
   );
+  if (!context.isJson)
+    context.stderr.write(planText(lists, await app.status.facts(), options.full, context.config));
   const ended = await followRuns(
     app,
     runs.map(({ run }) => run),
@@ -55,6 +60,31 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
       ? EXIT.tryAgain
       : EXIT.done;
   return { exitCode, document: { verdict, evidence, runs: ended.map(runDocument) }, text };
+}
+
+/** What is about to be asked, before it is. */
+function planText(
+  lists: readonly ('parties' | 'checkpoints')[],
+  facts: MirrorFacts,
+  isFull: boolean,
+  { sourcePageSize, sourceRate }: Config,
+): string {
+  const lines = lists.map((list) => {
+    const stream = facts.streams.find((one) => one.name === list);
+    const known = BigInt(stream?.rows ?? '0');
+    const pages = Math.ceil(Number(known) / sourcePageSize);
+    if (isFull)
+      return `${list}: every page again, about ${formatCount(pages)}, compared with ${formatCount(known)} known rows`;
+    if (stream?.verdict === null || known === 0n)
+      return `${list}: the first walk asks for every page, from both ends until they meet`;
+    return `${list}: the newest page first, then only what is new above ${formatCount(known)} known rows`;
+  });
+  return [
+    ...lines,
+    `pages of ${formatCount(sourcePageSize)}, at most ${formatCount(sourceRate)} requests a second`,
+  ]
+    .map((line) => `  ${line}\n`)
+    .join('');
 }
 
 /** One party by filter: there or not, without walking. */

@@ -40,6 +40,9 @@ async function run(
   return { exitCode: EXIT.done };
 }
 
+/** Every page of both lists again: once a week, away from the nights. */
+const AUDIT_SCHEDULE = '0 12 * * 0';
+
 async function startWork(app: App): Promise<void> {
   const { schedule, scheduleTz } = app.config;
   await app.workForce.startAndRegister();
@@ -49,5 +52,13 @@ async function startWork(app: App): Promise<void> {
     { pattern: schedule, tz: scheduleTz },
     { name: 'nightly', data: { scheduled: true } },
   );
+  for (const list of ['parties', 'checkpoints'] as const) {
+    await app.queues.schedule(
+      'walk',
+      `audit-${list}`,
+      { pattern: AUDIT_SCHEDULE, tz: scheduleTz },
+      { name: 'walk-list', data: { audit: list } },
+    );
+  }
   app.log.info({ schedule, scheduleTz, queues: app.queues.kind }, 'Working');
 }
