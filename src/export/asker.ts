@@ -10,8 +10,9 @@ import { type ExportDeps, WAIT_MS } from './request.ts';
 
 /** After a week a half-done export's history says little. */
 const HINT_TTL_MS = 7 * 24 * 3_600_000;
-/** What a kill may cost without being known of: a quarter of the stream, and at least this much. */
+/** What a kill may cost without being known of: a quarter of the stream, and at least this much, or that part of the longest. */
 const REMEMBER_BYTES_MIN = 256 * 2 ** 10;
+const REMEMBER_PART_MIN = 1 / 32;
 const REMEMBER_PART = 4;
 const REMEMBERED_PER_STREAM = 8;
 /** What a piece's continuation asks for again, as a part of a segment. */
@@ -102,14 +103,15 @@ export class Asker {
     onReceiving: (receiving: Receiving) => void,
   ): (receiving: Receiving) => Promise<boolean> {
     const { pieces, deps } = this.#options;
-    let rememberAtBytes = REMEMBER_BYTES_MIN;
+    const leastBytes = Math.min(REMEMBER_BYTES_MIN, pieces.streamBytesMax * REMEMBER_PART_MIN);
+    let rememberAtBytes = leastBytes;
     return async (receiving) => {
       onReceiving(receiving);
       const { bytes } = receiving;
       if (bytes > pieces.streamBytesMax && isDivisible(plan, profile, receiving)) return false;
       if (bytes >= rememberAtBytes) {
         const stepBytes = Math.min(bytes / REMEMBER_PART, pieces.streamBytesMax / REMEMBERED_PER_STREAM);
-        rememberAtBytes = bytes + Math.max(REMEMBER_BYTES_MIN, stepBytes);
+        rememberAtBytes = bytes + Math.max(leastBytes, stepBytes);
         if (deps.hints !== undefined) {
           pieces.receiving(receiving.seen());
           await this.remember();

@@ -18,7 +18,7 @@ const PIECE_SHARE = 0.7;
 /** A healthy stream is let run so many segments long: cutting it costs a second scan. */
 const STREAM_SEGMENTS_MAX = 2;
 /** What was lost and what may be lost next stay below so many times what is known to be there. */
-const LOSS_TIMES_MAX = 1.5;
+const LOSS_TIMES_MAX = 1.2;
 /** Of what may still be lost, this part is risked with one question: so it lasts for any number of losses. */
 const RISKED_PART = 0.35;
 /** Smaller pieces are not worth a question. */
@@ -37,6 +37,7 @@ const hint = z.object({
   }),
   sortedTo: z.int().optional(),
   lostBytes: count,
+  cancelledBytes: count,
   doneBytes: count,
   inFlightBytes: count.optional(),
   outgrown: z.object({ from: z.int(), to: z.int(), times: z.int().positive() }).optional(),
@@ -57,6 +58,8 @@ export class PiecePlan {
   #seen: Sample = NOTHING_SEEN;
   #sortedTo: number | undefined;
   #lostBytes = 0;
+  /** Those of them that we gave up ourselves. */
+  #cancelledBytes = 0;
   #doneBytes = 0;
   #inFlightBytes: number | undefined;
   /** The last range whose answer was too large, in seconds, and how often its beginning was asked for in vain. */
@@ -80,11 +83,17 @@ export class PiecePlan {
     this.#sortedTo = sortedTo;
     // A question that nobody saw the end of was lost with its process.
     this.#lostBytes = lostBytes + (inFlightBytes ?? 0);
+    this.#cancelledBytes = parsed.data.cancelledBytes;
     this.#doneBytes = doneBytes;
   }
 
-  /** An answer that is longer is to be cancelled. */
+  /**
+   * An answer that is longer is to be cancelled. Where cancelling has cost more than all that is known to be
+   * there, and nothing was lost otherwise, no estimate holds for this ledger: the rest is let run to its end.
+   */
   get streamBytesMax(): number {
+    const isVain = this.#cancelledBytes > this.#knownBytes() && this.#lostBytes === this.#cancelledBytes;
+    if (isVain) return Number.POSITIVE_INFINITY;
     return STREAM_SEGMENTS_MAX * this.#segmentBytesMax;
   }
 
@@ -121,16 +130,16 @@ export class PiecePlan {
   /** An answer was cancelled or broke. @param range given where it was too large */
   lost(seen: Seen, range?: Range): void {
     this.#inFlightBytes = undefined;
+    this.#lostBytes += seen.bytes;
     this.#remember(seen);
-    if (range === undefined) {
-      this.#lostBytes += seen.bytes;
-      return;
-    }
+    if (range === undefined) return;
+    this.#cancelledBytes += seen.bytes;
     const from = secondOf(range.from);
     const times = this.#outgrown?.from === from ? this.#outgrown.times + 1 : 1;
     this.#outgrown = { from, to: secondOf(range.to), times };
     this.#leaves.bytes = 0;
     this.#leaves.seenBytes = 0;
+    this.#bytesPerSecond = undefined;
   }
 
   /** A range was answered to its end. @param firstSecond of its rows */
@@ -141,8 +150,7 @@ export class PiecePlan {
     this.#leaves.bytes += bytes;
     this.#leaves.seenBytes += bytesOf(within(this.#seen, from, to));
     this.#seen = within(this.#seen, to, Number.POSITIVE_INFINITY);
-    const rate = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
-    this.#bytesPerSecond = this.#bytesPerSecond === undefined ? rate : (this.#bytesPerSecond + rate) / 2;
+    this.#bytesPerSecond = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
@@ -160,6 +168,7 @@ export class PiecePlan {
       },
       sortedTo: this.#sortedTo,
       lostBytes: this.#lostBytes,
+      cancelledBytes: this.#cancelledBytes,
       doneBytes: this.#doneBytes,
       inFlightBytes: this.#inFlightBytes,
       outgrown: this.#outgrown,
@@ -173,11 +182,16 @@ export class PiecePlan {
     this.#sortedTo = sortedTo;
   }
 
+  /** At least so much is there. */
+  #knownBytes(): number {
+    return this.#doneBytes + bytesOf(this.#seen);
+  }
+
   #pieceBytes(): number {
     const wanted = PIECE_SHARE * this.#segmentBytesMax;
     const least = Math.min(PIECE_BYTES_MIN, PIECE_SHARE_MIN * this.#segmentBytesMax);
     if (this.#lostBytes === 0) return wanted;
-    const bearable = LOSS_TIMES_MAX * (this.#doneBytes + bytesOf(this.#seen)) - this.#lostBytes;
+    const bearable = LOSS_TIMES_MAX * this.#knownBytes() - this.#lostBytes;
     return Math.max(least, Math.min(wanted, bearable * RISKED_PART));
   }
 
@@ -199,7 +213,8 @@ export class PiecePlan {
   #byRate(from: number, to: number, pieceBytes: number): number | undefined {
     const rate = this.#bytesPerSecond;
     // Of the time before the first entry, which nobody knows, a rate says nothing.
-    if (rate === undefined || from === 0 || rate * (to - from) <= this.streamBytesMax) return undefined;
+    if (rate === undefined || from === 0 || rate * (to - from) <= STREAM_SEGMENTS_MAX * this.#segmentBytesMax)
+      return undefined;
     return from + Math.max(1, Math.floor(pieceBytes / rate));
   }
 }

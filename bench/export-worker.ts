@@ -1,0 +1,66 @@
+/** One export in a process of its own, so that its memory and its event loop are the worker's. Prints JSON. */
+import { randomUUID } from 'node:crypto';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseInstant } from '../src/core/time.ts';
+import { exportUnit } from '../src/export/export-unit.ts';
+import type { Compression } from '../src/ledger/object-keys.ts';
+import { FileStore } from '../src/objects/file-store.ts';
+import { openSource } from '../src/source/source.ts';
+import { openWarehouse } from '../src/warehouse/database.ts';
+import { ExportStore } from '../src/warehouse/export-store.ts';
+
+const LIFTED_RATE = 1_000_000;
+const [url = '', path = '', databaseUrl = '', folder = '', compression = 'none'] = process.argv.slice(2);
+const names = {
+  sourceExportParamParty: 'partyId',
+  sourceExportParamAsset: 'assetId',
+  sourceExportParamFrom: 'from',
+  sourceExportParamTo: 'to',
+};
+await using source = openSource(
+  {
+    sourceUrl: new URL(url),
+    sourceRate: LIFTED_RATE,
+    sourceExportPath: path,
+    ...names,
+    sourceExportTime: 'ns',
+    ambient: {},
+  },
+  { acceptGzip: false },
+);
+await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
+const books = new ExportStore(warehouse.db);
+await books.profile();
+const seenTime = parseInstant('2023-06-01') ?? 0n;
+const delay = monitorEventLoopDelay({ resolution: 5 });
+delay.enable();
+let peakRss = 0;
+let isOver = false;
+const watching = (async () => {
+  while (!isOver) {
+    peakRss = Math.max(peakRss, process.memoryUsage.rss());
+    await sleep(20);
+  }
+})();
+const startMs = performance.now();
+const { verdict, bytes, rows } = await exportUnit(
+  { partyId: 'ab'.repeat(32), runId: randomUUID(), seenTime, closedTo: seenTime },
+  {
+    source: source.ledger,
+    books,
+    objects: new FileStore(folder),
+    compression: compression as Compression,
+    // One object: what is measured is one stream.
+    segmentBytesMax: 2 ** 40,
+    slotsMax: 1,
+  },
+  new AbortController().signal,
+);
+const seconds = (performance.now() - startMs) / 1000;
+isOver = true;
+await watching;
+const delayP99Ms = delay.percentile(99) / 1e6;
+process.stdout.write(
+  `${JSON.stringify({ verdict, rows: Number(rows), bytes: Number(bytes), seconds, delayP99Ms, peakMb: peakRss / 1e6 })}\n`,
+);

@@ -1,0 +1,164 @@
+/**
+ * How fast an export is, as ratios to common tools on the same stream within one run: every check and both
+ * sums on, one object in a local store. `node bench/export.ts [--quick] [--large]`; needs curl, jq, base64, zstd.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { createLog } from '../src/core/log.ts';
+import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
+import { openWarehouse } from '../src/warehouse/database.ts';
+import { migrate } from '../src/warehouse/migrate.ts';
+import { median } from './walk-bench.ts';
+
+const isQuick = process.argv.includes('--quick');
+const isLarge = process.argv.includes('--large');
+const MEGABYTES = isQuick ? 200 : 1000;
+const LARGE_MEGABYTES = 10_000;
+const ROUNDS = isQuick ? 3 : 5;
+
+interface Export {
+  readonly verdict: string;
+  readonly bytes: number;
+  readonly seconds: number;
+  readonly delayP99Ms: number;
+  readonly peakMb: number;
+}
+
+interface Case {
+  readonly name: string;
+  readonly form: 'csv' | 'messages';
+  readonly compression: 'none' | 'zstd';
+  /** Shell, with the URL and an output file. */
+  readonly tool: (url: string, out: string) => string;
+  readonly wanted: string;
+}
+
+const CASES: readonly Case[] = [
+  {
+    name: 'raw CSV, stored plain, against `curl -o`',
+    form: 'csv',
+    compression: 'none',
+    tool: (url, out) => `curl -s -o ${out} ${url}`,
+    wanted: 'at least 0.25, aim 0.5',
+  },
+  {
+    name: 'messages, stored plain, against `curl | jq -rj .result.data | base64 -d`',
+    form: 'messages',
+    compression: 'none',
+    tool: (url, out) => `curl -s ${url} | jq -rj .result.data | base64 -d > ${out}`,
+    wanted: 'at least 2, aim 4',
+  },
+  {
+    name: 'raw CSV, zstd, against `curl | zstd -T2`',
+    form: 'csv',
+    compression: 'zstd',
+    tool: (url, out) => `curl -s ${url} | zstd -q -T2 -f -o ${out}`,
+    wanted: 'at least 0.4, aim 0.8',
+  },
+];
+
+const lines: string[] = [];
+
+function say(what: string, value: string, wanted = ''): void {
+  lines.push(`| ${what} | ${value} | ${wanted} |`);
+  process.stdout.write(`${what}: ${value}${wanted === '' ? '' : ` (wanted: ${wanted})`}\n`);
+}
+
+function script(name: string, args: readonly string[] = []): ChildProcess {
+  const path = fileURLToPath(new URL(name, import.meta.url));
+  return spawn(process.execPath, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+}
+
+await using stack = new AsyncDisposableStack();
+const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+stack.defer(() => rm(folder, { recursive: true, force: true }));
+const server = script('export-server.ts');
+stack.defer(async () => {
+  server.stdin?.end();
+  await once(server, 'exit');
+});
+if (server.stdout === null) throw new Error('no output');
+const { value: url } = await createInterface({ input: server.stdout })[Symbol.asyncIterator]().next();
+const postgres = stack.use(
+  await startEmbeddedPostgres({
+    dataDir: folder,
+    log: createLog('warn'),
+    signal: new AbortController().signal,
+  }),
+);
+const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+await migrate(warehouse.db);
+
+async function exported(
+  form: Case['form'],
+  compression: Case['compression'],
+  megabytes: number,
+): Promise<Export> {
+  await warehouse.pool.query(
+    'truncate mirror.publications, mirror.coverage, mirror.segments, mirror.export_units, mirror.export_slots cascade',
+  );
+  const objects = join(folder, 'objects');
+  const worker = script('export-worker.ts', [
+    String(url),
+    `/${form}/${megabytes}`,
+    postgres.connectionString,
+    objects,
+    compression,
+  ]);
+  let output = '';
+  worker.stdout?.setEncoding('utf8').on('data', (text: string) => (output += text));
+  await once(worker, 'close');
+  await rm(objects, { recursive: true, force: true });
+  return JSON.parse(output) as Export;
+}
+
+async function tool(command: string): Promise<number> {
+  const startMs = performance.now();
+  const [code] = (await once(spawn('sh', ['-c', command], { stdio: 'inherit' }), 'exit')) as [number];
+  if (code !== 0) throw new Error(`${command} failed`);
+  return (performance.now() - startMs) / 1000;
+}
+
+for (const { name, form, compression, tool: command, wanted } of CASES) {
+  const out = join(folder, 'tool.out');
+  const runs: Export[] = [];
+  const ratios: number[] = [];
+  const toolRates: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const toolSeconds = await tool(command(`${String(url)}/${form}/${MEGABYTES}`, out));
+    await rm(out, { force: true });
+    const run = await exported(form, compression, MEGABYTES);
+    if (run.verdict !== 'complete') throw new Error(`the export ended ${run.verdict}`);
+    runs.push(run);
+    toolRates.push(MEGABYTES / toolSeconds);
+    ratios.push(toolSeconds / run.seconds);
+  }
+  say(`${name}: ratio`, median(ratios).toFixed(2), wanted);
+  const rate = median(runs.map((run) => run.bytes / 1e6 / run.seconds));
+  say(`${name}: MB/s`, `${rate.toFixed(0)}, the tool ${median(toolRates).toFixed(0)}`);
+  say(
+    `${name}: peak memory, ${MEGABYTES} MB`,
+    `${median(runs.map((run) => run.peakMb)).toFixed(0)} MB`,
+    'at most 200 MB',
+  );
+  say(
+    `${name}: event-loop delay p99`,
+    `${median(runs.map((run) => run.delayP99Ms)).toFixed(1)} ms`,
+    'under 50 ms',
+  );
+}
+if (isLarge) {
+  const small = await exported('csv', 'zstd', MEGABYTES);
+  const large = await exported('csv', 'zstd', LARGE_MEGABYTES);
+  say(
+    `zstd: peak memory at ${LARGE_MEGABYTES} MB, beside ${MEGABYTES} MB`,
+    `${large.peakMb.toFixed(0)}, ${small.peakMb.toFixed(0)} MB`,
+    'within 10 %',
+  );
+}
+process.stdout.write(`\n| what | measured | wanted |\n|---|---|---|\n${lines.join('\n')}\n`);
