@@ -1,7 +1,6 @@
 /** One export in a process of its own, so that its memory and its event loop are the worker's. Prints JSON. */
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { parseInstant } from '../src/core/time.ts';
 import { exportUnit } from '../src/export/export-unit.ts';
 import type { Compression } from '../src/ledger/object-keys.ts';
@@ -36,13 +35,7 @@ const seenTime = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();
 let peakRss = 0;
-let isOver = false;
-const watching = (async () => {
-  while (!isOver) {
-    peakRss = Math.max(peakRss, process.memoryUsage.rss());
-    await sleep(20);
-  }
-})();
+const watch = setInterval(() => (peakRss = Math.max(peakRss, process.memoryUsage.rss())), 20);
 const startMs = performance.now();
 const { verdict, bytes, rows } = await exportUnit(
   { partyId: 'ab'.repeat(32), runId: randomUUID(), seenTime, closedTo: seenTime },
@@ -58,8 +51,7 @@ const { verdict, bytes, rows } = await exportUnit(
   new AbortController().signal,
 );
 const seconds = (performance.now() - startMs) / 1000;
-isOver = true;
-await watching;
+clearInterval(watch);
 const delayP99Ms = delay.percentile(99) / 1e6;
 process.stdout.write(
   `${JSON.stringify({ verdict, rows: Number(rows), bytes: Number(bytes), seconds, delayP99Ms, peakMb: peakRss / 1e6 })}\n`,
