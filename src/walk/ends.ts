@@ -38,8 +38,9 @@ export async function askFirst(context: WalkContext, role: 'head' | 'tail'): Pro
       ({ size } = meaning);
       continue;
     }
-    const cut = cutPage(context.session.list, page);
-    if (cut.whole.length < 2 && page.hasNextPage && page.rows.length > 0 && size < PAGE_SIZE_MAX) {
+    const cut = cutPage(context.session.list, page, size);
+    const goesOn = page.hasNextPage || cut.partial !== undefined;
+    if (cut.whole.length < 2 && goesOn && page.rows.length > 0 && size < PAGE_SIZE_MAX) {
       size *= 2;
       continue;
     }

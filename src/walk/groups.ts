@@ -21,14 +21,19 @@ export interface CutPage {
   readonly network: ListedRow | undefined;
 }
 
-export function cutPage(list: ListName, page: Page): CutPage {
+/**
+ * @param size that was asked for: a full page may be cut in the middle of a group, whatever its envelope
+ *   says of the next page. Absent where nothing is concluded from the last group.
+ */
+export function cutPage(list: ListName, page: Page, size = Number.POSITIVE_INFINITY): CutPage {
   const network = list === 'parties' ? page.rows.find((row) => row.group === NETWORK_PARTY) : undefined;
   const groups = groupRows(
     list,
     network === undefined ? page.rows : page.rows.filter((row) => row !== network),
   );
   // A party is alone with its cursor, so no border can cut its group.
-  const partial = list === 'checkpoints' && page.hasNextPage ? groups.pop() : undefined;
+  const mayGoOn = page.hasNextPage || page.rows.length >= size;
+  const partial = list === 'checkpoints' && mayGoOn ? groups.pop() : undefined;
   return { whole: groups, partial, network };
 }
 

@@ -56,7 +56,7 @@ export async function* readDirection(
     const { page, cut, fresh } = answer;
     const last = fresh.at(-1);
     if (last === undefined) {
-      if (page.hasNextPage) {
+      if (page.hasNextPage || cut.partial !== undefined) {
         if (size >= PAGE_SIZE_MAX) {
           yield tieGroup(anchor, size);
           return;
@@ -69,7 +69,7 @@ export async function* readDirection(
         return;
       }
     } else {
-      if (isBehindEnd) context.tally.shortReads += 1;
+      if (isBehindEnd && !wasHeldBack(anchor, fresh)) context.tally.shortReads += 1;
       const next = nextAnchor(cut.whole, {
         baseUrl: context.deps.source.baseUrl,
         edge: anchor.held.at(-1),
@@ -85,6 +85,11 @@ export async function* readDirection(
     // Behind an end it is asked once more, with another size: was that a short read?
     size = isBehindEnd ? otherSize(context.pageSize) : context.pageSize;
   }
+}
+
+/** The last group of a full page was there already; now it was seen whole. */
+function wasHeldBack({ partial }: Anchor, fresh: readonly RowGroup[]): boolean {
+  return partial !== undefined && fresh.length === 1 && fresh[0]?.group === partial.group;
 }
 
 function otherSize(size: number): number {
@@ -114,7 +119,7 @@ async function askStitched(
   } catch (error) {
     return troubleOf(error, context, size);
   }
-  const cut = cutPage(list, page);
+  const cut = cutPage(list, page, size);
   if (page.rows.length === 0 && page.hasNextPage) {
     return trouble('EMPTY_PAGE_PROMISES_MORE', { direction, after: anchor.held.at(-1)?.group });
   }
