@@ -16,7 +16,8 @@ import { exportFrom, type FaultCase, openHints } from './fault-case.ts';
 import { World } from './export-world.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+/** Fixed, so that a run can be trusted and repeated; other seeds look for more. */
+const SEED = Number(process.env['SEED'] ?? 1);
 const SEGMENT_BYTES = 2 ** 18;
 const CHILD = join(import.meta.dirname, 'fault-child.ts');
 const NEVER = new AbortController().signal;

@@ -77,6 +77,12 @@ describe('a page by itself', () => {
       cutPage('checkpoints', { ...page('checkpoints', false), hasNextPage: false }).partial,
     ).toBeUndefined();
   });
+
+  test('a full page may cut a group, even where its envelope says that nothing follows', () => {
+    const last = { ...page('checkpoints', false), hasNextPage: false };
+    expect(cutPage('checkpoints', last, last.rows.length).partial).toBeDefined();
+    expect(cutPage('checkpoints', last, last.rows.length + 1).partial).toBeUndefined();
+  });
 });
 
 describe('cursors of parties', () => {
