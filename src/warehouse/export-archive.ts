@@ -4,7 +4,7 @@ import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
 import type { ExportArchive, ExportUnit, Segment } from '../export/ports.ts';
 import type { Database } from './database.ts';
 import { readIdentity } from './publications.ts';
-import { databaseError } from './transaction.ts';
+import { guarded } from './transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 
@@ -16,14 +16,14 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return this.#guard('read the identity of the warehouse', () => readIdentity(this.#db));
+    return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
   currentSegments(
     unit: ExportUnit,
     range: { from: Micros; to?: Micros | undefined },
   ): Promise<readonly Segment[]> {
-    return this.#guard(`read the segments of party ${unit.partyId}`, async () => {
+    return guarded(`read the segments of party ${unit.partyId}`, async () => {
       const { assetId } = unit;
       let query = this.#db
         .selectFrom('segments')
@@ -62,7 +62,7 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   retire(supersededForMs: number): Promise<readonly string[]> {
-    return this.#guard('retire superseded segments', async () => {
+    return guarded('retire superseded segments', async () => {
       const retired = await sql<{ object_key: string }>`
         update mirror.segments set removed_at = clock_timestamp()
         where segment_id in (
@@ -76,7 +76,7 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return this.#guard('look up which objects are referenced', async () => {
+    return guarded('look up which objects are referenced', async () => {
       const named = await sql<{ object_key: string }>`
         select object_key from mirror.segments
         where object_key = any(${[...objectKeys]}::text[]) and removed_at is null
@@ -88,13 +88,5 @@ export class ExportArchiveStore implements ExportArchive {
       );
       return new Set(named.rows.map((row) => row.object_key));
     });
-  }
-
-  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-    try {
-      return await work();
-    } catch (error) {
-      throw databaseError(action, error);
-    }
   }
 }

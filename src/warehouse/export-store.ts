@@ -20,7 +20,7 @@ import {
   readIdentity,
 } from './publications.ts';
 import { decodeProfile, encodeProfile } from './source-profile.ts';
-import { databaseError, inTransaction } from './transaction.ts';
+import { guarded, inTransaction } from './transaction.ts';
 
 export class ExportStore implements ExportBooks {
   readonly #db: Database;
@@ -30,7 +30,7 @@ export class ExportStore implements ExportBooks {
   }
 
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return this.#guard('read the identity of the warehouse', () => readIdentity(this.#db));
+    return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
   claim(unit: ExportUnit, leaseMs: number): Promise<UnitClaim | undefined> {
@@ -58,7 +58,7 @@ export class ExportStore implements ExportBooks {
   }
 
   renew(claim: UnitClaim, leaseMs: number): Promise<void> {
-    return this.#guard(`renew the lease of ${nameOf(claim.unit)}`, async () => {
+    return guarded(`renew the lease of ${nameOf(claim.unit)}`, async () => {
       const renewed = await sql`
         update mirror.export_units set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
         where unit_id = ${claim.unitId} and lease_token = ${claim.token}`.execute(this.#db);
@@ -67,7 +67,7 @@ export class ExportStore implements ExportBooks {
   }
 
   release(claim: UnitClaim): Promise<void> {
-    return this.#guard(`release ${nameOf(claim.unit)}`, async () => {
+    return guarded(`release ${nameOf(claim.unit)}`, async () => {
       await this.#db
         .updateTable('export_units')
         .set({ lease_token: null, lease_until: null })
@@ -78,11 +78,11 @@ export class ExportStore implements ExportBooks {
   }
 
   coverage(unit: ExportUnit): Promise<readonly Coverage[]> {
-    return this.#guard(`read the coverage of ${nameOf(unit)}`, () => readCoverage(this.#db, unit));
+    return guarded(`read the coverage of ${nameOf(unit)}`, () => readCoverage(this.#db, unit));
   }
 
   nextSeq(): Promise<bigint> {
-    return this.#guard('number a publication', async () => {
+    return guarded('number a publication', async () => {
       const row = await this.#db
         .updateTable('identity')
         .set((eb) => ({ publication_seq: eb('publication_seq', '+', 1n) }))
@@ -104,7 +104,7 @@ export class ExportStore implements ExportBooks {
   }
 
   openPublications(claim: UnitClaim): Promise<readonly Publication[]> {
-    return this.#guard(`read the open publications of ${nameOf(claim.unit)}`, async () => {
+    return guarded(`read the open publications of ${nameOf(claim.unit)}`, async () => {
       const rows = await this.#db
         .selectFrom('publications')
         .select('plan')
@@ -140,7 +140,7 @@ export class ExportStore implements ExportBooks {
   }
 
   succeed(claim: UnitClaim): Promise<void> {
-    return this.#guard(`record the success of ${nameOf(claim.unit)}`, async () => {
+    return guarded(`record the success of ${nameOf(claim.unit)}`, async () => {
       await this.#db
         .updateTable('export_units')
         .set({
@@ -159,7 +159,7 @@ export class ExportStore implements ExportBooks {
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<SetAside> {
-    return this.#guard(`record the failure of ${nameOf(claim.unit)}`, async () => {
+    return guarded(`record the failure of ${nameOf(claim.unit)}`, async () => {
       const failed = await sql<{ attempts: number; is_set_aside: boolean }>`
         update mirror.export_units
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
@@ -190,7 +190,7 @@ export class ExportStore implements ExportBooks {
   }
 
   renewSlot(lease: SlotLease, leaseMs: number): Promise<void> {
-    return this.#guard('renew a place among the exports at once', async () => {
+    return guarded('renew a place among the exports at once', async () => {
       const renewed = await sql`
         update mirror.export_slots set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
         where slot = ${lease.slot} and lease_token = ${lease.token}`.execute(this.#db);
@@ -199,7 +199,7 @@ export class ExportStore implements ExportBooks {
   }
 
   freeSlot(lease: SlotLease): Promise<void> {
-    return this.#guard('free a place among the exports at once', async () => {
+    return guarded('free a place among the exports at once', async () => {
       await this.#db
         .updateTable('export_slots')
         .set({ lease_token: null, lease_until: null })
@@ -210,7 +210,7 @@ export class ExportStore implements ExportBooks {
   }
 
   profile(): Promise<SourceProfile> {
-    return this.#guard('read what is known of the source', async () => {
+    return guarded('read what is known of the source', async () => {
       const { profile } = await this.#db
         .selectFrom('source_state')
         .select('profile')
@@ -220,13 +220,13 @@ export class ExportStore implements ExportBooks {
   }
 
   learn(profile: SourceProfile): Promise<void> {
-    return this.#guard('record what is known of the source', async () => {
+    return guarded('record what is known of the source', async () => {
       await sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`.execute(this.#db);
     });
   }
 
   knownAssets(): Promise<readonly string[]> {
-    return this.#guard('read the known assets', async () => {
+    return guarded('read the known assets', async () => {
       // A loose index scan: one look-up for each asset, however many entries there are.
       const found = await sql<{ asset_id: string }>`
         with recursive known(asset_id) as (
@@ -240,14 +240,6 @@ export class ExportStore implements ExportBooks {
         order by asset_id limit 1000`.execute(this.#db);
       return found.rows.map((row) => row.asset_id);
     });
-  }
-
-  async #guard<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-    try {
-      return await work();
-    } catch (error) {
-      throw databaseError(action, error);
-    }
   }
 }
 

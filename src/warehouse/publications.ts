@@ -6,6 +6,7 @@ import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
 import type { Coverage, ExportUnit, NewCoverage, Publication, TailSum, UnitClaim } from '../export/ports.ts';
 import { decodeManifest, type Manifest, manifestJson } from '../ledger/manifest.ts';
 import type { Database } from './database.ts';
+import { segmentColumns } from './segment-row.ts';
 
 const instant = z.codec(z.string(), z.bigint(), {
   decode: (text) => micros(text),
@@ -227,23 +228,8 @@ async function closeAsItStands(
 /** The same object may come back: what was superseded by it, or before, is current again. */
 async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> {
   const row = {
-    party_id: manifest.partyId,
-    asset_id: manifest.assetId,
-    from_time: formatInstant(manifest.from),
-    to_time: formatInstant(manifest.to),
-    open: manifest.open,
-    object_key: manifest.objectKey,
-    rows: manifest.rows,
-    bytes: manifest.bytes,
-    sha256: manifest.sha256,
-    object_bytes: manifest.objectBytes,
-    object_sha256: manifest.objectSha256,
-    digest: manifest.digest,
-    row_form: manifest.rowForm,
-    columns: manifest.columns,
+    ...segmentColumns(manifest),
     evidence: JSON.stringify({ leftOut: manifestJson(manifest).leftOut, seq: String(manifest.seq) }),
-    run_id: manifest.runId,
-    published_at: formatInstant(manifest.publishedAt),
   };
   // loaded_at stays: it says whether its rows are in the warehouse, and only a load moves rows.
   const revived = {

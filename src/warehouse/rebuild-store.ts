@@ -5,6 +5,7 @@ import type { Manifest } from '../ledger/manifest.ts';
 import type { RebuildBooks } from '../load/ports.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
+import { segmentColumns } from './segment-row.ts';
 import { guarded, inTransaction } from './transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
@@ -68,24 +69,9 @@ function segmentRow(
   status: 'current' | 'superseded',
 ): Insertable<MirrorSchema['segments']> {
   return {
-    party_id: manifest.partyId,
-    asset_id: manifest.assetId,
-    from_time: formatInstant(manifest.from),
-    to_time: formatInstant(manifest.to),
-    open: manifest.open,
-    object_key: manifest.objectKey,
-    rows: manifest.rows,
-    bytes: manifest.bytes,
-    sha256: manifest.sha256,
-    object_bytes: manifest.objectBytes,
-    object_sha256: manifest.objectSha256,
-    digest: manifest.digest,
-    row_form: manifest.rowForm,
-    columns: manifest.columns,
+    ...segmentColumns(manifest),
     evidence: JSON.stringify({ rebuilt: true }),
     status,
-    run_id: manifest.runId,
-    published_at: formatInstant(manifest.publishedAt),
     superseded_at: status === 'superseded' ? formatInstant(nowMicros()) : null,
   };
 }
