@@ -1,8 +1,8 @@
 /** Does the lake hold what its manifest says, and what was loaded? */
 import { createHash } from 'node:crypto';
 import { errorCode, PermanentError } from '../core/errors.ts';
-import { canonicalText, ENTRY_COLUMNS, extraFromJson, hashText } from '../ledger/canonical.ts';
-import { RowDigest } from '../ledger/digest.ts';
+import { canonicalText, ENTRY_COLUMNS, extraFromJson } from '../ledger/canonical.ts';
+import { hashText, RowDigest } from '../ledger/digest.ts';
 import type { LakeFindings, Problem } from '../load/ports.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { type LakeDeps, partitionPath } from './build.ts';

@@ -3,7 +3,6 @@
  * release wrote it. Its text is what `values_digest` sums, so the same rows have the same sum whether
  * they are read from objects, the warehouse or the lake.
  */
-import { hash } from 'node:crypto';
 import { PermanentError } from '../core/errors.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
 import { decodeAccountType, decodeId, decodeInteger, decodeTransferType } from './encodings.ts';
@@ -70,12 +69,6 @@ export function canonicalText(values: readonly string[], extra: readonly ExtraVa
   const text = values.join(VALUE_SEPARATOR);
   if (extra.length === 0) return text;
   return text + extra.map(([name, value]) => EXTRA_SEPARATOR + name + VALUE_SEPARATOR + value).join('');
-}
-
-/** The hash of a canonical row (as UTF-8), ready for `RowDigest.add`. */
-export function hashText(canonical: string): string {
-  // 'binary' is one character for each byte: the cheapest form that there is.
-  return hash('sha256', canonical, 'binary');
 }
 
 /** Extra values from stored JSON (`extra` of a row) in the order that is summed. */

@@ -1,6 +1,23 @@
 /** Where the fields of a CSV row lie, found in one pass and without making strings of them. */
 const COMMA = 0x2c;
 const QUOTE = 0x22;
+/** A word is four bytes, read together. */
+const WORD_BYTES = 4;
+const COMMAS = 0x2c2c2c2c;
+const LOW_BITS = 0x01010101;
+const HIGH_BITS = 0x80808080;
+
+const BACKSLASH = 0x5c;
+const LOWER_CASE = 0x20202020;
+
+/** An id of 64 hex digits as its bytes are read, four at a time. */
+export function idWords(id: string): Int32Array {
+  const bytes = Buffer.from(id);
+  return Int32Array.from(
+    { length: bytes.length / WORD_BYTES },
+    (_, index) => bytes.readInt32LE(index * WORD_BYTES) | LOWER_CASE,
+  );
+}
 
 /**
  * Marks the fields of one row at a time; the marks hold until the next `scan`. A quoted field is a
@@ -8,26 +25,26 @@ const QUOTE = 0x22;
  */
 export class RowFields {
   #buffer: Buffer = Buffer.alloc(0);
+  #words = new DataView(this.#buffer.buffer);
   #starts = new Int32Array(64);
   #ends = new Int32Array(64);
   #count = 0;
 
   /** @returns how many fields the row has (an empty row has one empty field) */
   scan(buffer: Buffer, start: number, end: number): number {
-    this.#buffer = buffer;
+    if (buffer !== this.#buffer) this.#open(buffer);
     let count = 0;
     let fieldStart = start;
-    let position = start;
     for (;;) {
-      if (position < end && buffer[position] === QUOTE) position = closingQuote(buffer, position, end);
-      while (position < end && buffer[position] !== COMMA) position += 1;
+      const isQuoted = fieldStart < end && buffer[fieldStart] === QUOTE;
+      const from = isQuoted ? closingQuote(buffer, fieldStart, end) : fieldStart;
+      const position = nextComma(buffer, this.#words, from, end);
       if (count === this.#starts.length) this.#grow();
       this.#starts[count] = fieldStart;
       this.#ends[count] = position;
       count += 1;
       if (position >= end) break;
-      position += 1;
-      fieldStart = position;
+      fieldStart = position + 1;
     }
     this.#count = count;
     return count;
@@ -61,9 +78,28 @@ export class RowFields {
     return Array.from({ length: this.#count }, (_, index) => this.text(index) ?? '');
   }
 
+  /**
+   * Whether a field is this id: releases write it as `\\x` and hex, or plain, in either case.
+   * @param id see `idWords`
+   */
+  holds(index: number, id: Int32Array): boolean {
+    let position = this.start(index);
+    if (this.#buffer[position] === BACKSLASH) position += 2;
+    if (this.end(index) - position !== id.length * WORD_BYTES) return false;
+    for (let at = 0; at < id.length; at += 1, position += WORD_BYTES) {
+      if ((this.#words.getInt32(position, true) | LOWER_CASE) !== id[at]) return false;
+    }
+    return true;
+  }
+
   #isQuoted(index: number): boolean {
     const start = this.#starts[index] ?? 0;
     return (this.#ends[index] ?? 0) - start >= 2 && this.#buffer[start] === QUOTE;
+  }
+
+  #open(buffer: Buffer): void {
+    this.#buffer = buffer;
+    this.#words = new DataView(buffer.buffer, buffer.byteOffset, buffer.byteLength);
   }
 
   #grow(): void {
@@ -73,6 +109,19 @@ export class RowFields {
     this.#starts.set(starts);
     this.#ends.set(ends);
   }
+}
+
+/** The position of the first comma from here on; `end` where there is none. */
+function nextComma(buffer: Buffer, words: DataView, from: number, end: number): number {
+  let position = from;
+  for (const last = end - WORD_BYTES; position <= last; position += WORD_BYTES) {
+    const others = words.getInt32(position, true) ^ COMMAS;
+    // Only of a zero byte, which was a comma, and perhaps of ones above it, does the high bit remain.
+    const found = (others - LOW_BITS) & ~others & HIGH_BITS;
+    if (found !== 0) return position + ((31 - Math.clz32(found & -found)) >>> 3);
+  }
+  while (position < end && buffer[position] !== COMMA) position += 1;
+  return position;
 }
 
 /** The position behind the quote that closes the one at `opening`; `end` where none does. */

@@ -1,12 +1,6 @@
 /** Rows of a segment as COPY input (text format) in the warehouse's types, with the sums of their values. */
-import {
-  canonicalText,
-  type CanonicalRow,
-  hashText,
-  monthOf,
-  RowCanonicalizer,
-} from '../ledger/canonical.ts';
-import { RowDigest } from '../ledger/digest.ts';
+import { canonicalText, type CanonicalRow, monthOf, RowCanonicalizer } from '../ledger/canonical.ts';
+import { hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';

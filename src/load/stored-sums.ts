@@ -1,6 +1,6 @@
 /** Sums of rows as the warehouse holds them, recomputed outside of it. */
-import { canonicalText, extraFromJson, hashText, monthOf } from '../ledger/canonical.ts';
-import { RowDigest } from '../ledger/digest.ts';
+import { canonicalText, extraFromJson, monthOf } from '../ledger/canonical.ts';
+import { hashText, RowDigest } from '../ledger/digest.ts';
 import type { MonthSum } from './ports.ts';
 
 const VALUES = '\u001f';

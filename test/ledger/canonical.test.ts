@@ -1,12 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  canonicalText,
-  extraFromJson,
-  hashText,
-  monthOf,
-  RowCanonicalizer,
-} from '../../src/ledger/canonical.ts';
+import { canonicalText, extraFromJson, monthOf, RowCanonicalizer } from '../../src/ledger/canonical.ts';
+import { hashText } from '../../src/ledger/digest.ts';
 import {
   decodeAccountType,
   decodeId,
