@@ -73,7 +73,7 @@ export async function fetchOnly(source: Source): Promise<number> {
   }
 }
 
-/** The same loop, storing each party and its place by itself; stops after `rowsMax`. */
+/** The same loop, storing each party with its place by itself; stops after `rowsMax`. */
 export async function fetchAndInsert(source: Source, warehouse: Warehouse, rowsMax: number): Promise<number> {
   let rows = 0;
   let after: string | undefined;
@@ -83,8 +83,7 @@ export async function fetchAndInsert(source: Source, warehouse: Warehouse, rowsM
     for (const row of page.rows) {
       rows += 1;
       await warehouse.pool.query(
-        `with party as (insert into mirror.parties (party_id, first_epoch) values ($1, 1))
-         insert into mirror.places (epoch, party_id, pos) values (1, $1, $2)`,
+        'insert into mirror.parties (party_id, first_epoch, epoch, pos) values ($1, 1, 1, $2)',
         [row.key, rows],
       );
       if (rows >= rowsMax) return rows;
@@ -125,8 +124,8 @@ export async function walkParties(source: Source, warehouse: Warehouse): Promise
 }
 
 export async function emptyMirror(warehouse: Warehouse): Promise<void> {
-  await warehouse.pool.query(`truncate mirror.walk_pages, mirror.walks, mirror.chains, mirror.places,
-    mirror.parties, mirror.known_gaps, mirror.runs cascade`);
+  await warehouse.pool.query(`truncate mirror.walk_pages, mirror.walks, mirror.chains, mirror.parties,
+    mirror.former_places, mirror.known_gaps, mirror.runs cascade`);
   await warehouse.pool.query('checkpoint');
 }
 

@@ -85,6 +85,14 @@ table mirror.export_units
   constraint export_units_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint export_units_pkey PRIMARY KEY (unit_id)
 
+table mirror.former_places
+  epoch integer not null
+  party_id text not null
+  pos bigint not null
+  last_seen_walk bigint
+  gone_since timestamp with time zone
+  constraint former_places_pkey PRIMARY KEY (epoch, party_id)
+
 table mirror.identity
   only_row boolean not null default true
   warehouse_id uuid not null default gen_random_uuid()
@@ -161,16 +169,13 @@ table mirror.parties
   last_seen_at timestamp with time zone not null default clock_timestamp()
   source_time timestamp with time zone
   extra jsonb
-  constraint parties_pkey PRIMARY KEY (party_id)
-
-table mirror.places
-  epoch integer not null
-  party_id text not null
-  pos bigint not null
+  epoch integer
+  pos bigint
   last_seen_walk bigint
   gone_since timestamp with time zone
-  constraint places_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
-  constraint places_pkey PRIMARY KEY (epoch, party_id)
+  constraint parties_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
+  constraint parties_pkey PRIMARY KEY (party_id)
+  constraint parties_place_check CHECK (((epoch IS NULL) = (pos IS NULL)))
 
 table mirror.publications
   publication_id uuid not null
@@ -540,6 +545,22 @@ mirror.freshness as
             count(*) AS count
            FROM mirror.segments
           WHERE segments.status = 'current'::text AND segments.loaded_at IS NULL) subjects;
+
+mirror.places as
+ SELECT parties.epoch,
+    parties.party_id,
+    parties.pos,
+    parties.last_seen_walk,
+    parties.gone_since
+   FROM mirror.parties
+  WHERE parties.epoch IS NOT NULL
+UNION ALL
+ SELECT former_places.epoch,
+    former_places.party_id,
+    former_places.pos,
+    former_places.last_seen_walk,
+    former_places.gone_since
+   FROM mirror.former_places;
 
 -- Rights of mirror_reader
 

@@ -7,8 +7,6 @@ import { parseInstant, type Micros } from '../core/time.ts';
 export interface PartyCursor {
   readonly id: string;
   readonly time: Micros;
-  /** As the source wrote it: RFC 3339, in the time zone of its node. */
-  readonly timeText: string;
 }
 
 const TIME_FIELD = '"VegaTime":"';
@@ -21,7 +19,7 @@ export function readPartyCursor(cursor: string): PartyCursor | undefined {
   const timeText = textField(text, TIME_FIELD);
   if (id === undefined || timeText === undefined) return undefined;
   const time = parseInstant(timeText);
-  return time === undefined ? undefined : { id, time, timeText };
+  return time === undefined ? undefined : { id, time };
 }
 
 function textField(text: string, opening: string): string | undefined {

@@ -109,8 +109,8 @@ export type ChainDraft = Omit<Chain, 'chainId'> & { readonly chainId: bigint | u
 export interface PlacedRows {
   readonly pos: bigint;
   readonly rows: readonly ListedRow[];
-  /** When the source first saw the party, RFC 3339, where its cursor says so. */
-  readonly firstSeen?: string | undefined;
+  /** When the source first saw the party, where its cursor says so. */
+  readonly firstSeen?: Micros | undefined;
 }
 
 export interface CommittedPage {

@@ -38,7 +38,7 @@ export function placeBeyond(
 }
 
 export function placedAt({ rows, firstSeen }: RowGroup, pos: bigint): PlacedRows {
-  return { pos, rows, firstSeen: firstSeen?.timeText };
+  return { pos, rows, firstSeen: firstSeen?.time };
 }
 
 /**

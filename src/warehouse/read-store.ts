@@ -23,9 +23,7 @@ const STATE = `
     order by has_tail desc, head_height desc nulls last limit 1) c on true`;
 
 const PARTY = `
-  select pl.pos from mirror.parties pa
-  left join mirror.places pl on pl.epoch = $1 and pl.party_id = pa.party_id
-  where pa.party_id = $2`;
+  select case when epoch = $1 then pos end from mirror.parties where party_id = $2`;
 
 export class ReadStore implements ListStore {
   readonly #pool: Pool;
@@ -59,7 +57,7 @@ export class ReadStore implements ListStore {
     const [row] = await this.#rows<[string | null, Buffer | null]>(
       'read a page of parties',
       `select string_agg(party_id, ' ' order by pos ${order}), string_agg(int8send(pos), ''::bytea order by pos ${order}) from (
-         select pos, party_id from mirror.places where ${where.text} order by pos ${order} limit ${rowsMax}::int) page`,
+         select pos, party_id from mirror.parties where ${where.text} order by pos ${order} limit ${rowsMax}::int) page`,
       where.values,
       `places ${order} ${where.text}`,
     );

@@ -75,6 +75,11 @@ interface PartiesTable {
   last_seen_at: Generated<Timestamp>;
   source_time: Timestamp | null;
   extra: Json | null;
+  /** Of the place: the newest epoch that the party was listed in. Null without a place. */
+  epoch: number | null;
+  pos: Nullable<Int8>;
+  last_seen_walk: Nullable<Int8>;
+  gone_since: Timestamp | null;
 }
 
 interface CheckpointsTable {
@@ -89,7 +94,8 @@ interface CheckpointsTable {
   extra: Json | null;
 }
 
-interface PlacesTable {
+/** Every place in every epoch: a view. */
+interface PlacesView {
   epoch: number;
   party_id: string;
   pos: Int8;
@@ -270,7 +276,7 @@ export interface MirrorSchema {
   workers: WorkersTable;
   parties: PartiesTable;
   checkpoints: CheckpointsTable;
-  places: PlacesTable;
+  places: PlacesView;
   chains: ChainsTable;
   walks: WalksTable;
   walk_pages: WalkPagesTable;

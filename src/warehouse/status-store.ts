@@ -29,7 +29,7 @@ const FACTS = `
   select json_build_object(
     'epoch', (select epoch from network),
     'sourceUrl', (select source_url from mirror.identity),
-    'parties', (select count(*)::text from mirror.places where epoch = (select epoch from network)),
+    'parties', (select count(*)::text from mirror.parties where epoch = (select epoch from network)),
     'checkpoints', (select count(*)::text from mirror.checkpoints where epoch = (select epoch from network)),
     'verdicts', (select json_object_agg(stream, json_build_object('verdict', verdict, 'at', finished_at)) from verdicts),
     'heads', (select json_object_agg(list, json_build_object('height', head_height::text, 'time', head_time)) from heads),

@@ -92,8 +92,8 @@ export async function writeChain(
 
 /** One look into the index for each id, whatever the planner thinks of the table's size. */
 function placeOf(epoch: number): RawBuilder<unknown> {
-  return sql`select party_id, pos, last_seen_walk from mirror.places
-    where epoch = ${epoch} and party_id = asked.id limit 1`;
+  return sql`select party_id, pos, last_seen_walk from mirror.parties
+    where party_id = asked.id and epoch = ${epoch} limit 1`;
 }
 
 /** Where these groups stand, where that counts. */
@@ -132,7 +132,7 @@ export async function readEdge(
   const counts = sql`gone_since is null and (${audit}::bigint is null or last_seen_walk = ${audit}::bigint)`;
   if (axis.list === 'parties') {
     const { rows } = await sql<{ party_id: string; pos: bigint }>`
-      select party_id, pos from mirror.places
+      select party_id, pos from mirror.parties
       where epoch = ${axis.epoch} and pos between ${chain.lo} and ${chain.hi} and ${counts}
       order by pos ${order} limit ${groupsMax}`.execute(db);
     return rows.map(({ party_id, pos }) => ({ group: party_id, keys: [party_id], pos }));
@@ -169,10 +169,10 @@ export async function nextPlace(
     direction === 'up'
       ? sql<{
           pos: bigint;
-        }>`select pos from mirror.places where epoch = ${epoch} and pos > ${pos} order by pos limit 1`
+        }>`select pos from mirror.parties where epoch = ${epoch} and pos > ${pos} order by pos limit 1`
       : sql<{
           pos: bigint;
-        }>`select pos from mirror.places where epoch = ${epoch} and pos < ${pos} order by pos desc limit 1`
+        }>`select pos from mirror.parties where epoch = ${epoch} and pos < ${pos} order by pos desc limit 1`
   ).execute(db);
   return rows[0]?.pos;
 }
@@ -193,7 +193,7 @@ export async function spreadPlaces(
   await sql`set constraints all deferred`.execute(tx);
   await sql`
     with beyond as (
-      select party_id, pos, ${distance} as d from mirror.places
+      select party_id, pos, ${distance} as d from mirror.parties
       where epoch = ${epoch} and ${direction === 'up' ? sql`pos > ${pos}` : sql`pos < ${pos}`}
       order by d limit ${rowsMax}),
     ranked as (
@@ -209,6 +209,6 @@ export async function spreadPlaces(
         hi = coalesce((select new_pos from moved where old_pos = hi), hi)
       where epoch = ${epoch} and list = 'parties'
         and exists (select from moved where old_pos in (lo, hi)))
-    update mirror.places place set pos = moved.new_pos
-    from moved where place.epoch = ${epoch} and place.party_id = moved.party_id`.execute(tx);
+    update mirror.parties party set pos = moved.new_pos
+    from moved where party.epoch = ${epoch} and party.party_id = moved.party_id`.execute(tx);
 }

@@ -69,13 +69,13 @@ export async function promoteAudit(tx: Tx, context: ClaimContext): Promise<void>
 }
 
 async function markGone(tx: Tx, { epoch, list, walkId }: ClaimContext): Promise<void> {
-  const table = list === 'parties' ? sql`mirror.places` : sql`mirror.checkpoints`;
+  const table = list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
   await sql`update ${table} set gone_since = clock_timestamp()
     where epoch = ${epoch} and gone_since is null and last_seen_walk is distinct from ${walkId}`.execute(tx);
 }
 
 export async function readAuditTotals(db: Db, { epoch, list, walkId }: ClaimContext): Promise<AuditTotals> {
-  const table = list === 'parties' ? sql`mirror.places` : sql`mirror.checkpoints`;
+  const table = list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
   const pos = list === 'parties' ? sql`pos` : sql`at_block`;
   const { rows } = await sql<Record<'served' | 'gone' | 'above' | 'fresh', bigint>>`
     select count(*) filter (where last_seen_walk = ${walkId}) as served,
@@ -137,7 +137,7 @@ const GAPS_SHOWN_MAX = 100;
 async function countRows(db: Db, { epoch, list, auditWalk }: ClaimContext): Promise<bigint> {
   const from =
     list === 'parties'
-      ? sql`count(*) as rows from mirror.places, top where pos between top.lo and top.hi`
+      ? sql`count(*) as rows from mirror.parties, top where pos between top.lo::bigint and top.hi::bigint`
       : sql`coalesce(sum(copies), 0)::bigint as rows from mirror.checkpoints, top where at_block between top.lo and top.hi`;
   const { rows } = await sql<{ rows: bigint }>`
     with top as (select lo, hi from mirror.chains

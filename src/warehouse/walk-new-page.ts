@@ -43,15 +43,11 @@ function statement(
     with lease as (
       select walk_id from mirror.walks
       where walk_id = ${walkId} and lease_token = ${token} and state = 'open' for update),
-    fresh as materialized (
-      select row.* from lease, unnest(${ids}::text[], ${positions}::bigint[], ${times}::timestamptz[],
-        ${extras}::jsonb[]) as row (party_id, pos, source_time, extra)),
     stored as (
-      insert into mirror.parties (party_id, first_epoch, source_time, extra)
-      select party_id, ${epoch}::int, source_time, extra from fresh),
-    put as (
-      insert into mirror.places (epoch, party_id, pos, last_seen_walk)
-      select ${epoch}::int, party_id, pos, ${walkId}::bigint from fresh),
+      insert into mirror.parties (party_id, first_epoch, source_time, extra, epoch, pos, last_seen_walk)
+      select row.party_id, ${epoch}::int, row.source_time, row.extra, ${epoch}::int, row.pos, lease.walk_id
+      from lease, unnest(${ids}::text[], ${positions}::bigint[], ${times}::timestamptz[], ${extras}::jsonb[])
+        as row (party_id, pos, source_time, extra)),
     grown as (
       update mirror.chains set lo = ${chain.lo}, hi = ${chain.hi},
         bottom_anchors = ${JSON.stringify(chain.bottom)}, top_anchors = ${JSON.stringify(chain.top)}
@@ -60,7 +56,7 @@ function statement(
       insert into mirror.walk_pages
         (walk_id, direction, after_hash, size, page_no, rows, new_rows, first_key, last_key, source_height)
       select walk_id, ${page.role}::text, ${hashOf(page.after)}::bytea, ${page.size}::int, ${pageNo}::int,
-        ${page.rows}::int, ${ids.length}::int, ${page.firstKey ?? null}::text, ${page.lastKey ?? null}::text,
+        ${page.rows}::int, ${placed.length}::int, ${page.firstKey ?? null}::text, ${page.lastKey ?? null}::text,
         ${page.height ?? null}::numeric
       from lease)
     select walk_id from lease`;

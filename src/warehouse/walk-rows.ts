@@ -1,7 +1,9 @@
 /** The rows of the two lists, written in bulk: one statement a table and page. */
 import { sql, type RawBuilder, type Transaction } from 'kysely';
 import { PermanentError } from '../core/errors.ts';
+import type { Micros } from '../core/time.ts';
 import type { ListedRow, PlacedRows } from '../walk/ports.ts';
+import { instantArray, int8Array, textArray } from './binary-arrays.ts';
 import type { MirrorSchema } from './schema.ts';
 
 type Tx = Transaction<MirrorSchema>;
@@ -9,38 +11,53 @@ type Tx = Transaction<MirrorSchema>;
 export interface RowContext {
   readonly epoch: number;
   readonly walkId: bigint;
-  /** An audit says of every row that it was seen. */
-  readonly isAudit: boolean;
 }
 
 /**
- * Parties and their places. A party that has another place already is moved: it was unproven there.
- * @returns how many had none
+ * Parties and their places. A party that has another place already is moved: it was unproven there. One of
+ * an earlier epoch is kept aside.
+ * @returns how many had none in this epoch
  */
 export async function writeParties(
   tx: Tx,
-  context: RowContext,
+  { epoch, walkId }: RowContext,
   placed: readonly PlacedRows[],
 ): Promise<number> {
-  const columns = columnsOf(placed);
-  if (columns.ids.length === 0) return 0;
-  await upsertParties(tx, context, columns);
-  return countFresh(
+  if (placed.length === 0) return 0;
+  const { ids, positions, times, extras } = columnsOf(placed);
+  // All parts of the statement see the table as it was before.
+  const { rows } = await sql<{ fresh: bigint }>`
+    with fresh as materialized (
+      select * from unnest(${ids}::text[], ${positions}::bigint[], ${times}::timestamptz[], ${extras}::jsonb[])
+        as row (party_id, pos, source_time, extra)),
+    held as (
+      select party.* from fresh, lateral (
+        select epoch, party_id, pos, last_seen_walk, gone_since from mirror.parties
+        where party_id = fresh.party_id and epoch is not null limit 1) as party),
+    kept_aside as (
+      insert into mirror.former_places (epoch, party_id, pos, last_seen_walk, gone_since)
+      select * from held where epoch < ${epoch}::int),
+    written as (
+      insert into mirror.parties as party
+        (party_id, first_epoch, source_time, extra, epoch, pos, last_seen_walk)
+      select party_id, ${epoch}::int, source_time, extra, ${epoch}::int, pos, ${walkId}::bigint from fresh
+      on conflict (party_id) do update
+        set extra = coalesce(excluded.extra, party.extra),
+            source_time = coalesce(party.source_time, excluded.source_time),
+            last_seen_at = clock_timestamp(),
+            epoch = excluded.epoch, pos = excluded.pos, last_seen_walk = excluded.last_seen_walk,
+            gone_since = null)
+    select count(*) - (select count(*) from held where epoch = ${epoch}::int) as fresh from fresh`.execute(
     tx,
-    sql`
-    insert into mirror.places as place (epoch, party_id, pos, last_seen_walk)
-    select ${context.epoch}, party_id, pos, ${context.walkId}
-    from unnest(${columns.ids}::text[], ${columns.positions}::bigint[]) as fresh (party_id, pos)
-    on conflict (epoch, party_id) do update
-      set pos = excluded.pos, last_seen_walk = excluded.last_seen_walk, gone_since = null`,
   );
+  return Number(rows[0]?.fresh ?? 0n);
 }
 
 /** A page by columns, as bulk statements take it. */
 export interface PartyColumns {
-  readonly ids: readonly string[];
-  readonly positions: readonly bigint[];
-  readonly times: readonly (string | null)[];
+  readonly ids: Buffer;
+  readonly positions: Buffer;
+  readonly times: Buffer;
   /** Empty where no row has any: the statement takes that for nulls. */
   readonly extras: readonly (string | null)[];
 }
@@ -48,7 +65,7 @@ export interface PartyColumns {
 export function columnsOf(placed: readonly PlacedRows[]): PartyColumns {
   const ids: string[] = [];
   const positions: bigint[] = [];
-  const times: (string | null)[] = [];
+  const times: (Micros | null)[] = [];
   const extras: (string | null)[] = [];
   for (const { pos, rows, firstSeen } of placed) {
     const [row] = rows;
@@ -58,26 +75,12 @@ export function columnsOf(placed: readonly PlacedRows[]): PartyColumns {
     times.push(firstSeen ?? null);
     extras.push(extraOf(row));
   }
-  return { ids, positions, times, extras: extras.some((extra) => extra !== null) ? extras : [] };
-}
-
-/** What is known of a party stays, unless the source says something else now. */
-async function upsertParties(
-  tx: Tx,
-  { epoch, isAudit }: Pick<RowContext, 'epoch' | 'isAudit'>,
-  { ids, times, extras }: Omit<PartyColumns, 'positions'>,
-): Promise<void> {
-  await sql`
-    insert into mirror.parties as party (party_id, first_epoch, source_time, extra)
-    select party_id, ${epoch}, source_time, extra
-    from unnest(${ids}::text[], ${times}::timestamptz[], ${extras}::jsonb[]) as fresh (party_id, source_time, extra)
-    on conflict (party_id) do update
-      set extra = coalesce(excluded.extra, party.extra),
-          source_time = coalesce(party.source_time, excluded.source_time),
-          last_seen_at = clock_timestamp()
-      where ${isAudit} or (excluded.extra is not null and party.extra is distinct from excluded.extra)`.execute(
-    tx,
-  );
+  return {
+    ids: textArray(ids),
+    positions: int8Array(positions),
+    times: instantArray(times),
+    extras: extras.some((extra) => extra !== null) ? extras : [],
+  };
 }
 
 /** Runs an upsert. @returns how many rows it inserted; the others were there */
@@ -91,16 +94,18 @@ async function countFresh(tx: Tx, upsert: RawBuilder<unknown>): Promise<number> 
 /** Rows without a place: `network`, a party that was looked up, rows that could not be proven. */
 export async function writeUnplacedParties(
   tx: Tx,
-  context: Pick<RowContext, 'epoch'>,
+  { epoch }: Pick<RowContext, 'epoch'>,
   rows: readonly ListedRow[],
 ): Promise<void> {
   const distinct = [...new Map(rows.map((row) => [row.key, row])).values()];
   if (distinct.length === 0) return;
-  await upsertParties(
-    tx,
-    { ...context, isAudit: true },
-    { ids: distinct.map(({ key }) => key), times: [], extras: distinct.map(extraOf) },
-  );
+  await sql`
+    insert into mirror.parties as party (party_id, first_epoch, extra)
+    select party_id, ${epoch}, extra
+    from unnest(${textArray(distinct.map(({ key }) => key))}::text[], ${distinct.map(extraOf)}::jsonb[])
+      as fresh (party_id, extra)
+    on conflict (party_id) do update
+      set extra = coalesce(excluded.extra, party.extra), last_seen_at = clock_timestamp()`.execute(tx);
 }
 
 /** Checkpoints, one row for each distinct one; `copies` is how often it was shown. @returns how many are new */

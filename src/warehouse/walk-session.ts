@@ -117,8 +117,8 @@ class PostgresWalkSession implements WalkSession {
         page_no: number | null;
       }>`select
           (select max(head_height) from mirror.chains where epoch = ${this.epoch} and audit_walk is null) as height,
-          (select min(pos) from mirror.places where epoch = ${this.epoch}) as lowest,
-          (select max(pos) from mirror.places where epoch = ${this.epoch}) as highest,
+          (select min(pos) from mirror.parties where epoch = ${this.epoch}) as lowest,
+          (select max(pos) from mirror.parties where epoch = ${this.epoch}) as highest,
           (select max(page_no) from mirror.walk_pages where walk_id = ${this.walkId}) as page_no`.execute(
         this.#db,
       );
@@ -209,7 +209,7 @@ class PostgresWalkSession implements WalkSession {
   }
 
   get #rowContext(): RowContext {
-    return { epoch: this.epoch, walkId: this.walkId, isAudit: this.kind === 'audit' };
+    return { epoch: this.epoch, walkId: this.walkId };
   }
 
   async #writeRows(tx: Tx, { placed, unplaced }: PageCommit): Promise<number> {
@@ -238,10 +238,9 @@ class PostgresWalkSession implements WalkSession {
   }
 
   async keepUnproven(rows: readonly ListedRow[]): Promise<void> {
-    const context = { epoch: this.epoch, walkId: this.walkId, isAudit: false };
     await this.#write(`keep rows of ${this.list}`, async (tx) => {
-      if (this.list === 'parties') await writeUnplacedParties(tx, context, rows);
-      else await writeCheckpoints(tx, context, rows);
+      if (this.list === 'parties') await writeUnplacedParties(tx, this.#rowContext, rows);
+      else await writeCheckpoints(tx, this.#rowContext, rows);
     });
   }
 
@@ -345,7 +344,7 @@ class PostgresWalkSession implements WalkSession {
     return this.#read('compare parties', async () => {
       const { rows } = await sql<{ known: bigint; any_on_record: boolean }>`
         select (select count(*) from mirror.parties where party_id = any(${ids}::text[])) as known,
-          exists (select from mirror.places) as any_on_record`.execute(this.#db);
+          exists (select from mirror.parties where epoch is not null) as any_on_record`.execute(this.#db);
       return { known: Number(rows[0]?.known ?? 0n), anyOnRecord: rows[0]?.any_on_record ?? false };
     });
   }

@@ -5,13 +5,9 @@ import type { Sandbox } from '../../src/sandbox/server.ts';
 export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
   const ids = [...sandbox.books.parties()].map(({ id }) => id);
   await pool.query(
-    `insert into mirror.parties (party_id, first_epoch)
-     select unnest($1::text[]), 1 union all select 'network', 1`,
-    [ids],
-  );
-  await pool.query(
-    `insert into mirror.places (epoch, party_id, pos)
-     select 1, id, place * 1024 from unnest($1::text[]) with ordinality as listed (id, place)`,
+    `insert into mirror.parties (party_id, first_epoch, epoch, pos)
+     select id, 1, 1, place * 1024 from unnest($1::text[]) with ordinality as listed (id, place)
+     union all select 'network', 1, null, null`,
     [ids],
   );
   const rows = [...sandbox.books.checkpoints()];

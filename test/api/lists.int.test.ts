@@ -27,24 +27,18 @@ async function ask(list: 'parties' | 'checkpoints', query: string): Promise<Answ
 beforeAll(async () => {
   await pool.query(`insert into mirror.networks (epoch) values (2)`);
   await pool.query(
-    `insert into mirror.parties (party_id, first_epoch)
-     select lpad(to_hex(n), 64, '0'), 1 from generate_series(1, $1) n union all select 'network', 1`,
+    `insert into mirror.parties (party_id, first_epoch, epoch, pos)
+     select lpad(to_hex(n), 64, '0'), 1, 2, n * 1024 from generate_series(1, $1) n
+     union all values ('network', 1, null, null), ('ff', 1, 1, 1)`,
     [PARTIES],
   );
-  await pool.query(
-    `insert into mirror.places (epoch, party_id, pos)
-     select 2, lpad(to_hex(n), 64, '0'), n * 1024 from generate_series(1, $1) n
-     union all select 1, 'ff', 1`,
-    [PARTIES],
-  );
-  await pool.query(`insert into mirror.parties (party_id, first_epoch) values ('ff', 1)`);
   // Every third height is tied, every fifth row repeated.
   await pool.query(
     `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
      select 2, 18446744073709551615 - n + n % 3, 'h' || n, 'b' || n, case when n % 5 = 0 then 3 else 1 end
      from generate_series(1, 60) n`,
   );
-  await pool.query('analyze mirror.places, mirror.checkpoints, mirror.parties');
+  await pool.query('analyze mirror.checkpoints, mirror.parties');
 });
 
 describe('pages', () => {
@@ -101,8 +95,8 @@ describe('pages', () => {
   it('are read from an index alone, however deep', async () => {
     const plans = await Promise.all(
       [
-        `select pos, party_id from mirror.places where epoch = 2 and pos <= 99999999 and pos < 51200000 order by pos desc limit 1001`,
-        `select pos, party_id from mirror.places where epoch = 2 and pos > 51200000 order by pos asc limit 1001`,
+        `select pos, party_id from mirror.parties where epoch = 2 and pos <= 99999999 and pos < 51200000 order by pos desc limit 1001`,
+        `select pos, party_id from mirror.parties where epoch = 2 and pos > 51200000 order by pos asc limit 1001`,
         `select at_block, hash, block_hash, copies from mirror.checkpoints
          where epoch = 2 and at_block <= 18446744073709551615 and (at_block, hash, block_hash) >= (18446744073709551590::numeric, 'h', 'b')
          order by at_block asc, hash asc, block_hash asc limit 1002`,

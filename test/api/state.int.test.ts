@@ -44,8 +44,9 @@ beforeAll(async () => {
     `insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
      values (1, 'parties', 0, 1024, true, true, 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
   );
-  await pool.query(`insert into mirror.parties (party_id, first_epoch) values ($1, 1)`, [PARTY]);
-  await pool.query(`insert into mirror.places (epoch, party_id, pos) values (1, $1, 1024)`, [PARTY]);
+  await pool.query(`insert into mirror.parties (party_id, first_epoch, epoch, pos) values ($1, 1, 1, 1024)`, [
+    PARTY,
+  ]);
 });
 
 describe('the status', () => {

@@ -41,11 +41,11 @@ afterAll(() => opened.disposeAsync());
 async function fillParties(): Promise<void> {
   const ids = `encode(sha256(('party ' || n)::bytea), 'hex')`;
   for (const statement of [
-    `insert into mirror.parties (party_id, first_epoch) select ${ids}, 1 from generate_series(1, ${PARTIES}) n`,
-    `insert into mirror.places (epoch, party_id, pos) select 1, ${ids}, n * 1024 from generate_series(1, ${PARTIES}) n`,
+    `insert into mirror.parties (party_id, first_epoch, epoch, pos)
+       select ${ids}, 1, 1, n * 1024 from generate_series(1, ${PARTIES}) n`,
     `insert into mirror.export_units (party_id, last_asked_at, last_entry_at)
        select ${ids}, now(), now() - n * interval '1 second' from generate_series(1, ${PARTIES}) n`,
-    'analyze mirror.parties, mirror.places, mirror.export_units',
+    'analyze mirror.parties, mirror.export_units',
   ]) {
     await warehouse.pool.query(statement);
   }

@@ -77,7 +77,7 @@ describe('verify', () => {
   it('tells what was never fetched or loaded without failing', async () => {
     await publishBoth();
     await database.pool.query(
-      `insert into mirror.parties (party_id, first_epoch) values ('network', 1), ('${'0f'.repeat(32)}', 1) on conflict do nothing`,
+      `insert into mirror.parties (party_id, first_epoch) values ('network', 1), ('${'0f'.repeat(32)}', 1) on conflict (party_id) do nothing`,
     );
     const report = await check(true);
     expect(report).toMatchObject({

@@ -105,8 +105,8 @@ describe('parties', () => {
     await world.walk(double, { list: 'parties' });
     // No room at all from the 20th to the 40th row.
     await world.pool
-      .query(`with ranked as (select party_id, row_number() over (order by pos) as n, pos from mirror.places)
-      update mirror.places p set pos = (select pos from ranked where n = 20) + ranked.n - 20
+      .query(`with ranked as (select party_id, row_number() over (order by pos) as n, pos from mirror.parties where epoch = 1)
+      update mirror.parties p set pos = (select pos from ranked where n = 20) + ranked.n - 20
       from ranked where ranked.party_id = p.party_id and ranked.n between 20 and 40`);
     double.lists.parties = parties(60);
     const { verdict, evidence } = await world.walk(double, { list: 'parties', kind: 'audit' });

@@ -138,7 +138,7 @@ test("rows whose chain was given up stand in nobody's way and are moved to where
   double.lists.parties = parties(60);
   await world.walk(double, { list: 'parties' });
   await world.pool.query('delete from mirror.chains');
-  await world.pool.query('update mirror.places set pos = -pos');
+  await world.pool.query('update mirror.parties set pos = -pos');
   const { verdict } = await world.walk(double, { list: 'parties' });
   expect(verdict).toBe('complete');
   await world.expectParties(double);

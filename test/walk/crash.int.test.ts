@@ -158,7 +158,7 @@ describe('a database that breaks off', () => {
     ['the answer to COMMIT', 'commit\0'],
     ['the answer to the claim', `verdict = 'complete'`],
     ['the answer to a look-up', 'as asked (id)'],
-    ['a statement inside a transaction', 'insert into mirror.places as place'],
+    ['a statement inside a transaction', 'insert into mirror.parties as party'],
   ])('%s is lost', async (_, statement) => {
     await using proxy = await CuttingProxy.before(database.url);
     await using through = openWarehouse({ url: proxy.url, onIdleError: () => undefined });

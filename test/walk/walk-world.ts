@@ -81,7 +81,7 @@ export class WalkWorld {
   /** Clears the lists and all that is known of them. */
   async reset(): Promise<void> {
     await this.pool
-      .query(`truncate mirror.walk_pages, mirror.walks, mirror.chains, mirror.places, mirror.parties,
+      .query(`truncate mirror.walk_pages, mirror.walks, mirror.chains, mirror.former_places, mirror.parties,
       mirror.checkpoints, mirror.known_gaps, mirror.runs cascade`);
     await this.pool.query('delete from mirror.networks where epoch > 1');
   }
