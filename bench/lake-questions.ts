@@ -1,11 +1,17 @@
 /** A lake of many entries, made by DuckDB alone, and how long each ready question takes on it. */
-import { rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { Writable } from 'node:stream';
-import { DuckDBInstance } from '@duckdb/node-api';
+import { openDuckDb } from '../src/lake/duckdb.ts';
 import { fileFacts } from '../src/lake/file-facts.ts';
 import { openLake } from '../src/lake/lake.ts';
-import { encodeLakeManifest, lakeManifestKey, type LakeFile } from '../src/lake/manifest.ts';
-import { questionParameters, READY_QUESTIONS } from '../src/lake/questions.ts';
+import {
+  encodeLakeManifest,
+  lakeManifestKey,
+  type LakeFile,
+  type PublishedPartition,
+} from '../src/lake/manifest.ts';
+import { type Workshop, writeSummaries } from '../src/lake/write-partition.ts';
+import { inquiry, READY_QUESTIONS } from '../src/lake/questions.ts';
 import { runQuery } from '../src/lake/query.ts';
 import { TABLES } from '../src/lake/tables.ts';
 import type { ObjectStore } from '../src/objects/object-store.ts';
@@ -32,35 +38,47 @@ function entries(first: number, rows: number, month: string): string {
     from range(${first}, ${first + rows}) r(i)`;
 }
 
-export async function makeLake(objects: ObjectStore, rows: number): Promise<void> {
-  const instance = await DuckDBInstance.create(':memory:', { threads: '2' });
-  const connection = await instance.connect();
-  await connection.run(`set TimeZone = 'UTC'`);
-  const names = TABLES.ledger_entries.columns.map(({ name }) => name).join(', ');
+export async function makeLake(objects: ObjectStore, scratchDir: string, rows: number): Promise<void> {
+  await mkdir(scratchDir, { recursive: true });
+  await using engine = await openDuckDb(scratchDir, '4GB');
   const perMonth = Math.ceil(rows / MONTHS.length / FILE_ROWS) * FILE_ROWS;
   const partitions = [];
   for (const [index, month] of MONTHS.entries()) {
-    const files: LakeFile[] = [];
-    const source = `(select ${names} from (${entries(index * perMonth, perMonth, month)}))`;
-    await connection.run(`create or replace temp table month as ${source}`);
-    for (let first = 0; first < perMonth; first += FILE_ROWS) {
-      const path = await objects.spoolPath(`bench-${month}-${first}.parquet`);
-      await connection.run(
-        `copy (select * from month limit ${FILE_ROWS} offset ${first}) to '${path}' (format parquet, compression zstd)`,
-      );
-      const facts = await fileFacts(path, signal);
-      const key = `lake/ledger_entries/month=${month}/${facts.sha256.slice(0, 16)}.parquet`;
-      await objects.publishFile(key, path, facts, signal);
-      await rm(path);
-      files.push({ key, rows: BigInt(FILE_ROWS), ...facts });
-    }
-    const facts = { fingerprint: 'bench', rows: BigInt(perMonth), files };
-    partitions.push({ table: 'ledger_entries' as const, month, valuesDigest: undefined, ...facts });
+    const first = index * perMonth;
+    partitions.push(await makeMonth(month, first, perMonth, { objects, engine, signal }));
   }
-  connection.closeSync();
-  instance.closeSync();
   const manifest = { version: 1, builtAt: new Date().toISOString(), partitions };
   await objects.publishBytes(lakeManifestKey(1), encodeLakeManifest(manifest), signal);
+}
+
+/** As a build leaves a month: files of a limited size, then the summaries of them. */
+async function makeMonth(
+  month: string,
+  first: number,
+  rows: number,
+  workshop: Workshop,
+): Promise<PublishedPartition> {
+  const { objects, engine } = workshop;
+  const names = TABLES.ledger_entries.columns.map(({ name }) => name).join(', ');
+  const source = `select ${names} from (${entries(first, rows, month)})`;
+  await engine.connection.run(`create or replace temp table month as (${source})`);
+  const files: LakeFile[] = [];
+  const paths: string[] = [];
+  for (let offset = 0; offset < rows; offset += FILE_ROWS) {
+    const path = await objects.spoolPath(`bench-${month}-${offset}.parquet`);
+    paths.push(path);
+    await engine.connection.run(
+      `copy (select * from month limit ${FILE_ROWS} offset ${offset}) to '${path}' (format parquet, compression zstd)`,
+    );
+    const facts = await fileFacts(path, signal);
+    const key = `lake/ledger_entries/month=${month}/${facts.sha256.slice(0, 16)}.parquet`;
+    await objects.publishFile(key, path, facts, signal);
+    files.push({ key, rows: BigInt(FILE_ROWS), ...facts });
+  }
+  const summaries = await writeSummaries(month, paths, workshop);
+  for (const path of paths) await rm(path);
+  const facts = { fingerprint: 'bench', rows: BigInt(rows), valuesDigest: undefined };
+  return { table: 'ledger_entries', month, ...facts, files, summaries };
 }
 
 /** Seconds by question, one for each round; the lake is opened once. */
@@ -72,10 +90,12 @@ export async function askQuestions(
   await using lake = await openLake({ objects, scratchDir }, signal);
   const taken = new Map<string, number[]>();
   for (let round = 0; round < rounds; round += 1) {
-    for (const { name, sql } of READY_QUESTIONS) {
+    for (const question of READY_QUESTIONS) {
+      const { name } = question;
+      const { sql, parameters } = inquiry(question);
       const output = new Writable({ write: (_piece, _encoding, done) => done() });
       const startMs = performance.now();
-      await runQuery(lake, sql, { format: 'csv', parameters: questionParameters({}) }, output, signal);
+      await runQuery(lake, sql, { format: 'csv', parameters }, output, signal);
       const seconds = (performance.now() - startMs) / 1000;
       taken.set(name, [...(taken.get(name) ?? []), seconds]);
     }

@@ -167,7 +167,7 @@ async function parquet(keys: readonly string[]): Promise<void> {
 
 async function questions(): Promise<void> {
   const objects = new FileStore(join(folder, 'questions'));
-  await makeLake(objects, LAKE_ROWS);
+  await makeLake(objects, join(folder, 'scratch'), LAKE_ROWS);
   const taken = await askQuestions(objects, join(folder, 'scratch'), ROUNDS);
   for (const [name, values] of taken) {
     say(`${LAKE_ROWS} entries in the lake: ${name}`, `${median(values).toFixed(2)} s`, 'under 1 s');

@@ -6,15 +6,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { RetryableError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { BUILD_MEMORY_LIMIT, type Engine, interruptible, openDuckDb } from './duckdb.ts';
-import { fileFacts } from './file-facts.ts';
+import { BUILD_MEMORY_LIMIT, openDuckDb } from './duckdb.ts';
 import {
   currentLake,
   encodeLakeManifest,
+  filesOfPartition,
   LAKE_PREFIX,
-  type LakeFile,
   type LakeManifest,
   lakeManifestKey,
   type PublishedPartition,
@@ -22,12 +20,11 @@ import {
 import type { LakeBooks, LakePartition, LakeSnapshot } from './ports.ts';
 import { oneAhead, rowParts } from './row-parts.ts';
 import { scratchFolder, sweepScratch } from './scratch.ts';
-import { parquetStatement } from './tables.ts';
+import { SUMMARY_FORM } from './summaries.ts';
+import { partitionPath, PartitionWriter, SPOOL_PREFIX } from './write-partition.ts';
 
 /** Of text on its way into one Parquet file: it is sorted in memory, and bounds the disk that a build needs. */
 const PART_BYTES_MAX = 64 * 2 ** 20;
-const SPOOL_PREFIX = 'lake-';
-const NAME_CHARACTERS = 16;
 
 export interface LakeDeps {
   readonly books: LakeBooks;
@@ -36,6 +33,7 @@ export interface LakeDeps {
   readonly scratchDir: string;
 }
 
+/** Counts of tables; summaries are not among them. */
 export interface LakeBuild {
   readonly version: number;
   readonly rebuilt: number;
@@ -92,7 +90,7 @@ async function publishPartitions(
 ): Promise<{ readonly partitions: PublishedPartition[]; readonly rebuilt: number }> {
   const known = new Map(before?.partitions.map((partition) => [partitionPath(partition), partition]));
   const isKept = (partition: LakePartition): boolean =>
-    known.get(partitionPath(partition))?.fingerprint === partition.fingerprint;
+    isUpToDate(known.get(partitionPath(partition)), partition);
   const changed = wanted.filter((partition) => !isKept(partition));
   const written = await writePartitions(deps, snapshot, changed, signal, onProgress);
   const partitions = wanted.map((partition) => {
@@ -100,6 +98,14 @@ async function publishPartitions(
     return written.get(path) ?? known.get(path) ?? { ...partition, files: [] };
   });
   return { partitions, rebuilt: changed.length };
+}
+
+function isUpToDate(
+  published: PublishedPartition | undefined,
+  { table, fingerprint }: LakePartition,
+): boolean {
+  if (published?.fingerprint !== fingerprint) return false;
+  return table !== 'ledger_entries' || published.summaries?.form === SUMMARY_FORM;
 }
 
 /** While DuckDB writes one file, Postgres sends the rows of the next. */
@@ -110,26 +116,36 @@ async function writePartitions(
   signal: AbortSignal,
   onProgress: (progress: LakeProgress) => void,
 ): Promise<ReadonlyMap<string, PublishedPartition>> {
-  const written = new Map(
-    partitions.map((partition) => [partitionPath(partition), { ...partition, files: [] as LakeFile[] }]),
-  );
+  const written = new Map<string, PublishedPartition>();
   if (partitions.length === 0) return written;
   await using scratch = await scratchFolder(deps.scratchDir);
   await using engine = await openDuckDb(scratch.path, BUILD_MEMORY_LIMIT);
   const parts = spooledParts(deps.objects, snapshot, partitions, signal);
-  for await (const part of oneAhead(parts, ({ path }) => rm(path, { force: true }))) {
-    const file = await writeFile(deps.objects, engine, part, signal);
-    written.get(partitionPath(part.partition))?.files.push(file);
-    onProgress({ partition: partitionPath(part.partition), rows: file.rows });
+  await using stack = new AsyncDisposableStack();
+  const workshop = { objects: deps.objects, engine, signal };
+  let writer: PartitionWriter | undefined;
+  for await (const { partition, path } of oneAhead(parts, discard)) {
+    writer ??= stack.use(new PartitionWriter(partition, workshop));
+    const folder = partitionPath(partition);
+    if (path === undefined) {
+      written.set(folder, await writer.finish());
+      await writer[Symbol.asyncDispose]();
+      writer = undefined;
+      continue;
+    }
+    try {
+      onProgress({ partition: folder, rows: await writer.add(path) });
+    } finally {
+      await rm(path, { force: true });
+    }
   }
-  for (const partition of written.values()) checkRows(partition);
   return written;
 }
 
 interface SpooledPart {
   readonly partition: LakePartition;
-  /** Removed by whoever takes it. */
-  readonly path: string;
+  /** Removed by whoever takes it; undefined: the partition ends. */
+  readonly path: string | undefined;
 }
 
 async function* spooledParts(
@@ -143,40 +159,13 @@ async function* spooledParts(
     for await (const path of rowParts(snapshot.rows(partition, signal), nextPath, PART_BYTES_MAX)) {
       yield { partition, path };
     }
+    yield { partition, path: undefined };
   }
   return undefined;
 }
 
-async function writeFile(
-  objects: ObjectStore,
-  { connection }: Engine,
-  { partition, path }: SpooledPart,
-  signal: AbortSignal,
-): Promise<LakeFile> {
-  const parquet = await objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.parquet`);
-  try {
-    const statement = parquetStatement(partition.table, path, parquet);
-    const result = await interruptible(connection, `write ${partitionPath(partition)}`, signal, () =>
-      connection.runAndReadAll(statement),
-    );
-    const rows = result.getRows()[0]?.[0];
-    const facts = await fileFacts(parquet, signal);
-    const key = `${LAKE_PREFIX}${partitionPath(partition)}/${facts.sha256.slice(0, NAME_CHARACTERS)}.parquet`;
-    await objects.publishFile(key, parquet, facts, signal);
-    return { key, rows: typeof rows === 'bigint' ? rows : 0n, ...facts };
-  } finally {
-    await rm(parquet, { force: true });
-    await rm(path, { force: true });
-  }
-}
-
-function checkRows(partition: PublishedPartition): void {
-  const rows = partition.files.reduce((sum, file) => sum + file.rows, 0n);
-  if (rows === partition.rows) return;
-  throw new RetryableError(
-    `Cannot write ${partitionPath(partition)}: ${rows} rows were written, the warehouse counts ${partition.rows}; verify the warehouse`,
-    { code: 'LAKE_ROWS_DIFFER', meta: { rows: rows.toString(), counted: partition.rows.toString() } },
-  );
+async function discard({ path }: SpooledPart): Promise<void> {
+  if (path !== undefined) await rm(path, { force: true });
 }
 
 /** Old versions and what a crash left. Readers that still open an old version find it gone and start again. */
@@ -185,18 +174,13 @@ async function removeOthers(
   manifest: LakeManifest,
   signal: AbortSignal,
 ): Promise<void> {
-  const named = new Set(manifest.partitions.flatMap((partition) => partition.files.map((file) => file.key)));
+  const named = new Set(manifest.partitions.flatMap(filesOfPartition).map((file) => file.key));
   named.add(lakeManifestKey(manifest.version));
   const others: string[] = [];
   for await (const { key } of objects.list(LAKE_PREFIX, signal)) {
     if (!named.has(key)) others.push(key);
   }
   for (const key of others) await objects.remove(key, signal);
-}
-
-/** `ledger_entries/month=2023-05`, as engines that list folders expect it. */
-export function partitionPath(partition: Pick<PublishedPartition, 'table' | 'month'>): string {
-  return partition.month === undefined ? partition.table : `${partition.table}/month=${partition.month}`;
 }
 
 function summary(manifest: LakeManifest, rebuilt: number): LakeBuild {

@@ -1,7 +1,7 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
-import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
+import type { DuckDBConnection } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../core/errors.ts';
-import { literal } from './tables.ts';
+import { EXACT_SUM, literal } from './tables.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
 const QUERY_MEMORY_LIMIT = '512MB';
@@ -16,6 +16,8 @@ export interface Engine extends AsyncDisposable {
 
 /** @param spillDir an existing folder of the caller's, for what does not fit in memory */
 export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<Engine> {
+  // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
+  const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
     threads: THREADS,
     memory_limit: memoryLimit,
@@ -31,6 +33,7 @@ export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LI
   });
   const connection = await instance.connect();
   await connection.run(`set TimeZone = 'UTC'`);
+  await connection.run(EXACT_SUM);
   return {
     connection,
     [Symbol.asyncDispose]: async () => {

@@ -5,13 +5,14 @@
 import { join } from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { errorCode } from '../core/errors.ts';
-import { formatInstant, parseInstant } from '../core/time.ts';
 import { confine, openDuckDb } from './duckdb.ts';
 import { bringFiles, type LocalFilesOptions } from './local-files.ts';
-import { currentLake, type LakeFile, type LakeManifest, type PublishedPartition } from './manifest.ts';
+import { currentLake, type LakeFile, type LakeManifest } from './manifest.ts';
+import { isWhole, type MonthRange } from './month-range.ts';
 import type { LakeTable } from './ports.ts';
 import { scratchFolder } from './scratch.ts';
-import { EXACT_SUM, LAKE_TABLES, viewStatement } from './tables.ts';
+import { SUMMARIES, SUMMARY_TABLES, type SummaryTable } from './summaries.ts';
+import { LAKE_TABLES, TABLES, viewStatement } from './tables.ts';
 
 /** A build may take files away between the manifest's reading and theirs: then its new manifest is read. */
 const OPENINGS_MAX = 5;
@@ -19,9 +20,8 @@ const OPENINGS_MAX = 5;
 export interface LakeOptions extends LocalFilesOptions {
   /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
   readonly sql?: string;
-  /** Instants, where what is asked looks at no entry outside of them: other months stay away. */
-  readonly since?: string | undefined;
-  readonly until?: string | undefined;
+  /** Where what is asked takes whole months from their summaries: entries of other months than its rest stay away. */
+  readonly range?: MonthRange | undefined;
 }
 
 export interface Lake extends AsyncDisposable {
@@ -39,11 +39,12 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   const spill = stack.use(await scratchFolder(options.scratchDir));
   const manifest = await bringCurrent(options, files.path, signal);
   const engine = stack.use(await openDuckDb(spill.path));
-  for (const table of LAKE_TABLES) {
+  for (const table of NAMES) {
     const paths = filesOf(manifest, table, options).map(({ key }) => join(files.path, key));
-    await engine.connection.run(viewStatement(table, paths));
+    const isSummary = isSummaryTable(table);
+    const { columns } = isSummary ? SUMMARIES[table] : TABLES[table];
+    await engine.connection.run(viewStatement(table, columns, paths, isSummary));
   }
-  await engine.connection.run(EXACT_SUM);
   await confine(engine.connection, files.path);
   const owned = stack.move();
   return {
@@ -54,32 +55,35 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   };
 }
 
+type TableName = LakeTable | SummaryTable;
+const NAMES: readonly TableName[] = [...LAKE_TABLES, ...SUMMARY_TABLES];
+
+function isSummaryTable(table: TableName): table is SummaryTable {
+  return (SUMMARY_TABLES as readonly string[]).includes(table);
+}
+
 function filesOf(
   manifest: LakeManifest | undefined,
-  table: LakeTable,
-  options: LakeOptions,
+  table: TableName,
+  { sql, range }: LakeOptions,
 ): readonly LakeFile[] {
-  if (options.sql !== undefined && !mayReach(options.sql, table)) return [];
-  return (manifest?.partitions ?? [])
-    .filter((partition) => partition.table === table && isWithin(partition, options))
+  if (sql !== undefined && !mayReach(sql, table)) return [];
+  const partitions = manifest?.partitions ?? [];
+  if (isSummaryTable(table)) {
+    return partitions
+      .filter(({ month }) => range === undefined || (month !== undefined && isWhole(month, range)))
+      .flatMap(({ summaries }) => (summaries?.files ?? []).filter((file) => file.table === table));
+  }
+  const isWanted = (month: string | undefined): boolean =>
+    month === undefined || range === undefined || range.rest.some((part) => part.month === month);
+  return partitions
+    .filter((partition) => partition.table === table && isWanted(partition.month))
     .flatMap((partition) => partition.files);
 }
 
 /** By its name, or by functions that put a name together. */
-function mayReach(sql: string, table: LakeTable): boolean {
+function mayReach(sql: string, table: TableName): boolean {
   return sql.toLowerCase().includes(table) || /\bquery(?:_table)?\b/i.test(sql);
-}
-
-function isWithin({ month }: PublishedPartition, { since, until }: LakeOptions): boolean {
-  if (month === undefined) return true;
-  const [first, last] = [monthOf(since), monthOf(until)];
-  return (first === undefined || month >= first) && (last === undefined || month <= last);
-}
-
-/** What is no instant limits nothing: the statement itself will say what is wrong with it. */
-function monthOf(text: string | undefined): string | undefined {
-  const instant = text === undefined ? undefined : parseInstant(text);
-  return instant === undefined ? undefined : formatInstant(instant).slice(0, 'YYYY-MM'.length);
 }
 
 async function bringCurrent(
@@ -89,7 +93,7 @@ async function bringCurrent(
 ): Promise<LakeManifest | undefined> {
   for (let opening = 1; ; opening += 1) {
     const manifest = await currentLake(options.objects, signal);
-    const files = LAKE_TABLES.flatMap((table) => filesOf(manifest, table, options));
+    const files = NAMES.flatMap((table) => filesOf(manifest, table, options));
     try {
       await bringFiles(files, folder, options, signal);
       return manifest;

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
+import { SUMMARY_TABLES } from './summaries.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 
 export const LAKE_PREFIX = 'lake/';
@@ -16,6 +17,11 @@ const count = z.codec(z.string().regex(/^\d{1,19}$/), z.bigint(), { decode: BigI
 const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
 
 const file = z.object({ key: z.string().startsWith(LAKE_PREFIX), rows: count, bytes: count, sha256: hex64 });
+/** Of one month's entries; `form` says what they hold. */
+const summaries = z.object({
+  form: z.number().int(),
+  files: z.array(file.extend({ table: z.enum(SUMMARY_TABLES) })),
+});
 const partition = z.object({
   table: z.enum(['ledger_entries', 'parties', 'checkpoints']),
   month: z.optional(z.string().regex(/^\d{4}-\d{2}$/)),
@@ -23,6 +29,7 @@ const partition = z.object({
   rows: count,
   valuesDigest: z.optional(hex64),
   files: z.array(file),
+  summaries: z.optional(summaries),
 });
 const schema = z.object({
   version: z.number().int().positive(),
@@ -31,8 +38,14 @@ const schema = z.object({
 });
 
 export type LakeFile = z.output<typeof file>;
+export type MonthSummaries = z.output<typeof summaries>;
 export type PublishedPartition = z.output<typeof partition>;
 export type LakeManifest = z.output<typeof schema>;
+
+/** Every file of the partition, its summaries among them. */
+export function filesOfPartition({ files, summaries: summed }: PublishedPartition): readonly LakeFile[] {
+  return summed === undefined ? files : [...files, ...summed.files];
+}
 
 export function lakeManifestKey(version: number): string {
   return `${MANIFESTS}${version.toString().padStart(VERSION_DIGITS, '0')}.json`;

@@ -2,9 +2,11 @@
  * The lake's tables: how the warehouse's rows are read, and which types its Parquet has. Amounts are
  * DECIMAL(38,0); one that does not fit is NULL there and stands whole in the text column beside it.
  */
+import { isAmountColumn } from '../ledger/canonical.ts';
+import { KNOWN_COLUMNS } from '../ledger/header.ts';
 import type { LakeTable } from './ports.ts';
 
-interface LakeColumn {
+export interface LakeColumn {
   readonly name: string;
   readonly type: string;
   /** DuckDB expression over the columns sent, which are all text; absent: the column of the same name. */
@@ -19,10 +21,10 @@ interface TableShape {
   readonly order: string;
 }
 
-const AMOUNT = 'DECIMAL(38,0)';
-const TIME = 'TIMESTAMP WITH TIME ZONE';
+export const AMOUNT = 'DECIMAL(38,0)';
+export const TIME = 'TIMESTAMP WITH TIME ZONE';
 
-const text = (name: string): LakeColumn => ({ name, type: 'VARCHAR' });
+export const text = (name: string): LakeColumn => ({ name, type: 'VARCHAR' });
 const integer = (name: string): LakeColumn => ({ name, type: 'INTEGER', from: `cast(${name} as INTEGER)` });
 /** UTC wall-clock times are sent. */
 const time = (name: string): LakeColumn => ({
@@ -31,31 +33,13 @@ const time = (name: string): LakeColumn => ({
   from: `cast(${name} as TIMESTAMP) at time zone 'UTC'`,
 });
 /** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
-const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
+export const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
 const amount = (name: string): readonly LakeColumn[] => [
   { name, type: AMOUNT, from: decimal(name) },
   { name: `${name}_text`, type: 'VARCHAR', from: `case when ${decimal(name)} is null then ${name} end` },
 ];
 
-const ENTRY_COLUMNS = [
-  'party_id',
-  'vega_time',
-  'quantity',
-  'effect',
-  'transfer_type',
-  'asset_id',
-  'account_from_market_id',
-  'account_from_party_id',
-  'account_from_account_type',
-  'account_from_balance',
-  'account_to_market_id',
-  'account_to_party_id',
-  'account_to_account_type',
-  'account_to_balance',
-  'extra',
-  'segment_id',
-  'is_counted',
-];
+const ENTRY_COLUMNS = ['party_id', ...KNOWN_COLUMNS, 'extra', 'segment_id', 'is_counted'];
 
 /** What Postgres writes the fastest. */
 const COPY_TEXT = String.raw`delim = '\t', quote = '', escape = '', nullstr = '\N'`;
@@ -71,8 +55,7 @@ export const TABLES: Readonly<Record<LakeTable, TableShape>> = {
       if (name === 'segment_id') return [{ name, type: 'BIGINT', from: 'cast(segment_id as BIGINT)' }];
       if (name === 'extra') return [{ name, type: 'VARCHAR', from: String.raw`replace(extra, '\\', '\')` }];
       if (name === 'is_counted') return [{ name, type: 'BOOLEAN', from: "is_counted = 't'" }];
-      const isAmount = name === 'quantity' || name === 'effect' || name.endsWith('_balance');
-      return isAmount ? amount(name) : [text(name)];
+      return isAmountColumn(name) ? amount(name) : [text(name)];
     }),
     order: 'vega_time, party_id',
   },
@@ -116,25 +99,45 @@ export function literal(value: string): string {
 export function parquetStatement(table: LakeTable, rowsPath: string, parquetPath: string): string {
   const { sent, format, columns, order } = TABLES[table];
   const declared = sent.map((name) => `${name}: 'VARCHAR'`).join(', ');
-  const selected = columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`));
   return `copy (
-      select ${selected.join(', ')} from (
+      select ${selected(columns)} from (
         select * from read_csv(${literal(rowsPath)}, header = false, auto_detect = false, ${format},
           new_line = '\\n', columns = {${declared}}))
       order by ${order})
     to ${literal(parquetPath)} (format parquet, compression zstd)`;
 }
 
-/** A view of the table over files, or an empty one of the same columns where there is none. */
-export function viewStatement(table: LakeTable, paths: readonly string[]): string {
-  const { columns } = TABLES[table];
+/** What stands behind SELECT. */
+export function selected(columns: readonly LakeColumn[]): string {
+  return columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`)).join(', ');
+}
+
+/**
+ * A view over files, or an empty one of the same columns where there is none. Entries say their month by
+ * `vega_time`: there, the month in a file's path is for engines that list folders.
+ */
+export function viewStatement(
+  table: string,
+  columns: readonly LakeColumn[],
+  paths: readonly string[],
+  hasMonth: boolean,
+): string {
+  const all = hasMonth ? [text('month'), ...columns] : columns;
   if (paths.length === 0) {
-    const none = columns.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
+    const none = all.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
     return `create view ${table} as select ${none} where false`;
   }
-  // The month in a file's path is for engines that list folders; here vega_time says it.
-  return `create view ${table} as select ${columns.map(({ name }) => name).join(', ')}
-    from read_parquet([${paths.map(literal).join(', ')}], hive_partitioning = false)`;
+  const month = hasMonth
+    ? "hive_partitioning = true, hive_types = {'month': VARCHAR}"
+    : 'hive_partitioning = false';
+  return `create view ${table} as select ${all.map(({ name }) => name).join(', ')}
+    from read_parquet([${paths.map(literal).join(', ')}], ${month})`;
+}
+
+/** Entries of one month, as they stand behind FROM. */
+export function entriesOf(month: string): string {
+  const start = `timestamptz '${month}-01 00:00:00+00'`;
+  return `(select * from ledger_entries where vega_time >= ${start} and vega_time < ${start} + interval 1 month)`;
 }
 
 /** Amounts below this can be added ten thousand million times before 38 digits run out. */

@@ -1,14 +1,17 @@
 /** Does the lake hold what its manifest says, and what was loaded? */
 import { createHash } from 'node:crypto';
 import { errorCode, PermanentError } from '../core/errors.ts';
-import { canonicalText, ENTRY_COLUMNS, extraFromJson } from '../ledger/canonical.ts';
+import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../ledger/canonical.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
 import type { LakeFindings, Problem } from '../load/ports.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { type LakeDeps, partitionPath } from './build.ts';
+import type { LakeDeps } from './build.ts';
 import { interruptible } from './duckdb.ts';
 import { type Lake, openLake } from './lake.ts';
-import { currentLake, type LakeFile, type PublishedPartition } from './manifest.ts';
+import { currentLake, filesOfPartition, type LakeFile, type PublishedPartition } from './manifest.ts';
+import { SUMMARY_FORM, SUMMARY_TABLES, summaryDifference } from './summaries.ts';
+import { entriesOf } from './tables.ts';
+import { partitionPath } from './write-partition.ts';
 
 const VALUE_SEPARATOR = '\u001f';
 const ATTEMPTS_MAX = 3;
@@ -21,7 +24,8 @@ export async function verifyLake(deps: LakeDeps, deep: boolean, signal: AbortSig
   for (let attempt = 1; ; attempt += 1) {
     const manifest = await currentLake(deps.objects, signal);
     const partitions = manifest?.partitions ?? [];
-    const files = partitions.flatMap((partition) => partition.files);
+    const files = partitions.flatMap(filesOfPartition);
+    const rows = partitions.reduce((sum, partition) => sum + partition.rows, 0n);
     const problems = [...(await checkFiles(deps.objects, files, signal))];
     if (problems.length === 0) {
       problems.push(...compare(partitions, await deps.books.partitions(signal)));
@@ -30,7 +34,7 @@ export async function verifyLake(deps: LakeDeps, deep: boolean, signal: AbortSig
     // A build may have taken files away meanwhile: then there is a newer lake to look at.
     const isReplaced = (await currentLake(deps.objects, signal))?.version !== manifest?.version;
     if (problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
-    return { files: files.length, rows: files.reduce((sum, file) => sum + file.rows, 0n), problems };
+    return { files: files.length, rows, problems };
   }
 }
 
@@ -81,18 +85,36 @@ async function checkValues(
   for (const partition of partitions) {
     if (partition.valuesDigest === undefined || partition.month === undefined) continue;
     const sum = await sumOfMonth(lake, partition.month, signal);
-    if (BigInt(sum.rows) === partition.rows && sum.hex() === partition.valuesDigest) continue;
-    const message = `its ${sum.rows} rows sum up to ${sum.hex()}, loaded were ${partition.valuesDigest}`;
-    problems.push(problem('LAKE_VALUES_DIFFER', partitionPath(partition), message));
+    if (BigInt(sum.rows) !== partition.rows || sum.hex() !== partition.valuesDigest) {
+      const message = `its ${sum.rows} rows sum up to ${sum.hex()}, loaded were ${partition.valuesDigest}`;
+      problems.push(problem('LAKE_VALUES_DIFFER', partitionPath(partition), message));
+    }
+    if (partition.summaries?.form === SUMMARY_FORM) {
+      problems.push(...(await checkSummaries(lake, partition.month, signal)));
+    }
+  }
+  return problems;
+}
+
+async function checkSummaries(lake: Lake, month: string, signal: AbortSignal): Promise<readonly Problem[]> {
+  const problems: Problem[] = [];
+  for (const table of SUMMARY_TABLES) {
+    const subject = partitionPath({ table, month });
+    const result = await interruptible(lake.connection, `check ${subject}`, signal, () =>
+      lake.connection.runAndReadAll(summaryDifference(table, month)),
+    );
+    const rows = result.getRows()[0]?.[0];
+    if (rows === 0n) continue;
+    const message = `${String(rows)} of its rows are not what its entries sum up to`;
+    problems.push(problem('LAKE_SUMMARY_DIFFERS', subject, message));
   }
   return problems;
 }
 
 async function sumOfMonth(lake: Lake, month: string, signal: AbortSignal): Promise<RowDigest> {
   const sum = new RowDigest();
-  const start = `timestamptz '${month}-01 00:00:00+00'`;
   const sql = `select concat_ws(chr(31), ${ENTRY_COLUMNS.map(canonicalExpression).join(', ')}), extra
-    from ledger_entries where vega_time >= ${start} and vega_time < ${start} + interval 1 month`;
+    from ${entriesOf(month)}`;
   await interruptible(lake.connection, `sum up ${month}`, signal, async () => {
     const result = await lake.connection.stream(sql);
     for (;;) {
@@ -109,8 +131,9 @@ async function sumOfMonth(lake: Lake, month: string, signal: AbortSignal): Promi
 
 function canonicalExpression(column: (typeof ENTRY_COLUMNS)[number]): string {
   if (column === 'vega_time') return `strftime(vega_time at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')`;
-  const isAmount = column === 'quantity' || column.endsWith('_balance');
-  return isAmount ? `coalesce(cast(${column} as varchar), ${column}_text, '')` : `coalesce(${column}, '')`;
+  return isAmountColumn(column)
+    ? `coalesce(cast(${column} as varchar), ${column}_text, '')`
+    : `coalesce(${column}, '')`;
 }
 
 function withExtra(text: string, extra: unknown): string {

@@ -32,6 +32,13 @@ const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
   account_to_balance: decodeInteger,
 };
 
+/** Columns of whole numbers, whatever their size. */
+export function isAmountColumn(name: string): boolean {
+  return (
+    name === 'effect' || (Object.hasOwn(DECODERS, name) && DECODERS[name as EntryColumn] === decodeInteger)
+  );
+}
+
 const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
   'vega_time',
   'quantity',

@@ -9,7 +9,14 @@ import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
 import { openLake } from '../../src/lake/lake.ts';
 import { trim } from '../../src/lake/local-files.ts';
 import { runQuery, type QueryOptions } from '../../src/lake/query.ts';
-import { questionParameters, READY_QUESTIONS } from '../../src/lake/questions.ts';
+import {
+  type Inquiry,
+  inquiry,
+  type QuestionValues,
+  READY_QUESTIONS,
+  readyQuestion,
+} from '../../src/lake/questions.ts';
+import { SUMMARY_TABLES } from '../../src/lake/summaries.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
@@ -155,7 +162,11 @@ describe('the lake', () => {
 
     expect(built).toMatchObject({ version: 2, rebuilt: 1, kept: 4 });
     const keys = await keysBelow('lake/');
-    expect(keys.filter((key) => key.endsWith('.parquet'))).toHaveLength(5);
+    const tables = keys.filter((key) => /^lake\/(?:ledger_entries|parties|checkpoints)\//.test(key));
+    expect(tables).toHaveLength(5);
+    expect(keys.filter((key) => /^lake\/(?:daily|monthly)_/.test(key))).toHaveLength(
+      3 * SUMMARY_TABLES.length,
+    );
     expect(keys.filter((key) => !key.endsWith('.parquet'))).toEqual(['lake/manifests/000000000002.json']);
     const spool = await readdir(fileURLToPath(new URL('.spool', `${objects.url}/`)));
     expect(spool).toEqual([]);
@@ -179,7 +190,7 @@ describe('the lake', () => {
     expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rows: 8n });
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
     expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
-    expect((await keysBelow('lake/')).length).toBe(5);
+    expect((await keysBelow('lake/')).length).toBe(5 + 2 * SUMMARY_TABLES.length);
   });
 
   it('brings what a statement can reach, and fetches a file once', async () => {
@@ -191,7 +202,7 @@ describe('the lake', () => {
         if (name === 'url') return 's3://bucket';
         if (name === 'read') {
           return (key: string, ...rest: [AbortSignal]) => {
-            if (key.endsWith('.parquet')) fetched.push(key.split('/')[2] ?? '');
+            if (key.endsWith('.parquet')) fetched.push(key.split('/').slice(1, 3).join('/'));
             return store.read(key, ...rest);
           };
         }
@@ -199,20 +210,27 @@ describe('the lake', () => {
         return typeof own === 'function' ? (own.bind(store) as unknown) : own;
       },
     });
-    const count = async (sql: string, range: { since?: string; until?: string } = {}): Promise<unknown> => {
-      await using lake = await openLake({ ...deps, objects: remote, sql, ...range }, signal);
+    const count = async (sql: string): Promise<unknown> => {
+      await using lake = await openLake({ ...deps, objects: remote, sql }, signal);
       return (await lake.connection.runAndReadAll(sql)).getRowsJson()[0]?.[0];
     };
     expect(await count('select count(*) from parties')).toBe('2');
-    expect(fetched.splice(0)).not.toContain('month=2023-04');
+    expect(fetched.splice(0)).toEqual([expect.stringContaining('parties/')]);
     const entries = 'select count(*) from LEDGER_ENTRIES';
-    expect(await count(entries, { since: '2023-05-01T00:00:00Z' })).toBe('2');
-    expect(fetched.splice(0)).toEqual(['month=2023-05']);
+    const balances = async (values: QuestionValues): Promise<void> => {
+      const { sql, range } = inquiry(readyQuestion('balances')!, values);
+      await using lake = await openLake({ ...deps, objects: remote, sql, range }, signal);
+      expect(lake.version).toBe(1);
+    };
+    await balances({ until: '2023-05-01' });
+    expect(fetched.splice(0)).toEqual(['monthly_balances/month=2023-04']);
+    await balances({ until: '2023-05-02' });
+    expect(fetched.splice(0)).toEqual(['ledger_entries/month=2023-05']);
+    await balances({});
+    expect(fetched.splice(0)).toEqual(['monthly_balances/month=2023-05']);
     expect(await count(entries)).toBe('4');
-    expect(fetched.splice(0)).toEqual(['month=2023-04']);
+    expect(fetched.splice(0)).toEqual(['ledger_entries/month=2023-04']);
     expect(await count(`select count(*) from query_table('ledger_' || 'entries')`)).toBe('4');
-    expect(await count(entries, { until: '2023-04-15T00:00:00Z' })).toBe('2');
-    expect(fetched).not.toContain('month=2023-04');
     const kept = join(deps.scratchDir, 'fetched');
     await trim(kept, 1);
     expect(await readdir(kept)).toEqual([]);
@@ -311,20 +329,17 @@ describe('queries', () => {
 
   it.each(READY_QUESTIONS.map((question) => [question.name, question]))(
     'have a ready answer for %s',
-    async (_name, { sql, parameters }) => {
+    async (_name, question) => {
       await fill();
       await buildLake(deps, signal);
-      const everything = await query(sql, { parameters: questionParameters({}) });
-      const nothing = await query(sql, {
-        parameters: questionParameters({
-          since: '2030-01-01T00:00:00Z',
-          until: '1980-01-01T00:00:00Z',
-          asset: ASSET,
-        }),
-      });
+      const ask = ({ sql, parameters }: Inquiry): Promise<string> => query(sql, { parameters });
+      const everything = await ask(inquiry(question));
+      const nothing = await ask(
+        inquiry(question, { since: '2030-01-01T00:00:00Z', until: '1980-01-01T00:00:00Z', asset: ASSET }),
+      );
       expect(JSON.parse(everything).rowCount).toBeGreaterThan(0);
       expect(JSON.parse(everything)).toMatchSnapshot();
-      expect(JSON.parse(nothing).rowCount).toBe(parameters.length > 0 ? 0 : 1);
+      expect(JSON.parse(nothing).rowCount).toBe(question.parameters.length > 0 ? 0 : 1);
     },
   );
 });

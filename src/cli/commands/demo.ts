@@ -13,7 +13,7 @@ import type { Config } from '../../config/environment.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../core/time.ts';
 import { worst } from '../../core/verdict.ts';
 import { openLake, type Lake } from '../../lake/lake.ts';
-import { questionParameters, readyQuestion } from '../../lake/questions.ts';
+import { inquiry, readyQuestion } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
@@ -122,7 +122,7 @@ async function answer(app: App, context: CommandContext): Promise<Readonly<Recor
   );
   const answers: Record<string, unknown> = {};
   for (const { name, asks, rowsShown } of QUESTIONS) {
-    const rows = await ask(lake, readyQuestion(name)?.sql ?? '', context);
+    const rows = await ask(lake, name, context);
     say(context, `\n${asks}  (query ${name})`);
     say(context, answerTable(rows, rowsShown, context.stdout.columns));
     answers[name] = rows;
@@ -135,7 +135,10 @@ const answerDocument = z.object({
 });
 type AnswerRows = z.output<typeof answerDocument>['rows'];
 
-async function ask(lake: Lake, sql: string, context: CommandContext): Promise<AnswerRows> {
+async function ask(lake: Lake, name: string, context: CommandContext): Promise<AnswerRows> {
+  const question = readyQuestion(name);
+  if (question === undefined) throw new RangeError(`no such question: ${name}`);
+  const { sql, parameters } = inquiry(question);
   const chunks: string[] = [];
   const output = new Writable({
     decodeStrings: false,
@@ -144,7 +147,7 @@ async function ask(lake: Lake, sql: string, context: CommandContext): Promise<An
       done();
     },
   });
-  await runQuery(lake, sql, { format: 'json', parameters: questionParameters({}) }, output, context.signal);
+  await runQuery(lake, sql, { format: 'json', parameters }, output, context.signal);
   return answerDocument.parse(JSON.parse(chunks.join(''))).rows;
 }
 

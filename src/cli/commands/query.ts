@@ -5,7 +5,8 @@ import { openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { openLake } from '../../lake/lake.ts';
 import {
-  questionParameters,
+  type Inquiry,
+  inquiry,
   READY_QUESTIONS,
   readyQuestion,
   type QuestionValues,
@@ -30,20 +31,12 @@ const TIMEOUT_SECONDS_MAX = 86_400;
 
 export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   if (options.list) return listQuestions();
-  const { sql, format, timeoutMs, parameters } = parse(options, context);
+  const { sql, range, format, timeoutMs, parameters } = parse(options, context);
   await using app = await openApp(context);
-  await using lake = await openLake(
-    {
-      objects: app.store,
-      scratchDir: join(context.config.dataDir, 'scratch'),
-      sql,
-      since: parameters['since'] ?? undefined,
-      until: parameters['until'] ?? undefined,
-    },
-    context.signal,
-  );
+  const scratchDir = join(context.config.dataDir, 'scratch');
+  await using lake = await openLake({ objects: app.store, scratchDir, sql, range }, context.signal);
   const output = context.stdout as unknown as Writable;
-  await runQuery(lake, sql, { format, timeoutMs, parameters }, output, context.signal);
+  await runQuery(lake, sql, { format, timeoutMs, ...(parameters && { parameters }) }, output, context.signal);
   return { exitCode: EXIT.done };
 }
 
@@ -55,20 +48,20 @@ function listQuestions(): CommandResult {
   ]);
   return {
     exitCode: EXIT.done,
-    document: READY_QUESTIONS.map(({ name, title, parameters, sql }) => ({ name, title, parameters, sql })),
+    document: READY_QUESTIONS.map((question) => {
+      const { name, title, parameters } = question;
+      return { name, title, parameters, sql: inquiry(question).sql };
+    }),
     text: formatTable(['name', 'question', 'options'], rows),
   };
 }
 
-function parse(
-  options: QueryCommandOptions,
-  context: CommandContext,
-): {
-  sql: string;
-  format: (typeof FORMATS)[number];
-  timeoutMs: number;
-  parameters: Readonly<Record<string, string | null>>;
-} {
+interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'range' | 'parameters'>> {
+  readonly format: (typeof FORMATS)[number];
+  readonly timeoutMs: number;
+}
+
+function parse(options: QueryCommandOptions, context: CommandContext): Asked {
   const problems: string[] = [];
   const format = context.isJson ? 'json' : FORMATS.find((known) => known === options.format);
   if (format === undefined)
@@ -102,6 +95,6 @@ function parse(
     );
   if (problems.length > 0 || options.sql === undefined || format === undefined)
     throw new UsageError(problems);
-  const parameters = question === undefined ? {} : questionParameters(values);
-  return { sql: question?.sql ?? options.sql, format, timeoutMs: seconds * 1_000, parameters };
+  const asked = question === undefined ? { sql: options.sql } : inquiry(question, values);
+  return { ...asked, format, timeoutMs: seconds * 1_000 };
 }
