@@ -7,6 +7,8 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 
+/** What follows a page's rows. */
+const END_BYTES = 256;
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 export interface Running extends AsyncDisposable {
@@ -86,7 +88,7 @@ export async function startScript(script: string, args: readonly string[]): Prom
   };
 }
 
-/** Asks over connections that stay open. @returns bytes of the body */
+/** Asks over connections that stay open, and does with a body no more than it must. */
 export class CountingClient implements Disposable {
   readonly #agent: Agent;
 
@@ -94,13 +96,29 @@ export class CountingClient implements Disposable {
     this.#agent = new Agent({ keepAlive: true, maxSockets: connections });
   }
 
-  read(url: string): Promise<number> {
+  /** @returns bytes of the body */
+  async read(url: string): Promise<number> {
+    let bytes = 0;
+    await this.#get(url, (chunk) => (bytes += chunk.length));
+    return bytes;
+  }
+
+  /** @returns the cursor of the page's last row */
+  async readPage(url: string): Promise<string> {
+    const chunks: Buffer[] = [];
+    await this.#get(url, (chunk) => chunks.push(chunk));
+    const end = Buffer.concat(chunks.slice(-2)).subarray(-END_BYTES).toString('latin1');
+    const cursor = /"endCursor":"([^"]+)"/.exec(end)?.[1];
+    if (cursor === undefined) throw new Error(`${url} has no end cursor`);
+    return cursor;
+  }
+
+  #get(url: string, onData: (chunk: Buffer) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       get(url, { agent: this.#agent }, (response) => {
-        let bytes = 0;
-        response.on('data', (chunk: Buffer) => (bytes += chunk.length));
+        response.on('data', onData);
         response.on('end', () => {
-          if (response.statusCode === 200) resolve(bytes);
+          if (response.statusCode === 200) resolve();
           else reject(new Error(`${url} answered ${response.statusCode}`));
         });
         response.on('error', reject);

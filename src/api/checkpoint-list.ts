@@ -3,32 +3,45 @@
  * its cursor cannot tell them apart; here they have an order and each a cursor, so that no page border
  * repeats or skips one.
  */
-import type { CheckpointPosition, CursorForm } from './cursors.ts';
-import { cutPage, type Edge, isAscending, PAGE_FIELDS, type PageOf, readPageRequest } from './paging.ts';
+import type { CheckpointCursors, CheckpointPosition } from './cursors.ts';
+import { PageShelf } from './page-shelf.ts';
+import {
+  isAscending,
+  neighboursOf,
+  type Page,
+  PAGE_FIELDS,
+  type PageRequest,
+  readPageRequest,
+  shownOf,
+  writePage,
+} from './paging.ts';
 import type { ListState, ListStore } from './ports.ts';
 import { readQuery } from './query-text.ts';
 
-/** @throws StatusError as the service words it */
-export async function checkpointPage(
-  url: string,
-  state: ListState,
+/** Answers requests for checkpoints, until the process ends. @throws StatusError as the service words it */
+export function checkpointPages(
   store: ListStore,
-  cursors: CursorForm<CheckpointPosition>,
-): Promise<PageOf<Edge>> {
-  const given = readQuery(url, PAGE_FIELDS);
-  const request = readPageRequest(given, state.epoch, (text) => cursors.read(text));
-  const slice = await store.checkpoints({
-    epoch: state.epoch,
-    ascending: isAscending(request),
-    beyond: request.cursor,
-    top: state.top,
-    rowsMax: request.rowsMax + 1,
-  });
-  const page = cutPage(request, slice);
-  const texts = cursors.write(page.rows.map((row) => ({ epoch: state.epoch, ...row })));
-  const edges = page.rows.map(({ hash, blockHash, atBlock }, index) => {
-    const cursor = texts[index] ?? '';
-    return { cursor, json: JSON.stringify({ node: { hash, blockHash, atBlock }, cursor }) };
-  });
-  return { ...page, rows: edges };
+  cursors: CheckpointCursors,
+): (url: string, state: ListState) => Promise<Page> {
+  const readCursor = (text: string): CheckpointPosition | undefined => cursors.read(text);
+  const shelf = new PageShelf((request, state) => makePage(request, state, store, cursors), readCursor);
+  return async (url, state) =>
+    shelf.page(readPageRequest(readQuery(url, PAGE_FIELDS), state.epoch, readCursor), state);
+}
+
+async function makePage(
+  request: PageRequest<CheckpointPosition>,
+  { epoch, top }: ListState,
+  store: ListStore,
+  cursors: CheckpointCursors,
+): Promise<Page> {
+  const ascending = isAscending(request);
+  const rowsMax = request.rowsMax + 1;
+  const slice = await store.checkpoints({ epoch, ascending, beyond: request.cursor, top, rowsMax });
+  const rows = shownOf(request, slice);
+  return writePage(
+    rows.map(({ hash, blockHash, atBlock }) => JSON.stringify({ hash, blockHash, atBlock })),
+    rows.map((row) => cursors.of({ epoch, ...row })),
+    neighboursOf(request, slice.length),
+  );
 }

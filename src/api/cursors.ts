@@ -11,7 +11,7 @@ import {
   type KeyObject,
   timingSafeEqual,
 } from 'node:crypto';
-import type { CheckpointRow } from './ports.ts';
+import { type CheckpointRow, PLACE_BYTES } from './ports.ts';
 
 /** Where a party's cursor stands; `null` for the network's own party, which has no place. */
 export interface PartyPosition {
@@ -23,17 +23,25 @@ export interface CheckpointPosition extends CheckpointRow {
   readonly epoch: number;
 }
 
-/** One list's cursors. They need no escaping in a URL. */
-export interface CursorForm<Position> {
-  /** A page's worth at once, in the same order. */
-  write(positions: readonly Position[]): readonly string[];
+/** One list's cursors. They need no escaping in a URL or in JSON. */
+interface CursorForm<Position> {
   /** @returns undefined where this mirror has not made `text` for this list */
   read(text: string): Position | undefined;
 }
 
+export interface PartyCursors extends CursorForm<PartyPosition> {
+  /** @param places a page's worth at once, as `PartySlice` has them; the cursors are in the same order */
+  ofPlaces(epoch: number, places: Buffer): readonly string[];
+  ofNetwork(epoch: number): string;
+}
+
+export interface CheckpointCursors extends CursorForm<CheckpointPosition> {
+  of(position: CheckpointPosition): string;
+}
+
 export interface Cursors {
-  readonly parties: CursorForm<PartyPosition>;
-  readonly checkpoints: CursorForm<CheckpointPosition>;
+  readonly parties: PartyCursors;
+  readonly checkpoints: CheckpointCursors;
 }
 
 /** @param secret known to no client; who has it can forge positions, nothing else */
@@ -53,22 +61,20 @@ const MARK = { placed: 0x9d_1c_5e_07, network: 0x9d_1c_5e_08 } as const;
  * proves where it comes from: any other block deciphers to noise without the mark. All blocks of a page
  * go through the cipher in one call, which a thousand signatures would take a hundred times as long for.
  */
-function sealedParties(key: KeyObject): CursorForm<PartyPosition> {
+function sealedParties(key: KeyObject): PartyCursors {
+  const seal = (mark: number, epoch: number, places: Buffer): readonly string[] => {
+    const sealed = createCipheriv('aes-256-ecb', key, null)
+      .setAutoPadding(false)
+      .update(blocks(mark, epoch, places))
+      .toString('hex');
+    const digits = 2 * BLOCK_BYTES;
+    return Array.from({ length: sealed.length / digits }, (_, at) =>
+      sealed.slice(at * digits, (at + 1) * digits),
+    );
+  };
   return {
-    write: (positions) => {
-      const plain = Buffer.alloc(positions.length * BLOCK_BYTES);
-      for (const [index, { epoch, pos }] of positions.entries()) {
-        const at = index * BLOCK_BYTES;
-        plain.writeUInt32BE(pos === null ? MARK.network : MARK.placed, at);
-        plain.writeUInt32BE(epoch, at + 4);
-        plain.writeBigInt64BE(pos ?? 0n, at + 8);
-      }
-      const cipher = createCipheriv('aes-256-ecb', key, null).setAutoPadding(false);
-      const sealed = cipher.update(plain).toString('hex');
-      return positions.map((_, index) =>
-        sealed.slice(index * 2 * BLOCK_BYTES, (index + 1) * 2 * BLOCK_BYTES),
-      );
-    },
+    ofPlaces: (epoch, places) => seal(MARK.placed, epoch, places),
+    ofNetwork: (epoch) => seal(MARK.network, epoch, Buffer.alloc(PLACE_BYTES)).join(''),
     read: (text) => {
       if (!SEALED.test(text)) return undefined;
       const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(false);
@@ -80,22 +86,32 @@ function sealedParties(key: KeyObject): CursorForm<PartyPosition> {
   };
 }
 
+/** One block for each place: mark, epoch, place. Moved by words of eight bytes, whose order inside stays. */
+function blocks(mark: number, epoch: number, places: Buffer): BigUint64Array {
+  const head = Buffer.alloc(8);
+  head.writeUInt32BE(mark, 0);
+  head.writeUInt32BE(epoch, 4);
+  const placeWords = new BigUint64Array(Uint8Array.from(places).buffer);
+  const words = new BigUint64Array(2 * placeWords.length).fill(new BigUint64Array(head.buffer)[0] ?? 0n);
+  for (let at = 0; at < placeWords.length; at += 1) words[2 * at + 1] = placeWords[at] ?? 0n;
+  return words;
+}
+
 const SIGNED_CHARACTERS_MAX = 4_096;
 /** 132 bits of the HMAC. */
 const SIGNATURE_CHARACTERS = 22;
 const CHECKPOINT = /^(\d+) (\d+) (\d+) (\S*) (\S*)$/;
 
 /** A checkpoint's position holds both its hashes, so it is sent as text with its HMAC. */
-function signedCheckpoints(key: KeyObject): CursorForm<CheckpointPosition> {
+function signedCheckpoints(key: KeyObject): CheckpointCursors {
   const sign = (body: string): string =>
     createHmac('sha256', key).update(body).digest('base64url').slice(0, SIGNATURE_CHARACTERS);
   return {
-    write: (positions) =>
-      positions.map(({ epoch, atBlock, copy, hash, blockHash }) => {
-        const texts = [hash, blockHash].map((text) => encodeURIComponent(text));
-        const body = Buffer.from([epoch, atBlock, copy, ...texts].join(' ')).toString('base64url');
-        return `${body}.${sign(body)}`;
-      }),
+    of: ({ epoch, atBlock, copy, hash, blockHash }) => {
+      const texts = [hash, blockHash].map((text) => encodeURIComponent(text));
+      const body = Buffer.from([epoch, atBlock, copy, ...texts].join(' ')).toString('base64url');
+      return `${body}.${sign(body)}`;
+    },
     read: (text) => {
       const dot = text.length <= SIGNED_CHARACTERS_MAX ? text.indexOf('.') : -1;
       const body = text.slice(0, Math.max(dot, 0));

@@ -1,11 +1,11 @@
 /** `GET /api/v2/parties` and `/api/v2/checkpoints`, as the mirrored service answers them. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { NETWORK_PARTY } from '../core/ids.ts';
-import { checkpointPage } from './checkpoint-list.ts';
+import { checkpointPages } from './checkpoint-list.ts';
 import { createCursors } from './cursors.ts';
 import { LIST_SCHEMAS } from './list-schemas.ts';
-import type { Edge, PageOf } from './paging.ts';
-import { partyPage } from './party-list.ts';
+import type { Page } from './paging.ts';
+import { partyPages } from './party-list.ts';
 import type { ListState, ListStore } from './ports.ts';
 import { shared } from './shared.ts';
 import { sendJson, sendStatus, sendText, StatusError } from './status-error.ts';
@@ -13,7 +13,7 @@ import { sendJson, sendStatus, sendText, StatusError } from './status-error.ts';
 /** How much older than the rows the block named in the headers may be; never newer. */
 const STATE_MAX_AGE_MS = 1_000;
 
-type Answer = (url: string, state: ListState) => Promise<PageOf<Edge>>;
+type Answer = (url: string, state: ListState) => Promise<Page>;
 
 /** Adds both routes. */
 export function addLists(server: FastifyInstance, store: ListStore): void {
@@ -24,12 +24,10 @@ export function addLists(server: FastifyInstance, store: ListStore): void {
     STATE_MAX_AGE_MS,
   );
   const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
-  addList(server, 'parties', store, async (url, state) =>
-    partyPage(url, state, { store, hasNetwork, cursors: (await cursors()).parties }),
-  );
-  addList(server, 'checkpoints', store, async (url, state) =>
-    checkpointPage(url, state, store, (await cursors()).checkpoints),
-  );
+  const parties = shared(async () => partyPages({ store, hasNetwork, cursors: (await cursors()).parties }));
+  const checkpoints = shared(async () => checkpointPages(store, (await cursors()).checkpoints));
+  addList(server, 'parties', store, async (url, state) => (await parties())(url, state));
+  addList(server, 'checkpoints', store, async (url, state) => (await checkpoints())(url, state));
 }
 
 function addList(
@@ -69,13 +67,10 @@ function sendPage(
   request: FastifyRequest,
   reply: FastifyReply,
   name: string,
-  { rows: edges, hasNextPage, hasPreviousPage }: PageOf<Edge>,
+  { edges, hasNextPage, hasPreviousPage, startCursor, endCursor }: Page,
 ): FastifyReply {
-  const startCursor = edges[0]?.cursor ?? '';
-  const endCursor = edges.at(-1)?.cursor ?? '';
-  const pageInfo = { hasNextPage, hasPreviousPage, startCursor, endCursor };
+  const info = JSON.stringify({ hasNextPage, hasPreviousPage, startCursor, endCursor });
+  const text = `{"${name}":{"edges":[${edges}],"pageInfo":${info}}}`;
   const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
-  const rows = edges.map((edge) => edge.json).join(',');
-  const text = `{"${name}":{"edges":[${rows}],"pageInfo":${JSON.stringify(pageInfo)}}}`;
   return isPretty ? sendJson(reply, JSON.parse(text), 1) : sendText(reply, text);
 }

@@ -31,6 +31,8 @@ export interface PageRequest<Position> {
   readonly newestFirst: boolean;
   readonly rowsMax: number;
   readonly cursor: Position | undefined;
+  /** The cursor as it was given; '' where none was. */
+  readonly cursorText: string;
 }
 
 /**
@@ -68,6 +70,7 @@ export function readPageRequest<Position extends Dated>(
     newestFirst: given['pagination.newest_first'] ?? true,
     rowsMax,
     cursor,
+    cursorText: (cursor === undefined ? undefined : cursorText) ?? '',
   };
 }
 
@@ -94,29 +97,56 @@ export function isAscending(request: Pick<PageRequest<unknown>, 'direction' | 'n
   return request.newestFirst === (request.direction === 'backward');
 }
 
-/** One row of a page. */
-export interface Edge {
-  readonly cursor: string;
-  /** `{"node":…,"cursor":…}` as it is sent: a page of a thousand is written once, not built and then written. */
-  readonly json: string;
-}
-
-export interface PageOf<Row> {
-  /** In the order that the client asked for. */
-  readonly rows: readonly Row[];
+/** What lies on either side of a page. */
+interface Neighbours {
   readonly hasNextPage: boolean;
   readonly hasPreviousPage: boolean;
 }
 
 /**
- * Cuts a page from a slice of up to `rowsMax + 1` rows. What lies behind a cursor is inferred from the
- * cursor, not asked, as the service does: with a cursor there is always something on its side.
+ * What lies behind a cursor is inferred from the cursor, not asked, as the service does: with a cursor
+ * there is always something on its side.
+ * @param found rows of the slice, up to `rowsMax + 1`
  */
-export function cutPage<Row>(request: PageRequest<unknown>, slice: readonly Row[]): PageOf<Row> {
-  const hasMore = slice.length > request.rowsMax;
+export function neighboursOf(request: PageRequest<unknown>, found: number): Neighbours {
+  const hasMore = found > request.rowsMax;
   const hasCursor = request.cursor !== undefined;
-  const rows = slice.slice(0, request.rowsMax);
   return request.direction === 'forward'
-    ? { rows, hasNextPage: hasMore, hasPreviousPage: hasCursor }
-    : { rows: rows.toReversed(), hasNextPage: hasCursor, hasPreviousPage: hasMore };
+    ? { hasNextPage: hasMore, hasPreviousPage: hasCursor }
+    : { hasNextPage: hasCursor, hasPreviousPage: hasMore };
+}
+
+/** Of a slice's rows, or of a column of them, those that the page shows, in the order that the client asked for. */
+export function shownOf<Row>(request: PageRequest<unknown>, slice: readonly Row[]): readonly Row[] {
+  const shown = slice.slice(0, request.rowsMax);
+  return request.direction === 'forward' ? shown : shown.toReversed();
+}
+
+/** A page as it is sent. */
+export interface Page extends Neighbours {
+  /** `{"node":…,"cursor":…}` of every row, with commas between them. */
+  readonly edges: string;
+  readonly startCursor: string;
+  readonly endCursor: string;
+}
+
+/**
+ * Writes a page's rows as one text: a thousand of them take a third of the time that objects would.
+ * @param nodes what stands in each row's node between `open` and `close`, as JSON
+ * @param cursors in letters that need no escape
+ */
+export function writePage(
+  nodes: readonly string[],
+  cursors: readonly string[],
+  neighbours: Neighbours,
+  { open, close } = { open: '', close: '' },
+): Page {
+  const middle = `${close},"cursor":"`;
+  const rows = nodes.map((node, at) => node + middle + cursors[at]).join(`"},{"node":${open}`);
+  return {
+    ...neighbours,
+    edges: nodes.length === 0 ? '' : `{"node":${open}${rows}"}`,
+    startCursor: cursors[0] ?? '',
+    endCursor: cursors.at(-1) ?? '',
+  };
 }

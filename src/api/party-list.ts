@@ -4,72 +4,86 @@
  * its cursor. That is how the service lists it, so the pages are equal.
  */
 import { canonicalId, NETWORK_PARTY } from '../core/ids.ts';
-import type { CursorForm, PartyPosition } from './cursors.ts';
-import { cutPage, type Edge, isAscending, PAGE_FIELDS, type PageOf, readPageRequest } from './paging.ts';
-import type { ListState, ListStore } from './ports.ts';
+import type { PartyCursors, PartyPosition } from './cursors.ts';
+import { PageShelf } from './page-shelf.ts';
+import {
+  isAscending,
+  neighboursOf,
+  type Page,
+  PAGE_FIELDS,
+  type PageRequest,
+  readPageRequest,
+  shownOf,
+  writePage,
+} from './paging.ts';
+import { type ListState, type ListStore, PLACE_BYTES } from './ports.ts';
 import { readQuery } from './query-text.ts';
 import { DETAIL, StatusError } from './status-error.ts';
 
 const FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-
-interface ListedParty {
-  readonly id: string;
-  readonly pos: bigint | null;
-}
+const NODE = { open: '{"id":"', close: '"}' } as const;
+const ALONE = { hasNextPage: false, hasPreviousPage: false } as const;
 
 export interface PartyPageDeps {
   readonly store: ListStore;
-  readonly cursors: CursorForm<PartyPosition>;
+  readonly cursors: PartyCursors;
   /** Whether the mirror lists the network's own party. */
   readonly hasNetwork: () => Promise<boolean>;
 }
 
-/** @throws StatusError as the service words it */
-export async function partyPage(
-  url: string,
-  state: ListState,
+/** Answers requests for parties, until the process ends. @throws StatusError as the service words it */
+export function partyPages(deps: PartyPageDeps): (url: string, state: ListState) => Promise<Page> {
+  const { store, cursors } = deps;
+  const readCursor = (text: string): PartyPosition | undefined => cursors.read(text);
+  const shelf = new PageShelf((request, state) => makePage(request, state, deps), readCursor);
+  return async (url, state) => {
+    const given = readQuery(url, FIELDS);
+    // Also where one party is asked for and its page is not cut from the list.
+    const request = readPageRequest(given, state.epoch, readCursor);
+    if (given.party_id === undefined || given.party_id === '') return shelf.page(request, state);
+    const { id, pos } = await oneParty(given.party_id, state, store);
+    return writePage([id], [cursorOf(pos, state.epoch, cursors)], ALONE, NODE);
+  };
+}
+
+async function makePage(
+  request: PageRequest<PartyPosition>,
+  { epoch, top }: ListState,
   { store, cursors, hasNetwork }: PartyPageDeps,
-): Promise<PageOf<Edge>> {
-  const given = readQuery(url, FIELDS);
-  const request = readPageRequest(given, state.epoch, (text) => cursors.read(text));
-  const edges = (rows: readonly ListedParty[]): readonly Edge[] => {
-    const texts = cursors.write(rows.map(({ pos }) => ({ epoch: state.epoch, pos })));
-    return rows.map(({ id }, index) => {
-      // Of our own making and in letters that need no escape.
-      const cursor = texts[index] ?? '';
-      return { cursor, json: `{"node":{"id":${JSON.stringify(id)}},"cursor":"${cursor}"}` };
-    });
-  };
-  if (given.party_id !== undefined && given.party_id !== '') {
-    const rows = edges([await oneParty(given.party_id, state, store)]);
-    return { rows, hasNextPage: false, hasPreviousPage: false };
-  }
-  if (request.cursor?.pos === null) return { rows: [], hasNextPage: false, hasPreviousPage: false };
+): Promise<Page> {
+  if (request.cursor?.pos === null) return writePage([], [], ALONE, NODE);
   const ascending = isAscending(request);
-  const question = {
-    epoch: state.epoch,
-    ascending,
-    beyond: request.cursor?.pos,
-    top: state.top,
-    rowsMax: request.rowsMax + 1,
-  };
-  const [placed, isAtBorder] = await Promise.all([
-    store.parties(question),
+  const rowsMax = request.rowsMax + 1;
+  const [{ ids, places }, isAtBorder] = await Promise.all([
+    store.parties({ epoch, ascending, beyond: request.cursor?.pos, top, rowsMax }),
     request.cursor === undefined && hasNetwork(),
   ]);
-  const slice = isAtBorder ? withNetwork(placed, ascending) : placed;
-  const page = cutPage(request, slice);
-  return { ...page, rows: edges(page.rows) };
+  // Without a place the network sorts above all others, as a missing time does in the service.
+  const withNetwork = (column: readonly string[], network: string): readonly string[] => {
+    if (!isAtBorder) return column;
+    return ascending ? [...column, network] : [network, ...column];
+  };
+  return writePage(
+    shownOf(request, withNetwork(ids, NETWORK_PARTY)),
+    shownOf(request, withNetwork(cursors.ofPlaces(epoch, places), cursors.ofNetwork(epoch))),
+    neighboursOf(request, ids.length + (isAtBorder ? 1 : 0)),
+    NODE,
+  );
 }
 
-/** Without a place the network sorts above all others, as a missing time does in the service. */
-function withNetwork(placed: readonly ListedParty[], ascending: boolean): readonly ListedParty[] {
-  const network = { id: NETWORK_PARTY, pos: null };
-  return ascending ? [...placed, network] : [network, ...placed];
+function cursorOf(pos: bigint | null, epoch: number, cursors: PartyCursors): string {
+  if (pos === null) return cursors.ofNetwork(epoch);
+  const place = Buffer.alloc(PLACE_BYTES);
+  place.writeBigInt64BE(pos);
+  return cursors.ofPlaces(epoch, place).join('');
 }
 
-async function oneParty(text: string, state: ListState, store: ListStore): Promise<ListedParty> {
+async function oneParty(
+  text: string,
+  state: ListState,
+  store: ListStore,
+): Promise<{ readonly id: string; readonly pos: bigint | null }> {
   // Words are taken as they are written, hex in either case.
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
   if (id !== canonicalId(id) && !EVEN_HEX.test(id)) {

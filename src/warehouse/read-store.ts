@@ -4,13 +4,11 @@
  * time that its rows spend in between.
  */
 import type { Pool } from 'pg';
-import type { CheckpointRow, ListState, ListStore, PartyRow, SliceQuestion } from '../api/ports.ts';
+import type { CheckpointRow, ListState, ListStore, PartySlice, SliceQuestion } from '../api/ports.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
 import { parseInstant } from '../core/time.ts';
 import { guarded } from './transaction.ts';
 
-/** Of a position in Postgres's binary form. */
-const PLACE_BYTES = 8;
 /** What a question may take before its connection is given up. */
 const QUERY_TIMEOUT_MS = 10_000;
 
@@ -47,7 +45,7 @@ export class ReadStore implements ListStore {
     };
   }
 
-  async parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
+  async parties(question: SliceQuestion<bigint>): Promise<PartySlice> {
     const { beyond, order } = direction(question.ascending);
     const where = new Conditions(question.epoch);
     if (question.top !== undefined) where.and((top) => `pos <= ${top}`, [question.top]);
@@ -62,8 +60,7 @@ export class ReadStore implements ListStore {
       `places ${order} ${where.text}`,
     );
     const [ids, places] = row ?? [];
-    if (typeof ids !== 'string' || !Buffer.isBuffer(places)) return [];
-    return ids.split(' ').map((id, at) => ({ id, pos: places.readBigInt64BE(at * PLACE_BYTES) }));
+    return { ids: ids?.split(' ') ?? [], places: places ?? Buffer.alloc(0) };
   }
 
   async party(epoch: number, id: string): Promise<{ pos: bigint | null } | undefined> {

@@ -16,7 +16,10 @@ let isEndless = false;
 
 const lists: ListStore = {
   state: async () => ({ epoch: 1, headHeight: 7n, headTime: 1n, top: 1n }),
-  parties: async ({ rowsMax }) => IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: BigInt(at) })),
+  parties: async ({ rowsMax }) => ({
+    ids: IDS.slice(0, rowsMax),
+    places: Buffer.alloc(8 * IDS.slice(0, rowsMax).length),
+  }),
   party: async (_epoch, id) => (id === 'network' ? undefined : { pos: 1n }),
   checkpoints: async () => [],
   cursorSecret: async () => Buffer.alloc(32, 1),

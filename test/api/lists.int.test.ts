@@ -61,7 +61,7 @@ describe('pages', () => {
   it('of an earlier life give cursors that are refused with a reason', async () => {
     const store = new ReadStore(pool);
     const { createCursors } = await import('../../src/api/cursors.ts');
-    const old = createCursors(await store.cursorSecret()).parties.write([{ epoch: 1, pos: 1n }])[0];
+    const old = createCursors(await store.cursorSecret()).parties.ofNetwork(1);
     const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('earlier life of the chain');

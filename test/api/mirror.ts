@@ -54,7 +54,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 
 const EMPTY_LISTS: ListStore = {
   state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, top: undefined }),
-  parties: async () => [],
+  parties: async () => ({ ids: [], places: Buffer.alloc(0) }),
   party: async () => undefined,
   checkpoints: async () => [],
   cursorSecret: async () => Buffer.alloc(32, 1),
