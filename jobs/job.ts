@@ -18,6 +18,8 @@ export interface ProgressLine {
   readonly total?: string | undefined;
   readonly unit: 'rows' | 'bytes' | 'parties' | 'segments' | 'files';
   readonly note?: string | undefined;
+  /** One piece of what another line counts: it ends without a word of its own. */
+  readonly isPart?: boolean | undefined;
 }
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
@@ -80,6 +82,8 @@ export interface JobDeps {
   readonly queue: { add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> };
   readonly progress: {
     report(runId: string, lines: readonly ProgressLine[]): void;
+    /** Before a run's verdict is told: whoever reads it finds the last report. Never fails. */
+    settle(runId: string): Promise<void>;
     read(runId: string): Promise<readonly ProgressLine[]>;
   };
   /** Posts a report as JSON; absent where nobody is to be told. */

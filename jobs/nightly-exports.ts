@@ -99,16 +99,13 @@ async function feedExports(run: Run, deps: JobDeps, signal: AbortSignal): Promis
   let probedAtMs = performance.now();
   for (;;) {
     const counts = await deps.nightly.counts(run.runId);
+    await tellExports(run.runId, counts, deps);
     const stopped = (await deps.runs.get(run.runId))?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
     if (counts.due + counts.queued === 0) return undefined;
     if (lull.lasts(counts)) await deps.nightly.requeue(run.runId);
     const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
     if (room > 0) await queueUnits(run.runId, await deps.nightly.take(run.runId, room), deps);
-    deps.progress.report(run.runId, [
-      exportsLine(counts),
-      ...(await deps.progress.read(`${run.runId}.export`)),
-    ]);
     if (performance.now() - probedAtMs > PROBE_EVERY_MS) {
       probedAtMs = performance.now();
       const latency = await deps.stages.sourceLatency(signal);
@@ -150,6 +147,15 @@ async function queueUnits(runId: string, units: readonly DueUnit[], deps: JobDep
       priority: PRIORITY.nightly,
     })),
   );
+}
+
+/** How far the night's list is, and below it the export in hand. */
+async function tellExports(runId: string, counts: NightlyCounts, deps: JobDeps): Promise<void> {
+  const inHand = await deps.progress.read(`${runId}.export`);
+  deps.progress.report(runId, [
+    exportsLine(counts),
+    ...(counts.queued === 0 ? [] : inHand.map((line) => ({ ...line, isPart: true }))),
+  ]);
 }
 
 function exportsLine(counts: NightlyCounts): ProgressLine {

@@ -8,7 +8,14 @@ import { RetryableError } from '../src/core/errors.ts';
 import { worst, type Outcome, type Verdict } from '../src/core/verdict.ts';
 import type { NewRun, Run } from '../src/warehouse/run-store.ts';
 import { exportDue } from './nightly-exports.ts';
-import { PRIORITY, type JobDefinition, type JobDeps, type SourceCost } from './job.ts';
+import {
+  PRIORITY,
+  type JobDefinition,
+  type JobDeps,
+  type ProgressLine,
+  type ReportProgress,
+  type SourceCost,
+} from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';
 import { reportOf, sendReports } from './notify.ts';
 import { slotName } from './slots.ts';
@@ -58,11 +65,10 @@ async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<O
   if (isAway)
     return { verdict: 'failed', evidence: { lists: listEvidence(lists), error: firstError(lists) } };
   const exports = await exportDue(run, deps, signal);
-  const load = await workChild(run, { kind: 'load', subject: 'warehouse and lake' }, deps, signal);
-  const verify = await deps.stages.verify(
-    { runId: run.runId, deep: false },
-    { signal, onProgress: (lines) => deps.progress.report(run.runId, lines) },
-  );
+  const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
+  const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
+  const load = await workChild(run, loading, deps, signal, onProgress);
+  const verify = await deps.stages.verify({ runId: run.runId, deep: false }, { signal, onProgress });
   await deps.stages.tidy(signal);
   const verdicts: Verdict[] = [
     ...lists.map((list) => list.verdict ?? 'failed'),
@@ -82,9 +88,15 @@ async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<O
   };
 }
 
+/** Side by side; what is told of the night meanwhile are the lines of both. */
 async function walkLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<readonly Run[]> {
+  const shown = new Map<string, readonly ProgressLine[]>();
+  const show = (list: string, lines: readonly ProgressLine[]): void => {
+    shown.set(list, lines);
+    deps.progress.report(run.runId, [...shown.values()].flat());
+  };
   const walks = ['parties', 'checkpoints'].map((list) =>
-    workChild(run, { kind: 'walk', subject: list }, deps, signal),
+    workChild(run, { kind: 'walk', subject: list }, deps, signal, (lines) => show(list, lines)),
   );
   return Promise.all(walks);
 }
@@ -95,6 +107,7 @@ async function workChild(
   wanted: Pick<NewRun, 'kind' | 'subject'>,
   deps: JobDeps,
   signal: AbortSignal,
+  onProgress: ReportProgress,
 ): Promise<Run> {
   const child = await deps.runs.create({ ...wanted, parentRunId: parent.runId });
   const job = wanted.kind === 'walk' ? walkListJob : loadSegmentsJob;
@@ -102,7 +115,10 @@ async function workChild(
     const now = await deps.runs.get(child.runId);
     if (now === undefined)
       throw new RetryableError(`Cannot follow run ${child.runId}: it is gone`, { code: 'RUN_GONE' });
-    if (now.state === 'done' || now.state === 'cancelled') return now;
+    if (now.state === 'done' || now.state === 'cancelled') {
+      onProgress(await deps.progress.read(child.runId));
+      return now;
+    }
     if (waitedMs % REQUEUE_AFTER_MS === 0) {
       await deps.queue.add(job.queue, [
         {
@@ -114,7 +130,7 @@ async function workChild(
       ]);
     }
     const lines = await deps.progress.read(child.runId);
-    if (lines.length > 0) deps.progress.report(parent.runId, lines);
+    if (lines.length > 0) onProgress(lines);
     await sleep(POLL_MS, undefined, { signal });
   }
 }

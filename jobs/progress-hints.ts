@@ -20,24 +20,27 @@ const storedLines = z.array(
     total: z.string().optional(),
     unit: z.enum(['rows', 'bytes', 'parties', 'segments', 'files']),
     note: z.string().optional(),
+    isPart: z.boolean().optional(),
   }),
 );
 
-export class ProgressHints {
+export class ProgressHints implements Disposable {
   readonly #hints: Hints;
   /** The newest report of each run that was written lately: written next, so that the last one is not lost. */
   readonly #waiting = new Map<string, readonly ProgressLine[] | undefined>();
+  #isClosed = false;
 
   constructor(hints: Hints) {
     this.#hints = hints;
   }
 
   report(runId: string, lines: readonly ProgressLine[]): void {
+    if (this.#isClosed) return;
     if (this.#waiting.has(runId)) {
       this.#waiting.set(runId, lines);
       return;
     }
-    this.#write(runId, lines);
+    void this.#write(runId, lines);
     if (this.#waiting.size >= RUNS_MAX) return;
     this.#waiting.set(runId, undefined);
     setTimeout(() => this.#writeWaiting(runId), REPORT_EVERY_MS).unref();
@@ -49,9 +52,23 @@ export class ProgressHints {
     if (lines !== undefined) this.report(runId, lines);
   }
 
-  #write(runId: string, lines: readonly ProgressLine[]): void {
+  /** Writes what still waits for its turn, before the run is over. */
+  async settle(runId: string): Promise<void> {
+    const lines = this.#waiting.get(runId);
+    if (lines === undefined || this.#isClosed) return;
+    this.#waiting.set(runId, undefined);
+    await this.#write(runId, lines);
+  }
+
+  /** Later reports are dropped: the store they would go to is about to be closed. */
+  [Symbol.dispose](): void {
+    this.#isClosed = true;
+    this.#waiting.clear();
+  }
+
+  async #write(runId: string, lines: readonly ProgressLine[]): Promise<void> {
     // A hint that is lost costs nothing; the store's adapter has said that it is away.
-    this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
+    await this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
   }
 
   async read(runId: string): Promise<readonly ProgressLine[]> {

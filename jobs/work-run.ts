@@ -10,7 +10,7 @@ import {
 import type { Log } from '../src/core/log.ts';
 import type { Outcome } from '../src/core/verdict.ts';
 import type { Run, RunStore } from '../src/warehouse/run-store.ts';
-import type { JobContext } from './job.ts';
+import type { JobContext, JobDeps } from './job.ts';
 
 const HEARTBEAT_MS = 3_000;
 /** Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue remembers. */
@@ -29,6 +29,7 @@ class RunCancelled extends PermanentError {
 
 export interface WorkRunDeps {
   readonly runs: RunStore;
+  readonly progress: Pick<JobDeps['progress'], 'settle'>;
   readonly log: Log;
 }
 
@@ -64,6 +65,7 @@ export async function workRun(
   }, HEARTBEAT_MS);
   try {
     const outcome = await work(run, signal);
+    await deps.progress.settle(runId);
     await deps.runs.finish(runId, outcome.verdict, outcome.evidence);
     deps.log.info({ runId, kind: run.kind, subject: run.subject, verdict: outcome.verdict }, 'Run finished');
   } catch (error) {

@@ -8,7 +8,7 @@ import { ProgressHints } from '../../jobs/progress-hints.ts';
 import type { JobDeps } from '../../jobs/job.ts';
 import type { StatusStore } from '../api/ports.ts';
 import type { Config } from '../config/environment.ts';
-import { UsageError } from '../core/errors.ts';
+import { UnreachableError, UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
 import { startEmbeddedPostgres } from '../embedded/postgres.ts';
@@ -32,15 +32,12 @@ import { PostgresStatusStore } from '../warehouse/status-store.ts';
 import { openBanStore } from '../warehouse/source-state.ts';
 import { WorkerRegistry } from '../warehouse/worker-registry.ts';
 import { posterTo } from './post-report.ts';
-import { untilReachable } from './reachable.ts';
+import { type Patience, untilReachable } from './reachable.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
 import { openTracing, type Tracing } from './tracing.ts';
 import { WorkMetrics } from './work-metrics.ts';
-import { WorkForce } from './work-force.ts';
-
-/** How long jobs may take to checkpoint when the process is told to stop. */
-export const SHUTDOWN_GRACE_MS = 8_000;
+import { SHUTDOWN_GRACE_MS, WorkForce } from './work-force.ts';
 
 export interface App extends AsyncDisposable {
   readonly config: Config;
@@ -63,10 +60,8 @@ export interface App extends AsyncDisposable {
   readonly migrated: readonly string[];
 }
 
-export interface AppOptions {
+export interface AppOptions extends Patience {
   readonly config: Config;
-  readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -78,14 +73,7 @@ export async function openApp(options: AppOptions): Promise<App> {
   await using stack = new AsyncDisposableStack();
   const services = await openServices(options, stack);
   const { warehouse, state, queues, metrics } = services;
-  const store = stack.use(
-    await openObjectStore({
-      url: config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects')),
-      spoolDir: join(config.dataDir, 'spool'),
-      ambient: config.ambient,
-      log,
-    }),
-  );
+  const store = stack.use(await openStore(options));
   const { sourceUrl } = config;
   const source =
     sourceUrl === undefined
@@ -97,7 +85,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     runs: new RunStore(warehouse.db),
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
-    progress: progressOf(state, metrics),
+    progress: progressOf(state, metrics, stack),
     post: config.notifyUrl === undefined ? undefined : posterTo(config.notifyUrl, version()),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
@@ -132,6 +120,16 @@ export async function openApp(options: AppOptions): Promise<App> {
   };
 }
 
+/** Where objects and the lake are; nothing else has to run for them to be read. */
+export async function openStore({ config, log }: Pick<AppOptions, 'config' | 'log'>): Promise<ObjectStore> {
+  return openObjectStore({
+    url: config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects')),
+    spoolDir: join(config.dataDir, 'spool'),
+    ambient: config.ambient,
+    log,
+  });
+}
+
 type Services = Pick<
   App,
   'warehouse' | 'databaseUrl' | 'identity' | 'state' | 'queues' | 'metrics' | 'migrated'
@@ -139,7 +137,7 @@ type Services = Pick<
 
 /** The stores that every process needs, the one that others are described in first. */
 async function openServices(options: AppOptions, stack: AsyncDisposableStack): Promise<Services> {
-  const { config, log, signal } = options;
+  const { config, log } = options;
   const databaseUrl = await openDatabase(options, stack);
   const warehouse = stack.use(
     openWarehouse({
@@ -147,7 +145,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack): P
       onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
     }),
   );
-  const migrated = await untilReachable('database', log, signal, () => migrate(warehouse.db));
+  const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
   const { sourceUrl } = config;
   const identity =
     sourceUrl === undefined ? await readIdentity(warehouse.db) : await bindSource(warehouse.db, sourceUrl);
@@ -156,7 +154,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack): P
   const metrics = new WorkMetrics();
   const tracing = await openTracing(config.ambient, log);
   if (tracing !== undefined) stack.use(tracing);
-  const backend = await untilReachable('queues', log, signal, () =>
+  const backend = await untilReachable('queues', options, () =>
     openBackend(options, databaseUrl, prefix, tracing),
   );
   const queues = new Queues({ backend, prefix, log, onJob: (report) => metrics.onJob(report) });
@@ -181,6 +179,20 @@ async function openDatabase(
   return embedded.connectionString;
 }
 
+/** The first that is asked of the database: where it is away, its address is what a person must look at. */
+async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promise<readonly string[]> {
+  try {
+    return await migrate(warehouse.db);
+  } catch (error) {
+    if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
+    throw new UnreachableError(`Cannot reach the database at ${databaseUrl.host}; check DATABASE_URL`, {
+      code: 'DATABASE_UNREACHABLE',
+      meta: { host: databaseUrl.host },
+      cause: error,
+    });
+  }
+}
+
 function openState(
   { config, log }: AppOptions,
   warehouse: Warehouse,
@@ -200,13 +212,18 @@ function openState(
 }
 
 /** Progress is told to whoever follows the run, and counted here. */
-function progressOf(state: ResumeState, metrics: WorkMetrics): JobDeps['progress'] {
-  const hints = new ProgressHints(state);
+function progressOf(
+  state: ResumeState,
+  metrics: WorkMetrics,
+  stack: AsyncDisposableStack,
+): JobDeps['progress'] {
+  const hints = stack.use(new ProgressHints(state));
   return {
     report: (runId, lines) => {
       metrics.onProgress(lines);
       hints.report(runId, lines);
     },
+    settle: (runId) => hints.settle(runId),
     read: (runId) => hints.read(runId),
   };
 }

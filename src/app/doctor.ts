@@ -26,6 +26,9 @@ const DATE_TIMEOUT_MS = 10_000;
 const PROBE_PREFIX = 'probe/';
 const PROBE_LEFT_BEHIND_MICROS = 3_600_000_000n;
 
+/** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
+const REACHABLE_MAX_MS = 3_000;
+
 /** Each check stands alone: one that fails does not hide the others. */
 export async function examine(options: AppOptions): Promise<readonly Finding[]> {
   const findings: Finding[] = [
@@ -34,7 +37,7 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
   findings.push(await check('data directory', () => examineDataDir(options.config)));
   let app: App;
   try {
-    app = await openApp(options);
+    app = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS });
   } catch (error) {
     findings.push({ what: 'database and queues', state: 'wrong', detail: errorLine(error) });
     return findings;
@@ -143,8 +146,8 @@ async function examineStore(app: App, signal: AbortSignal): Promise<Result> {
   }
   const key = `${PROBE_PREFIX}doctor-${randomUUID()}.txt`;
   const content = Buffer.from(`ledger-mirror doctor ${formatInstant(nowMicros())}\n`);
+  await store.publishBytes(key, content, signal);
   try {
-    await store.publishBytes(key, content, signal);
     const range = { start: 0n, end: BigInt(content.length - 1) };
     const read = Buffer.concat(await (await store.read(key, signal, range)).toArray());
     if (!read.equals(content.subarray(0, -1)))

@@ -10,6 +10,8 @@ import type { Schedule } from '../../jobs/slots.ts';
 import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from '../warehouse/worker-registry.ts';
 
+/** How long jobs may take to checkpoint when the process is told to stop. */
+export const SHUTDOWN_GRACE_MS = 8_000;
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
 const SLOT_CHECK_MS = 30_000;
@@ -74,8 +76,10 @@ export class WorkForce implements AsyncDisposable {
     return { isHealthy, queues };
   }
 
+  /** First of all that is closed: handlers checkpoint with their source and stores still there. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
+    await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
   }
 

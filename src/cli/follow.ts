@@ -6,6 +6,7 @@ import { workRun } from '../../jobs/work-run.ts';
 import type { App } from '../app/app.ts';
 import type { NewRun, Run } from '../warehouse/run-store.ts';
 import type { CommandContext } from './context.ts';
+import type { ProgressUpdate } from './progress.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
@@ -101,32 +102,52 @@ async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>):
   await closeAbandoned(app.jobs);
 }
 
-/** Keeps one progress task for each line that the runs report. */
+type ShownTask = ReturnType<CommandContext['progress']['task']>;
+
+/** Keeps one progress task for each line that a run reports; a line that is reported no more has ended. */
 class RunView {
   readonly #context: CommandContext;
-  readonly #tasks = new Map<string, ReturnType<CommandContext['progress']['task']>>();
+  readonly #tasks = new Map<string, Map<string, { readonly task: ShownTask; readonly isPart: boolean }>>();
 
   constructor(context: CommandContext) {
     this.#context = context;
   }
 
-  show(run: Run, lines: readonly ProgressLine[]): void {
+  /** @param lines none where nothing is known at the moment: what was shown stays */
+  show({ runId }: Run, lines: readonly ProgressLine[]): void {
+    if (lines.length === 0) return;
+    const shown = this.#tasks.get(runId) ?? new Map<string, { task: ShownTask; isPart: boolean }>();
+    this.#tasks.set(runId, shown);
+    for (const [label, ended] of shown) {
+      if (lines.some((line) => line.label === label)) continue;
+      shown.delete(label);
+      end(ended);
+    }
     for (const line of lines) {
-      const key = `${run.runId} ${line.label}`;
-      const task = this.#tasks.get(key) ?? this.#context.progress.task(line.label);
-      this.#tasks.set(key, task);
-      task.update({
-        done: BigInt(line.done),
-        unit: line.unit,
-        ...(line.total === undefined ? {} : { total: BigInt(line.total) }),
-        ...(line.note === undefined ? {} : { note: line.note }),
-      });
+      const known = shown.get(line.label);
+      const task = known?.task ?? this.#context.progress.task(line.label);
+      shown.set(line.label, { task, isPart: line.isPart === true });
+      task.update(updateOf(line));
     }
   }
 
   finish(): void {
-    for (const task of this.#tasks.values()) task.finish();
+    for (const shown of this.#tasks.values()) for (const ended of shown.values()) end(ended);
   }
+}
+
+function end({ task, isPart }: { readonly task: ShownTask; readonly isPart: boolean }): void {
+  if (isPart) task.drop();
+  else task.finish();
+}
+
+export function updateOf(line: ProgressLine): ProgressUpdate {
+  return {
+    done: BigInt(line.done),
+    unit: line.unit,
+    ...(line.total === undefined ? {} : { total: BigInt(line.total) }),
+    ...(line.note === undefined ? {} : { note: line.note }),
+  };
 }
 
 /** A run as a document for `--json`, the API and the report. */

@@ -20,6 +20,8 @@ export interface ProgressTask {
   update(update: ProgressUpdate): void;
   /** Ends the task's line for good. `outcome`: a verdict or a few words; later calls do nothing. */
   finish(outcome?: string): void;
+  /** The same, without a word. */
+  drop(): void;
 }
 
 export interface Progress extends AsyncDisposable {
@@ -90,6 +92,10 @@ class DrawnProgress implements Progress {
       update: (update) => task.update(update),
       finish: (outcome) => {
         if (this.#tasks.delete(task)) this.#screen.write(`${finishedLine(task, outcome)}\n`);
+        this.#draw();
+      },
+      drop: () => {
+        this.#tasks.delete(task);
         this.#draw();
       },
     };
@@ -172,6 +178,7 @@ class LoggedProgress implements Progress {
         if (!this.#tasks.delete(task)) return;
         this.#log.info({ ...facts(task), ...(outcome === undefined ? {} : { outcome }) }, 'Finished');
       },
+      drop: () => void this.#tasks.delete(task),
     };
   }
 

@@ -9,7 +9,8 @@ export interface BullJob {
   readonly id?: string | undefined;
   readonly name: string;
   readonly data: JobData;
-  readonly opts: { readonly delay?: number | undefined };
+  /** `prevMillis`: of a scheduled job, its slot. */
+  readonly opts: { readonly delay?: number | undefined; readonly prevMillis?: number | undefined };
   readonly timestamp: number;
   readonly attemptsMade: number;
 }

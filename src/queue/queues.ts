@@ -202,25 +202,29 @@ export class Queues implements AsyncDisposable {
 
   /**
    * Stops taking jobs, lets handlers checkpoint for `graceMs`, then lets go: what was not given back is
-   * found stalled by the next worker.
+   * found stalled by the next worker. Jobs can still be added. Calling it again does nothing.
    */
-  async close(graceMs: number): Promise<void> {
+  async stopWorking(graceMs: number): Promise<void> {
     this.#stop.abort(new DOMException('this process is stopping', 'AbortError'));
     const stations = [...this.#stations.values()];
+    this.#stations.clear();
     const closing = Promise.all(stations.map((station) => station.close()));
     const isClosed = await Promise.race([closing.then(() => true), sleep(graceMs, false, { ref: false })]);
-    if (!isClosed) {
-      this.#log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
-      await Promise.race([
-        Promise.all(stations.map((station) => station.close(true))),
-        sleep(1_000, undefined, { ref: false }),
-      ]);
-    }
+    if (isClosed) return;
+    this.#log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
+    await Promise.race([
+      Promise.all(stations.map((station) => station.close(true))),
+      sleep(1_000, undefined, { ref: false }),
+    ]);
+  }
+
+  /** Stops working where that was not done before, and closes every connection. */
+  async close(graceMs: number): Promise<void> {
+    await this.stopWorking(graceMs);
     await Promise.race([
       Promise.allSettled([...this.#queues.values()].map((queue) => queue.close())),
       sleep(2_000, undefined, { ref: false }),
     ]);
-    this.#stations.clear();
     this.#queues.clear();
     await this.#backend[Symbol.asyncDispose]();
   }

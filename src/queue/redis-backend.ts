@@ -33,16 +33,22 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
     maxRetriesPerRequest: null,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
-  connection.on('error', options.onError);
+  // The reason comes as an event; the failed call only says that the connection is closed.
+  let reason: Error | undefined;
+  connection.on('error', (error) => {
+    reason = error;
+    options.onError(error);
+  });
   try {
     await connection.connect();
   } catch (error) {
     connection.disconnect();
     const { host } = new URL(options.url);
-    throw new UnreachableError(`Cannot reach Redis at ${host}: ${errorCode(error)}; check REDIS_URL`, {
+    const cause = reason ?? error;
+    throw new UnreachableError(`Cannot reach Redis at ${host}: ${errorCode(cause)}; check REDIS_URL`, {
       code: 'REDIS_UNREACHABLE',
       meta: { host },
-      cause: error,
+      cause,
     });
   }
   const { prefix, telemetry } = options;

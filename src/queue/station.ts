@@ -147,7 +147,8 @@ function toWorked(job: BullJob): WorkedJob {
     id: job.id ?? '',
     name: job.name,
     data: job.data,
-    dueMs: job.timestamp + (job.opts.delay ?? 0),
+    // Of a slot that is met late, time and delay would make another instant: two runs for one slot.
+    dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };
 }

@@ -3,7 +3,8 @@ import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { type Kysely, sql } from 'kysely';
 import { type Migration, type MigrationProvider, Migrator } from 'kysely/migration';
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError, UnreachableError } from '../core/errors.ts';
+import { databaseError, guarded } from './transaction.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
@@ -23,13 +24,14 @@ class FolderMigrations implements MigrationProvider {
 /**
  * Runs every migration that the database has not seen, each call once over all processes.
  * @returns the names that were run
- * @throws PermanentError `DATABASE_NEWER` where the database was made by a newer version, `DATABASE_RIGHTS`
- * where this user may not make what is missing
+ * @throws UnreachableError `DATABASE_UNREACHABLE`, or PermanentError `DATABASE_NEWER` where the database was
+ * made by a newer version, `DATABASE_RIGHTS` where this user may not make what is missing
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
-  await ensureSchema(db);
   const provider = new FolderMigrations();
-  await refuseNewer(db, Object.keys(await provider.getMigrations()));
+  const known = Object.keys(await provider.getMigrations());
+  await guarded('open the database', () => ensureSchema(db));
+  await guarded("read the schema's version", () => refuseNewer(db, known));
   const migrator = new Migrator({
     db,
     provider,
@@ -39,6 +41,8 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
   });
   const { error, results } = await migrator.migrateToLatest();
   if (error !== undefined) {
+    const lost = databaseError('migrate the database', error);
+    if (lost instanceof UnreachableError) throw lost;
     const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the first step';
     throw new PermanentError(`Cannot migrate the database: ${failed} failed; nothing of it was kept`, {
       code: 'MIGRATION_FAILED',

@@ -60,3 +60,24 @@ test('a user who may not create in the database is told what to grant', async ()
     await database.pool.query(`drop owned by ${role}; drop role ${role}`);
   }
 });
+
+test('a service that is away is named with its setting, without waiting for it', async () => {
+  await using database = await openFreshDatabase();
+  const noDatabase = await findings({ DATABASE_URL: 'postgres://someone:hidden@127.0.0.1:1/mirror' });
+  expect(noDatabase.get('database and queues')).toMatchObject({
+    state: 'wrong',
+    detail: expect.stringMatching(/^Cannot reach the database at 127\.0\.0\.1:1; check DATABASE_URL/),
+  });
+  const noRedis = await findings({ DATABASE_URL: database.url, REDIS_URL: 'redis://127.0.0.1:1' });
+  expect(noRedis.get('database and queues')?.detail).toMatch(
+    /^Cannot reach Redis at 127\.0\.0\.1:1: ECONNREFUSED; check REDIS_URL/,
+  );
+  const endpoint = encodeURIComponent('http://127.0.0.1:1');
+  const noStore = await findings({
+    DATABASE_URL: database.url,
+    OBJECT_STORE_URL: `s3://bucket?region=us-east-1&endpoint=${endpoint}`,
+    AWS_ACCESS_KEY_ID: 'test',
+    AWS_SECRET_ACCESS_KEY: 'test',
+  });
+  expect(noStore.get('object store')?.detail).toMatch(/ECONNREFUSED.*check the endpoint/);
+});

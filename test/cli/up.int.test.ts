@@ -22,6 +22,7 @@ beforeAll(async () => {
     what: 'the API',
   });
   url = found ?? '';
+  await waitFor(() => up.stderr.includes('"Working"'), { timeoutMs: 30_000, what: 'the worker' });
 });
 
 afterAll(async () => {

@@ -7,7 +7,7 @@ afterEach(() => void vi.useRealTimers());
 
 const line = (done: number): readonly ProgressLine[] => [{ label: 'walk', done: String(done), unit: 'rows' }];
 
-it('writes the first report at once, the newest a few times a second, and never loses the last', async () => {
+function kept(): { hints: ProgressHints; written: unknown[] } {
   const written: unknown[] = [];
   const stored = new Map<string, unknown>();
   const hints = new ProgressHints({
@@ -17,10 +17,31 @@ it('writes the first report at once, the newest a few times a second, and never 
       stored.set(key, value);
     },
   });
+  return { hints, written };
+}
+
+it('writes the first report at once, the newest a few times a second, and never loses the last', async () => {
+  const { hints, written } = kept();
   for (let done = 1; done <= 100; done += 1) hints.report('run', line(done));
   expect(written).toEqual([line(1)]);
   await vi.advanceTimersByTimeAsync(1_000);
   expect(written).toEqual([line(1), line(100)]);
   expect(await hints.read('run')).toEqual(line(100));
   expect(await hints.read('other')).toEqual([]);
+});
+
+it('writes what waits before a run is over, and nothing once it is closed', async () => {
+  const { hints, written } = kept();
+  hints.report('run', line(1));
+  hints.report('run', line(2));
+  await hints.settle('run');
+  await hints.settle('run');
+  expect(written).toEqual([line(1), line(2)]);
+  expect(await hints.read('run')).toEqual(line(2));
+  hints.report('run', line(3));
+  hints[Symbol.dispose]();
+  hints.report('run', line(4));
+  await hints.settle('run');
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(written).toEqual([line(1), line(2)]);
 });

@@ -72,6 +72,7 @@ export async function openJobWorld(
     queue: queues,
     progress: {
       report: (runId, lines) => void progress.set(runId, lines),
+      settle: async () => undefined,
       read: async (runId) => progress.get(runId) ?? [],
     },
     nightlyParties: options.nightlyParties ?? { kind: 'all' },

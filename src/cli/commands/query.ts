@@ -1,7 +1,7 @@
-/** `query`: SQL over the lake, or one of the ready questions. */
+/** `query`: SQL over the lake, or one of the ready questions. Asks the object store alone. */
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { openApp } from '../../app/app.ts';
+import { openStore } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { openLake } from '../../lake/lake.ts';
 import {
@@ -32,9 +32,9 @@ const TIMEOUT_SECONDS_MAX = 86_400;
 export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   if (options.list) return listQuestions();
   const { sql, range, format, timeoutMs, parameters } = parse(options, context);
-  await using app = await openApp(context);
+  await using objects = await openStore(context);
   const scratchDir = join(context.config.dataDir, 'scratch');
-  await using lake = await openLake({ objects: app.store, scratchDir, sql, range }, context.signal);
+  await using lake = await openLake({ objects, scratchDir, sql, range }, context.signal);
   const output = context.stdout as unknown as Writable;
   await runQuery(lake, sql, { format, timeoutMs, ...(parameters && { parameters }) }, output, context.signal);
   return { exitCode: EXIT.done };

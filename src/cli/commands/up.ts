@@ -23,21 +23,35 @@ async function run(
 ): Promise<CommandResult> {
   const { config, log, signal } = context;
   if (parts.worker) needSource(config);
+  try {
+    await runUntilStopped(parts, context);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    log.info({ err: error }, 'Stopped before everything had started');
+  }
+  return { exitCode: EXIT.done };
+}
+
+/** Ports first: a process that cannot listen must not have begun to work. */
+async function runUntilStopped(
+  parts: { worker: boolean; api: boolean },
+  context: CommandContext,
+): Promise<void> {
+  const { config, log, signal, stderr } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();
-  if (parts.worker) {
-    await startWork(app);
-    if (config.workerHealthPort !== undefined)
-      stack.use(await startWorkerHealth(app, config.workerHealthPort));
-  }
   if (parts.api) {
     const api = stack.use(await startApi(app));
     log.info({ url: api.url }, 'Serving');
-    if (context.stderr.isTTY === true) context.stderr.write(`Console and read API at ${api.url}\n`);
+    if (stderr.isTTY === true) stderr.write(`Console and read API at ${api.url}\n`);
+  }
+  if (parts.worker) {
+    if (config.workerHealthPort !== undefined)
+      stack.use(await startWorkerHealth(app, config.workerHealthPort));
+    await startWork(app);
   }
   if (!signal.aborted) await once(signal, 'abort');
   log.info({}, 'Stopping');
-  return { exitCode: EXIT.done };
 }
 
 /** Every page of both lists again: once a week, away from the nights. */

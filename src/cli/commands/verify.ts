@@ -1,7 +1,7 @@
 /** `verify`: does everything that is recorded as published or loaded agree with its sums? */
 import { openApp } from '../../app/app.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { runDocument, verifyHere } from '../follow.ts';
+import { runDocument, updateOf, verifyHere } from '../follow.ts';
 import { runSummary } from '../summary.ts';
 
 export async function verify(
@@ -11,14 +11,7 @@ export async function verify(
   await using app = await openApp(context);
   const task = context.progress.task('verify');
   const ended = await verifyHere(app, { isDeep: options.deep }, context, ([line]) => {
-    if (line === undefined) return;
-    const total = line.total === undefined ? {} : { total: BigInt(line.total) };
-    task.update({
-      done: BigInt(line.done),
-      unit: line.unit,
-      ...total,
-      ...(line.note === undefined ? {} : { note: line.note }),
-    });
+    if (line !== undefined) task.update(updateOf(line));
   });
   task.finish(ended.verdict);
   return {

@@ -1,0 +1,50 @@
+/** SIGTERM at any moment: the long-lived processes end in 0, and what they had in hand is free at once. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { freshDatabase } from '../support/database.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { openHome, type MirrorHome } from './mirror-home.ts';
+
+const database = await freshDatabase();
+let sandbox: Sandbox;
+let home: MirrorHome;
+
+beforeAll(async () => {
+  sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
+  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url, API_PORT: '0' });
+});
+
+afterAll(async () => {
+  await home[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+
+describe('told to stop', () => {
+  test.each(['up', 'worker', 'serve'])('%s, while it waits for its database: 0', async (command) => {
+    const child = home.start([command], { DATABASE_URL: 'postgres://someone@127.0.0.1:1/mirror' });
+    await waitFor(() => child.stderr.includes('"Not reachable yet"'), {
+      timeoutMs: 20_000,
+      what: 'the first try',
+    });
+    expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  });
+
+  test('a worker amid a walk: the run is given back, not ended', async () => {
+    const worker = home.start(['worker']);
+    await waitFor(() => worker.stderr.includes('"Working"'), { timeoutMs: 20_000, what: 'the worker' });
+    let isAsked = false;
+    sandbox.faults.add(({ route }) => {
+      isAsked ||= route === 'parties';
+      return isAsked ? { delayMs: 20_000 } : undefined;
+    });
+    const command = home.start(['sync', 'parties', '--json']);
+    await waitFor(() => isAsked, { timeoutMs: 20_000, what: 'a question' });
+    await command.end('SIGKILL');
+    expect(await worker.end('SIGTERM')).toEqual({ code: 0, signal: null });
+    const { rows } = await database.pool.query('select state, heartbeat_at, evidence from mirror.runs');
+    expect(rows).toEqual([{ state: 'running', heartbeat_at: null, evidence: {} }]);
+    expect(worker.stderr).not.toMatch(/"level":"(?:warn|error)"/);
+    sandbox.faults.clear();
+    expect((await home.json(['sync', 'parties'])).document.verdict).toBe('complete');
+  });
+});
