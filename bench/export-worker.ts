@@ -4,6 +4,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseInstant } from '../src/core/time.ts';
 import { exportUnit } from '../src/export/export-unit.ts';
 import type { Compression } from '../src/ledger/object-keys.ts';
+import { RowPool } from '../src/export/row-pool.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openSource } from '../src/source/source.ts';
 import { openWarehouse } from '../src/warehouse/database.ts';
@@ -31,6 +32,7 @@ await using source = openSource(
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
 const books = new ExportStore(warehouse.db);
 await books.profile();
+await using rowPool = process.env['INLINE'] === '1' ? undefined : new RowPool();
 const seenTime = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();
@@ -44,6 +46,7 @@ const { verdict, bytes, rows } = await exportUnit(
     books,
     objects: new FileStore(folder),
     compression: compression as Compression,
+    rowPool,
     // One object: what is measured is one stream.
     segmentBytesMax: 2 ** 40,
     slotsMax: 1,

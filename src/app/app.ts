@@ -12,6 +12,7 @@ import { UnreachableError, UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
 import { startEmbeddedPostgres } from '../embedded/postgres.ts';
+import { RowPool } from '../export/row-pool.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { openObjectStore } from '../objects/open-store.ts';
 import { openPostgresBackend } from '../queue/postgres-backend.ts';
@@ -79,7 +80,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     sourceUrl === undefined
       ? undefined
       : openTheSource(options, sourceUrl, { warehouse, state, metrics }, stack);
-  const stages = composeStages({ config, log, warehouse, store, state, source });
+  const rowPool = stack.use(new RowPool());
+  const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
   const jobs: JobDeps = {
     stages,
     runs: new RunStore(warehouse.db),

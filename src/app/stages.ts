@@ -8,6 +8,7 @@ import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
 import { worst, type Outcome } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
+import type { RowPool } from '../export/row-pool.ts';
 import { tidyStore } from '../export/janitor.ts';
 import { sourceClock } from '../export/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
@@ -42,6 +43,7 @@ export interface StageParts {
   readonly state: ResumeState;
   /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
   readonly source: Source | undefined;
+  readonly rowPool: RowPool;
 }
 
 type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceCost' | 'sourceLatency';
@@ -58,6 +60,7 @@ function stagesOfSource({
   store,
   state,
   source,
+  rowPool,
 }: StageParts): Pick<Stages, FromSource> {
   const asked = (): Source => source ?? noSource();
   const walkDeps = (): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
@@ -91,6 +94,7 @@ function stagesOfSource({
           compression: config.exportCompression,
           segmentBytesMax: config.exportSegmentMax,
           slotsMax: config.sourceExportConcurrency,
+          rowPool,
           assets: config.sourceAssets,
           onProgress: (progress) => onProgress([exportLine(progress)]),
         },

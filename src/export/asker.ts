@@ -56,6 +56,7 @@ export class Asker {
         const mayGoOn = this.#watch(plan, profile, (last) => (receiving = last));
         const received = await receive(answer, claim.unit, plan, question, {
           compression: deps.compression,
+          rowPool: deps.rowPool,
           spoolFile: this.#options.spoolFile,
           tailBytesMax: Math.min(TAIL_BYTES_MAX, deps.segmentBytesMax / TAIL_PART),
           onProgress: (progress) => {

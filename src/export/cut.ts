@@ -80,10 +80,16 @@ async function onePass(
   }
   const splitter = new RowSplitter(router(pieces, options.columns));
   const stored = createReadStream(part.spooled.path, { signal, highWaterMark: 2 ** 20 });
+  let writing: Promise<unknown> = Promise.resolve();
   for await (const chunk of plainStream(stored, options.compression)) {
     splitter.push(chunk as Buffer);
-    for (const piece of pieces) await piece.writer.writeAll(piece.pending);
+    const before = writing;
+    writing = Promise.all(pieces.map(({ writer, pending }) => writer.writeJoined(pending.splice(0))));
+    writing.catch(() => undefined);
+    // One chunk is written while the next is read; more never queue up.
+    await before;
   }
+  await writing;
   const done: ClosedPart[] = [];
   for (const { from, to, writer } of pieces) {
     done.push({ from, to, open: false, spooled: await writer.finish() });

@@ -1,6 +1,7 @@
 /** Puts an answer's rows where they belong in the spool: each range of the plan becomes one object. */
 import { type Micros, SECOND_MICROS } from '../core/time.ts';
 import type { Compression } from '../ledger/object-keys.ts';
+import type { BlockFindings, Seconds, SpanFindings } from './block-reader.ts';
 import type { AskPlan } from './remaining.ts';
 import { larger, NOTHING_SEEN, type Sample } from './sample.ts';
 import { type Spooled, SpoolWriter, Tally } from './spool-writer.ts';
@@ -21,25 +22,16 @@ export interface ReceivedPart {
   readonly spooled: Spooled | undefined;
 }
 
-interface Part {
-  readonly from: number;
-  /** Exclusive; infinite for an open part without an end. */
-  readonly to: number;
+/** `to` is infinite for an open part without an end. */
+interface Part extends Seconds {
   readonly range: Omit<ReceivedPart, 'spooled'>;
   writer: SpoolWriter | undefined;
-  /** Rows of the chunk in hand, as slices of it. */
-  readonly pending: Buffer[];
   readonly tally: Tally;
 }
 
 export class Parts implements AsyncDisposable {
   readonly #parts: readonly Part[];
   readonly #options: SpoolOptions;
-  /** The part that rows are going to, and the run of its rows in `#runBuffer`. */
-  #current: Part | undefined;
-  #runBuffer: Buffer | undefined;
-  #runStart = 0;
-  #runEnd = 0;
 
   constructor(plan: AskPlan, options: SpoolOptions) {
     this.#options = options;
@@ -50,7 +42,6 @@ export class Parts implements AsyncDisposable {
       to: range.to === undefined ? Number.POSITIVE_INFINITY : secondOf(range.to),
       range,
       writer: undefined,
-      pending: [],
       tally: new Tally(),
     }));
   }
@@ -65,34 +56,45 @@ export class Parts implements AsyncDisposable {
     return this.#parts.at(-1)?.to ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** @returns false where no range holds this second */
-  add(second: number, hash: string, zone: number, buffer: Buffer, start: number, next: number): boolean {
-    const part = this.#partOf(second);
-    if (part === undefined) return false;
-    part.tally.add(hash, second, zone, next - start);
-    if (part !== this.#current || buffer !== this.#runBuffer || start !== this.#runEnd) {
-      this.#endRun();
-      this.#current = part;
-      this.#runBuffer = buffer;
-      this.#runStart = start;
-    }
-    this.#runEnd = next;
-    return true;
+  get borders(): number[] {
+    return this.#parts.flatMap(({ from, to }) => [from, to]);
   }
 
-  /** Writes what was added; resolves when there is room for more. */
-  async flush(header: Buffer): Promise<void> {
-    this.#endRun();
-    for (const part of this.#parts) {
-      if (part.pending.length === 0) continue;
+  /** @returns false where no range holds these rows */
+  count(span: SpanFindings): boolean {
+    const part = this.#partOf(span);
+    part?.tally.merge(span);
+    return part !== undefined;
+  }
+
+  /**
+   * Writes a block's rows where they belong.
+   * @returns resolves as soon as all is on its way, with what settles when the block's memory may be used again
+   */
+  async write(
+    header: Buffer,
+    block: Buffer,
+    { spans, runs }: BlockFindings,
+  ): Promise<{ readonly done: Promise<unknown> }> {
+    const pieces = new Map<Part, Buffer[]>();
+    const parts = spans.map((span) => this.#partOf(span));
+    const triples = mergedRuns(runs, parts);
+    for (const { part, start, end } of triples) {
+      const known = pieces.get(part);
+      if (known === undefined) pieces.set(part, [block.subarray(start, end)]);
+      else known.push(block.subarray(start, end));
+    }
+    const writes: Promise<void>[] = [];
+    for (const [part, slices] of pieces) {
       part.writer ??= await SpoolWriter.create(
         await this.#options.spoolFile(),
         header,
         this.#options.compression,
         part.tally,
       );
-      await part.writer.writeAll(part.pending);
+      writes.push(part.writer.writeJoined(slices));
     }
+    return { done: Promise.all(writes) };
   }
 
   async finish(): Promise<ReceivedPart[]> {
@@ -113,18 +115,29 @@ export class Parts implements AsyncDisposable {
     for (const { writer } of this.#parts) await writer?.[Symbol.asyncDispose]();
   }
 
-  #partOf(second: number): Part | undefined {
-    const current = this.#current;
-    if (current !== undefined && second >= current.from && second < current.to) return current;
-    return this.#parts.find((part) => second >= part.from && second < part.to);
+  /** Parts begin and end at borders of spans. */
+  #partOf(span: SpanFindings): Part | undefined {
+    return this.#parts.find((part) => span.from >= part.from && span.from < part.to);
   }
+}
 
-  #endRun(): void {
-    if (this.#current !== undefined && this.#runBuffer !== undefined) {
-      this.#current.pending.push(this.#runBuffer.subarray(this.#runStart, this.#runEnd));
-    }
-    this.#runBuffer = undefined;
+interface Run {
+  readonly part: Part;
+  readonly start: number;
+  end: number;
+}
+
+/** Runs of several spans of one part, one behind the other, are one. */
+function mergedRuns(runs: Float64Array, parts: readonly (Part | undefined)[]): Run[] {
+  const merged: Run[] = [];
+  for (let at = 0; at < runs.length; at += 3) {
+    const [span = 0, start = 0, end = 0] = runs.subarray(at, at + 3);
+    const part = parts[span];
+    const last = merged.at(-1);
+    if (part !== undefined && last?.part === part && last.end === start) last.end = end;
+    else if (part !== undefined) merged.push({ part, start, end });
   }
+  return merged;
 }
 
 /** The instant a second begins. */

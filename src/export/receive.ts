@@ -3,26 +3,41 @@
  * only what was proven whole; on any failure nothing of it is kept.
  */
 import { RetryableError } from '../core/errors.ts';
-import { hashRow } from '../ledger/digest.ts';
 import { gluedError } from '../ledger/glued-error.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
-import { RowSum } from '../ledger/row-sum.ts';
+import type { RowSum } from '../ledger/row-sum.ts';
+import { AnswerTotals } from './answer-totals.ts';
+import { type Block, BlockCutter } from './block-cutter.ts';
+import { BlockFlight } from './block-flight.ts';
+import {
+  type BlockFindings,
+  readBlock,
+  type RowQuestion,
+  type Seconds,
+  type UnreadRow,
+} from './block-reader.ts';
 import { Parts, type ReceivedPart, type SpoolOptions } from './parts.ts';
 import type { Seen } from './piece-plan.ts';
 import type { ExportAnswer, ExportQuestion, ExportUnit } from './ports.ts';
 import type { AskPlan } from './remaining.ts';
-import { RowFilter, type RowFinding } from './row-filter.ts';
+import type { RowPool } from './row-pool.ts';
 import { secondOf, Tail } from './tail.ts';
 
 /** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /** What is kept of where the bytes lie in time. */
 const BUCKETS_MAX = 256;
+/** What a thread is given at once: it stays in the processor's cache, and costs two messages. */
+const BLOCK_BYTES = 512 * 2 ** 10;
+/** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
+const BEGINNING_BYTES = 2 ** 20;
 /** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
 const PAD_SECONDS = 2;
 
 export interface ReceiveOptions extends SpoolOptions {
+  /** Absent: all rows are read on this thread. */
+  readonly rowPool?: RowPool | undefined;
   /** What the continuation of a piece may ask for again. */
   readonly tailBytesMax: number;
   readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
@@ -84,7 +99,8 @@ export interface Outgrown extends Partial<Traits> {
 
 /**
  * @param question what was asked of the source; the plan's, or a superset of it
- * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`
+ * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`,
+ *   `ROW_THREAD_LOST`
  * @throws PermanentError what the header and the row splitter say
  */
 export async function receive(
@@ -95,37 +111,42 @@ export async function receive(
   options: ReceiveOptions,
 ): Promise<Received | Outgrown> {
   await using receiver = new Receiver(unit, plan, question, options);
-  for await (const chunk of answer.chunks) {
+  for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
     await receiver.push(chunk);
-    if (!(await options.mayGoOn(receiver))) return receiver.cancelled();
+    if (!(await options.mayGoOn(receiver))) return await receiver.cancelled();
   }
   return await receiver.end(answer);
+}
+
+/** What was received before the source broke off is read first: what is wrong with it came first. */
+async function* untilBroken(
+  chunks: AsyncIterable<Buffer>,
+  settle: () => Promise<void>,
+): AsyncGenerator<Buffer, void, undefined> {
+  try {
+    yield* chunks;
+  } catch (error) {
+    await settle();
+    throw error;
+  }
 }
 
 class Receiver implements AsyncDisposable, Receiving {
   readonly #unit: ExportUnit;
   readonly #options: ReceiveOptions;
-  readonly #splitter = new RowSplitter((buffer, start, end, next) => this.#row(buffer, start, end, next));
+  readonly #cutter = new BlockCutter(BLOCK_BYTES);
+  readonly #flight: BlockFlight | undefined;
   readonly #parts: Parts;
-  /** What is kept, in seconds; and what was asked for, with room for a time that is not exported. */
-  readonly #kept: { readonly from: number; readonly to: number };
-  readonly #asked: { readonly from: number; readonly to: number };
+  /** What is kept; and what was asked for, with room for a time that is not exported. */
+  readonly #kept: Seconds;
+  readonly #asked: Seconds;
   readonly #tail: Tail | undefined;
-  readonly #before = new RowSum();
-  readonly #left = { party: 0, asset: 0, range: 0 };
-  readonly #traits = { farOutside: 0, leaving: 0 };
+  readonly #totals: AnswerTotals;
   #header: Buffer | undefined;
-  #layout: Layout | undefined;
-  #filter: RowFilter | undefined;
+  #question: RowQuestion | undefined;
+  /** All that came, and what of it was read. */
+  #bytes = 0;
   #offset = 0;
-  #rows = 0;
-  #known = 0;
-  #beforeFrom = 0;
-  #newestSecond: number | undefined;
-  #oldestSecond: number | undefined;
-  #leavingSecond: number | undefined;
-  #lastSecond = Number.NEGATIVE_INFINITY;
-  #isSorted = true;
 
   constructor(
     unit: ExportUnit,
@@ -144,67 +165,86 @@ class Receiver implements AsyncDisposable, Receiving {
       closedEnd === undefined
         ? undefined
         : new Tail(plan.question.from ?? 0n, closedEnd, plan.isPiece ? options.tailBytesMax : undefined);
+    this.#totals = new AnswerTotals(this.#parts, this.#tail);
+    if (options.rowPool !== undefined) {
+      this.#flight = new BlockFlight(options.rowPool, (block, findings) => this.#take(block, findings));
+    }
   }
 
   get bytes(): number {
-    return this.#offset;
+    return this.#bytes;
   }
 
   get layout(): Layout | undefined {
-    return this.#layout;
+    return this.#question?.layout;
   }
 
   get leavingSecond(): number | undefined {
-    return this.#leavingSecond;
+    return this.#totals.leavingSecond;
   }
 
   seen(): Seen {
     return {
-      bytes: this.#offset,
+      bytes: this.#bytes,
       sample: this.#parts.sample(BUCKETS_MAX),
-      sortedTo: this.#isSorted && Number.isFinite(this.#lastSecond) ? this.#lastSecond : undefined,
+      sortedTo: this.#totals.sortedTo,
     };
   }
 
   async push(chunk: Buffer): Promise<void> {
-    this.#splitter.push(chunk);
-    await this.#parts.flush(this.#header ?? Buffer.alloc(0));
-    this.#options.onProgress({ bytes: this.#offset, rows: this.#rows });
+    this.#bytes += chunk.length;
+    this.#flight?.check();
+    for (let from = 0; from < chunk.length;) {
+      from += this.#cutter.fill(chunk, from);
+      if (this.#flight === undefined || this.#question === undefined || this.#bytes <= BEGINNING_BYTES) {
+        await this.#readHere();
+      } else if (this.#cutter.isFull) await this.#handOn(this.#flight, this.#question);
+    }
+    this.#options.onProgress({ bytes: this.#bytes, rows: this.#totals.rows });
   }
 
-  cancelled(): Outgrown {
-    const seen = this.seen();
-    const [layout, header] = [this.#layout, this.#header];
-    if (layout === undefined || header === undefined) return { state: 'outgrown', bytes: this.#offset, seen };
-    return { state: 'outgrown', bytes: this.#offset, seen, ...this.#traitsOf(layout, header) };
+  /** Resolves when all whole rows that came are read. @throws what is wrong with them */
+  async settle(): Promise<void> {
+    await this.#flight?.landed();
+    await this.#readHere();
+  }
+
+  async cancelled(): Promise<Outgrown> {
+    await this.settle();
+    const outgrown = { state: 'outgrown', bytes: this.#bytes, seen: this.seen() } as const;
+    const [layout, header] = [this.layout, this.#header];
+    return layout === undefined || header === undefined
+      ? outgrown
+      : { ...outgrown, ...this.#traitsOf(layout, header) };
   }
 
   async end(answer: ExportAnswer): Promise<Received> {
-    const rest = this.#splitter.rest();
+    await this.settle();
+    const { rest } = this.#cutter;
     if (rest.length > 0) {
       throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
     }
-    const [layout, header] = [this.#layout, this.#header];
+    const [layout, header] = [this.layout, this.#header];
     if (layout === undefined || header === undefined) {
       throw new RetryableError(
         'Cannot export: the source answered 200 with nothing, not even a header; ask again',
         { code: 'ANSWER_EMPTY', meta: this.#where() },
       );
     }
-    const { party, asset, range } = this.#left;
+    const { left, before, beforeFrom, known, rows, newestSecond, oldestSecond } = this.#totals;
     return {
       state: 'whole',
       ...this.#traitsOf(layout, header),
       parts: await this.#parts.finish(),
       tail: this.#tail,
-      before: this.#before,
-      beforeFrom: this.#beforeFrom,
-      leftOut: { party: BigInt(party), asset: BigInt(asset), range: BigInt(range) },
-      known: this.#known,
+      before,
+      beforeFrom,
+      leftOut: { party: BigInt(left.party), asset: BigInt(left.asset), range: BigInt(left.range) },
+      known,
       bytes: this.#offset,
-      rows: this.#rows,
-      newestSecond: this.#newestSecond,
-      oldestSecond: this.#oldestSecond,
+      rows,
+      newestSecond,
+      oldestSecond,
       contentType: answer.contentType,
       extensions: answer.extensions(),
       seen: this.seen(),
@@ -212,104 +252,97 @@ class Receiver implements AsyncDisposable, Receiving {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#flight?.stop();
     await this.#parts[Symbol.asyncDispose]();
   }
 
   #traitsOf(layout: Layout, header: Buffer): Traits {
-    return { layout, header, ...this.#traits, leavingSecond: this.#leavingSecond };
+    const { farOutside, leaving, leavingSecond } = this.#totals;
+    return { layout, header, farOutside, leaving, leavingSecond };
   }
 
-  #row(buffer: Buffer, start: number, end: number, next: number): void {
-    const filter = this.#filter;
-    if (filter === undefined) this.#readHeader(buffer, start, end, next);
-    // A blank line is no row; gateways add some between their messages.
-    else if (end > start) this.#entry(filter, buffer, start, end, next);
-    this.#offset += next - start;
+  async #readHere(): Promise<void> {
+    if (this.#question === undefined && !this.#readHeader()) return;
+    const [block, question] = [this.#cutter.rows(), this.#question];
+    if (block === undefined || question === undefined) return;
+    const { done } = await this.#take(block, readBlock(question, bufferOf(block)));
+    await done;
+    this.#cutter.drop(block);
   }
 
-  #readHeader(buffer: Buffer, start: number, end: number, next: number): void {
-    const failed = gluedError(buffer.subarray(start, next), BigInt(this.#offset));
+  async #handOn(flight: BlockFlight, question: RowQuestion): Promise<void> {
+    const block = this.#cutter.rows();
+    if (block !== undefined) this.#cutter.leave(block, await flight.send(question, block));
+  }
+
+  /** @returns false where it has not come yet */
+  #readHeader(): boolean {
+    const block = this.#cutter.rows();
+    if (block === undefined) return false;
+    const { line, next } = firstRow(bufferOf(block));
+    const failed = gluedError(bufferOf(block).subarray(0, next), 0n);
     if (failed !== undefined) throw failed;
-    this.#layout = readHeader(buffer.subarray(start, end));
-    this.#header = Buffer.from(buffer.subarray(start, next));
-    this.#filter = new RowFilter(this.#unit, this.#layout);
+    const layout = readHeader(line);
+    this.#header = Buffer.from(bufferOf(block).subarray(0, next));
+    this.#question = {
+      unit: { partyId: this.#unit.partyId, assetId: this.#unit.assetId },
+      layout,
+      asked: this.#asked,
+      kept: this.#kept,
+      borders: bordersOf([
+        this.#kept.from,
+        this.#kept.to,
+        ...this.#parts.borders,
+        ...(this.#tail?.borders ?? []),
+      ]),
+      tailEnd: this.#tail?.end,
+    };
+    this.#cutter.drop({ ...block, bytes: next });
+    this.#offset = next;
+    return true;
   }
 
-  #entry(filter: RowFilter, buffer: Buffer, start: number, end: number, next: number): void {
-    const finding = filter.check(buffer, start, end);
-    if (finding === 'fields' || finding === 'time')
-      throw this.#notUnderstood(finding, filter, buffer, start, end);
-    this.#rows += 1;
-    const { second, zoneSeconds: zone } = filter.time;
-    if (second < this.#lastSecond) this.#isSorted = false;
-    this.#lastSecond = second;
-    if (finding !== 'party' && (second < this.#asked.from || second >= this.#asked.to)) {
-      this.#traits.farOutside += 1;
-    }
-    if (finding !== 'ok') {
-      this.#left[finding] += 1;
-      return;
-    }
-    if (second < this.#kept.from || second >= this.#kept.to) {
-      this.#left.range += 1;
-      return;
-    }
-    if (filter.leaves) this.#leave(second);
-    const hash = hashRow(buffer, start, end);
-    this.#tail?.add(second, hash, zone, next - start);
-    if (this.#parts.add(second, hash, zone, buffer, start, next)) this.#reach(second);
-    else if (second < this.#parts.firstSecond) {
-      this.#before.add(hash, zone);
-      if (filter.isFrom) this.#beforeFrom += 1;
-    } else if (second >= this.#parts.endSecond) this.#left.range += 1;
-    else this.#known += 1;
+  /** Adds what was found, and sends the block's rows on their way into the spool. */
+  async #take(block: Block, findings: BlockFindings): Promise<{ readonly done: Promise<unknown> }> {
+    this.#totals.add(findings);
+    if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, block);
+    this.#offset += block.bytes;
+    return await this.#parts.write(this.#header ?? Buffer.alloc(0), bufferOf(block), findings);
   }
 
-  #leave(second: number): void {
-    this.#traits.leaving += 1;
-    if (this.#leavingSecond === undefined || second > this.#leavingSecond) this.#leavingSecond = second;
-  }
-
-  #reach(second: number): void {
-    if (this.#newestSecond === undefined || second > this.#newestSecond) this.#newestSecond = second;
-    if (this.#oldestSecond === undefined || second < this.#oldestSecond) this.#oldestSecond = second;
-  }
-
-  #notUnderstood(
-    finding: Extract<RowFinding, 'fields' | 'time'>,
-    filter: RowFilter,
-    buffer: Buffer,
-    start: number,
-    end: number,
-  ): Error {
-    const tail = buffer.subarray(start, start + ERROR_SAMPLE_BYTES);
-    const failed = gluedError(tail, BigInt(this.#offset));
+  #notUnderstood({ finding, fieldCount, start, end }: UnreadRow, block: Block): Error {
+    const offset = this.#offset + start;
+    const buffer = bufferOf(block);
+    const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
     if (failed !== undefined) return failed;
     const state =
       finding === 'fields'
-        ? `has ${filter.fieldCount} fields where the header has ${this.#layout?.columns.length ?? 0}`
+        ? `has ${fieldCount} fields where the header has ${this.layout?.columns.length ?? 0}`
         : 'has no time that can be read';
     return new RetryableError(
-      `Cannot export: row ${this.#rows + 1} at byte ${this.#offset} ${state}; nothing was published, ask again`,
+      `Cannot export: row ${this.#totals.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
       {
         code: finding === 'fields' ? 'ROW_FIELDS' : 'ROW_TIME',
-        meta: { ...this.#where(), sample: buffer.toString('latin1', start, Math.min(end, start + 160)) },
+        meta: {
+          ...this.#where(offset),
+          sample: buffer.toString('latin1', start, Math.min(end, start + 160)),
+        },
       },
     );
   }
 
   #truncated(rest: Buffer): RetryableError {
     return new RetryableError(
-      `Cannot export: the answer ends in the middle of row ${this.#rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
+      `Cannot export: the answer ends in the middle of row ${this.#totals.rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
       { code: 'SOURCE_TRUNCATED', meta: this.#where() },
     );
   }
 
-  #where(): Record<string, unknown> {
+  #where(byteOffset = this.#offset): Record<string, unknown> {
     const range = [this.#kept.from, this.#kept.to].map((second) =>
       Number.isFinite(second) ? new Date(second * 1000).toISOString() : null,
     );
-    return { ...this.#unit, byteOffset: this.#offset, row: this.#rows + 1, asked: range };
+    return { ...this.#unit, byteOffset, row: this.#totals.rows + 1, asked: range };
   }
 }
 
@@ -318,4 +351,21 @@ function secondsOf({ from, to }: Pick<ExportQuestion, 'from' | 'to'>): { from: n
     from: from === undefined ? Number.NEGATIVE_INFINITY : secondOf(from),
     to: to === undefined ? Number.POSITIVE_INFINITY : secondOf(to),
   };
+}
+
+function bufferOf({ memory, bytes }: Block): Buffer {
+  return Buffer.from(memory, 0, bytes);
+}
+
+/** Without its line end, and where the next one begins. */
+function firstRow(rows: Buffer): { readonly line: Buffer; readonly next: number } {
+  let first: { readonly line: Buffer; readonly next: number } | undefined;
+  new RowSplitter((buffer, start, end, next) => {
+    first ??= { line: buffer.subarray(start, end), next };
+  }).push(rows);
+  return first ?? { line: rows, next: rows.length };
+}
+
+function bordersOf(seconds: readonly number[]): number[] {
+  return [...new Set(seconds)].filter(Number.isFinite).toSorted((one, other) => one - other);
 }

@@ -5,6 +5,7 @@ import type { Compression } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { ExportBooks, ExportHints, ExportUnit, LedgerSource } from './ports.ts';
 import type { Step } from './publish.ts';
+import type { RowPool } from './row-pool.ts';
 
 export interface ExportRequest {
   readonly partyId: string;
@@ -38,6 +39,8 @@ export interface ExportDeps {
   readonly segmentBytesMax: number;
   /** Exports at once, over all workers. */
   readonly slotsMax: number;
+  /** Absent: the rows of every answer are read on the calling thread. */
+  readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
   readonly checkpoint?: (step: Step) => Promise<void> | void;
   /** How long to wait for a unit or a slot that others hold. */

@@ -1,14 +1,15 @@
 /**
  * Writes one future object into the spool: header and rows unchanged, compressed on the way, with every
- * sum of it. One piece is compressed or written while the next is being read; more never queue up.
+ * sum of it.
  */
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
-import { finished, type Transform } from 'node:stream';
+import type { Transform } from 'node:stream';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import type { Compression } from '../ledger/object-keys.ts';
 import { RowSum } from '../ledger/row-sum.ts';
+import type { SpanFindings } from './block-reader.ts';
 import { TimeHistogram } from './time-histogram.ts';
 
 const PIECE_BYTES = 256 * 2 ** 10;
@@ -39,6 +40,14 @@ export class Tally {
   add(rowHash: string, second: number, zoneSeconds: number, bytes: number): void {
     this.sum.add(rowHash, zoneSeconds);
     this.histogram.add(second, bytes);
+  }
+
+  /** Adds what was found in a block. */
+  merge({ sum, bytesBySecond }: Pick<SpanFindings, 'sum' | 'bytesBySecond'>): void {
+    this.sum.merge(sum);
+    for (let at = 0; at < bytesBySecond.length; at += 2) {
+      this.histogram.add(bytesBySecond[at] ?? 0, bytesBySecond[at + 1] ?? 0);
+    }
   }
 }
 
@@ -90,29 +99,29 @@ export class SpoolWriter implements AsyncDisposable {
       throw spoolError('open', error);
     });
     const writer = new SpoolWriter(spool, file, header, compression, tally);
-    await writer.write(header);
+    void writer.write(header);
     return writer;
   }
 
-  /** Resolves when there is room for the next piece; `piece` must not change before `finish`. */
-  async write(piece: Buffer): Promise<void> {
+  /** Resolves when `piece` is compressed or stored, in the order of the calls; until then it must not change. */
+  write(piece: Buffer): Promise<void> {
     this.#plainHash.update(piece);
     this.#bytes += piece.length;
     const compressor = this.#compressor;
-    if (compressor === undefined) {
-      await this.#writing;
-      this.#writing = this.#store(piece);
-      this.#writing.catch(() => undefined);
-      return;
-    }
-    if (!compressor.write(piece)) await Promise.race([drained(compressor), this.#draining]);
+    this.#writing =
+      compressor === undefined
+        ? this.#writing.then(() => this.#store(piece))
+        : this.#compress(compressor, piece);
+    // Met again by whoever writes next or finishes.
+    this.#writing.catch(() => undefined);
+    return this.#writing;
   }
 
-  /** Takes all pieces out of the list and writes them as one: each write of a compressor has its price. */
-  async writeAll(pieces: Buffer[]): Promise<void> {
-    const taken = pieces.splice(0);
-    const [first] = taken;
-    if (first !== undefined) await this.write(taken.length === 1 ? first : Buffer.concat(taken));
+  /** Writes them as one: each write of a compressor has its price. */
+  writeJoined(pieces: readonly Buffer[]): Promise<void> {
+    const [first] = pieces;
+    if (first === undefined) return this.#writing;
+    return this.write(pieces.length === 1 ? first : Buffer.concat(pieces));
   }
 
   /** Everything on disk, durably. @throws RetryableError `SPOOL_…` */
@@ -152,6 +161,19 @@ export class SpoolWriter implements AsyncDisposable {
     await this.#file.close();
   }
 
+  async #compress(compressor: Transform, piece: Buffer): Promise<void> {
+    const before = this.#writing;
+    const compressed = new Promise<void>((resolve, reject) => {
+      compressor.write(piece, (error) => (error ? reject(error) : resolve()));
+    });
+    // Where the file broke, that ended the compressor, and is the reason.
+    const reasoned = compressed.catch(async (error: unknown) => {
+      await this.#draining;
+      throw error;
+    });
+    await Promise.all([before, reasoned]);
+  }
+
   async #drain(compressor: Transform): Promise<void> {
     for await (const piece of compressor as AsyncIterable<Buffer>) {
       this.#objectHash.update(piece);
@@ -176,19 +198,6 @@ function compressorOf(compression: Compression): Transform | undefined {
   if (compression === 'gzip') return createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES });
   const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;
   return createZstdCompress({ params: { [level]: ZSTD_LEVEL, [checksum]: 1 }, chunkSize: PIECE_BYTES });
-}
-
-/** Resolves at the next `drain`, or when the stream is over, whichever way. */
-function drained(stream: Transform): Promise<void> {
-  return new Promise((resolve) => {
-    const stop = finished(stream, { readable: false }, done);
-    stream.once('drain', done);
-    function done(): void {
-      stop();
-      stream.off('drain', done);
-      resolve();
-    }
-  });
 }
 
 export function withoutLineEnd(line: Buffer): Buffer {

@@ -5,6 +5,7 @@
  */
 import { floorSecond, type Micros, SECOND_MICROS } from '../core/time.ts';
 import { RowSum } from '../ledger/row-sum.ts';
+import type { BlockFindings, SpanFindings } from './block-reader.ts';
 import type { TailSum } from './ports.ts';
 
 const WINDOW_SECONDS = 3600;
@@ -20,7 +21,8 @@ export class Tail {
   /** The longest first. */
   readonly #windows: readonly Window[];
   readonly #bytesMax: number;
-  readonly #end: number;
+  /** In seconds. */
+  readonly end: number;
   readonly #newest = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
 
@@ -37,22 +39,28 @@ export class Tail {
       bytes: 0,
     }));
     this.#bytesMax = pieceBytesMax ?? Number.POSITIVE_INFINITY;
-    this.#end = last;
+    this.end = last;
   }
 
-  add(second: number, rowHash: string, zoneSeconds: number, bytes: number): void {
-    if (second >= this.#end) return;
-    for (const window of this.#windows) {
-      if (second < window.from) break;
-      window.sum.add(rowHash, zoneSeconds);
-      window.bytes += bytes;
+  get borders(): number[] {
+    return [...this.#windows.map(({ from }) => from), this.end];
+  }
+
+  /** Adds what was found in a block: windows begin at borders of spans. */
+  add(spans: readonly SpanFindings[], newest: BlockFindings['newest']): void {
+    for (const { from, sum, bytes } of spans) {
+      for (const window of this.#windows) {
+        if (from < window.from || from >= this.end) continue;
+        window.sum.merge(sum);
+        window.bytes += bytes;
+      }
     }
-    if (second < this.#newestSecond) return;
-    if (second > this.#newestSecond) {
+    if (newest === undefined || newest.second < this.#newestSecond) return;
+    if (newest.second > this.#newestSecond) {
       this.#newest.reset();
-      this.#newestSecond = second;
+      this.#newestSecond = newest.second;
     }
-    this.#newest.add(rowHash, zoneSeconds);
+    this.#newest.merge(newest.sum);
   }
 
   result(headerLine: Buffer): TailSum {
@@ -70,7 +78,7 @@ export class Tail {
     const fitting = this.#windows.find(({ sum, bytes }) => sum.rows > 0 && bytes <= this.#bytesMax);
     if (fitting !== undefined) return fitting;
     if (this.#newest.rows > 0) return { from: this.#newestSecond, sum: this.#newest };
-    return { from: this.#windows[0]?.from ?? this.#end, sum: new RowSum() };
+    return { from: this.#windows[0]?.from ?? this.end, sum: new RowSum() };
   }
 }
 

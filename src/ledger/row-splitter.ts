@@ -8,7 +8,7 @@ const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const QUOTE = 0x22;
 /** A row beyond this is an error, not an allocation. */
-const ROW_BYTES_MAX = 16 * 2 ** 20;
+export const ROW_BYTES_MAX = 16 * 2 ** 20;
 
 /**
  * One row: `buffer[start, end)` without its line end; `next` is where the following row begins. Rows of
@@ -90,12 +90,15 @@ export class RowSplitter {
   }
 
   #check(rowBytes: number): void {
-    if (rowBytes <= this.#rowBytesMax) return;
-    throw new PermanentError(
-      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} bytes; the source sent something else, or left a quote open`,
-      { code: 'ROW_TOO_LARGE', meta: { rowBytes, rowBytesMax: this.#rowBytesMax } },
-    );
+    if (rowBytes > this.#rowBytesMax) throw rowTooLarge(rowBytes, this.#rowBytesMax);
   }
+}
+
+export function rowTooLarge(rowBytes: number, rowBytesMax = ROW_BYTES_MAX): PermanentError {
+  return new PermanentError(
+    `Cannot read the CSV: a row is longer than ${rowBytesMax} bytes; the source sent something else, or left a quote open`,
+    { code: 'ROW_TOO_LARGE', meta: { rowBytes, rowBytesMax } },
+  );
 }
 
 function lineEnd(buffer: Buffer, rowStart: number, lineFeed: number): number {

@@ -2,6 +2,14 @@
 import { RowDigest, rowForm } from './digest.ts';
 import { formatZone } from './vega-time.ts';
 
+/** A sum as plain data, as it passes between threads. */
+export interface PlainRowSum {
+  readonly rows: number;
+  /** 64 hex digits. */
+  readonly digest: string;
+  readonly zones: readonly number[];
+}
+
 export class RowSum {
   readonly digest = new RowDigest();
   readonly #zones = new Set<number>();
@@ -15,8 +23,18 @@ export class RowSum {
     this.#zones.add(zoneSeconds);
   }
 
+  /** Adds all rows of another sum. */
+  merge({ digest, rows, zones }: PlainRowSum): void {
+    this.digest.merge(RowDigest.fromHex(digest, rows));
+    for (const zone of zones) this.#zones.add(zone);
+  }
+
   get rows(): number {
     return this.digest.rows;
+  }
+
+  plain(): PlainRowSum {
+    return { rows: this.rows, digest: this.digest.hex(), zones: [...this.#zones] };
   }
 
   form(headerLine: Buffer): string {

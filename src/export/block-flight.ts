@@ -1,0 +1,82 @@
+/**
+ * An answer's blocks on their way through the pool: read by any thread in any order, taken in the order of
+ * the answer, and their memory used again. What may be on its way at once is all that holds the source back.
+ */
+import type { Block } from './block-cutter.ts';
+import type { BlockFindings, RowQuestion } from './block-reader.ts';
+import type { RowPool } from './row-pool.ts';
+
+/** Blocks beside those that threads are reading: filled, waiting, being written. */
+const SPARE_BLOCKS = 4;
+
+/** Resolves in the order of the calls; `done` when the block's memory is not needed any more. */
+type Take = (block: Block, findings: BlockFindings) => Promise<{ readonly done: Promise<unknown> }>;
+
+export class BlockFlight {
+  readonly #pool: RowPool;
+  readonly #take: Take;
+  readonly #landing: Promise<SharedArrayBuffer>[] = [];
+  #lastTaken: Promise<unknown> = Promise.resolve();
+  /** The one that is being taken: after `stop` none is. */
+  #taking: Promise<unknown> = Promise.resolve();
+  #failure: { readonly error: unknown } | undefined;
+  #isStopped = false;
+
+  constructor(pool: RowPool, take: Take) {
+    this.#pool = pool;
+    this.#take = take;
+  }
+
+  /**
+   * Resolves when there is room for another block.
+   * @returns memory of one that has landed, where there is any
+   * @throws what an earlier block failed of
+   */
+  async send(question: RowQuestion, block: Block): Promise<SharedArrayBuffer | undefined> {
+    const landing = this.#land(this.#pool.read(question, block.memory, block.bytes), block, this.#lastTaken);
+    landing.catch((error: unknown) => (this.#failure ??= { error }));
+    this.#landing.push(landing);
+    return this.#landing.length < this.#pool.size + SPARE_BLOCKS ? undefined : await this.#landing.shift();
+  }
+
+  /** @throws what a block failed of */
+  check(): void {
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
+
+  /** Resolves when nothing is on its way. @throws what a block failed of */
+  async landed(): Promise<void> {
+    while (this.#landing.length > 0) await this.#landing.shift();
+    this.check();
+  }
+
+  /** What is being read is left to itself; resolves when nothing is taken any more. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#taking.catch(() => undefined);
+  }
+
+  async #land(
+    reading: Promise<BlockFindings>,
+    block: Block,
+    before: Promise<unknown>,
+  ): Promise<SharedArrayBuffer> {
+    const taken = this.#takeAfter(before, reading, block);
+    this.#lastTaken = taken;
+    const { done } = await taken;
+    await done;
+    return block.memory;
+  }
+
+  async #takeAfter(
+    before: Promise<unknown>,
+    reading: Promise<BlockFindings>,
+    block: Block,
+  ): ReturnType<Take> {
+    const [findings] = await Promise.all([reading, before]);
+    if (this.#isStopped) return { done: Promise.resolve() };
+    const taking = this.#take(block, findings);
+    this.#taking = taking;
+    return await taking;
+  }
+}
