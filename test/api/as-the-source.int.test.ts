@@ -69,10 +69,14 @@ async function compareWalk(
 
 const WAYS = ['first, newest first', 'first, oldest first', 'last, newest first', 'last, oldest first'];
 
+function sizes(from: number, to: number): readonly number[] {
+  return Array.from({ length: to - from + 1 }, (_, index) => from + index);
+}
+
 describe.each(LISTS)('%s, page by page', (list) => {
   it.each(WAYS)('%s, at every page size', async (way) => {
     const pages = new Map<number, number>();
-    for (const size of [1, 2, 3, 4, 5, 7, 10, 20, 21, 22, 23, 24, 25, 26, 5_000]) {
+    for (const size of [...sizes(1, 26), 5_000]) {
       pages.set(size, await compareWalk([mirror.url, small.url], list, size, way));
     }
     // That something was compared: more than twenty rows, two a page.
@@ -95,6 +99,34 @@ describe.each(LISTS)('%s, page by page', (list) => {
   });
 });
 
+// A few pages at the sizes above those, each of which ends once on the last row, before and behind it.
+const MEDIUM_ROWS = 121;
+const medium = await startSandbox({
+  parties: MEDIUM_ROWS - 1,
+  historyMs: 2 * HOUR_MS,
+  checkpointIntervalMs: 60_000,
+  tieRows: [],
+  rateLimit: 'none',
+  seed: 'medium',
+});
+const mediumWarehouse = await freshWarehouse();
+await fillLists(mediumWarehouse.pool, medium);
+const mediumMirror = await startApi(mediumWarehouse);
+afterAll(() =>
+  Promise.all([medium.stop(), mediumMirror[Symbol.asyncDispose](), mediumWarehouse[Symbol.asyncDispose]()]),
+);
+
+describe.each(LISTS)('%s, a hundred and twenty of them', (list) => {
+  it.each(WAYS)('%s, at every page size', async (way) => {
+    const pages: number[] = [];
+    for (const size of sizes(27, MEDIUM_ROWS + 2)) {
+      pages.push(await compareWalk([mediumMirror.url, medium.url], list, size, way));
+    }
+    // That something was compared: pages were turned.
+    expect(Math.min(...pages.slice(0, 80))).toBeGreaterThan(1);
+  });
+});
+
 // More rows than the largest page, so that every size turns a page.
 const large = await startSandbox({
   parties: 5_100,
@@ -111,7 +143,7 @@ const largeMirror = await startApi(largeWarehouse);
 afterAll(() =>
   Promise.all([large.stop(), largeMirror[Symbol.asyncDispose](), largeWarehouse[Symbol.asyncDispose]()]),
 );
-const LARGE_SIZES = [100, 500, 1_000, 1_001, 2_550, 4_999, 5_000];
+const LARGE_SIZES = [500, 999, 1_000, 1_001, 2_549, 2_550, 2_551, 4_999, 5_000];
 
 describe.each(LISTS)('%s, more than a page of the largest size', (list) => {
   it.each(WAYS)('%s', async (way) => {
