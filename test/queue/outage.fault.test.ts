@@ -9,6 +9,7 @@ import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { serviceUrl } from '../support/services.ts';
+import { SilentProxy } from '../support/silent-proxy.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { Client } from 'pg';
 
@@ -73,6 +74,27 @@ describe.concurrent('workers outlive', () => {
     await desk.works(5_000);
     expect(new Set(desk.taken).size).toBe(3);
   });
+
+  it.each([
+    ['Redis', async (url: string) => openRedisBackend({ url, prefix: 'outage', onError: () => undefined })],
+    ['Postgres', async (url: string) => openPostgresBackend({ url })],
+  ] as const)(
+    'lines to %s that died without either end being told',
+    { timeout: 3 * BACK_MS },
+    async (store, open) => {
+      await using stack = new AsyncDisposableStack();
+      const service = stack.use(await (store === 'Redis' ? startOwnRedis() : openFreshDatabase()));
+      const proxy = stack.use(await SilentProxy.before(service.url));
+      const desk = stack.use(new Desk(await open(proxy.url)));
+      await desk.works(BACK_MS);
+      const openedBefore = proxy.opened;
+      proxy.loseAll();
+      await desk.works(2 * BACK_MS);
+      await desk.works(5_000);
+      expect(new Set(desk.taken).size).toBe(3);
+      expect(proxy.opened).toBeGreaterThan(openedBefore);
+    },
+  );
 
   it('a Postgres that took no connection for half a minute', { timeout: 120_000 }, async () => {
     await using database = await openFreshDatabase();

@@ -1,0 +1,70 @@
+/** A proxy whose open lines can go dead as a lost route leaves them: nothing gets through, and neither end is told. */
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+
+interface Line {
+  readonly ends: readonly [Socket, Socket];
+  isDead: boolean;
+}
+
+export class SilentProxy implements AsyncDisposable {
+  readonly #server: Server;
+  readonly #lines = new Set<Line>();
+  /** The service, by way of the proxy. */
+  readonly url: string;
+  /** How many lines were ever opened. */
+  opened = 0;
+
+  private constructor(server: Server, url: string) {
+    this.#server = server;
+    this.url = url;
+  }
+
+  static async before(serviceUrl: string): Promise<SilentProxy> {
+    const target = new URL(serviceUrl);
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new Error('the proxy has no port');
+    const url = new URL(serviceUrl);
+    url.hostname = '127.0.0.1';
+    url.port = `${address.port}`;
+    const proxy = new SilentProxy(server, url.href);
+    server.on('connection', (client) => {
+      proxy.#open(client, connect(Number(target.port), target.hostname));
+    });
+    return proxy;
+  }
+
+  /** Everything on the lines that are open now is lost from here on; new ones work. */
+  loseAll(): void {
+    for (const line of this.#lines) line.isDead = true;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { ends } of this.#lines) for (const end of ends) end.destroy();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  #open(client: Socket, service: Socket): void {
+    const line: Line = { ends: [client, service], isDead: false };
+    this.#lines.add(line);
+    this.opened += 1;
+    const join = (from: Socket, to: Socket): void => {
+      from.on('data', (bytes) => {
+        if (!line.isDead) to.write(bytes);
+      });
+      from.on('error', () => undefined);
+      from.once('close', () => {
+        // Of a dead line the other end does not learn this either.
+        if (line.isDead && from === service) return;
+        this.#lines.delete(line);
+        client.destroy();
+        service.destroy();
+      });
+    };
+    join(client, service);
+    join(service, client);
+  }
+}
