@@ -1,12 +1,13 @@
 /**
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment that lies
- * whole in what is asked is passed on as it is; only where a border or an asset cuts one are its rows
- * looked at.
+ * whole in what is asked is passed on as it is; only where a border or an asset cuts one, or the columns
+ * of its release are not those of the others, are its rows looked at.
  */
 import { PermanentError } from '../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros } from '../core/time.ts';
 import type { Coverage, ExportArchive, ExportBooks, Segment } from '../export/ports.ts';
 import { RowFilter } from '../export/row-filter.ts';
+import { commonColumns, withColumns } from '../ledger/common-columns.ts';
 import { layoutOf } from '../ledger/header.ts';
 import { compressionOf } from '../ledger/object-keys.ts';
 import { plainStream } from '../ledger/plain-stream.ts';
@@ -32,19 +33,20 @@ export class ObjectLedgerReader implements ExportReader {
     this.#objects = objects;
   }
 
-  /**
-   * @throws PermanentError `LEDGER_NOT_MIRRORED`
-   * @throws PermanentError `LEDGER_COLUMNS_DIFFER` where releases with different columns were mirrored
-   */
+  /** @throws PermanentError `LEDGER_NOT_MIRRORED` */
   async *read(question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
     const unit = { partyId: question.partyId, assetId: question.assetId };
     refuseHoles(question, await this.#index.coverage(unit));
     const range = { from: question.from ?? BEGINNING, to: question.to };
     const segments = await this.#index.currentSegments(unit, range);
+    const headers = segments.map((segment) => segment.columns);
+    const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
     // Sent with the first rows: until they are read, a failure can still be told by the status.
-    let header = Buffer.from(`${commonColumns(segments, question).join(',')}\n`);
+    let header = Buffer.from(`${columns.join(',')}\n`);
     for (const segment of segments) {
-      for await (const chunk of this.#rows(segment, question, signal)) {
+      const rows = this.#rows(segment, question, signal);
+      const isAlike = segment.columns.join() === columns.join();
+      for await (const chunk of isAlike ? rows : withColumns(rows, segment.columns, columns)) {
         yield header.length > 0 ? Buffer.concat([header, chunk]) : chunk;
         header = Buffer.alloc(0);
       }
@@ -102,16 +104,6 @@ function notMirrored(question: LedgerQuestion, state: string): PermanentError {
   return new PermanentError(
     `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
     { code: 'LEDGER_NOT_MIRRORED', meta: { partyId: question.partyId, assetId: question.assetId } },
-  );
-}
-
-function commonColumns(segments: readonly Segment[], question: LedgerQuestion): readonly string[] {
-  const columns = segments[0]?.columns ?? EMPTY_HEADER.split(',');
-  const odd = segments.find((segment) => segment.columns.join() !== columns.join());
-  if (odd === undefined) return columns;
-  throw new PermanentError(
-    `Cannot read the ledger of ${question.partyId} as one CSV: the columns change at ${formatInstant(odd.from)}; ask for the time before and from there on separately`,
-    { code: 'LEDGER_COLUMNS_DIFFER', meta: { partyId: question.partyId, at: formatInstant(odd.from) } },
   );
 }
 

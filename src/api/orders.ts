@@ -36,6 +36,37 @@ const STATUS = {
   required: ['id', 'state', 'verdict', 'evidence'],
 } as const;
 
+const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
+const RECORD = {
+  type: 'object',
+  properties: {
+    ...STATUS.properties,
+    partyId: { type: 'string' },
+    assetId: TEXT_OR_NULL,
+    from: TEXT_OR_NULL,
+    to: TEXT_OR_NULL,
+    queuedAt: { type: 'string' },
+    finishedAt: TEXT_OR_NULL,
+  },
+} as const;
+const HISTORY_DEFAULT = 50;
+const HISTORY_MAX = 500;
+const HISTORY = {
+  type: 'object',
+  properties: {
+    partyId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$', description: 'Only orders for this party.' },
+    before: { ...ID, description: 'Only orders older than this one: the next page.' },
+    limit: { type: 'integer', minimum: 1, maximum: HISTORY_MAX, default: HISTORY_DEFAULT },
+  },
+  additionalProperties: false,
+} as const;
+
+interface HistoryQuery {
+  readonly partyId?: string;
+  readonly before?: string;
+  readonly limit: number;
+}
+
 interface OrderBody {
   readonly partyId: string;
   readonly assetId?: string;
@@ -47,6 +78,7 @@ type ById = FastifyRequest<{ Params: { id: string } }>;
 
 /** Adds the routes. */
 export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
+  addHistory(server, jobs);
   const streams = new EventStreams();
   server.post<{ Body: OrderBody }>(
     '/mirror/exports',
@@ -95,6 +127,23 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
       if (download === undefined) throw StatusError.ofGateway('notFound', 'nothing to download (yet)');
       return sendDownload(request, reply, download);
     },
+  );
+}
+
+function addHistory(server: FastifyInstance, jobs: ExportJobs): void {
+  server.get<{ Querystring: HistoryQuery }>(
+    '/mirror/exports',
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Orders, newest first',
+        querystring: HISTORY,
+        response: { 200: { type: 'object', properties: { exports: { type: 'array', items: RECORD } } } },
+      },
+    },
+    async ({ query: { partyId, before, limit } }) => ({
+      exports: await jobs.list({ partyId: partyId?.toLowerCase(), before, rowsMax: limit }),
+    }),
   );
 }
 

@@ -170,6 +170,23 @@ export interface ExportStatus {
   readonly evidence: Readonly<Record<string, unknown>>;
 }
 
+/** One line of the history of orders. Times are RFC 3339; null where the order named none. */
+export interface OrderRecord extends ExportStatus {
+  readonly partyId: string;
+  readonly assetId: string | null;
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly queuedAt: string;
+  readonly finishedAt: string | null;
+}
+
+export interface OrdersQuestion {
+  readonly partyId?: string | undefined;
+  /** Orders older than this one. */
+  readonly before?: string | undefined;
+  readonly rowsMax: number;
+}
+
 export interface ByteRange {
   readonly start: bigint;
   /** Exclusive. */
@@ -190,11 +207,16 @@ export interface ExportJobs {
   /** An order that is already open is not queued again: its id is returned. */
   submit(order: ExportOrder): Promise<{ id: string }>;
   get(id: string): Promise<ExportStatus | undefined>;
+  /** Newest first. */
+  list(question: OrdersQuestion): Promise<readonly OrderRecord[]>;
   /** Has no effect on an order that has ended. @returns false where there is no such order */
   cancel(id: string): Promise<boolean>;
   /** The state now, then each change, ending with the order or the signal. Values are JSON-able. */
   progress(id: string, signal: AbortSignal): AsyncIterable<Readonly<Record<string, unknown>>>;
-  /** undefined while the order has not ended with something to download. */
+  /**
+   * undefined while the order has not ended with something to download.
+   * @throws StatusError 429 where too many files are being made already
+   */
   openDownload(id: string): Promise<Download | undefined>;
 }
 

@@ -53,6 +53,8 @@ const IDLE_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 60_000;
 const PARAMETER_CHARACTERS_MAX = 100;
 const CONNECTIONS_MAX = 1_024;
+/** Of answers that would have been another a little later. */
+const RETRY_AFTER_SECONDS = 5;
 
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
 export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
@@ -115,10 +117,11 @@ function answerError(error: Error, request: FastifyRequest, reply: FastifyReply,
     error instanceof UnreachableError
       ? ['unavailable', 'the mirror cannot reach its database; try again']
       : ['internal', 'Internal error'];
-  if (name === 'unavailable') reply.header('retry-after', '5');
   return sendStatusJson(reply, StatusError.ofGateway(name, message));
 }
 
 function sendStatusJson(reply: FastifyReply, error: StatusError): FastifyReply {
+  const isBusy = error.statusCode === 429 || error.statusCode === 503;
+  if (isBusy && !reply.hasHeader('retry-after')) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
   return sendJson(reply.code(error.statusCode), error.body);
 }

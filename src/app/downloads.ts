@@ -8,8 +8,13 @@ import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Download } from '../api/ports.ts';
+import { StatusError } from '../api/status-error.ts';
 
 const KEPT_MS = 24 * 3_600_000;
+/** Files made at once: each is unpacked, hashed and written whole. */
+const MAKING_MAX = 2;
+
+type Produce = (signal: AbortSignal) => AsyncIterable<Buffer>;
 
 export class Downloads {
   readonly #dir: string;
@@ -20,18 +25,14 @@ export class Downloads {
     this.#dir = dir;
   }
 
-  /** @param name of the file in the cache; `produce` is only called where it is not there yet */
-  async open(
-    name: string,
-    fileName: string,
-    produce: (signal: AbortSignal) => AsyncIterable<Buffer>,
-  ): Promise<Download> {
+  /**
+   * @param name of the file in the cache; `produce` is only called where it is not there yet
+   * @throws StatusError 429 where as many files are being made as may be
+   */
+  async open(name: string, fileName: string, produce: Produce): Promise<Download> {
     const path = join(this.#dir, `${name}.csv`);
     const tagPath = `${path}.sha256`;
-    const making =
-      this.#making.get(name) ?? this.#ensure(path, tagPath, produce).finally(() => this.#making.delete(name));
-    this.#making.set(name, making);
-    await making;
+    if (!(await isWhole(path, tagPath))) await this.#makeOnce(path, tagPath, produce);
     const [{ size }, tag] = await Promise.all([stat(path), readFile(tagPath, 'utf8')]);
     return {
       fileName,
@@ -42,15 +43,20 @@ export class Downloads {
     };
   }
 
-  async #ensure(
-    path: string,
-    tagPath: string,
-    produce: (signal: AbortSignal) => AsyncIterable<Buffer>,
-  ): Promise<void> {
+  #makeOnce(path: string, tagPath: string, produce: Produce): Promise<void> {
+    const known = this.#making.get(path);
+    if (known !== undefined) return known;
+    if (this.#making.size >= MAKING_MAX) {
+      throw StatusError.ofGateway('resourceExhausted', 'other downloads are being made; try again');
+    }
+    const making = this.#make(path, tagPath, produce).finally(() => this.#making.delete(path));
+    this.#making.set(path, making);
+    return making;
+  }
+
+  async #make(path: string, tagPath: string, produce: Produce): Promise<void> {
     await mkdir(this.#dir, { recursive: true });
     await this.#dropOld();
-    // The tag is written last: where it is, the file is whole.
-    if (await isThere(tagPath)) return;
     const partial = `${path}.partial-${process.pid}`;
     const hash = createHash('sha256');
     const abort = new AbortController();
@@ -83,9 +89,8 @@ export class Downloads {
   }
 }
 
-async function isThere(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
+/** The tag is written last, so where both are, the file is whole. */
+async function isWhole(...paths: readonly string[]): Promise<boolean> {
+  const found = await Promise.allSettled(paths.map((path) => stat(path)));
+  return found.every(({ status }) => status === 'fulfilled');
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { validate as isUuid } from 'uuid';
 import { enqueueRun } from '../../jobs/enqueue.ts';
 import type { JobDeps } from '../../jobs/job.ts';
-import type { ExportJobs, ExportOrder, ExportStatus } from '../api/ports.ts';
+import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../api/ports.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
 import type { Run } from '../warehouse/run-store.ts';
 import type { Downloads } from './downloads.ts';
@@ -17,7 +17,19 @@ export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJob
   };
   return {
     submit: (order) => submit(order, deps),
-    get: async (id) => toStatus(await find(id)),
+    get: async (id) => {
+      const run = await find(id);
+      return run === undefined ? undefined : toStatus(run);
+    },
+    list: async ({ partyId, before, rowsMax }) => {
+      const runs = await deps.runs.list({
+        kind: 'export',
+        limit: rowsMax,
+        ...(partyId === undefined ? {} : { subject: partyId }),
+        ...(before === undefined ? {} : { before }),
+      });
+      return runs.map(toRecord);
+    },
     cancel: async (id) => {
       const run = await find(id);
       if (run !== undefined) await deps.runs.requestCancel(run.runId);
@@ -25,8 +37,9 @@ export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJob
     },
     progress: async function* (id, signal) {
       for (let last = ''; !signal.aborted;) {
-        const status = toStatus(await find(id));
-        if (status === undefined) return;
+        const run = await find(id);
+        if (run === undefined) return;
+        const status = toStatus(run);
         const now = { ...status, progress: await deps.progress.read(id) };
         const text = JSON.stringify(now);
         if (text !== last) yield now;
@@ -63,19 +76,26 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
 }
 
 function rangeOf(run: Run): Pick<ExportOrder, 'assetId' | 'from' | 'to'> {
-  const text = (name: string): string | undefined => {
-    const value = run.params[name];
-    return typeof value === 'string' ? value : undefined;
-  };
-  const [from, to] = [text('from'), text('to')];
+  const { assetId, from, to } = paramsOf(run);
   return {
-    assetId: text('assetId'),
+    assetId,
     from: from === undefined ? undefined : parseInstant(from),
     to: to === undefined ? undefined : parseInstant(to),
   };
 }
 
-function toStatus(run: Run | undefined): ExportStatus | undefined {
-  if (run === undefined) return undefined;
+/** What was asked for, as the run keeps it. */
+function paramsOf({ params }: Run): Readonly<Partial<Record<'assetId' | 'from' | 'to', string>>> {
+  const texts = (['assetId', 'from', 'to'] as const).map((name) => [name, params[name]] as const);
+  return Object.fromEntries(texts.filter(([, value]) => typeof value === 'string'));
+}
+
+function toStatus(run: Run): ExportStatus {
   return { id: run.runId, state: run.state, verdict: run.verdict ?? null, evidence: run.evidence };
+}
+
+function toRecord(run: Run): OrderRecord {
+  const { assetId = null, from = null, to = null } = paramsOf(run);
+  const { queuedAt, finishedAt = null } = run;
+  return { ...toStatus(run), partyId: run.subject, assetId, from, to, queuedAt, finishedAt };
 }

@@ -66,6 +66,15 @@ export class RowFields {
     return this.#isQuoted(index) ? end - 1 : end;
   }
 
+  /** Where it begins as it was sent, quote and all. */
+  rawStart(index: number): number {
+    return this.#starts[index] ?? 0;
+  }
+
+  rawEnd(index: number): number {
+    return this.#ends[index] ?? 0;
+  }
+
   /** The field's value; undefined where there is no such field. Unquoted empty (NULL) and `""` both read as ''. */
   text(index: number): string | undefined {
     if (index >= this.#count) return undefined;

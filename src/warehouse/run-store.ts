@@ -38,6 +38,8 @@ export interface RunFilter {
   readonly subject?: string;
   readonly parentRunId?: string;
   readonly states?: readonly RunState[];
+  /** Only runs queued before this one: the last of the page before. */
+  readonly before?: string;
   readonly limit: number;
 }
 
@@ -131,17 +133,23 @@ export class RunStore {
     });
   }
 
+  /** Newest first. */
   async list(filter: RunFilter): Promise<readonly Run[]> {
     return guarded('list runs', async () => {
       let query = this.#db
         .selectFrom('runs')
         .selectAll()
         .orderBy('queued_at', 'desc')
+        .orderBy('run_id', 'desc')
         .limit(Math.min(filter.limit, LISTED_MAX));
       if (filter.kind !== undefined) query = query.where('kind', '=', filter.kind);
       if (filter.subject !== undefined) query = query.where('subject', '=', filter.subject);
       if (filter.parentRunId !== undefined) query = query.where('parent_run_id', '=', filter.parentRunId);
       if (filter.states !== undefined) query = query.where('state', 'in', filter.states);
+      if (filter.before !== undefined) {
+        const last = sql`select queued_at, run_id from mirror.runs where run_id = ${filter.before}`;
+        query = query.where(sql<boolean>`(queued_at, run_id) < (${last})`);
+      }
       return (await query.execute()).map(toRun);
     });
   }

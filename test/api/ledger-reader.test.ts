@@ -180,12 +180,50 @@ describe('what is not known', () => {
   });
 });
 
-describe('trouble', () => {
-  it('columns that change are told before the first byte', async () => {
-    const reader = await readerOf([LEDGER[0]!, { ...LEDGER[1]!, header: HEADER_13, rows: [] }]);
-    await expect(textOf(reader)).rejects.toMatchObject({ code: 'LEDGER_COLUMNS_DIFFER' });
+describe('columns that change from release to release', () => {
+  const newer = `2023-06-01 12:00:00+00,7,"-7",TRANSFER_TYPE_LOSS,${GOLD},"",${PARTY},GENERAL,"1,0","",network,"a ""b""",2`;
+  const olderAsNewer = (time: string): string =>
+    `${time},1000,,TRANSFER_TYPE_DEPOSIT,\\x${GOLD},\\x,\\x${PARTY},4,5,\\x,\\x03,10,6`;
+  const OLDER = [row('2023-05-01 10:00:00.5+00'), row('2023-05-01 10:00:00.5+00')];
+  const older = { from: '1970-01-01', to: '2023-06-01', rows: OLDER };
+  const parts = [older, { from: '2023-06-01', to: '2023-06-02', header: HEADER_13, rows: [newer] }];
+
+  it('become those of the newest, by name; fields keep their bytes, and what was not sent is empty', async () => {
+    const rows = [olderAsNewer('2023-05-01 10:00:00.5+00'), olderAsNewer('2023-05-01 10:00:00.5+00'), newer];
+    expect(await textOf(await readerOf(parts))).toBe(`${[HEADER_13, ...rows].join('\n')}\n`);
   });
 
+  it("are the release's own where what is asked for is of one", async () => {
+    expect(await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') })).toBe(csv(...OLDER));
+    const from = at('2023-06-01T00:00:00Z');
+    expect(await textOf(await readerOf(parts), { from })).toBe(`${HEADER_13}\n${newer}\n`);
+  });
+
+  it('that only an older release has come last', async () => {
+    const more = { ...older, header: `note,${HEADER_12}`, rows: [`"a, ""b""",${OLDER[0]}`] };
+    const text = await textOf(await readerOf([more, parts[1]!]));
+    expect(text).toBe(
+      `${HEADER_13},note\n${olderAsNewer('2023-05-01 10:00:00.5+00')},"a, ""b"""\n${newer},\n`,
+    );
+  });
+
+  it('are brought together where a border cuts a segment, and where rows span the pieces it is read in', async () => {
+    const rows = Array.from({ length: 20_000 }, (_, n) =>
+      row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
+    );
+    const reader = await readerOf([{ ...older, rows }, parts[1]!]);
+    const text = await textOf(reader, { from: at('2023-05-01T12:00:00Z'), assetId: GOLD });
+    const kept = rows.map((line) => line.slice(0, 22)).filter((time) => time.slice(11, 13) >= '12');
+    expect(text).toBe(`${[HEADER_13, ...kept.map(olderAsNewer), newer].join('\n')}\n`);
+  });
+
+  it('in rows that are not what their header says end the answer', async () => {
+    const reader = await readerOf([{ ...older, rows: ['1,2'] }, parts[1]!]);
+    await expect(textOf(reader)).rejects.toMatchObject({ code: 'ROW_FIELDS' });
+  });
+});
+
+describe('trouble', () => {
   it('an object that is gone is an error of the answer, before the first byte where it is the first', async () => {
     const reader = await readerOf([LEDGER[0]!]);
     await objects.remove(`ledger/${made}.csv.gz`, signal);

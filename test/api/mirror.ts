@@ -108,6 +108,7 @@ const NO_CONSOLE: ConsoleParts = {
 const NO_JOBS: ExportJobs = {
   submit: unused,
   get: unused,
+  list: unused,
   cancel: unused,
   progress: unused,
   openDownload: unused,

@@ -2,7 +2,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../src/api/listen.ts';
-import type { ByteRange, Download, ExportJobs, ExportOrder, ExportStatus } from '../../src/api/ports.ts';
+import type {
+  ByteRange,
+  Download,
+  ExportJobs,
+  ExportOrder,
+  ExportStatus,
+  OrderRecord,
+  OrdersQuestion,
+} from '../../src/api/ports.ts';
+import { StatusError } from '../../src/api/status-error.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { apiWithoutDatabase } from './mirror.ts';
 
@@ -17,6 +26,9 @@ class OneOrder implements ExportJobs {
   status: ExportStatus = { id: ID, state: 'queued', verdict: null, evidence: {} };
   download: Download | undefined;
   watching = 0;
+  isBusy = false;
+  questions: OrdersQuestion[] = [];
+  records: readonly OrderRecord[] = [];
   steps: readonly Readonly<Record<string, unknown>>[] = [];
   neverEnds = false;
 
@@ -26,6 +38,10 @@ class OneOrder implements ExportJobs {
   }
   async get(id: string): Promise<ExportStatus | undefined> {
     return id === ID ? this.status : undefined;
+  }
+  async list(question: OrdersQuestion): Promise<readonly OrderRecord[]> {
+    this.questions.push(question);
+    return this.records;
   }
   async cancel(id: string): Promise<boolean> {
     if (id === ID) this.status = { ...this.status, state: 'cancelled' };
@@ -41,6 +57,7 @@ class OneOrder implements ExportJobs {
     }
   }
   async openDownload(id: string): Promise<Download | undefined> {
+    if (this.isBusy) throw StatusError.ofGateway('resourceExhausted', 'try again');
     return id === ID ? this.download : undefined;
   }
 }
@@ -50,6 +67,7 @@ const server = await apiWithoutDatabase({
   jobs: {
     submit: (order) => jobs.submit(order),
     get: (id) => jobs.get(id),
+    list: (question) => jobs.list(question),
     cancel: (id) => jobs.cancel(id),
     progress: (id, signal) => jobs.progress(id, signal),
     openDownload: (id) => jobs.openDownload(id),
@@ -136,6 +154,38 @@ describe('an order', () => {
   });
 });
 
+describe('the history of orders', () => {
+  it('tells what was asked for and what came of it', async () => {
+    jobs.records = [
+      {
+        ...jobs.status,
+        evidence: { rows: '7' },
+        partyId: PARTY.toLowerCase(),
+        assetId: null,
+        from: null,
+        to: '2023-05-01T00:00:00Z',
+        queuedAt: '2023-05-01T00:00:00.5Z',
+        finishedAt: null,
+      },
+    ];
+    const answer = await fetch(
+      `${api.url}/mirror/exports?partyId=${PARTY.toUpperCase()}&before=${ID}&limit=7`,
+    );
+    expect(await answer.json()).toEqual({ exports: jobs.records });
+    expect(jobs.questions).toEqual([{ partyId: PARTY.toLowerCase(), before: ID, rowsMax: 7 }]);
+    await fetch(`${api.url}/mirror/exports`);
+    expect(jobs.questions.at(-1)).toEqual({ rowsMax: 50 });
+  });
+
+  it.each(['limit=0', 'limit=501', 'before=1', 'partyId=network', 'party=x'])(
+    'refuses ?%s',
+    async (query) => {
+      expect((await fetch(`${api.url}/mirror/exports?${query}`)).status).toBe(400);
+      expect(jobs.questions).toEqual([]);
+    },
+  );
+});
+
 describe('events', () => {
   it('tell every step and the end', async () => {
     jobs.steps = [
@@ -205,6 +255,13 @@ describe('a download', () => {
     ['bytes=-', 200, null, ALL],
   ])('of %s', async (range, status, contentRange, text) => {
     expect(await download({ range })).toEqual([status, contentRange, text]);
+  });
+
+  it('that cannot be made now is a 429 that says when to come again', async () => {
+    jobs.isBusy = true;
+    const response = await fetch(`${api.url}/mirror/exports/${ID}/download`);
+    expect([response.status, response.headers.get('retry-after')]).toEqual([429, '5']);
+    expect(await response.json()).toEqual({ code: 8, message: 'try again', details: [] });
   });
 
   it('goes on only where it is the same file', async () => {

@@ -138,4 +138,30 @@ describe('an ordered export', () => {
       await fromSource(parties[3], TO),
     );
   });
+
+  it('stays in the history, newest first, page by page', async () => {
+    interface Line {
+      readonly id: string;
+      readonly partyId: string;
+    }
+    const list = async (query: string): Promise<readonly Line[]> => {
+      const answer = await fetch(`${mirror.url}/mirror/exports?${query}`);
+      return ((await answer.json()) as { exports: readonly Line[] }).exports;
+    };
+    const ids: string[] = [];
+    for (const party of [parties[4], parties[5], parties[4]]) {
+      ids.unshift(await order({ partyId: party, to: TO }));
+      await settled(ids[0] ?? '');
+    }
+    const [first] = await list('limit=1');
+    expect(first).toMatchObject({
+      id: ids[0],
+      partyId: parties[4],
+      to: TO.replace('Z', '.000000Z'),
+      from: null,
+      verdict: 'complete',
+    });
+    expect((await list(`limit=2&before=${ids[0]}`)).map(({ id }) => id)).toEqual(ids.slice(1));
+    expect((await list(`partyId=${parties[4]}`)).map(({ id }) => id)).toEqual([ids[0], ids[2]]);
+  });
 });

@@ -1,0 +1,86 @@
+/** The files of downloads: each made once, a few at once, and whole or not there. */
+import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Download } from '../../src/api/ports.ts';
+import { Downloads } from '../../src/app/downloads.ts';
+
+let dir: string;
+let downloads: Downloads;
+let made: string[];
+let release: () => void;
+let released: Promise<void>;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'ledger-mirror downloads '));
+  downloads = new Downloads(dir);
+  made = [];
+  released = new Promise((resolve) => (release = resolve));
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+function open(name: string, failure?: Error): Promise<Download> {
+  return downloads.open(name, 'ledger.csv', async function* () {
+    made.push(name);
+    await released;
+    yield Buffer.from(`of ${name}\n`);
+    if (failure !== undefined) throw failure;
+  });
+}
+
+async function textOf(download: Download): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of download.read({ start: 0n, end: download.bytes }, AbortSignal.timeout(5_000)))
+    chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+describe('a download', () => {
+  it('is made once, however many ask, and is there for whoever asks later', async () => {
+    const asked = [open('a'), open('a'), open('a')];
+    release();
+    const found = [...(await Promise.all(asked)), await open('a')];
+    expect(await Promise.all(found.map(textOf))).toEqual(Array(4).fill('of a\n'));
+    expect(new Set(found.map(({ tag }) => tag)).size).toBe(1);
+    expect(made).toEqual(['a']);
+  });
+
+  it('beyond those that may be made at once is refused, and one that is there is not', async () => {
+    release();
+    await open('there');
+    released = new Promise((resolve) => (release = resolve));
+    const making = [open('a'), open('b')];
+    while (made.length < 3) await sleep(1);
+    await expect(open('c')).rejects.toMatchObject({ statusCode: 429 });
+    expect(await textOf(await open('there'))).toBe('of there\n');
+    release();
+    await Promise.all(making);
+    expect(await textOf(await open('c'))).toBe('of c\n');
+  });
+
+  it('that could not be made leaves nothing behind, and is made when it is asked for again', async () => {
+    release();
+    await expect(open('a', new Error('the object is gone'))).rejects.toThrow('the object is gone');
+    expect(await readdir(dir)).toEqual([]);
+    expect(await textOf(await open('a'))).toBe('of a\n');
+  });
+
+  it('of which a part is gone is made anew', async () => {
+    release();
+    await open('a');
+    await rm(join(dir, 'a.csv'));
+    expect(await textOf(await open('a'))).toBe('of a\n');
+    expect(made).toEqual(['a', 'a']);
+  });
+
+  it('is dropped after a day', async () => {
+    release();
+    await open('old');
+    const dayAgo = Date.now() / 1_000 - 86_401;
+    for (const name of await readdir(dir)) await utimes(join(dir, name), dayAgo, dayAgo);
+    await open('new');
+    expect((await readdir(dir)).toSorted()).toEqual(['new.csv', 'new.csv.sha256']);
+  });
+});
