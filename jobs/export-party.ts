@@ -85,10 +85,8 @@ async function exportUnit(run: Run, partyId: string, deps: JobDeps, context: Job
   const { runId } = run;
   try {
     const clock = await fixClock(run, deps, signal);
-    const outcome = await deps.stages.export(
-      { runId, partyId, clock },
-      { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) },
-    );
+    const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
+    const outcome = await deps.costs.charge(runId, () => deps.stages.export({ runId, partyId, clock }, call));
     await deps.nightly.settle(runId, partyId, 'done', { verdict: outcome.verdict, ...outcome.evidence });
   } catch (error) {
     if (signal.aborted) throw error;

@@ -7,6 +7,7 @@ import type { Outcome } from '../src/core/verdict.ts';
 import type { PartySelection } from '../src/config/settings.ts';
 import type { JobData } from '../src/queue/backend.ts';
 import type { NewJob, QueueName } from '../src/queue/queues.ts';
+import type { SourceCost } from '../src/source/ports.ts';
 import type { NightlyStore } from '../src/warehouse/nightly-store.ts';
 import type { RunStore } from '../src/warehouse/run-store.ts';
 import type { ListName } from '../src/warehouse/schema.ts';
@@ -42,16 +43,6 @@ export interface ExportRequest extends LedgerRange {
   readonly clock: SourceClock;
 }
 
-export interface SourceCost {
-  readonly requests: { readonly lists: number; readonly exports: number };
-  /** Of them sent again, and not answered well. */
-  readonly retries: number;
-  readonly failures: number;
-  readonly bytes: number;
-  /** For the rate, for bans, between retries. */
-  readonly waitedMs: number;
-}
-
 /** The stages, composed with their stores; jobs know nothing of either's insides. */
 export interface Stages {
   walk(
@@ -69,8 +60,6 @@ export interface Stages {
   verify(request: { runId: string; deep: boolean }, call: StageCall): Promise<Outcome>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
-  /** What the source was asked in this process so far, for a run's evidence. */
-  sourceCost(): SourceCost;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */
   sourceLatency(signal: AbortSignal): Promise<{ readonly lastMs: number; readonly medianMs: number }>;
 }
@@ -85,6 +74,13 @@ export interface JobDeps {
     /** Before a run's verdict is told: whoever reads it finds the last report. Never fails. */
     settle(runId: string): Promise<void>;
     read(runId: string): Promise<readonly ProgressLine[]>;
+  };
+  /** What is asked of the source, and for which run. */
+  readonly costs: {
+    /** Whatever `work` asks is charged to the run, and recorded before this returns. */
+    charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
+    /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
+    ofRun(runId: string): Promise<SourceCost>;
   };
   /** Posts a report as JSON; absent where nobody is to be told. */
   readonly post?: ((report: Readonly<Record<string, unknown>>) => Promise<void>) | undefined;

@@ -8,14 +8,7 @@ import { RetryableError } from '../src/core/errors.ts';
 import { worst, type Outcome, type Verdict } from '../src/core/verdict.ts';
 import type { NewRun, Run } from '../src/warehouse/run-store.ts';
 import { exportDue } from './nightly-exports.ts';
-import {
-  PRIORITY,
-  type JobDefinition,
-  type JobDeps,
-  type ProgressLine,
-  type ReportProgress,
-  type SourceCost,
-} from './job.ts';
+import { PRIORITY, type JobDefinition, type JobDeps, type ProgressLine, type ReportProgress } from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';
 import { reportOf, sendReports } from './notify.ts';
 import { slotName } from './slots.ts';
@@ -59,7 +52,6 @@ async function claimSlot(dueMs: number, deps: JobDeps): Promise<string | undefin
 }
 
 async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
-  const costBefore = deps.stages.sourceCost();
   const lists = await walkLists(run, deps, signal);
   const isAway = lists.some((list) => list.verdict === 'failed');
   if (isAway)
@@ -83,7 +75,7 @@ async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<O
       exports: { verdict: exports.verdict, ...exports.evidence },
       load: { verdict: load.verdict, ...load.evidence },
       verify: { verdict: verify.verdict, ...verify.evidence },
-      source: costSince(costBefore, deps.stages.sourceCost()),
+      source: await deps.costs.ofRun(run.runId),
     },
   };
 }
@@ -133,20 +125,6 @@ async function workChild(
     if (lines.length > 0) onProgress(lines);
     await sleep(POLL_MS, undefined, { signal });
   }
-}
-
-/** Counters of this process, as they rose while the night was worked here; other workers count their own. */
-function costSince(before: SourceCost, after: SourceCost): SourceCost {
-  return {
-    requests: {
-      lists: after.requests.lists - before.requests.lists,
-      exports: after.requests.exports - before.requests.exports,
-    },
-    retries: after.retries - before.retries,
-    failures: after.failures - before.failures,
-    bytes: after.bytes - before.bytes,
-    waitedMs: after.waitedMs - before.waitedMs,
-  };
 }
 
 function listEvidence(lists: readonly Run[]): Readonly<Record<string, unknown>> {

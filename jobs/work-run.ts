@@ -30,6 +30,7 @@ class RunCancelled extends PermanentError {
 export interface WorkRunDeps {
   readonly runs: RunStore;
   readonly progress: Pick<JobDeps['progress'], 'settle'>;
+  readonly costs: Pick<JobDeps['costs'], 'charge'>;
   readonly log: Log;
 }
 
@@ -64,7 +65,7 @@ export async function workRun(
     void renew(runId, deps, cancel);
   }, HEARTBEAT_MS);
   try {
-    const outcome = await work(run, signal);
+    const outcome = await deps.costs.charge(runId, () => work(run, signal));
     await deps.progress.settle(runId);
     await deps.runs.finish(runId, outcome.verdict, outcome.evidence);
     deps.log.info({ runId, kind: run.kind, subject: run.subject, verdict: outcome.verdict }, 'Run finished');

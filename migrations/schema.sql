@@ -268,6 +268,17 @@ END) WITH &&, tstzrange(from_time, to_time) WITH &&) WHERE ((status = 'current':
   constraint segments_pkey PRIMARY KEY (segment_id)
   constraint segments_status_check CHECK ((status = ANY (ARRAY['current'::text, 'superseded'::text])))
 
+table mirror.source_costs
+  run_id uuid not null
+  list_requests bigint not null
+  export_requests bigint not null
+  retries bigint not null
+  failures bigint not null
+  bytes bigint not null
+  waited_ms bigint not null
+  constraint source_costs_pkey PRIMARY KEY (run_id)
+  constraint source_costs_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
+
 table mirror.source_state
   only_row boolean not null default true
   ban_until timestamp with time zone

@@ -19,11 +19,14 @@ import { openPostgresBackend } from '../queue/postgres-backend.ts';
 import type { QueueBackend } from '../queue/backend.ts';
 import { Queues } from '../queue/queues.ts';
 import { openRedisBackend } from '../queue/redis-backend.ts';
+import { CostMeter } from '../source/cost-meter.ts';
+import type { SourceObserver } from '../source/ports.ts';
 import { openSource, type Source } from '../source/source.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import { openRedisState } from '../state/redis-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { tolerantState } from '../state/tolerant-state.ts';
+import { CostStore } from '../warehouse/cost-store.ts';
 import { openWarehouse, type Warehouse } from '../warehouse/database.ts';
 import { bindSource, readIdentity, type Identity } from '../warehouse/identity.ts';
 import { migrate } from '../warehouse/migrate.ts';
@@ -34,6 +37,7 @@ import { openBanStore } from '../warehouse/source-state.ts';
 import { WorkerRegistry } from '../warehouse/worker-registry.ts';
 import { posterTo } from './post-report.ts';
 import { type Patience, untilReachable } from './reachable.ts';
+import { RunCosts } from './run-costs.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
 import { openTracing, type Tracing } from './tracing.ts';
@@ -76,10 +80,11 @@ export async function openApp(options: AppOptions): Promise<App> {
   const { warehouse, state, queues, metrics } = services;
   const store = stack.use(await openStore(options));
   const { sourceUrl } = config;
+  const meter = new CostMeter(metrics);
   const source =
     sourceUrl === undefined
       ? undefined
-      : openTheSource(options, sourceUrl, { warehouse, state, metrics }, stack);
+      : openTheSource(options, sourceUrl, { warehouse, state, observer: meter }, stack);
   const rowPool = stack.use(new RowPool());
   const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
   const jobs: JobDeps = {
@@ -88,6 +93,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
     progress: progressOf(state, metrics, stack),
+    costs: new RunCosts({ meter, store: new CostStore(warehouse.db), log }),
     post: config.notifyUrl === undefined ? undefined : posterTo(config.notifyUrl, version()),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
@@ -249,13 +255,14 @@ async function openBackend(
 function openTheSource(
   { config, log }: AppOptions,
   url: URL,
-  { warehouse, state, metrics }: { warehouse: Warehouse; state: ResumeState; metrics: WorkMetrics },
+  parts: { readonly warehouse: Warehouse; readonly state: ResumeState; readonly observer: SourceObserver },
   stack: AsyncDisposableStack,
 ): Source {
+  const { warehouse, state, observer } = parts;
   return stack.use(
     openSource(
       { ...config, sourceUrl: url },
-      { version: version(), rate: state, bans: openBanStore(warehouse.db), observer: metrics, log },
+      { version: version(), rate: state, bans: openBanStore(warehouse.db), observer, log },
     ),
   );
 }

@@ -1,6 +1,6 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import { join } from 'node:path';
-import type { SourceCost, StageCall, Stages } from '../../jobs/job.ts';
+import type { StageCall, Stages } from '../../jobs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/ledger-reader.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
@@ -18,7 +18,6 @@ import { rebuildIfEmpty } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source.ts';
-import type { SourceStats } from '../source/stats.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../walk/look-up.ts';
 import { walkList } from '../walk/walk.ts';
@@ -46,7 +45,7 @@ export interface StageParts {
   readonly rowPool: RowPool;
 }
 
-type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceCost' | 'sourceLatency';
+type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceLatency';
 
 export function composeStages(parts: StageParts): Stages {
   return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
@@ -102,7 +101,6 @@ function stagesOfSource({
       );
       return { verdict, evidence: plain({ ...evidence, rows, bytes, segments: objectKeys.length }) };
     },
-    sourceCost: () => costOf(source?.stats()),
   };
 }
 
@@ -163,21 +161,6 @@ async function load(
   return {
     verdict: worst([verdict, isUnread ? 'incomplete' : 'complete']),
     evidence: plain({ ...evidence, lake: built, ...(rebuilt === undefined ? {} : { rebuilt }) }),
-  };
-}
-
-function costOf(stats: SourceStats | undefined): SourceCost {
-  const sum = (counts: Readonly<Record<string, number>> = {}): number =>
-    Object.values(counts).reduce((a, b) => a + b, 0);
-  return {
-    requests: {
-      lists: (stats?.requests.parties ?? 0) + (stats?.requests.checkpoints ?? 0),
-      exports: stats?.requests.export ?? 0,
-    },
-    retries: stats?.retries ?? 0,
-    failures: sum(stats?.failures),
-    bytes: stats?.bytes ?? 0,
-    waitedMs: Math.round(sum(stats?.waitedMs)),
   };
 }
 

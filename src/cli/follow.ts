@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeAbandoned, enqueueRun, goingNights, queuesOf } from '../../jobs/enqueue.ts';
 import type { ProgressLine, ReportProgress } from '../../jobs/job.ts';
-import { workRun } from '../../jobs/work-run.ts';
+import { UNREACHABLE_MAX_MS, workRun } from '../../jobs/work-run.ts';
 import type { App } from '../app/app.ts';
+import { errorLine, UnreachableError } from '../core/errors.ts';
 import type { NewRun, Run } from '../warehouse/run-store.ts';
 import type { CommandContext } from './context.ts';
 import type { ProgressUpdate } from './progress.ts';
@@ -62,7 +63,8 @@ export async function verifyHere(
 
 /**
  * @returns the runs as they ended, in the order given
- * @throws the signal's reason where the command was told to stop; the runs go on where a worker runs
+ * @throws the signal's reason where the command was told to stop; the runs go on where a worker runs.
+ * UnreachableError where the database stays away for a minute
  */
 export async function followRuns(
   app: App,
@@ -72,21 +74,37 @@ export async function followRuns(
   for (const run of runs) if (run.state === 'queued') await enqueueRun(run, app.jobs);
   const view = new RunView(context);
   const requeued = new Set<string>();
+  let awaySinceMs: number | undefined;
   try {
     for (let checkedAtMs = -Infinity; ;) {
-      if (performance.now() - checkedAtMs >= CHECK_MS) {
-        checkedAtMs = performance.now();
-        await lookAfter(app, runs, requeued);
+      try {
+        if (performance.now() - checkedAtMs >= CHECK_MS) {
+          checkedAtMs = performance.now();
+          await lookAfter(app, runs, requeued);
+        }
+        const ended = await look(app, runs, view);
+        if (ended.length === runs.length) return ended;
+        awaySinceMs = undefined;
+      } catch (error) {
+        // A database that restarts does not end the work, so it does not end the waiting either.
+        const isNew = awaySinceMs === undefined;
+        awaySinceMs ??= performance.now();
+        const isOver = performance.now() - awaySinceMs >= UNREACHABLE_MAX_MS;
+        if (!(error instanceof UnreachableError) || isOver) throw error;
+        if (isNew) context.log.warn({ reason: errorLine(error) }, 'Not reachable now, waiting for it');
       }
-      const now = await Promise.all(runs.map((run) => app.jobs.runs.get(run.runId)));
-      const ended = now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
-      for (const run of runs) view.show(run, await app.jobs.progress.read(run.runId));
-      if (ended.length === runs.length) return ended;
       await sleep(POLL_MS, undefined, { signal: context.signal });
     }
   } finally {
     view.finish();
   }
+}
+
+/** @returns those that have ended, in the order given */
+async function look(app: App, runs: readonly Run[], view: RunView): Promise<readonly Run[]> {
+  const now = await Promise.all(runs.map((run) => app.jobs.runs.get(run.runId)));
+  for (const run of runs) view.show(run, await app.jobs.progress.read(run.runId));
+  return now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
 }
 
 /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */

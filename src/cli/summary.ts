@@ -158,11 +158,13 @@ function collectFaults(evidence: Fields, depth: number): string[] {
 
 function faultText(fault: unknown): string {
   if (typeof fault === 'string') return fault;
-  const { message, code, partyId, outcome, error } = fields(fault);
-  const inner = fields(error ?? fields(outcome)['error'] ?? fault);
-  const what = text(message) || text(inner['message']) || JSON.stringify(fault);
+  const { message, code, partyId, outcome, error, reasons } = fields(fault);
+  const [reason] = Array.isArray(reasons) ? (reasons as readonly unknown[]) : [];
+  const inner = fields(error ?? fields(outcome)['error'] ?? reason ?? fault);
+  const said = text(inner['message']) || text(fields(inner['meta'])['message']);
+  const what = text(message) || said || JSON.stringify(fault);
   const which = text(partyId) === '' ? '' : `party ${text(partyId)}: `;
-  const name = text(code) || text(inner['code']);
+  const name = reason === undefined ? text(code) || text(inner['code']) : text(inner['code']);
   return `${which}${what}${name === '' ? '' : ` (${name})`}`;
 }
 

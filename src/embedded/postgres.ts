@@ -19,6 +19,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError, errorCode } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
@@ -27,6 +28,8 @@ import { type Cluster, SUPERUSER, ensureCluster, ensureServer, giveTo, stopServe
 import { FileLock } from './file-lock.ts';
 import { findServer } from './server-processes.ts';
 
+/** Between two looks whether the server still runs. */
+const WATCH_MS = 2_000;
 /** Longer than the longest start or stop of another command. */
 const TURN_TIMEOUT_MS = 120_000;
 const PASSWORD_BYTES = 24;
@@ -63,9 +66,13 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
       const isShared = findServer(cluster.dir) !== undefined;
       const { pid, port } = await ensureServer(cluster, signal);
       log.info({ serverPid: pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
+      const watch = watchServer(cluster, port, log);
       return {
         connectionString: `postgres://${SUPERUSER}:${password}@127.0.0.1:${port}/${DATABASE}`,
-        [Symbol.asyncDispose]: () => inTurn(cluster, undefined, () => leave(cluster, hold, log)),
+        [Symbol.asyncDispose]: async () => {
+          await watch[Symbol.asyncDispose]();
+          await inTurn(cluster, undefined, () => leave(cluster, hold, log));
+        },
       };
     } catch (error) {
       await leave(cluster, hold, log);
@@ -124,6 +131,46 @@ async function inTurn<Result>(
     return await work();
   } finally {
     turn[Symbol.dispose]();
+  }
+}
+
+/** A server that was killed is started again, on its old port, by the first holder that sees it. */
+function watchServer(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): AsyncDisposable {
+  const stop = new AbortController();
+  const watching = (async (): Promise<void> => {
+    for (;;) {
+      await sleep(WATCH_MS, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
+      if (stop.signal.aborted) return;
+      await revive(cluster, port, log, stop.signal);
+    }
+  })();
+  return {
+    [Symbol.asyncDispose]: async () => {
+      stop.abort();
+      await watching;
+    },
+  };
+}
+
+async function revive(
+  cluster: Cluster,
+  port: number,
+  log: EmbeddedPostgresOptions['log'],
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    if (!existsSync(cluster.dir) || findServer(cluster.dir) !== undefined) return;
+    const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal));
+    const facts = { serverPid: server.pid, port: server.port, dir: cluster.dir };
+    if (server.port === port) log.warn(facts, 'Embedded Postgres had ended, and runs again');
+    else
+      log.warn(
+        { ...facts, oldPort: port },
+        'Embedded Postgres had ended, and runs on another port: start again',
+      );
+  } catch (error) {
+    if (!signal.aborted)
+      log.warn({ err: error, dir: cluster.dir }, 'Embedded Postgres could not be started again');
   }
 }
 

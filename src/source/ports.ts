@@ -46,6 +46,18 @@ export interface SourceObserver {
   onWait(report: WaitReport): void;
 }
 
+/** What some work cost the source. */
+export interface SourceCost {
+  readonly requests: { readonly lists: number; readonly exports: number };
+  /** Of them sent again, and not answered well. */
+  readonly retries: number;
+  readonly failures: number;
+  /** Of the bodies, over the wire. */
+  readonly bytes: number;
+  /** For the rate, for bans, between retries. */
+  readonly waitedMs: number;
+}
+
 /** Monotonic time and waiting, so that tests need not wait. */
 export interface Clock {
   nowMs(): number;

@@ -268,6 +268,16 @@ interface NightlyUnitsTable {
   updated_at: Generated<Timestamp>;
 }
 
+interface SourceCostsTable {
+  run_id: string;
+  list_requests: Int8;
+  export_requests: Int8;
+  retries: Int8;
+  failures: Int8;
+  bytes: Int8;
+  waited_ms: Int8;
+}
+
 export interface MirrorSchema {
   identity: IdentityTable;
   source_state: SourceStateTable;
@@ -289,4 +299,5 @@ export interface MirrorSchema {
   ledger_entries: LedgerEntriesTable;
   segment_months: SegmentMonthsTable;
   nightly_units: NightlyUnitsTable;
+  source_costs: SourceCostsTable;
 }

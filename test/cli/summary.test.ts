@@ -85,3 +85,12 @@ test('tells an error that left nothing else', () => {
     '',
   ]);
 });
+
+test('tells the reason behind what is missing in words', () => {
+  const meta = { message: 'Cannot list parties: the source answers 401', status: 401 };
+  const missing = [{ code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] }];
+  const evidence = { ...WALK, missing };
+  expect(runSummary({ ...RUN, kind: 'walk', subject: 'parties', verdict: 'failed', evidence })).toContain(
+    '  because      Cannot list parties: the source answers 401 (SOURCE_UNAUTHORIZED)\n',
+  );
+});

@@ -238,3 +238,15 @@ test.runIf(process.getuid?.() === 0)("another user's folder is refused, one's ow
   await heldUrl(again);
   await again.end('SIGTERM');
 });
+
+test('a server that was killed is started again by whoever uses it, where it was', async () => {
+  await using server = await start();
+  const first = pid;
+  process.kill(first, 'SIGKILL');
+  const [row] = await waitFor(() => ask(server.connectionString, 'select 7 as n').catch(() => undefined), {
+    timeoutMs: 20_000,
+    what: 'the next server',
+  });
+  pid = postmasterPid(dataDir);
+  expect([row, pid === first]).toEqual([{ n: 7 }, false]);
+});

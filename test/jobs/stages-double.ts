@@ -57,13 +57,6 @@ export async function openJobWorld(
     tidy: async () => undefined,
     sourceLatency: async () =>
       (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },
-    sourceCost: () => ({
-      requests: { lists: 0, exports: 0 },
-      retries: 0,
-      failures: 0,
-      bytes: 0,
-      waitedMs: 0,
-    }),
   };
   const deps: JobDeps = {
     stages,
@@ -74,6 +67,16 @@ export async function openJobWorld(
       report: (runId, lines) => void progress.set(runId, lines),
       settle: async () => undefined,
       read: async (runId) => progress.get(runId) ?? [],
+    },
+    costs: {
+      charge: (_runId, work) => work(),
+      ofRun: async () => ({
+        requests: { lists: 0, exports: 0 },
+        retries: 0,
+        failures: 0,
+        bytes: 0,
+        waitedMs: 0,
+      }),
     },
     nightlyParties: options.nightlyParties ?? { kind: 'all' },
     nightlyExportsMax: options.nightlyExportsMax,

@@ -1,0 +1,38 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { CostMeter, CostTally } from '../../src/source/cost-meter.ts';
+import type { RequestReport, Route } from '../../src/source/ports.ts';
+
+function report(route: Route, more: Partial<RequestReport> = {}): RequestReport {
+  return { route, status: 200, durationMs: 1, bytes: 10, attempt: 1, errorCode: undefined, ...more };
+}
+
+test('what is asked at the same time is told apart by who asks; the next observer is told of all', async () => {
+  const told: Route[] = [];
+  const meter = new CostMeter({ onRequest: ({ route }) => told.push(route), onWait: () => undefined });
+  const [walk, ledger] = [new CostTally(), new CostTally()];
+  await Promise.all([
+    meter.during(walk, async () => {
+      await sleep(2);
+      meter.onRequest(report('parties'));
+      meter.onWait({ route: 'parties', reason: 'rate', waitMs: 1.6 });
+      await sleep(2);
+      meter.onRequest(report('checkpoints', { attempt: 2, status: 500 }));
+    }),
+    meter.during(ledger, async () => {
+      await sleep(3);
+      meter.onRequest(report('export', { errorCode: 'SOURCE_BROKE' }));
+    }),
+  ]);
+  meter.onRequest(report('export'));
+  expect(told).toHaveLength(4);
+  expect(walk.take()).toEqual({
+    requests: { lists: 2, exports: 0 },
+    retries: 1,
+    failures: 1,
+    bytes: 20,
+    waitedMs: 2,
+  });
+  expect(walk.take()).toBeUndefined();
+  expect(ledger.take()).toMatchObject({ requests: { lists: 0, exports: 1 }, failures: 1 });
+});
