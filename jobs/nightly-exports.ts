@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../src/core/time.ts';
 import { worst, type Outcome } from '../src/core/verdict.ts';
-import type { DueUnit, NightlyCounts } from '../src/warehouse/nightly-store.ts';
+import type { DueUnit, Estimate, NightlyCounts, NightScope, Plan } from '../src/warehouse/nightly-store.ts';
 import type { Run } from '../src/warehouse/run-store.ts';
 import { BATCH_MAX, exportPartyJob, fixClock } from './export-party.ts';
 import { PRIORITY, type JobDeps, type ProgressLine } from './job.ts';
@@ -35,22 +35,30 @@ export function isUnwell({ lastMs, medianMs }: { lastMs: number; medianMs: numbe
   return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
 }
 
+type Night = Pick<JobDeps, 'nightly' | 'nightlyParties'>;
+
+/** Whom tonight is about, by the configuration and by what an export took lately. */
+async function nightScope({ nightly, nightlyParties }: Night): Promise<NightScope> {
+  const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
+  const { parties, secondsPerExport } = await nightly.estimate(partyIds);
+  return { partyIds, everyParty: everyPartyFits(parties, secondsPerExport), idleNightsMax: IDLE_NIGHTS_MAX };
+}
+
+/** What a night that began now would ask; nothing is written. */
+export async function previewNight(night: Night): Promise<Estimate & Plan> {
+  const scope = await nightScope(night);
+  const estimate = await night.nightly.estimate(scope.partyIds);
+  return { ...estimate, ...(await night.nightly.preview(scope)) };
+}
+
 /**
  * Asks for every due party's new entries.
  * `complete`: every due unit is closed up to tonight's `closedTo`, and no party is later than promised.
  */
 export async function exportDue(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   const clock = await fixClock(run, deps, signal);
-  const selection = deps.nightlyParties;
-  const partyIds = selection.kind === 'list' ? selection.ids : undefined;
-  const { due, secondsPerExport } = await deps.nightly.estimate(partyIds);
-  const plan = await deps.nightly.plan({
-    runId: run.runId,
-    partyIds,
-    exportsMax: deps.nightlyExportsMax,
-    everyParty: everyPartyFits(due, secondsPerExport),
-    idleNightsMax: IDLE_NIGHTS_MAX,
-  });
+  const scope = await nightScope(deps);
+  const plan = await deps.nightly.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
   const stopped = await feedExports(run, deps, signal);
   const counts = await deps.nightly.counts(run.runId);

@@ -92,7 +92,9 @@ function nightExportsText(exports: Fields): string {
 
 function loadText(load: Fields): string {
   const setAside = Number(load['setAsideCount']) > 0 ? `, ${amount(load['setAsideCount'])} set aside` : '';
-  return `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse${setAside}`;
+  const contradicted = Number(load['effectsContradicted'] ?? 0);
+  const odd = contradicted > 0 ? `, ${amount(contradicted)} whose effect contradicts their accounts` : '';
+  return `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse${setAside}${odd}`;
 }
 
 function lakeText(lake: Fields): string {

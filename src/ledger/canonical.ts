@@ -66,6 +66,23 @@ export interface CanonicalRow {
   readonly extra: readonly ExtraValue[];
 }
 
+const [QUANTITY, FROM_PARTY, TO_PARTY] = (
+  ['quantity', 'account_from_party_id', 'account_to_party_id'] as const
+).map((name) => ENTRY_COLUMNS.indexOf(name)) as [number, number, number];
+
+/**
+ * What an entry does to a party, as releases from 0.71.6 say it in `effect`: `quantity` with the sign of its
+ * direction, 0 where the party is on both sides; undefined where it is on neither.
+ */
+export function effectOn(partyId: string, values: readonly string[]): string | undefined {
+  const quantity = values[QUANTITY] ?? '';
+  const [isFrom, isTo] = [values[FROM_PARTY] === partyId, values[TO_PARTY] === partyId];
+  if (isFrom && isTo) return '0';
+  if (isTo) return quantity;
+  if (!isFrom) return undefined;
+  return quantity === '0' ? '0' : `-${quantity}`;
+}
+
 /** `2023-05`: the partition that a row belongs to. */
 export function monthOf(values: readonly string[]): string {
   return (values[0] ?? '').slice(0, 'YYYY-MM'.length);

@@ -1,5 +1,11 @@
 /** Rows of a segment as COPY input (text format) in the warehouse's types, with the sums of their values. */
-import { canonicalText, type CanonicalRow, monthOf, RowCanonicalizer } from '../ledger/canonical.ts';
+import {
+  canonicalText,
+  type CanonicalRow,
+  effectOn,
+  monthOf,
+  RowCanonicalizer,
+} from '../ledger/canonical.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
@@ -19,6 +25,8 @@ export class CopyRows implements SegmentRows {
   readonly #sums = new Map<string, RowDigest>();
   #canonicalizer: RowCanonicalizer | undefined;
   #columns = 0;
+  #hasEffect = false;
+  #contradictions = 0n;
   #row = 0n;
   #lines: string[] = [];
   #months = new Set<string>();
@@ -30,6 +38,7 @@ export class CopyRows implements SegmentRows {
   header(layout: Layout): void {
     this.#canonicalizer = new RowCanonicalizer(layout);
     this.#columns = layout.columns.length;
+    this.#hasEffect = layout.index.effect !== undefined;
   }
 
   /** @throws PermanentError `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS`, with the row's number */
@@ -39,6 +48,8 @@ export class CopyRows implements SegmentRows {
     const month = monthOf(row.values);
     this.#months.add(month);
     this.#sumOf(month).add(hashText(canonicalText(row.values, row.extra)));
+    if (this.#hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values))
+      this.#contradictions += 1n;
     this.#lines.push(copyLine(this.#segment, row));
   }
 
@@ -59,7 +70,12 @@ export class CopyRows implements SegmentRows {
       rows: BigInt(sum.rows),
       valuesDigest: sum.hex(),
     }));
-    return { rows: BigInt(total.rows), valuesDigest: total.hex(), months };
+    return {
+      rows: BigInt(total.rows),
+      valuesDigest: total.hex(),
+      months,
+      effectsContradicted: this.#contradictions,
+    };
   }
 
   #read(buffer: Buffer, start: number, end: number): CanonicalRow {

@@ -1,5 +1,6 @@
 /** Loads every party that has something waiting. */
 import { errorCode, errorLine, UnreachableError } from '../core/errors.ts';
+import { type Verdict, worst } from '../core/verdict.ts';
 import {
   type FaultySegment,
   type LoadDeps,
@@ -14,12 +15,17 @@ const PAGE_ROWS = 200;
 const KEPT_MAX = 100;
 
 export interface LoadOutcome {
-  /** `incomplete` where a segment was set aside or a party's load failed. */
-  readonly verdict: 'complete' | 'incomplete';
+  /**
+   * `incomplete` where a segment was set aside or a party's load failed; `suspicious` where what was loaded
+   * contradicts itself.
+   */
+  readonly verdict: Verdict;
   readonly parties: number;
   readonly segments: number;
   readonly rows: bigint;
   readonly removedRows: bigint;
+  /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
+  readonly effectsContradicted: bigint;
   readonly heldBack: number;
   readonly setAsideCount: number;
   readonly setAside: readonly FaultySegment[];
@@ -96,6 +102,7 @@ class Totals {
   #segments = 0;
   #rows = 0n;
   #removedRows = 0n;
+  #effectsContradicted = 0n;
   #heldBack = 0;
   #setAsideCount = 0;
   #failedCount = 0;
@@ -107,6 +114,7 @@ class Totals {
     this.#segments += load.segments;
     this.#rows += load.rows;
     this.#removedRows += load.removedRows;
+    this.#effectsContradicted += load.effectsContradicted;
     this.#heldBack += load.heldBack;
     this.#setAsideCount += load.setAside.length;
     this.#setAside.push(...load.setAside.slice(0, KEPT_MAX - this.#setAside.length));
@@ -121,11 +129,15 @@ class Totals {
   outcome(): LoadOutcome {
     const isWhole = this.#setAsideCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
     return {
-      verdict: isWhole ? 'complete' : 'incomplete',
+      verdict: worst([
+        isWhole ? 'complete' : 'incomplete',
+        this.#effectsContradicted === 0n ? 'complete' : 'suspicious',
+      ]),
       parties: this.#parties,
       segments: this.#segments,
       rows: this.#rows,
       removedRows: this.#removedRows,
+      effectsContradicted: this.#effectsContradicted,
       heldBack: this.#heldBack,
       setAsideCount: this.#setAsideCount,
       setAside: this.#setAside,

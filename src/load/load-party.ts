@@ -25,6 +25,8 @@ export interface PartyLoad {
   readonly segments: number;
   readonly rows: bigint;
   readonly removedRows: bigint;
+  /** Loaded rows whose `effect` contradicts their quantity and accounts. */
+  readonly effectsContradicted: bigint;
   readonly setAside: readonly FaultySegment[];
   /** Segments that wait because what they replace waits for one that is set aside. */
   readonly heldBack: number;
@@ -59,7 +61,7 @@ export async function loadParty(
 ): Promise<PartyLoad> {
   const setAside: FaultySegment[] = [];
   const tried = new Set<bigint>();
-  let [segments, rows, removedRows] = [0, 0n, 0n];
+  let [segments, rows, removedRows, effectsContradicted] = [0, 0n, 0n, 0n];
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
     const { pending, stale } = await deps.books.toLoad(partyId);
@@ -67,12 +69,13 @@ export async function loadParty(
     const work = planReplacements(pending, stale, new Set(faulty.map((segment) => segment.segmentId)));
     if (work.length === 0) {
       const heldBack = pending.length - faulty.length;
-      return { partyId, segments, rows, removedRows, setAside, heldBack };
+      return { partyId, segments, rows, removedRows, effectsContradicted, setAside, heldBack };
     }
     const outcome = await replaceAll(partyId, work, deps, signal, options);
     segments += outcome.segments;
     rows += outcome.rows;
     removedRows += outcome.removedRows;
+    effectsContradicted += outcome.effectsContradicted;
     for (const fault of outcome.faults) {
       tried.add(fault.segmentId);
       setAside.push(fault);
@@ -88,6 +91,7 @@ interface ReplacedSums {
   segments: number;
   rows: bigint;
   removedRows: bigint;
+  effectsContradicted: bigint;
   readonly faults: FaultySegment[];
 }
 
@@ -98,10 +102,10 @@ async function replaceAll(
   signal: AbortSignal,
   options: LoadOptions,
 ): Promise<ReplacedSums> {
-  const sums: ReplacedSums = { segments: 0, rows: 0n, removedRows: 0n, faults: [] };
+  const sums: ReplacedSums = { segments: 0, rows: 0n, removedRows: 0n, effectsContradicted: 0n, faults: [] };
   for (const replacement of work) {
     signal.throwIfAborted();
-    let rows = 0n;
+    let [rows, effectsContradicted] = [0n, 0n];
     try {
       const result = await deps.books.replace(
         partyId,
@@ -109,6 +113,7 @@ async function replaceAll(
         async (segment, sink) => {
           const loaded = await copySegment(segment, sink, deps.objects, signal, options);
           rows += loaded.rows;
+          effectsContradicted += loaded.effectsContradicted;
           return loaded;
         },
         signal,
@@ -118,6 +123,7 @@ async function replaceAll(
       sums.segments += replacement.load.length;
       sums.rows += rows;
       sums.removedRows += result.removedRows;
+      sums.effectsContradicted += effectsContradicted;
     } catch (error) {
       if (!(error instanceof SegmentFault)) throw error;
       sums.faults.push(await setSegmentAside(error, deps.books));

@@ -62,6 +62,8 @@ export interface LoadedSums {
   readonly rows: bigint;
   readonly valuesDigest: string;
   readonly months: readonly MonthSum[];
+  /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
+  readonly effectsContradicted: bigint;
 }
 
 /** Segments that must change place in one transaction, so that nobody sees a range twice or not at all. */

@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import { errorCode, UnreachableError } from '../core/errors.ts';
 import type { JobData, QueueBackend } from './backend.ts';
 import { RETENTION } from './backend.ts';
+import { redisAdvice } from './redis-advice.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
@@ -63,26 +64,9 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
       }),
     worker: (name, processor, workerOptions) =>
       new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
-    advice: () => redisAdvice(connection),
+    advice: async () => redisAdvice(await connection.info()),
     [Symbol.asyncDispose]: async () => {
       connection.disconnect();
     },
   };
-}
-
-/** A Redis that evicts keys or forgets them at a restart loses jobs; nothing worse, but work is done late. */
-async function redisAdvice(connection: Redis): Promise<readonly string[]> {
-  const advice: string[] = [];
-  const memory = await connection.info('memory');
-  const policy = /maxmemory_policy:(\S+)/.exec(memory)?.[1];
-  if (policy !== undefined && policy !== 'noeviction') {
-    advice.push(`maxmemory-policy is ${policy}: keys of jobs may be evicted; set it to noeviction`);
-  }
-  const persistence = await connection.info('persistence');
-  if (/aof_enabled:0/.test(persistence)) {
-    advice.push(
-      'appendonly is off: a restart forgets queued jobs until they are taken up again; set appendonly yes',
-    );
-  }
-  return advice;
 }

@@ -160,9 +160,10 @@ async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): P
 /** @returns false where the segment was superseded while it was read */
 async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSums): Promise<boolean> {
   const { rowCount } = await client.query(
-    `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, set_aside_reason = null
+    `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, set_aside_reason = null,
+        evidence = evidence - 'effectsContradicted' || case when $3 > 0 then jsonb_build_object('effectsContradicted', $3::bigint) else '{}' end
       where segment_id = $1 and status = 'current' and loaded_at is null`,
-    [segmentId, sums.valuesDigest],
+    [segmentId, sums.valuesDigest, sums.effectsContradicted],
   );
   await client.query(
     `insert into mirror.segment_months (segment_id, month, rows, values_digest)

@@ -1,5 +1,5 @@
 /** The night's list: whose ledger is due, what became of it. The nightly verdict is computed from here. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from './database.ts';
 import { guarded } from './transaction.ts';
 
@@ -24,16 +24,20 @@ export interface FailedUnit {
   readonly outcome: Readonly<Record<string, unknown>> | undefined;
 }
 
-export interface PlanRequest {
-  readonly runId: string;
+/** Whom a night is about. */
+export interface NightScope {
   /** undefined: every party of the list that can be exported. */
   readonly partyIds: readonly string[] | undefined;
-  /** Units beyond this many wait for another night. */
-  readonly exportsMax: number | undefined;
   /** Whether every party is asked, or idle ones only after a growing number of nights. */
   readonly everyParty: boolean;
   /** The most nights that an idle party waits. */
   readonly idleNightsMax: number;
+}
+
+export interface PlanRequest extends NightScope {
+  readonly runId: string;
+  /** Units beyond this many wait for another night. */
+  readonly exportsMax: number | undefined;
 }
 
 export interface Plan {
@@ -58,9 +62,9 @@ export interface Deferral {
   readonly neverAsked: number;
 }
 
-/** What a run would ask, before it asks. */
+/** What is known of a run before it asks. */
 export interface Estimate {
-  readonly due: number;
+  readonly parties: number;
   readonly setAside: number;
   /** No list was walked yet: the parties are not known. */
   readonly isFirst: boolean;
@@ -88,29 +92,8 @@ export class NightlyStore {
   async plan(request: PlanRequest): Promise<Plan> {
     return guarded('plan the night', async () => {
       const exportsMax = request.exportsMax ?? null;
-      const chosen = request.partyIds === undefined ? null : [...request.partyIds];
       const planned = await sql<{ parties: bigint; not_due: bigint }>`
-        with ids as (
-          select party_id from mirror.parties where ${chosen}::text[] is null
-          union select unnest(${chosen}::text[])),
-        units as (
-          select ids.party_id, u.last_asked_at,
-                 case when u.set_aside_at is not null then 1
-                      when u.last_asked_at is null then 2
-                      when u.last_entry_at > clock_timestamp() - interval '7 days' then 3
-                      when named.party_id is not null then 4
-                      else 5 end as rank,
-                 u.last_asked_at + least(2 ^ least(u.idle_nights, 10), ${request.idleNightsMax}) * interval '1 day'
-                   - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
-          from ids
-          left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
-          left join (select distinct account_to_party_id as party_id from mirror.ledger_entries
-                     where not ${request.everyParty} and vega_time > clock_timestamp() - interval '3 days') named
-            on named.party_id = ids.party_id
-          where ids.party_id ~ '^[0-9a-f]{64}$'),
-        due as (
-          select party_id, rank, row_number() over (order by rank, last_asked_at nulls first, party_id)::int as priority
-          from units where ${request.everyParty} or rank < 5 or due_at < clock_timestamp()),
+        with ${dueUnits(request)},
         written as (
           insert into mirror.nightly_units (run_id, party_id, priority, is_idle, state)
           select ${request.runId}, party_id, priority, rank = 5,
@@ -119,6 +102,18 @@ export class NightlyStore {
         select (select count(*) from units) as parties,
                (select count(*) from units) - (select count(*) from due) as not_due`.execute(this.#db);
       const row = planned.rows[0];
+      return { parties: Number(row?.parties ?? 0n), notDue: Number(row?.not_due ?? 0n) };
+    });
+  }
+
+  /** What `plan` would write now. */
+  async preview(request: NightScope): Promise<Plan> {
+    return guarded('preview the night', async () => {
+      const found = await sql<{ parties: bigint; not_due: bigint }>`
+        with ${dueUnits(request)}
+        select (select count(*) from units) as parties,
+               (select count(*) from units) - (select count(*) from due) as not_due`.execute(this.#db);
+      const row = found.rows[0];
       return { parties: Number(row?.parties ?? 0n), notDue: Number(row?.not_due ?? 0n) };
     });
   }
@@ -166,8 +161,13 @@ export class NightlyStore {
   async estimate(partyIds: readonly string[] | undefined): Promise<Estimate> {
     return guarded('estimate the night', async () => {
       const chosen = partyIds === undefined ? null : [...partyIds];
-      const found = await sql<{ due: bigint; set_aside: bigint; walked: boolean; seconds: string | null }>`
-        select count(*) as due, count(u.set_aside_at) as set_aside,
+      const found = await sql<{
+        parties: bigint;
+        set_aside: bigint;
+        walked: boolean;
+        seconds: string | null;
+      }>`
+        select count(*) as parties, count(u.set_aside_at) as set_aside,
           exists (select from mirror.runs where kind = 'walk' and state = 'done') as walked,
           (select extract(epoch from max(updated_at) - min(r.started_at)) / nullif(count(*), 0)
              from mirror.nightly_units n join mirror.runs r using (run_id)
@@ -180,7 +180,7 @@ export class NightlyStore {
       const row = found.rows[0];
       const seconds = row?.seconds ?? undefined;
       return {
-        due: Number(row?.due ?? 0n),
+        parties: Number(row?.parties ?? 0n),
         setAside: Number(row?.set_aside ?? 0n),
         isFirst: row?.walked !== true,
         listRequests: LIST_REQUESTS,
@@ -294,4 +294,30 @@ export class NightlyStore {
       };
     });
   }
+}
+
+/** `units`: whom the night is about; `due`: who is to be asked, in order. */
+function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): RawBuilder<unknown> {
+  const chosen = partyIds === undefined ? null : [...partyIds];
+  return sql`ids as (
+      select party_id from mirror.parties where ${chosen}::text[] is null
+      union select unnest(${chosen}::text[])),
+    units as (
+      select ids.party_id, u.last_asked_at,
+             case when u.set_aside_at is not null then 1
+                  when u.last_asked_at is null then 2
+                  when u.last_entry_at > clock_timestamp() - interval '7 days' then 3
+                  when named.party_id is not null then 4
+                  else 5 end as rank,
+             u.last_asked_at + least(2 ^ least(u.idle_nights, 10), ${idleNightsMax}) * interval '1 day'
+               - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
+      from ids
+      left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
+      left join (select distinct account_to_party_id as party_id from mirror.ledger_entries
+                 where not ${everyParty} and vega_time > clock_timestamp() - interval '3 days') named
+        on named.party_id = ids.party_id
+      where ids.party_id ~ '^[0-9a-f]{64}$'),
+    due as (
+      select party_id, rank, row_number() over (order by rank, last_asked_at nulls first, party_id)::int as priority
+      from units where ${everyParty} or rank < 5 or due_at < clock_timestamp())`;
 }

@@ -124,6 +124,8 @@ describe('the night plan', () => {
       everyParty: false,
       idleNightsMax: 28,
     };
+    expect(await world.deps.nightly.preview(request)).toEqual({ parties: 5, notDue: 1 });
+    expect(await world.deps.nightly.counts(run.runId)).toMatchObject({ due: 0, queued: 0 });
     expect(await world.deps.nightly.plan(request)).toEqual({ parties: 5, notDue: 1 });
     expect(await world.deps.nightly.take(run.runId, 10)).toEqual([
       { partyId: id('4'), isIdle: false },

@@ -5,6 +5,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/warehouse/database.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
 import { migrate } from '../../src/warehouse/migrate.ts';
+import { loadAll } from '../../src/load/load-all.ts';
 import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -165,6 +166,37 @@ describe('loadParty', () => {
     expect(await books.partiesToLoad(undefined, 10)).toEqual([PARTY_A]);
     const again = await loadParty(PARTY_A, deps, signal);
     expect(again).toMatchObject({ segments: 0, setAside: result.setAside });
+  });
+
+  it('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
+    const time = '2023-05-01 01:00:00+00';
+    const own = { time, from: PARTY_A, to: PARTY_A };
+    const [out, into, between] = [
+      row13({ time, from: PARTY_A, to: PARTY_B }, PARTY_A),
+      row13({ time, from: PARTY_B, to: PARTY_A }, PARTY_A),
+      row13(own, PARTY_A),
+    ];
+    const wrong = [
+      out.replace(',-1000000,', ',1000000,'),
+      into.replace(',1000000,1000000,', ',1000000,999999,'),
+      between.replace(',0,', ',-1000000,'),
+      row13({ time, from: PARTY_B, to: 'network' }, 'network'),
+      out.replace(',-1000000,', ',,'),
+    ];
+    const nothing = row13({ time, quantity: '0', from: PARTY_A, to: PARTY_B }, PARTY_A).replace(
+      ',-0,',
+      ',0,',
+    );
+    const rows = [out, into, between, nothing, ...wrong];
+    await publish(database.pool, objects, { party: PARTY_A, ...MAY, header: HEADER_13, rows });
+
+    const outcome = await loadAll(deps, signal);
+
+    expect(outcome).toMatchObject({ verdict: 'suspicious', rows: 9n, effectsContradicted: 5n });
+    const { rows: segments } = await database.pool.query('select evidence from mirror.segments');
+    expect(segments).toEqual([{ evidence: { effectsContradicted: 5 } }]);
+    const effects = (await entries()).map((row) => row['effect']);
+    expect(effects).toEqual(expect.arrayContaining(['1000000', '999999', null]));
   });
 
   it('keeps columns that nobody knew, whatever they hold', async () => {

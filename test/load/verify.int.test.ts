@@ -47,7 +47,7 @@ async function publishBoth(): Promise<{ key: string; segmentId: bigint }> {
   const header = `${HEADER_12},note`;
   const rows = times.map((time) => `${row12({ time })},"back\\slash, tab\t and ""quotes"""`);
   const first = await publish(database.pool, objects, { party: PARTY_A, ...APRIL_TO_JUNE, header, rows });
-  const later = times.map((time) => row13({ time, to: 'network' }, PARTY_B));
+  const later = times.map((time) => row13({ time, from: PARTY_B, to: 'network' }, PARTY_B));
   await publish(database.pool, objects, { party: PARTY_B, ...APRIL_TO_JUNE, header: HEADER_13, rows: later });
   return first;
 }
@@ -163,7 +163,7 @@ describe('rebuildIfEmpty', () => {
       ...day,
       party: PARTY_B,
       header: HEADER_13,
-      rows: [row13({ time: '2023-05-01 01:00:00+00' }, PARTY_B)],
+      rows: [row13({ time: '2023-05-01 01:00:00+00', from: PARTY_B }, PARTY_B)],
     });
     const before = (await database.pool.query(SEGMENTS)).rows;
     await database.pool.query(`truncate ${TABLES} cascade`);

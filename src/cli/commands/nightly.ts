@@ -1,5 +1,6 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
+import { previewNight } from '../../../jobs/nightly-exports.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument, startNight } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
@@ -25,10 +26,9 @@ export async function nightly(
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 async function plan(app: App, context: CommandContext): Promise<CommandResult> {
   const { nightlyParties, nightlyExportsMax, sourceRate } = context.config;
-  const estimate = await app.jobs.nightly.estimate(
-    nightlyParties.kind === 'list' ? nightlyParties.ids : undefined,
-  );
-  const exports = Math.min(estimate.due, nightlyExportsMax ?? Infinity);
+  const estimate = await previewNight({ nightly: app.jobs.nightly, nightlyParties });
+  const due = estimate.parties - estimate.notDue;
+  const exports = Math.min(due, nightlyExportsMax ?? Infinity);
   const requests = exports + estimate.listRequests;
   const secondsMin = requests / sourceRate;
   const seconds = Math.max(secondsMin, exports * (estimate.secondsPerExport ?? 0));
@@ -39,9 +39,10 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
       known: estimate.isFirst ? 'nothing yet: the first walk asks for every page' : 'only what is new',
     },
     exports: {
-      due: estimate.due,
+      due,
       asked: exports,
-      deferred: estimate.due - exports,
+      deferred: due - exports,
+      notDue: estimate.notDue,
       setAside: estimate.setAside,
     },
     requests,
@@ -51,8 +52,9 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
   const text = [
     `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${sourceRate} a second:`,
     `  lists     ${formatCount(estimate.listRequests)} (${document.lists.known})`,
-    `  exports   ${formatCount(exports)} of ${formatCount(estimate.due)} parties due` +
-      (estimate.setAside > 0 ? `, ${formatCount(estimate.setAside)} of them set aside before` : ''),
+    `  exports   ${formatCount(exports)} of ${formatCount(due)} parties due` +
+      (estimate.setAside > 0 ? `, ${formatCount(estimate.setAside)} of them set aside before` : '') +
+      (estimate.notDue > 0 ? `; ${formatCount(estimate.notDue)} idle ones wait for another night` : ''),
     ...(estimate.isFirst ? ['  The parties are not known yet: those the source lists come on top.'] : []),
     'Nothing was asked.',
     '',
