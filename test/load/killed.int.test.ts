@@ -34,7 +34,10 @@ async function countRows(): Promise<number> {
 
 function rowsOf(party: string): string[] {
   return Array.from({ length: ROWS }, (_, n) =>
-    row13({ time: `2023-0${1 + (n % MONTHS)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }, party),
+    row13(
+      { time: `2023-0${1 + (n % MONTHS)}-01 00:00:00.${String(n).padStart(6, '0')}+00`, from: party },
+      party,
+    ),
   );
 }
 
