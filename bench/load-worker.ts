@@ -1,4 +1,4 @@
-/** One stage in a process of its own, for its peak memory: `load-worker.ts load|lake URL OBJECTS SCRATCH`. */
+/** Stages in a process of their own, for its peak memory: `load-worker.ts load|lake|both URL OBJECTS SCRATCH`. */
 import { buildLake } from '../src/lake/build.ts';
 import { loadAll } from '../src/load/load-all.ts';
 import { FileStore } from '../src/objects/file-store.ts';
@@ -11,10 +11,11 @@ const signal = new AbortController().signal;
 const warehouse = openWarehouse({ url, onIdleError: () => undefined });
 const objects = new FileStore(objectsDir);
 const startMs = performance.now();
-const rows =
-  stage === 'load'
-    ? (await loadAll({ books: new LoadStore(warehouse), objects }, signal)).rows
-    : (await buildLake({ books: new LakeStore(warehouse.pool), objects, scratchDir }, signal)).rows;
+let rows = 0n;
+if (stage !== 'lake') rows = (await loadAll({ books: new LoadStore(warehouse), objects }, signal)).rows;
+if (stage !== 'load') {
+  rows = (await buildLake({ books: new LakeStore(warehouse.pool), objects, scratchDir }, signal)).rows;
+}
 const seconds = (performance.now() - startMs) / 1000;
 const peakMb = process.resourceUsage().maxRSS / 1024;
 process.stdout.write(`${JSON.stringify({ rows: Number(rows), seconds, peakMb })}\n`);

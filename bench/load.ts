@@ -65,7 +65,7 @@ const { pool } = warehouse;
 const objectsDir = join(folder, 'objects');
 const canonicalPath = join(folder, 'canonical.copy');
 
-async function work(stage: 'load' | 'lake'): Promise<Worked> {
+async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
   const script = fileURLToPath(new URL('load-worker.ts', import.meta.url));
   const args = [script, stage, postgres.connectionString, objectsDir, join(folder, 'scratch')];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -144,7 +144,12 @@ async function loading(): Promise<void> {
 
 async function parquet(keys: readonly string[]): Promise<void> {
   await emptyTable();
-  await work('load');
+  const both = await work('both');
+  say(
+    'peak memory of a load and its build in one process',
+    `${both.peakMb.toFixed(0)} MB`,
+    '200 MB + 384 MB',
+  );
   await pool.query('vacuum analyze mirror.ledger_entries');
   const [ours, alone, peaks]: [number[], number[], number[]] = [[], [], []];
   for (let round = 0; round < ROUNDS; round += 1) {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { openDuckDb } from '../../src/lake/duckdb.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
 import { openLake } from '../../src/lake/lake.ts';
@@ -21,28 +21,14 @@ import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { openS3Store } from '../../src/objects/s3-store.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
-import { freshDatabase } from '../support/database.ts';
+import { loadWorld } from '../load/load-world.ts';
 import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
-import {
-  ASSET,
-  HEADER_12,
-  HEADER_13,
-  PARTY_A,
-  PARTY_B,
-  publish,
-  row12,
-  row13,
-  temporaryStore,
-} from '../load/published.ts';
+import { ASSET, HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
 
-const database = await freshDatabase();
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-await migrate(warehouse.db);
-afterAll(() => warehouse[Symbol.asyncDispose]());
+const world = await loadWorld();
+const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
 const HUGE = `-${'9'.repeat(60)}`;
@@ -52,10 +38,7 @@ let objects: ObjectStore;
 let deps: LakeDeps;
 
 beforeEach(async () => {
-  await database.pool.query(
-    `truncate mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments, mirror.parties, mirror.checkpoints cascade`,
-  );
-  objects = await temporaryStore();
+  ({ objects } = world);
   const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-lake-'));
   onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
   deps = { books: new LakeStore(warehouse.pool), objects, scratchDir };

@@ -69,6 +69,13 @@ async function inWarehouse(
 }
 
 async function inLake(deps: LakeDeps, party = 'party_id', rows = ''): Promise<readonly string[]> {
+  const sql = SUMS.replace('%PARTY%', party)
+    .replace('%DAY%', 'cast(vega_time as date)')
+    .replace('%TABLE%', `ledger_entries ${rows}`);
+  return sorted((await lakeRows(deps, sql)) as Sums);
+}
+
+async function lakeRows(deps: LakeDeps, sql: string): Promise<readonly unknown[]> {
   const pieces: string[] = [];
   const output = new Writable({
     write(piece: Buffer, _encoding, done) {
@@ -77,11 +84,42 @@ async function inLake(deps: LakeDeps, party = 'party_id', rows = ''): Promise<re
     },
   });
   await using lake = await openLake(deps, signal);
-  const sql = SUMS.replace('%PARTY%', party)
-    .replace('%DAY%', 'cast(vega_time as date)')
-    .replace('%TABLE%', `ledger_entries ${rows}`);
   await runQuery(lake, sql, { format: 'json' }, output, signal);
-  return sorted((JSON.parse(pieces.join('')) as { rows: Sums }).rows);
+  return (JSON.parse(pieces.join('')) as { rows: unknown[] }).rows;
+}
+
+/** Each summary of the lake, and the view of the warehouse that says the same. */
+const SUMMARIES_AND_VIEWS = [
+  [
+    `select cast(day as varchar) as day, asset_id, transfer_type, cast(entries as varchar) as entries,
+       coalesce(cast(quantity as varchar), quantity_text) as quantity from daily_flows`,
+    `select day::text, asset_id, transfer_type, entries, quantity from mirror.flows_daily`,
+  ],
+  [
+    `select month, party_id, asset_id, transfer_type, cast(payments as varchar) as payments,
+       coalesce(cast(paid as varchar), paid_text) as paid from monthly_fees`,
+    `select to_char(day, 'YYYY-MM') as month, party_id, asset_id, transfer_type, sum(payments)::text as payments,
+       sum(paid) as paid from mirror.fees_daily group by 1, 2, 3, 4`,
+  ],
+  [
+    `select month, party_id, asset_id, account_type, market_id, cast(epoch_us(as_of) as varchar) as as_of,
+       coalesce(cast(balance as varchar), balance_text) as balance from monthly_balances`,
+    `select distinct month, party_id, asset_id, account_type, market_id,
+       (extract(epoch from vega_time) * 1000000)::bigint::text as as_of, balance from (
+         select *, to_char(vega_time at time zone 'UTC', 'YYYY-MM') as month, rank() over (
+           partition by to_char(vega_time at time zone 'UTC', 'YYYY-MM'), party_id, asset_id, account_type, market_id
+           order by vega_time desc) as place
+         from mirror.balances where balance is not null) as ranked where place = 1`,
+  ],
+] as const;
+
+async function expectSummaries(deps: LakeDeps): Promise<void> {
+  for (const [ofLake, ofWarehouse] of SUMMARIES_AND_VIEWS) {
+    const texts = (rows: readonly unknown[]): string[] => rows.map((row) => JSON.stringify(row)).toSorted();
+    const views = texts((await database.pool.query(ofWarehouse)).rows);
+    expect(views.length).toBeGreaterThan(0);
+    expect(texts(await lakeRows(deps, ofLake))).toEqual(views);
+  }
 }
 
 async function verifyDeep(of: Warehouse, objects: World['objects'], lake: LakeDeps): Promise<VerifyReport> {
@@ -175,6 +213,7 @@ test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after ni
       expect(await inWarehouse()).toEqual(books);
       expect(await inLake(lake)).toEqual(books);
       await expectCountedOnce(lake, sender, release !== '0.71.4');
+      await expectSummaries(lake);
       expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
     }
     const before = await stateOf();

@@ -1,29 +1,16 @@
 import { writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import { openWarehouse } from '../../src/warehouse/database.ts';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { freshDatabase } from '../support/database.ts';
-import {
-  HEADER_12,
-  HEADER_13,
-  PARTY_A,
-  PARTY_B,
-  publish,
-  row12,
-  row13,
-  temporaryStore,
-} from './published.ts';
+import { loadWorld } from './load-world.ts';
+import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
 
-const database = await freshDatabase();
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-await migrate(warehouse.db);
-afterAll(() => warehouse[Symbol.asyncDispose]());
+const world = await loadWorld();
+const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
 const books = new LoadStore(warehouse);
@@ -33,11 +20,8 @@ describe('loadParty', () => {
   let objects: ObjectStore;
   let deps: LoadDeps;
 
-  beforeEach(async () => {
-    await database.pool.query(
-      'truncate mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments cascade',
-    );
-    objects = await temporaryStore();
+  beforeEach(() => {
+    ({ objects } = world);
     deps = { books, objects };
   });
 

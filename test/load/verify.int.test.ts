@@ -1,33 +1,19 @@
 import { unlink, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LoadDeps } from '../../src/load/load-party.ts';
 import { rebuildIfEmpty, rebuildManifests } from '../../src/load/rebuild.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
 import { RebuildStore } from '../../src/warehouse/rebuild-store.ts';
 import { VerifyStore } from '../../src/warehouse/verify-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { freshDatabase } from '../support/database.ts';
-import {
-  HEADER_12,
-  HEADER_13,
-  PARTY_A,
-  PARTY_B,
-  publish,
-  row12,
-  row13,
-  temporaryStore,
-  WAREHOUSE_ID,
-} from './published.ts';
+import { loadWorld } from './load-world.ts';
+import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
 
-const database = await freshDatabase();
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-await migrate(warehouse.db);
-afterAll(() => warehouse[Symbol.asyncDispose]());
+const world = await loadWorld();
+const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
 const APRIL_TO_JUNE = { from: '2023-04-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
@@ -36,9 +22,8 @@ const TABLES = 'mirror.ledger_entries, mirror.segment_months, mirror.coverage, m
 let objects: ObjectStore;
 let deps: LoadDeps;
 
-beforeEach(async () => {
-  await database.pool.query(`truncate ${TABLES} cascade`);
-  objects = await temporaryStore();
+beforeEach(() => {
+  ({ objects } = world);
   deps = { books: new LoadStore(warehouse), objects };
 });
 
