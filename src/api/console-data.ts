@@ -11,7 +11,7 @@ const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const LINES_MAX = 16;
 const PARTIES_PAGE = 25;
-const SET_ASIDE_PAGE = 50;
+const SET_ASIDE_MAX = 1_000;
 const POINTS_MAX = 600;
 const PARTY = {
   type: 'object',
@@ -34,19 +34,20 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
   server.get('/console/history', { schema: HIDDEN }, () => history());
   server.get('/console/lines', { schema: HIDDEN }, async () => ({ lines: await lines() }));
   server.get('/console/settings', { schema: HIDDEN }, () => ({ settings: parts.settings }));
-  server.get<{ Querystring: { after?: string } }>(
+  server.get<{ Querystring: { limit: number } }>(
     '/console/set-aside',
     {
       schema: {
         ...HIDDEN,
         querystring: {
           type: 'object',
-          properties: { after: { type: 'string', pattern: '^\\d{1,18}$' } },
+          properties: { limit: { type: 'integer', minimum: 1, maximum: SET_ASIDE_MAX } },
+          required: ['limit'],
           additionalProperties: false,
         },
       },
     },
-    async (request) => ({ units: await parts.store.setAside(request.query.after, SET_ASIDE_PAGE) }),
+    async (request) => ({ units: await parts.store.setAside(request.query.limit) }),
   );
   server.post('/console/nights', { schema: HIDDEN }, async (_request, reply) =>
     reply.code(202).send(await parts.runNight()),

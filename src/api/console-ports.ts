@@ -180,7 +180,8 @@ export interface ConsoleStore {
   flows(partyId: string, assetId: string, zone: string): Promise<readonly FlowDay[]>;
   /** The last balance of each of `pointsMax` equal parts of the account's time. */
   balance(question: AccountQuestion): Promise<readonly BalancePoint[]>;
-  setAside(after: string | undefined, rowsMax: number): Promise<readonly SetAsideUnit[]>;
+  /** Those set aside last come first. */
+  setAside(rowsMax: number): Promise<readonly SetAsideUnit[]>;
 }
 
 /** One setting as it may be shown: a secret's value never gets here. */

@@ -103,9 +103,7 @@ const SET_ASIDE = `
   select unit_id::text as "unitId", party_id as "partyId", asset_id as "assetId", set_aside_at as since, attempts,
     set_aside_reason as reason
   from mirror.export_units
-  where set_aside_at is not null and ($1::bigint is null or (set_aside_at, unit_id) <
-    (select set_aside_at, unit_id from mirror.export_units where unit_id = $1))
-  order by set_aside_at desc, unit_id desc limit $2`;
+  where set_aside_at is not null order by set_aside_at desc, unit_id desc limit $1`;
 
 export class PostgresConsoleStore implements ConsoleStore {
   readonly #pool: Pool;
@@ -132,8 +130,8 @@ export class PostgresConsoleStore implements ConsoleStore {
     return { growth, nights };
   }
 
-  setAside(after: string | undefined, rowsMax: number): Promise<readonly SetAsideUnit[]> {
-    return this.#rows<SetAsideUnit>('list what was set aside', SET_ASIDE, [after, rowsMax]);
+  setAside(rowsMax: number): Promise<readonly SetAsideUnit[]> {
+    return this.#rows<SetAsideUnit>('list what was set aside', SET_ASIDE, [rowsMax]);
   }
 
   parties(question: PartiesQuestion): Promise<PartyPage> {

@@ -147,9 +147,10 @@ it.each([
 });
 
 it('lists what was set aside with its reason, and draws it on the line of time', async () => {
-  expect(await ask('set-aside')).toMatchObject({
+  expect(await ask('set-aside?limit=1')).toMatchObject({
     units: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
   });
+  expect((await fetch(`${api?.url}/console/set-aside?limit=1001`)).status).toBe(400);
   const { lines } = await ask<{ lines: { partyId: string; state: string }[] }>('lines');
   expect(lines.map(({ partyId, state }) => [partyId, state])).toEqual([
     [PARTIES[59], 'set aside'],

@@ -73,7 +73,7 @@ export async function openFixedConsole(
       party: async () => undefined,
       flows: async () => [],
       balance: async () => [],
-      setAside: async () => facts.live.setAside,
+      setAside: async (rowsMax) => facts.live.setAside.slice(0, rowsMax),
     },
     get settings() {
       return facts.settings;

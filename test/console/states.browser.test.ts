@@ -138,6 +138,28 @@ describe('a walk', () => {
   });
 });
 
+describe('what was set aside', () => {
+  it('is shown fifty at a time, and all of it stays over an update', async () => {
+    const setAside = Array.from({ length: 120 }, (_, at) => ({
+      unitId: `${at}`,
+      partyId: `${at}`.padStart(64, '0'),
+      assetId: null,
+      since: '2026-03-01T02:00:00Z',
+      attempts: 5,
+      reason: { code: 'STREAM_CUT' },
+    }));
+    const { view, console: mirror } = await open({ live: { ...quiet(), setAside } });
+    const units = view.page.locator('#aside li');
+    await expect.poll(() => units.count()).toBe(50);
+    await view.page.locator('#aside-more').click();
+    await expect.poll(() => units.count()).toBe(100);
+    mirror.facts.live = { ...quiet(), setAside: setAside.slice(10), revision: '2' };
+    await view.page.locator('#aside-more').click();
+    await expect.poll(() => units.count()).toBe(110);
+    expect(await view.page.locator('#aside-more').isHidden()).toBe(true);
+  });
+});
+
 describe('the line to the mirror', () => {
   it('shows when it is lost, keeps what was known, and heals', async () => {
     const { view, console: mirror } = await open({ status: wholeFacts() });

@@ -5,10 +5,23 @@ import { plural } from './format.js';
 import { time } from './time.js';
 import { orderButton, partyName } from './orders.js';
 
+const PAGE = 50;
+/** The table of parties pages through however many there are. */
+const SHOWN_MAX = 1_000;
+let shown = PAGE;
+
+export function startAside() {
+  place('aside-more').addEventListener('click', () => {
+    shown = Math.min(shown + PAGE, SHOWN_MAX - 1);
+    void loadAside();
+  });
+}
+
 export async function loadAside() {
   const target = place('aside');
   try {
-    const { units } = await ask('/console/set-aside');
+    const { units } = await ask(`/console/set-aside?limit=${shown + 1}`);
+    place('aside-more').hidden = units.length <= shown || shown === SHOWN_MAX - 1;
     if (units.length === 0) {
       target.list = undefined;
       show(
@@ -25,9 +38,10 @@ export async function loadAside() {
       target.list = el('ul', { class: 'asides wide' });
       show(target, target.list);
     }
-    keyed(target.list, units, ({ unitId }) => unitId, makeUnit);
+    keyed(target.list, units.slice(0, shown), ({ unitId }) => unitId, makeUnit);
   } catch (error) {
     target.list = undefined;
+    place('aside-more').hidden = true;
     show(target, failed(error, loadAside));
   }
 }

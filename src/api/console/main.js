@@ -1,5 +1,5 @@
 // The console: one line of snapshots moves what moves; the rest is asked for when something has changed.
-import { loadAside } from './aside.js';
+import { loadAside, startAside } from './aside.js';
 import { redrawCharts } from './charts.js';
 import { startDialog } from './dialog.js';
 import { announce, place } from './dom.js';
@@ -78,6 +78,7 @@ function start() {
   startDialog();
   startRuns();
   startParties();
+  startAside();
   place('night').replaceWith(nightButton('Run the night now', ''));
   follow(take);
   startLinks();
