@@ -82,6 +82,7 @@ table mirror.export_units
   idle_nights integer not null default 0
   set_aside_at timestamp with time zone
   set_aside_reason jsonb
+  piece_plan jsonb
   constraint export_units_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint export_units_pkey PRIMARY KEY (unit_id)
 

@@ -1,4 +1,6 @@
 /** One question to the source: a place among the exports at once, the answer, and what is remembered of it. */
+import { errorCode, PermanentError } from '../core/errors.ts';
+import { closedRange } from './judge.ts';
 import { keepLease, LEASE_MS, waitFor } from './lease.ts';
 import type { PiecePlan } from './piece-plan.ts';
 import type { ExportQuestion, SourceProfile, UnitClaim } from './ports.ts';
@@ -7,15 +9,23 @@ import type { Step } from './publish.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 import type { AskPlan } from './remaining.ts';
 import { type ExportDeps, WAIT_MS } from './request.ts';
+import { bytesOf } from './sample.ts';
 
 /** After a week a half-done export's history says little. */
 const HINT_TTL_MS = 7 * 24 * 3_600_000;
-/** What a kill may cost without being known of: a quarter of the stream, and at least this much, or that part of the longest. */
-const REMEMBER_BYTES_MIN = 256 * 2 ** 10;
-const REMEMBER_PART_MIN = 1 / 32;
-const REMEMBER_PART = 4;
-const REMEMBERED_PER_STREAM = 8;
-/** What a piece's continuation asks for again, as a part of a segment. */
+/** Noted after so much, or that part of the longest stream; then after a quarter more, eight times a stream. */
+const NOTE_BYTES_MIN = 256 * 2 ** 10;
+const NOTE_PART_MIN = 1 / 32;
+const NOTE_PART = 4;
+const NOTES_PER_STREAM = 8;
+/** Failures of the source on the way to its first row: its query takes too long, or breaks. */
+const SILENCES: ReadonlySet<string> = new Set([
+  'SOURCE_STALLED',
+  'SOURCE_TIMEOUT',
+  'SOURCE_BROKE',
+  'SOURCE_STATUS',
+]);
+/** What a piece's continuation asks for again, as a part of the piece. */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
 
@@ -58,7 +68,7 @@ export class Asker {
           compression: deps.compression,
           rowPool: deps.rowPool,
           spoolFile: this.#options.spoolFile,
-          tailBytesMax: Math.min(TAIL_BYTES_MAX, deps.segmentBytesMax / TAIL_PART),
+          tailBytesMax: Math.min(TAIL_BYTES_MAX, pieces.pieceBytes / TAIL_PART),
           onProgress: (progress) => {
             check();
             this.#options.onProgress(progress);
@@ -69,10 +79,9 @@ export class Asker {
         return received;
       });
     } catch (error) {
-      if (receiving !== undefined) {
-        pieces.lost(receiving.seen());
-        await this.remember();
-      }
+      if (receiving === undefined) return await this.#silent(plan, error);
+      pieces.lost(receiving.seen());
+      await this.keep();
       throw error;
     }
   }
@@ -86,9 +95,16 @@ export class Asker {
   }
 
   /** Keeps what is known of the unit's pieces for whoever goes on with it. */
-  async remember(): Promise<void> {
+  async keep(): Promise<void> {
     const { deps, pieces, claim } = this.#options;
-    // A hint that cannot be kept costs bytes at most.
+    // A plan that cannot be kept costs bytes at most.
+    await deps.books.keepPlan(claim, pieces.toHint()).catch(() => undefined);
+    await this.#note();
+  }
+
+  /** The same where it is cheap and may be lost: how far the stream in hand has come. */
+  async #note(): Promise<void> {
+    const { deps, pieces, claim } = this.#options;
     await deps.hints?.set(hintKey(claim), pieces.toHint(), HINT_TTL_MS).catch(() => undefined);
   }
 
@@ -98,27 +114,65 @@ export class Asker {
     await deps.hints?.delete(hintKey(claim)).catch(() => undefined);
   }
 
+  /** Not a row came of the plan's range. */
+  async #silent(plan: AskPlan, error: unknown): Promise<never> {
+    const { pieces, claim } = this.#options;
+    const range = closedRange(plan);
+    if (range === undefined || !SILENCES.has(errorCode(error))) throw error;
+    const mayHelp = pieces.silent(range);
+    await this.keep();
+    if (mayHelp) throw error;
+    throw new PermanentError(
+      `Cannot export party ${claim.unit.partyId}: the source cannot answer; no row came of the whole range, nor of a half and a quarter of it`,
+      {
+        code: 'SOURCE_CANNOT_ANSWER',
+        meta: { ...claim.unit, from: String(range.from), to: String(range.to) },
+        cause: error,
+      },
+    );
+  }
+
   #watch(
     plan: AskPlan,
     profile: SourceProfile,
     onReceiving: (receiving: Receiving) => void,
   ): (receiving: Receiving) => Promise<boolean> {
-    const { pieces, deps } = this.#options;
-    const leastBytes = Math.min(REMEMBER_BYTES_MIN, pieces.streamBytesMax * REMEMBER_PART_MIN);
-    let rememberAtBytes = leastBytes;
+    const { pieces } = this.#options;
+    const leastBytes = Math.min(NOTE_BYTES_MIN, pieces.streamBytesMax * NOTE_PART_MIN);
+    const isTooLarge = this.#sizeCheck();
+    let [noteAtBytes, keepAtBytes] = [leastBytes, leastBytes];
     return async (receiving) => {
       onReceiving(receiving);
       const { bytes } = receiving;
-      if (bytes > pieces.streamBytesMax && isDivisible(plan, profile, receiving)) return false;
-      if (bytes >= rememberAtBytes) {
-        const stepBytes = Math.min(bytes / REMEMBER_PART, pieces.streamBytesMax / REMEMBERED_PER_STREAM);
-        rememberAtBytes = bytes + Math.max(leastBytes, stepBytes);
-        if (deps.hints !== undefined) {
-          pieces.receiving(receiving.seen());
-          await this.remember();
-        }
+      if (isTooLarge(receiving) && isDivisible(plan, profile, receiving)) return false;
+      if (bytes < noteAtBytes) return true;
+      const stepBytes = Math.min(bytes / NOTE_PART, pieces.streamBytesMax / NOTES_PER_STREAM);
+      noteAtBytes = bytes + Math.max(leastBytes, stepBytes);
+      if (bytes < keepAtBytes) {
+        pieces.receiving(receiving.seen(), noteAtBytes);
+        await this.#note();
+        return true;
       }
+      keepAtBytes = 2 * bytes;
+      pieces.receiving(receiving.seen(), keepAtBytes);
+      await this.keep();
       return true;
+    };
+  }
+
+  /**
+   * Whether more has come of what was asked for than may be risked. What comes beside it, such as what is
+   * known already, comes with every smaller question as well: cancelling for it would never end.
+   */
+  #sizeCheck(): (receiving: Receiving) => boolean {
+    const { pieces } = this.#options;
+    let checkAtBytes = 0;
+    return (receiving) => {
+      const { streamBytesMax } = pieces;
+      if (receiving.bytes <= Math.max(checkAtBytes, streamBytesMax)) return false;
+      const roomBytes = streamBytesMax - bytesOf(receiving.seen().sample);
+      checkAtBytes = receiving.bytes + roomBytes;
+      return roomBytes < 0;
     };
   }
 

@@ -23,7 +23,9 @@ export async function exportParty(
   const profile = await deps.books.profile();
   if (!demandsAsset(profile, request.seenTime)) {
     try {
-      return await exportUnit(request, deps, signal);
+      const outcome = await exportUnit(request, deps, signal);
+      if (outcome.questions > 0) await unlearnDemand(deps);
+      return outcome;
     } catch (error) {
       if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
       const known = await deps.books.profile();
@@ -31,6 +33,12 @@ export async function exportParty(
     }
   }
   return exportAssets(request, deps, signal);
+}
+
+/** It answered without one. */
+async function unlearnDemand({ books }: PartyExportDeps): Promise<void> {
+  const { assetRequired, assetAskedAt, ...profile } = await books.profile();
+  if (assetRequired === true) await books.learn(profile);
 }
 
 async function exportAssets(

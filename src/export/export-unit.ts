@@ -8,6 +8,8 @@ import { UnitExport } from './unit-export.ts';
 
 /** After so many failures a unit is set aside with its reason, and asked once more by each nightly run. */
 const ATTEMPTS_MAX = 5;
+/** Another attempt is known to be in vain. */
+const HOPELESS: ReadonlySet<string> = new Set(['SOURCE_CANNOT_ANSWER']);
 /** Says nothing about the unit itself. */
 const NOT_ITS_FAULT = new Set(['ASSET_REQUIRED', 'WAITED_TOO_LONG', 'LEASE_LOST', 'COVERAGE_CHANGED']);
 
@@ -52,7 +54,9 @@ export async function exportUnit(
     if (!signal.aborted && isItsFault(cause)) {
       const reason = { code: errorCode(cause), message: errorLine(cause) };
       // The first error is what matters, also where it cannot be written down.
-      await deps.books.fail(claim, reason, ATTEMPTS_MAX).catch(() => undefined);
+      await deps.books
+        .fail(claim, reason, HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX)
+        .catch(() => undefined);
     }
     throw cause;
   }

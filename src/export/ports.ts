@@ -167,7 +167,11 @@ export interface ExportBooks {
   commit(claim: UnitClaim, publication: Publication): Promise<void>;
   /** Gives an intended publication up; its objects stay unreferenced. */
   drop(claim: UnitClaim, publicationId: string): Promise<void>;
-  /** Clears the count of failures. */
+  /** What `keepPlan` kept of a unit that was not finished. */
+  plan(claim: UnitClaim): Promise<unknown>;
+  /** Keeps how a unit is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
+  keepPlan(claim: UnitClaim, plan: unknown): Promise<void>;
+  /** Clears the count of failures, and the plan. */
   succeed(claim: UnitClaim): Promise<void>;
   /** Counts a failure; from `attemptsMax` on the unit is set aside with the reason. */
   fail(

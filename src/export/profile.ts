@@ -24,14 +24,22 @@ export function learned(
   const header = hash('sha256', traits.header, 'hex').slice(0, 16);
   const { sides } = traits.layout;
   const known = knownEntry(profile, traits, question, now);
-  // Another header is another release: what was known of the old one says nothing.
-  const base =
-    header === profile.header
-      ? profile
-      : { header, sides, ...decided(sides === 'from' ? 'right' : 'unproven', headerEvidence(sides), now) };
+  const base = header === profile.header ? profile : ofHeader(profile, header, sides, now);
   const bounds = judgedByRows(base, traits, question, now);
   if (bounds === undefined && base === profile && known === profile.known) return profile;
   return { ...base, ...bounds, known };
+}
+
+/** Another header is another release: what was known of the old one says nothing. */
+function ofHeader(profile: SourceProfile, header: string, sides: Sides, now: Micros): SourceProfile {
+  const { assetRequired, assetAskedAt } = profile;
+  return {
+    header,
+    sides,
+    ...decided(sides === 'from' ? 'right' : 'unproven', headerEvidence(sides), now),
+    // The refusal came before any header, and from the same release.
+    ...(profile.header === undefined ? { assetRequired, assetAskedAt } : {}),
+  };
 }
 
 /** Known rows did not come back as they were: what filters right has to be shown again. */

@@ -33,7 +33,7 @@ export interface ExportDeps {
   readonly source: LedgerSource;
   readonly books: ExportBooks;
   readonly objects: ObjectStore;
-  /** Absent: a killed export's successor knows nothing of what was lost. */
+  /** How far streams have come; without it a kill is taken to have cost up to twice as much as it did. */
   readonly hints?: ExportHints | undefined;
   readonly compression: Compression;
   readonly segmentBytesMax: number;

@@ -23,6 +23,10 @@ export function sampleOf(
   return sample;
 }
 
+export function bytesOf(sample: Sample): number {
+  return sample.buckets.reduce((sum, [, bytes]) => sum + bytes, 0);
+}
+
 /** Both are lower bounds of the same rows, so the larger of the two is one as well. */
 export function larger(left: Sample, right: Sample): Sample {
   const bucketSeconds = Math.max(left.bucketSeconds, right.bucketSeconds);
@@ -31,34 +35,6 @@ export function larger(left: Sample, right: Sample): Sample {
     merged.set(bucket, Math.max(merged.get(bucket) ?? 0, bytes));
   }
   return { bucketSeconds, buckets: [...merged].toSorted(([one], [other]) => one - other) };
-}
-
-/** Buckets that begin in `[from, to)`, seconds. */
-export function within(sample: Sample, from: number, to: number): Sample {
-  const { bucketSeconds } = sample;
-  return {
-    bucketSeconds,
-    buckets: sample.buckets.filter(
-      ([bucket]) => bucket * bucketSeconds >= from && bucket * bucketSeconds < to,
-    ),
-  };
-}
-
-export function bytesOf(sample: Sample): number {
-  return sample.buckets.reduce((sum, [, bytes]) => sum + bytes, 0);
-}
-
-/**
- * Whether an answer for `[from, to)` has less in some stretch than was seen there before: buckets that
- * reach over an edge are not compared.
- */
-export function lacks(answer: Sample, seen: Sample, from: number, to: number): boolean {
-  const bucketSeconds = Math.max(answer.bucketSeconds, seen.bucketSeconds);
-  const got = new Map(coarser(answer, bucketSeconds).buckets);
-  return coarser(seen, bucketSeconds).buckets.some(
-    ([bucket, bytes]) =>
-      bucket * bucketSeconds >= from && (bucket + 1) * bucketSeconds <= to && (got.get(bucket) ?? 0) < bytes,
-  );
 }
 
 function coarser(sample: Sample, bucketSeconds: number): Sample {

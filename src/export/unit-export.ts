@@ -107,12 +107,14 @@ export class UnitExport {
 
   /** What an earlier try of this unit, perhaps a killed one, knew of it. */
   async #recall(): Promise<PiecePlan> {
-    const [coverage, hint] = await Promise.all([
-      this.#deps.books.coverage(this.#claim.unit),
-      this.#deps.hints?.get(hintKey(this.#claim)).catch(() => undefined),
+    const { books, hints, segmentBytesMax } = this.#deps;
+    const [coverage, kept, noted] = await Promise.all([
+      books.coverage(this.#claim.unit),
+      books.plan(this.#claim),
+      hints?.get(hintKey(this.#claim)).catch(() => undefined),
     ]);
     const rate = expectedBytesPerSecond(coverage, this.#target());
-    return new PiecePlan(this.#deps.segmentBytesMax, rate, hint);
+    return new PiecePlan(segmentBytesMax, rate, [kept, noted]);
   }
 
   /**
@@ -144,7 +146,7 @@ export class UnitExport {
       if (state !== 'published') return this.#outcome(asker, state, 'suspicious');
       this.#finishStretch(answered, pieces);
       if (!plan.isPiece) return this.#outcome(asker, {});
-      await asker.remember();
+      await asker.keep();
     }
   }
 
@@ -210,7 +212,7 @@ export class UnitExport {
     await this.#clearSpool();
     const doubt = this.#doubts.found.at(-1);
     pieces.lost(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
-    await asker.remember();
+    await asker.keep();
     if (doubt === undefined) return false;
     if (doubt.state !== 'nothing left') return true;
     if ((outgrown.leaving ?? 0) > 0) await this.#distrustBounds();
@@ -298,7 +300,7 @@ export class UnitExport {
     this.#isSuspicious ||= this.#doubts.found.length > 1;
     this.#doubts = { found: [], questions: 0 };
     const range = closedRange(plan);
-    if (range !== undefined) pieces.done(range, received.bytes, received.oldestSecond);
+    if (range !== undefined) pieces.done(range, closedBytes(received), received.oldestSecond);
   }
 
   #outcome(asker: Asker, evidence: Record<string, unknown>, verdict?: Verdict): ExportOutcome {
@@ -334,4 +336,9 @@ export class UnitExport {
     const elapsedMs = performance.now() - this.#startedMs;
     this.#deps.onProgress?.({ ...this.#claim.unit, bytes, rows, segments: this.#segments, elapsedMs });
   }
+}
+
+/** Of the rows that are closed by an answer: not what it repeats, nor the present. */
+function closedBytes({ parts }: Received): number {
+  return parts.reduce((sum, { open, spooled }) => (open ? sum : sum + Number(spooled?.bytes ?? 0n)), 0);
 }

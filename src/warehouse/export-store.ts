@@ -139,6 +139,28 @@ export class ExportStore implements ExportBooks {
     });
   }
 
+  plan(claim: UnitClaim): Promise<unknown> {
+    return guarded(`read the plan of ${nameOf(claim.unit)}`, async () => {
+      const row = await this.#db
+        .selectFrom('export_units')
+        .select('piece_plan')
+        .where('unit_id', '=', claim.unitId)
+        .executeTakeFirst();
+      return row?.piece_plan ?? undefined;
+    });
+  }
+
+  keepPlan(claim: UnitClaim, plan: unknown): Promise<void> {
+    return guarded(`keep the plan of ${nameOf(claim.unit)}`, async () => {
+      await this.#db
+        .updateTable('export_units')
+        .set({ piece_plan: JSON.stringify(plan) })
+        .where('unit_id', '=', claim.unitId)
+        .where('lease_token', '=', claim.token)
+        .execute();
+    });
+  }
+
   succeed(claim: UnitClaim): Promise<void> {
     return guarded(`record the success of ${nameOf(claim.unit)}`, async () => {
       await this.#db
@@ -147,6 +169,7 @@ export class ExportStore implements ExportBooks {
           attempts: 0,
           set_aside_at: null,
           set_aside_reason: null,
+          piece_plan: null,
           last_asked_at: sql`clock_timestamp()`,
         })
         .where('unit_id', '=', claim.unitId)

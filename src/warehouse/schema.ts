@@ -173,6 +173,7 @@ interface ExportUnitsTable {
   idle_nights: Generated<number>;
   set_aside_at: Timestamp | null;
   set_aside_reason: Json | null;
+  piece_plan: Json | null;
 }
 
 interface ExportSlotsTable {

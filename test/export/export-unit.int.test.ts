@@ -3,7 +3,18 @@ import { describe, expect, test } from 'vitest';
 import { exportUnit } from '../../src/export/export-unit.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
-import { ASSET, ASSET_2, at, entries, OTHER, PARTY, pieces, row12, row13 } from './ledger-double.ts';
+import {
+  ASSET,
+  ASSET_2,
+  at,
+  entries,
+  OTHER,
+  PARTY,
+  pieces,
+  row12,
+  row13,
+  type Spoil,
+} from './ledger-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');
@@ -287,6 +298,14 @@ describe('workers side by side', () => {
     world.source.entries = parties.flatMap((from) =>
       entries('2023-05-01T10:00:00Z', 20).map((entry) => ({ ...entry, from })),
     );
+    const met = new Promise<void>((resolve) => {
+      const meet: Spoil = async function* (csv) {
+        if (world.source.atOnce === 2) resolve();
+        await met;
+        yield csv;
+      };
+      world.source.spoils.push(meet, meet);
+    });
     await Promise.all(
       parties.map((partyId) => world.export('2023-06-01T00:00:00Z', { partyId }, { slotsMax: 2 })),
     );

@@ -1,22 +1,18 @@
 /** The whole path against the sandbox network: its books say what the objects must hold. */
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import { exportParty } from '../../src/export/export-party.ts';
-import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
-import { RowDigest } from '../../src/ledger/digest.ts';
+import type { ExportDeps } from '../../src/export/request.ts';
 import type { BookWindow } from '../../src/sandbox/books.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { openS3Store } from '../../src/objects/s3-store.ts';
-import { testSource } from '../source/test-source.ts';
 import { freshDatabase } from '../support/database.ts';
 import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
-import { signal, World } from './export-world.ts';
+import { digests, expectTheBooks, type Night, openNights } from './sandbox-night.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
@@ -28,58 +24,8 @@ function s3Store(endpoint: string, folder: string): ObjectStore {
   return openS3Store({ url, spoolDir: join(folder, 'spool'), ambient });
 }
 
-interface Night {
-  readonly sandbox: Sandbox;
-  readonly world: World;
-  run(partyId: string, assets?: readonly string[], range?: Partial<ExportRequest>): Promise<ExportOutcome>;
-}
-
-async function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Promise<Night> {
-  const sandbox = await startSandbox({ parties: 12, rateLimit: 'none', whaleEntries: 3000, ...options });
-  const world = await World.open(database);
-  onTestFinished(async () => {
-    await sandbox.stop();
-    await world[Symbol.asyncDispose]();
-  });
-  const { ledger } = testSource(new URL(sandbox.url));
-  return {
-    sandbox,
-    world,
-    run: (partyId, assets, range) => {
-      const seenTime = sandbox.books.head().time;
-      const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n, ...range };
-      return exportParty(
-        request,
-        { ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20 }), ...changes, assets },
-        signal,
-      );
-    },
-  };
-}
-
-/** The current segments' digests added up, party by party. */
-async function digests(world: World): Promise<Map<string, RowDigest>> {
-  const sums = new Map<string, RowDigest>();
-  const { rows } = await world.pool.query<{ party_id: string; digest: string; rows: string }>(
-    `select party_id, digest, rows from mirror.segments where status = 'current'`,
-  );
-  for (const { party_id: party, digest, rows: count } of rows) {
-    const sum = sums.get(party) ?? new RowDigest();
-    sum.merge(RowDigest.fromHex(digest, Number(count)));
-    sums.set(party, sum);
-  }
-  return sums;
-}
-
-/** @param night with the parties to compare, or all */
-async function expectTheBooks(night: Night & { readonly parties?: readonly string[] }): Promise<void> {
-  const { sandbox, world } = night;
-  const kept = await digests(world);
-  for (const id of night.parties ?? [...sandbox.books.parties()].map((party) => party.id)) {
-    const { entries, digest } = sandbox.books.party(id);
-    const mine = kept.get(id) ?? new RowDigest();
-    expect([mine.rows, mine.hex()]).toEqual([entries, digest]);
-  }
+function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Promise<Night> {
+  return openNights(database, options, changes);
 }
 
 describe('objects hold exactly what the books say', () => {

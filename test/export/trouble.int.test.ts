@@ -1,0 +1,159 @@
+/** Sources that go silent, seconds that are too large, and a demand for assets that comes and goes. */
+import { describe, expect, test } from 'vitest';
+import type { SandboxRequest } from '../../src/sandbox/faults.ts';
+import { freshDatabase } from '../support/database.ts';
+import { World } from './export-world.ts';
+import { at, entries, PARTY, row12, type Entry } from './ledger-double.ts';
+import { digests, expectTheBooks, type Night, openNights } from './sandbox-night.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const DAY_MS = 86_400_000;
+const HISTORY_DAYS = 170;
+
+function whaleOf({ sandbox }: Night): string {
+  const [whale] = sandbox.books.parties();
+  if (whale === undefined) throw new Error('an empty network');
+  return whale.id;
+}
+
+/** Days that an export of this network asks for, what lies before its beginning left out. */
+function askedDays({ sandbox }: Night, { query }: SandboxRequest): number {
+  const nanos = (name: string): bigint | undefined =>
+    query.has(name) ? BigInt(query.get(name) ?? '') : undefined;
+  const head = sandbox.books.head().time * 1000n;
+  const genesis = head - BigInt(HISTORY_DAYS) * BigInt(DAY_MS) * 1_000_000n;
+  const [from, to] = [nanos('dateRange.startTimestamp') ?? genesis, nanos('dateRange.endTimestamp') ?? head];
+  return Number((to - (from > genesis ? from : genesis)) / 1_000_000n) / DAY_MS;
+}
+
+describe('a source that is silent', () => {
+  const network = {
+    parties: 2,
+    whaleEntries: 900,
+    historyMs: HISTORY_DAYS * DAY_MS,
+    blockIntervalMs: 60_000,
+  };
+
+  /** A range longer than that breaks before its first row; what each question of the whale's asked for. */
+  async function silentBeyond(days: number): Promise<{ night: Night; whale: string; asked: number[] }> {
+    const night = await openNights(database, network);
+    const whale = whaleOf(night);
+    const other = [...night.sandbox.books.parties()].find(({ id }) => id !== whale)?.id ?? '';
+    // Its release is known from another party's answer.
+    await night.run(other);
+    const asked: number[] = [];
+    night.sandbox.faults.add((request) => {
+      if (request.route !== 'export' || request.query.get('partyId') !== whale) return undefined;
+      asked.push(Math.round(askedDays(night, request)));
+      return (asked.at(-1) ?? 0) > days ? { cutAfterBytes: 0 } : undefined;
+    });
+    return { night, whale, asked };
+  }
+
+  test('about long ranges is asked for halves of them, and gives everything', async () => {
+    const { night, whale, asked } = await silentBeyond(60);
+    for (let failure = 1; failure <= 3; failure += 1) {
+      await expect(night.run(whale)).rejects.toThrow(expect.objectContaining({ code: 'SOURCE_BROKE' }));
+    }
+    expect(await night.run(whale)).toMatchObject({ verdict: 'complete' });
+    await expectTheBooks({ ...night, parties: [whale] });
+    expect(asked).toEqual([170, 170, 80, 35, 45, 45, 46]);
+  });
+
+  test('about every range is given up, and asked once by the next run', async () => {
+    const { night, whale, asked } = await silentBeyond(0);
+    const codes: string[] = [];
+    for (let failure = 1; failure <= 5; failure += 1) {
+      codes.push(
+        await night.run(whale).then(
+          () => 'none',
+          (error: { code: string }) => error.code,
+        ),
+      );
+    }
+    expect(codes).toEqual([
+      'SOURCE_BROKE',
+      'SOURCE_BROKE',
+      'SOURCE_BROKE',
+      'SOURCE_CANNOT_ANSWER',
+      'SOURCE_CANNOT_ANSWER',
+    ]);
+    expect(asked).toEqual([170, 170, 80, 35, 35]);
+    const { rows } = await night.world.pool.query<{ code: string }>(
+      `select set_aside_reason->>'code' as code from mirror.export_units where party_id = $1 and set_aside_at is not null`,
+      [whale],
+    );
+    expect(rows).toEqual([{ code: 'SOURCE_CANNOT_ANSWER' }]);
+    expect(await night.world.spooled()).toEqual([]);
+  });
+});
+
+test('one second larger than a stream may be is one object, and what surrounds it is cut as ever', async () => {
+  await using world = await World.open(database);
+  const segmentBytesMax = 2 ** 16;
+  const burst: Entry[] = entries('2023-05-01T12:00:00Z', 1000, 0);
+  world.source.entries = [
+    ...entries('2023-05-01T10:00:00Z', 300),
+    ...burst,
+    ...entries('2023-05-01T16:00:00Z', 300),
+  ];
+  expect(await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax })).toMatchObject({
+    verdict: 'complete',
+  });
+  expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  const { rows } = await world.pool.query<{ bytes: string; rows: string }>(
+    'select bytes, rows from mirror.segments where bytes > $1',
+    [segmentBytesMax],
+  );
+  // The second comes again with whatever is asked next, as what is known: that alone cancels nothing.
+  expect(world.source.asked.length).toBeLessThan(30);
+  expect(rows).toHaveLength(1);
+  expect(Number(rows[0]?.rows)).toBeGreaterThanOrEqual(burst.length);
+  expect(Number(rows[0]?.bytes)).toBeGreaterThan(2 * segmentBytesMax);
+  expect(await world.spooled()).toEqual([]);
+});
+
+describe('a source that demands an asset', () => {
+  test('and no longer does, is found out after a day, and asked for all assets at once again', async () => {
+    const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
+    const whale = whaleOf(night);
+    const assets = night.sandbox.books.assetIds();
+    await night.run(whale, assets);
+    expect(await night.world.books.profile()).toMatchObject({ assetRequired: true });
+    let demands = 0;
+    night.sandbox.faults.add(({ route, query }) => {
+      if (route === 'export' && !query.has('assetId')) demands += 1;
+      return undefined;
+    });
+    night.sandbox.advance(3_600_000);
+    await night.run(whale, assets);
+    expect(demands).toBe(0);
+    // Its successor does not.
+    const later = await openNights(database, { whaleEntries: 300, parties: 2 });
+    const seen = await night.world.books.profile();
+    await later.world.books.learn(seen);
+    later.sandbox.advance(2 * DAY_MS);
+    expect(await later.run(whale, assets)).toMatchObject({ verdict: 'complete', evidence: { asset: 'all' } });
+    expect((await later.world.books.profile()).assetRequired).toBeUndefined();
+    await expectTheBooks({ ...later, parties: [whale] });
+  });
+
+  test('is asked for an asset that was never seen before from the beginning', async () => {
+    const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
+    const whale = whaleOf(night);
+    const [first, ...others] = night.sandbox.books.assetIds();
+    if (first === undefined) throw new Error('no asset');
+    await night.run(whale, [first]);
+    expect(await night.run(whale, [first, ...others])).toMatchObject({ verdict: 'complete' });
+    const { entries: count, digest } = night.sandbox.books.party(whale);
+    const mine = (await digests(night.world)).get(whale);
+    expect([mine?.rows, mine?.hex()]).toEqual([count, digest]);
+    const { rows } = await night.world.pool.query<{ asset_id: string }>(
+      `select distinct asset_id from mirror.coverage where party_id = $1 and from_time = 'epoch' order by 1`,
+      [whale],
+    );
+    expect(rows.map((row) => row.asset_id)).toEqual([first, ...others].toSorted());
+    expect(at('1970-01-01T00:00:00Z')).toBe(0n);
+    expect(whale).not.toBe(PARTY);
+  });
+});
