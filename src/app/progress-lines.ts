@@ -25,7 +25,7 @@ export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): 
     label: 'exporting',
     done: String(bytes),
     unit: 'bytes',
-    note: `party ${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…, ${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}`,
+    note: `${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}, party ${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…`,
   };
 }
 

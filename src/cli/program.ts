@@ -1,11 +1,12 @@
 /** The command line: what there is, what each takes, and how errors are told. */
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { readConfig, type Config } from '../config/environment.ts';
 import { SETTINGS, type Setting } from '../config/settings.ts';
 import { errorLine, UnreachableError, UsageError } from '../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from './context.ts';
 import { settingsHelp } from './help.ts';
 import { openTerminal, type Terminal, type TerminalOptions } from './terminal.ts';
+import { RELEASE_NAMES } from '../sandbox/release-names.ts';
 import { version } from '../core/version.ts';
 
 export interface CliEnvironment {
@@ -223,6 +224,11 @@ function declareServing(program: Command, run: Run): void {
     .option('--parties <n>', 'how many parties there are', wholeNumber(1, 10_000_000), 200)
     .option('--entries <n>', 'ledger entries in all, about', wholeNumber(0, 1_000_000_000), 50_000)
     .option('--seed <seed>', 'the same seed and genesis, the same network', 'sandbox')
+    .addOption(
+      new Option('--release <name>', 'whose exports it serves: columns, filters and order')
+        .choices(RELEASE_NAMES)
+        .default('0.71.4'),
+    )
     .option('--genesis <time>', 'when it began; default: a week before today')
     .option('--books-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
     .action((options) => run(async () => (await import('./commands/sandbox.ts')).sandbox, options));

@@ -3,7 +3,7 @@ import { UsageError } from '../core/errors.ts';
 import { DAY_MICROS, parseInstant, type Micros } from '../core/time.ts';
 import { TIE_ROWS_MAX } from './checkpoints.ts';
 import type { RateLimit } from './rate-limit.ts';
-import { RELEASE_NAMES, type ReleaseName } from './release.ts';
+import { RELEASE_NAMES, type ReleaseName } from './release-names.ts';
 
 export interface SandboxOptions {
   /** Which release of the service serves the exports: see `release.ts` and `selection.ts`. */

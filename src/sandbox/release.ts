@@ -5,11 +5,9 @@
 import type { Micros } from '../core/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET, type Account, type Movement } from './cycle.ts';
 import { KIND, type IdCipher } from './ids.ts';
+import type { ReleaseName } from './release-names.ts';
 import { outgoingUnordered, rightFilters, wrongFilters, type Selection } from './selection.ts';
 import { timestamptz } from './times.ts';
-
-export const RELEASE_NAMES = ['0.71.4', '0.71.6', '0.73'] as const;
-export type ReleaseName = (typeof RELEASE_NAMES)[number];
 
 export interface Release {
   readonly name: ReleaseName;

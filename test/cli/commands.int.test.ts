@@ -1,5 +1,5 @@
 /** Every command through the real binary over one small mirror: output, documents, files and exit codes. */
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
@@ -60,6 +60,42 @@ describe('export', () => {
     expect(asset.code).toBe(0);
     const inAsset = sandbox.books.party(party, { from, to, assetId });
     expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
+  });
+
+  test('Ctrl-C ends the question at the source as well', async () => {
+    let isStalled = false;
+    const restore = sandbox.faults.add(({ route }) => {
+      isStalled ||= route === 'export';
+      return route === 'export' ? { stallAfterBytes: 100 } : undefined;
+    });
+    const ended = sandbox.requests.of('export');
+    const child = home.start(['export', '--party', party]);
+    await waitFor(() => isStalled, { what: 'the source to stall' });
+    expect(await child.end('SIGINT')).toEqual({ code: 75, signal: null });
+    expect(child.stderr).toMatch(/told to stop/);
+    await waitFor(() => sandbox.requests.of('export') > ended, { what: 'the connection to be closed' });
+    restore();
+    const { rows } = await database.pool.query(
+      `select count(*)::int as open from mirror.runs where state in ('queued', 'running')`,
+    );
+    expect(rows).toEqual([{ open: 0 }]);
+  });
+
+  test('a reader that has read enough is no error; a place that cannot be written is told before', async () => {
+    const child = home.start(['export', '--party', party, '--out', '-']);
+    child.closeStdout();
+    expect(await child.end()).toEqual({ code: 0, signal: null });
+    const before = sandbox.requests.of();
+    expectRefused(
+      await home.run(['export', '--party', party, '--out', 'nowhere/x.csv']),
+      /--out: nowhere cannot be written \(ENOENT\)/,
+    );
+    expectRefused(await home.run(['export', '--party', party, '--out', '.']), /--out: \. is a directory/);
+    expect(sandbox.requests.of()).toBe(before);
+    // A device is written to, never replaced.
+    const device = await home.run(['export', '--party', party, '--out', '/dev/full']);
+    expect([device.code, device.stderr]).toEqual([1, expect.stringMatching(/ENOSPC/)]);
+    expect((await stat('/dev/full')).isCharacterDevice()).toBe(true);
   });
 
   test('everything that is wrong is said at once, before anything is asked', async () => {
@@ -155,6 +191,7 @@ describe('wrong usage', () => {
   test.each([
     [['frobnicate'], {}, /unknown command/],
     [['export'], {}, /required option '--party <id>'/],
+    [['sandbox', '--release', '0.70'], {}, /Allowed choices are 0.71.4, 0.71.6, 0.73/],
     [['sync', 'all', '--fool'], {}, /unknown option '--fool'/],
     [['nightly'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
     [['status'], { SOURCE_RATE: 'fast' }, /SOURCE_RATE: "fast" is not accepted; give a whole number/],
@@ -190,10 +227,12 @@ describe('exit codes', () => {
   });
 
   test('sandbox serves until SIGTERM', async () => {
-    const served = home.start(['sandbox', '--port', '0', '--parties', '3', '--json']);
+    const served = home.start(['sandbox', '--port', '0', '--parties', '3', '--release', '0.73', '--json']);
     const [line] = await served.waitForLine(/\{.*\}\n/);
-    const { url } = JSON.parse(line) as { url: string };
-    expect((await fetch(`${url}/api/v2/parties`)).status).toBe(200);
+    const { url, release } = JSON.parse(line) as { url: string; release: string };
+    expect([(await fetch(`${url}/api/v2/parties`)).status, release]).toEqual([200, '0.73']);
+    const ledger = await fetch(`${url}/api/v2/ledgerentry/export?partyId=${'ab'.repeat(32)}`);
+    expect(await ledger.text()).toMatch(/^vega_time,quantity,effect,/);
     expect(await served.end('SIGTERM')).toEqual({ code: 0, signal: null });
   });
 });

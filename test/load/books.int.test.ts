@@ -13,7 +13,7 @@ import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LakeCheck } from '../../src/load/ports.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
-import { RELEASE_NAMES } from '../../src/sandbox/release.ts';
+import { RELEASE_NAMES } from '../../src/sandbox/release-names.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';

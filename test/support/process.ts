@@ -82,6 +82,11 @@ export class Child implements AsyncDisposable {
     this.#process.kill(signal);
   }
 
+  /** As a reader does that has read enough: what the child writes from now on meets a broken pipe. */
+  closeStdout(): void {
+    this.#process.stdout?.destroy();
+  }
+
   /** Sends the signal (none: only waits) and waits for the end and the last output. */
   async end(signal?: NodeJS.Signals, timeoutMs = 30_000): Promise<Exit> {
     if (signal !== undefined) this.#process.kill(signal);

@@ -1,12 +1,10 @@
 /** `export`: one party's ledger entries now, and waits. */
-import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
-import { pipeline } from 'node:stream/promises';
-import { needSource, openApp, type App } from '../../app/app.ts';
+import { needSource, openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { canonicalId, isExportableParty } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { outProblem, writeCsv } from '../csv-out.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
 import type { Run } from '../../warehouse/run-store.ts';
 import { runSummary } from '../summary.ts';
@@ -27,7 +25,7 @@ interface Wanted {
 }
 
 export async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
-  const wanted = parse(options, context);
+  const wanted = await parse(options, context);
   needSource(context.config);
   await using app = await openApp(context);
   const params = {
@@ -46,7 +44,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
   }
   if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
   if (ended.verdict !== 'failed' && options.out !== undefined)
-    await writeOut(app, wanted, options.out, context);
+    await writeCsv(app.jobs.stages.readLedger(wanted, context.signal), options.out, context);
   return {
     exitCode: exitCodeOf(ended.verdict, ended.evidence),
     document: runDocument(ended),
@@ -56,7 +54,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
 }
 
 /** Everything that is wrong, at once. */
-function parse(options: ExportOptions, context: CommandContext): Wanted {
+async function parse(options: ExportOptions, context: CommandContext): Promise<Wanted> {
   const problems: string[] = [];
   const show = (text: string): string => JSON.stringify(text.slice(0, 80));
   const partyId = canonicalId(options.party);
@@ -87,23 +85,8 @@ function parse(options: ExportOptions, context: CommandContext): Wanted {
   }
   if (options.out === '-' && context.isJson)
     problems.push('--out -: cannot go with --json, both write to stdout; give a file');
+  const outWrong = options.out === undefined ? undefined : await outProblem(options.out);
+  if (outWrong !== undefined) problems.push(outWrong);
   if (problems.length > 0 || partyId === undefined) throw new UsageError(problems);
   return { partyId, assetId, from, to };
-}
-
-/** One header, then the rows of every segment in the range; a file appears whole or not at all. */
-async function writeOut(app: App, wanted: Wanted, out: string, context: CommandContext): Promise<void> {
-  const csv = app.jobs.stages.readLedger(wanted, context.signal);
-  if (out === '-') {
-    await pipeline(csv, context.stdout, { end: false, signal: context.signal });
-    return;
-  }
-  const partial = `${out}.partial-${process.pid}`;
-  try {
-    await pipeline(csv, createWriteStream(partial, { flush: true }), { signal: context.signal });
-    await rename(partial, out);
-  } catch (error) {
-    await rm(partial, { force: true });
-    throw error;
-  }
 }

@@ -9,6 +9,7 @@ import {
   parseInstant,
   type Micros,
 } from '../../core/time.ts';
+import type { ReleaseName } from '../../sandbox/release-names.ts';
 import { startSandbox } from '../../sandbox/server.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 
@@ -17,6 +18,7 @@ export interface SandboxCommandOptions {
   readonly parties: number;
   readonly entries: number;
   readonly seed: string;
+  readonly release: ReleaseName;
   readonly booksPort?: number;
   readonly genesis?: string;
 }
@@ -41,6 +43,7 @@ export async function sandbox(
   const genesis = genesisOf(options.genesis);
   await using network = await startSandbox({
     seed: options.seed,
+    release: options.release,
     port: options.port,
     parties: options.parties,
     entriesMean: Math.ceil(options.entries / options.parties),
@@ -54,12 +57,13 @@ export async function sandbox(
     url: network.url,
     booksUrl: network.booksUrl ?? null,
     seed: options.seed,
+    release: options.release,
     genesis: formatInstant(genesis),
   };
   context.stdout.write(
     context.isJson
       ? `${JSON.stringify(document)}\n`
-      : `A sandbox network is served at ${network.url}${network.booksUrl === undefined ? '' : `, its books at ${network.booksUrl}`}.\n` +
+      : `A sandbox network of release ${options.release} is served at ${network.url}${network.booksUrl === undefined ? '' : `, its books at ${network.booksUrl}`}.\n` +
           `Try: SOURCE_URL=${network.url} npx ledger-mirror nightly\nCtrl-C stops it.\n`,
   );
   if (!context.signal.aborted) await once(context.signal, 'abort');
