@@ -37,8 +37,9 @@ export async function exportParty(
 
 /** It answered without one. */
 async function unlearnDemand({ books }: PartyExportDeps): Promise<void> {
-  const { assetRequired, assetAskedAt, ...profile } = await books.profile();
-  if (assetRequired === true) await books.learn(profile);
+  const profile = await books.profile();
+  if (profile.assetRequired !== true) return;
+  await books.learn({ ...profile, assetRequired: undefined, assetAskedAt: undefined });
 }
 
 async function exportAssets(
