@@ -29,6 +29,12 @@ export function isLoopback(host: string): boolean {
   return name === 'localhost' || name === '::1' || (isIPv4(name) && name.startsWith('127.'));
 }
 
+/** Was a process that asks for no token asked under a name of this machine? A browser always names one. */
+export function isAskedLocally(hostHeader: string | undefined): boolean {
+  const name = hostName(hostHeader);
+  return hostHeader === undefined || (name !== undefined && isLoopback(name));
+}
+
 /** @throws UsageError where others could reach the API and nothing would ask who they are */
 export function refuseOpenListening(host: string, token: string | undefined): void {
   if (token !== undefined || isLoopback(host)) return;
@@ -138,8 +144,7 @@ class TokenGuard {
 /** @throws StatusError 403 for a browser that another site sent, or that was lured here by a name */
 function refuseForeign(request: FastifyRequest, hasToken: boolean): void {
   const { host, origin } = request.headers;
-  const name = hostName(host);
-  if (!hasToken && host !== undefined && (name === undefined || !isLoopback(name))) {
+  if (!hasToken && !isAskedLocally(host)) {
     throw refused('without API_TOKEN only requests under a loopback name are answered');
   }
   if (origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase())) {

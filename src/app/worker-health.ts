@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { isBearer, isLoopback } from '../api/access.ts';
+import { isAskedLocally, isBearer, isLoopback } from '../api/access.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { App } from './app.ts';
 import { PlaceMetrics } from './place-metrics.ts';
@@ -60,7 +60,7 @@ function sendHealth(app: App, response: ServerResponse): void {
 
 function maySeeMetrics({ config }: App, request: IncomingMessage): boolean {
   return config.apiToken === undefined
-    ? isLoopback(config.apiHost)
+    ? isLoopback(config.apiHost) && isAskedLocally(request.headers.host)
     : isBearer(request.headers.authorization, config.apiToken);
 }
 

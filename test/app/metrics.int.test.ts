@@ -1,5 +1,6 @@
 /** Metrics of the whole application: those that are documented, counting what really happens. */
 import { readFile } from 'node:fs/promises';
+import { get, type IncomingMessage } from 'node:http';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -86,6 +87,21 @@ describe('metrics', () => {
     const text = await (await fetch(`${url}/metrics`, { headers })).text();
     expect(served(text)).toEqual(documented('work', 'places'));
     expect(text).toContain('process_cpu_seconds_total');
+  });
+
+  it('are served by a worker without a token only under a name of this machine', async () => {
+    const port = await freePort();
+    const { app } = mirror;
+    await using stack = new AsyncDisposableStack();
+    stack.use(await startWorkerHealth({ ...app, config: { ...app.config, apiToken: undefined } }, port));
+    const statusUnder = async (host: string): Promise<number | undefined> => {
+      const request = get({ port, path: '/metrics', headers: { host } });
+      const [response] = (await once(request, 'response')) as [IncomingMessage];
+      response.resume();
+      return response.statusCode;
+    };
+    expect(await statusUnder(`localhost:${port}`)).toBe(200);
+    expect(await statusUnder('rebound.example')).toBe(401);
   });
 });
 
