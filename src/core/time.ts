@@ -10,7 +10,10 @@ export const DAY_MICROS = 86_400n * SECOND_MICROS;
 export const BEGINNING: Micros = 0n;
 
 const RFC3339 =
-  /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)?)?$/;
+  /^\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d(?::?\d\d(?::?\d\d)?)?))?$/;
+const DATE_CHARS = 10;
+const SECONDS_END = 19;
+const MICROS_CHARS = 6;
 
 /**
  * Reads an RFC 3339 instant, a plain date (midnight UTC) or Postgres's timestamptz text
@@ -18,27 +21,56 @@ const RFC3339 =
  * @returns undefined where the text is none of these or names a day that does not exist
  */
 export function parseInstant(text: string): Micros | undefined {
-  const match = RFC3339.exec(text);
-  if (match === null) return undefined;
-  const [, year, month, day, hour = '00', minute = '00', second = '00', fraction = '', zone] = match;
-  if (match[4] !== undefined && zone === undefined) return undefined;
-  const offsetSeconds = zoneSeconds(zone ?? 'Z');
-  if (offsetSeconds === undefined || fraction.slice(6).replaceAll('0', '') !== '') return undefined;
-  if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
-  const dayMs = Date.UTC(Number(year), Number(month) - 1, Number(day));
-  const date = new Date(dayMs);
-  if (date.getUTCMonth() !== Number(month) - 1 || date.getUTCDate() !== Number(day)) return undefined;
-  const seconds = Number(hour) * 3600 + Number(minute) * 60 + Number(second) - offsetSeconds;
-  return (
-    BigInt(dayMs) * 1000n + BigInt(seconds) * SECOND_MICROS + BigInt(fraction.slice(0, 6).padEnd(6, '0'))
-  );
+  // Every row of every list passes here: digits stand at fixed places and are read where they stand.
+  if (!RFC3339.test(text)) return undefined;
+  const daySeconds = secondsAt(digits(text, 0, 4), digits(text, 5, 7), digits(text, 8, 10));
+  if (daySeconds === undefined) return undefined;
+  if (text.length === DATE_CHARS) return BigInt(daySeconds) * SECOND_MICROS;
+  const [hour, minute, second] = [digits(text, 11, 13), digits(text, 14, 16), digits(text, 17, SECONDS_END)];
+  if (hour > 23 || minute > 59 || second > 59) return undefined;
+  const zoneAt = text[SECONDS_END] === '.' ? endOfDigits(text, SECONDS_END + 1) : SECONDS_END;
+  const offsetSeconds = zoneSeconds(text.slice(zoneAt));
+  const micros = microsOf(text, SECONDS_END + 1, zoneAt);
+  if (offsetSeconds === undefined || micros === undefined) return undefined;
+  const seconds = daySeconds + hour * 3600 + minute * 60 + second - offsetSeconds;
+  return BigInt(seconds) * SECOND_MICROS + BigInt(micros);
+}
+
+/** Midnight UTC of a day, in whole seconds; undefined where there is no such day. */
+function secondsAt(year: number, month: number, day: number): number | undefined {
+  const date = new Date(0);
+  // Unlike Date.UTC it takes the years before 100 for what they are.
+  date.setUTCFullYear(year, month - 1, day);
+  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date.getTime() / 1000 : undefined;
+}
+
+/** Below one second; undefined where there is more than microseconds can tell. */
+function microsOf(text: string, from: number, end: number): number | undefined {
+  const microsEnd = Math.min(end, from + MICROS_CHARS);
+  if (microsEnd < end && digits(text, microsEnd, end) > 0) return undefined;
+  const shown = Math.max(microsEnd - from, 0);
+  return digits(text, from, from + shown) * 10 ** (MICROS_CHARS - shown);
+}
+
+/** The number between two places of a text that holds nothing but digits there: at most nine. */
+function digits(text: string, from: number, end: number): number {
+  let value = 0;
+  for (let at = from; at < end; at += 1) value = value * 10 + text.charCodeAt(at) - ZERO;
+  return value;
+}
+
+const ZERO = 48;
+
+function endOfDigits(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && text.charCodeAt(at) >= ZERO && text.charCodeAt(at) < ZERO + 10) at += 1;
+  return at;
 }
 
 function zoneSeconds(zone: string): number | undefined {
   if (zone === 'Z' || zone === 'z') return 0;
-  const digits = zone.slice(1).replaceAll(':', '').padEnd(6, '0');
-  const [hours, minutes, seconds] = [digits.slice(0, 2), digits.slice(2, 4), digits.slice(4, 6)].map(Number);
-  if (hours === undefined || minutes === undefined || seconds === undefined) return undefined;
+  const padded = zone.slice(1).replaceAll(':', '').padEnd(6, '0');
+  const [hours, minutes, seconds] = [digits(padded, 0, 2), digits(padded, 2, 4), digits(padded, 4, 6)];
   if (hours > 18 || minutes > 59 || seconds > 59) return undefined;
   return (zone.startsWith('-') ? -1 : 1) * (hours * 3600 + minutes * 60 + seconds);
 }

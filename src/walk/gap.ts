@@ -1,7 +1,8 @@
 /**
- * Closes one gap: the chain below it grows upwards, the chain above it downwards, each one page ahead of
- * the single committer, until one page proves that they overlap. What one side cannot do is left to the
- * other.
+ * Closes one gap: the chain below it grows upwards, the chain above it downwards, until one page proves
+ * that they overlap. What one side cannot do is left to the other. Each side asks for its next page when the
+ * single committer takes the one before, so that at most three pages are not committed: the one in flight
+ * of each side, and the one in the committer's hand.
  */
 import { errorCode } from '../core/errors.ts';
 import { commitIfNew, commitPage, type WalkContext } from './context.ts';

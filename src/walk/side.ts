@@ -78,12 +78,13 @@ export class Side implements AsyncDisposable {
   }
 
   async ready(): Promise<this> {
-    await this.#ahead?.peek();
+    await this.#ahead?.arrived();
     return this;
   }
 
+  /** What came of the next page; the one behind it is asked for meanwhile. */
   async take(): Promise<ReaderEvent | undefined> {
-    return this.#ahead?.peek();
+    return this.#ahead?.take();
   }
 
   advanced(chain: Chain, rows: readonly RowGroup[]): void {
@@ -95,7 +96,6 @@ export class Side implements AsyncDisposable {
       ...rows.map(({ group }) => group),
       ...(this.anchors.at(-1)?.held ?? []).map(({ group }) => group),
     ]);
-    this.#ahead?.release();
   }
 
   nextStep(): 'ask again' | 'step back' | 'leave it to the other side' {

@@ -107,7 +107,7 @@ describe('cursors of parties', () => {
 });
 
 describe('one ahead', () => {
-  test('the next is pulled while one is in hand, and no more', async () => {
+  test('the next is pulled once one is in hand, and no more', async () => {
     const pulled: number[] = [];
     async function* numbers(): AsyncGenerator<number, void> {
       for (let number = 0; number < 5; number += 1) {
@@ -116,12 +116,13 @@ describe('one ahead', () => {
       }
     }
     await using ahead = new Ahead(numbers(), new AbortController());
-    expect(await ahead.peek()).toBe(0);
+    await ahead.arrived();
+    await new Promise(setImmediate);
+    expect(pulled).toEqual([0]);
+    expect(await ahead.take()).toBe(0);
     await new Promise(setImmediate);
     expect(pulled).toEqual([0, 1]);
-    expect(await ahead.peek()).toBe(0);
-    ahead.release();
-    expect(await ahead.peek()).toBe(1);
+    expect(await ahead.take()).toBe(1);
     await new Promise(setImmediate);
     expect(pulled).toEqual([0, 1, 2]);
   });
@@ -132,9 +133,8 @@ describe('one ahead', () => {
       throw new Error('broke');
     }
     const ahead = new Ahead(failing(), new AbortController());
-    expect(await ahead.peek()).toBe(1);
-    ahead.release();
-    await expect(ahead.peek()).rejects.toThrow('broke');
+    expect(await ahead.take()).toBe(1);
+    await expect(ahead.take()).rejects.toThrow('broke');
     await ahead[Symbol.asyncDispose]();
   });
 });
