@@ -158,7 +158,7 @@ async function extendUnseen(context: WalkContext, side: Side, stretch: Stretch):
     chain: grow(chain, direction, edge, stretch.next),
   });
   if (extended === undefined) return false;
-  side.advanced(extended, stretch.fresh);
+  side.advanced(extended);
   return true;
 }
 
@@ -221,7 +221,7 @@ async function advance(
       seamKey: side.edgeKey,
     };
   }
-  side.advanced(chain, lie.rows);
+  side.advanced(chain);
   // Where less than the page is held, or the reader waits for the other side, it starts again from the edge.
   if (!isAllHeld || stretch.mayJoin) await side.restart();
   return undefined;

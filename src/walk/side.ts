@@ -20,14 +20,11 @@ export class Side implements AsyncDisposable {
   #steps = 0;
   #spreads = 0;
   #size: number | undefined;
-  /** Groups of the edge and of the last pages: where the other side may meet this one. */
-  #recent = new Set<string>();
 
   constructor(context: WalkContext, direction: Direction, chain: Chain) {
     this.#context = context;
     this.direction = direction;
     this.chain = chain;
-    for (const { held } of this.anchors) for (const { group } of held) this.#recent.add(group);
   }
 
   /** Those that this node gave and that must show something held. */
@@ -72,9 +69,10 @@ export class Side implements AsyncDisposable {
     this.#ahead = new Ahead(events, stop);
   }
 
-  /** Whether a page of the other side may reach this chain. */
+  /** Whether a page of the other side may reach this chain: it would show its edge first. */
   isNear(groups: readonly RowGroup[]): boolean {
-    return groups.some(({ group }) => this.#recent.has(group));
+    const edge = new Set(this.anchors.flatMap(({ held }) => held.map(({ group }) => group)));
+    return groups.some(({ group }) => edge.has(group));
   }
 
   async ready(): Promise<this> {
@@ -87,15 +85,11 @@ export class Side implements AsyncDisposable {
     return this.#ahead?.take();
   }
 
-  advanced(chain: Chain, rows: readonly RowGroup[]): void {
+  advanced(chain: Chain): void {
     this.chain = chain;
     this.commits += 1;
     this.#steps = 0;
     this.#spreads = 0;
-    this.#recent = new Set([
-      ...rows.map(({ group }) => group),
-      ...(this.anchors.at(-1)?.held ?? []).map(({ group }) => group),
-    ]);
   }
 
   nextStep(): 'ask again' | 'step back' | 'leave it to the other side' {
