@@ -27,7 +27,7 @@ const PARTIES = isQuick ? 50_000 : 200_000;
 const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
 const ROUNDS = isQuick ? 3 : 5;
 const ROW_BY_ROW_ROWS = 5_000;
-/** Without it V8 lets short-lived pages pile up in a young generation of 100 MB. */
+/** As bin/ledger-mirror.js has it: otherwise short-lived pages pile up in a young generation of 100 MB. */
 const WORKER_FLAGS = ['--max-semi-space-size=4'];
 
 function say(what: string, value: string, wanted = ''): void {

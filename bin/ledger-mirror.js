@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --max-semi-space-size=4
 /**
  * Finds a Node that can run the sources and hands over to them. It must parse on old versions of Node,
  * whose only job here is to start the Node 24 that `npm ci` put into the checkout, or to say what is
