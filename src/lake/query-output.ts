@@ -12,6 +12,10 @@ export interface ResultColumn {
   readonly typeId: DuckDBTypeId;
 }
 
+const COLUMN_GAP = '  ';
+const ID = /^[0-9a-f]{64}$/;
+const ID_CHARACTERS_SHOWN = 8;
+
 /** Writes one result; `rows` may be called any number of times between `begin` and `end`. */
 export interface ResultWriter {
   begin(): string;
@@ -19,9 +23,14 @@ export interface ResultWriter {
   end(rowCount: bigint): string;
 }
 
-export function resultWriter(format: QueryFormat, columns: readonly ResultColumn[]): ResultWriter {
+/** @param widthMax characters in a line of the terminal: in a table that is wider, ids are shortened */
+export function resultWriter(
+  format: QueryFormat,
+  columns: readonly ResultColumn[],
+  widthMax = Infinity,
+): ResultWriter {
   if (format === 'csv') return csvWriter(columns);
-  return format === 'json' ? jsonWriter(columns) : tableWriter(columns);
+  return format === 'json' ? jsonWriter(columns) : tableWriter(columns, widthMax);
 }
 
 function csvWriter(columns: readonly ResultColumn[]): ResultWriter {
@@ -58,29 +67,42 @@ function jsonWriter(columns: readonly ResultColumn[]): ResultWriter {
 }
 
 /** Columns are as wide as the first rows want; a later, longer value pushes its line out. */
-function tableWriter(columns: readonly ResultColumn[]): ResultWriter {
-  let widths: number[] | undefined;
+function tableWriter(columns: readonly ResultColumn[], widthMax: number): ResultWriter {
+  const names = columns.map(({ name }) => name);
+  let widths: readonly number[] | undefined;
+  let shown = oneLine;
   const line = (fields: readonly string[]): string =>
     `${fields
       .map((field, index) => pad(field, widths?.[index] ?? 0, columns[index]))
-      .join('  ')
+      .join(COLUMN_GAP)
       .trimEnd()}\n`;
-  const header = (rows: readonly (readonly string[])[]): string => {
+  const textsOf = (rows: readonly (readonly DuckDBValue[])[]): readonly (readonly string[])[] =>
+    rows.map((row) => row.map((value) => shown(valueText(value) ?? '')));
+  const header = (rows: readonly (readonly DuckDBValue[])[]): string => {
     if (widths !== undefined) return '';
-    widths = columns.map(({ name }, index) =>
-      rows.reduce((width, row) => Math.max(width, row[index]?.length ?? 0), name.length),
-    );
-    const rule = widths.map((width) => '─'.repeat(width)).join('  ');
-    return `${line(columns.map((column) => column.name))}${rule}\n`;
+    widths = widthsOf(names, textsOf(rows));
+    const width = widths.reduce((sum, column) => sum + column + COLUMN_GAP.length, -COLUMN_GAP.length);
+    if (width > widthMax) {
+      shown = (text) => shortId(oneLine(text));
+      widths = widthsOf(names, textsOf(rows));
+    }
+    return `${line(names)}${widths.map((column) => '─'.repeat(column)).join(COLUMN_GAP)}\n`;
   };
   return {
     begin: () => '',
-    rows: (rows) => {
-      const texts = rows.map((row) => row.map((value) => oneLine(valueText(value) ?? '')));
-      return header(texts) + texts.map(line).join('');
-    },
+    rows: (rows) => header(rows) + textsOf(rows).map(line).join(''),
     end: (rowCount) => `${header([])}(${rowCount} ${rowCount === 1n ? 'row' : 'rows'})\n`,
   };
+}
+
+function widthsOf(names: readonly string[], rows: readonly (readonly string[])[]): readonly number[] {
+  return names.map((name, index) =>
+    rows.reduce((width, row) => Math.max(width, row[index]?.length ?? 0), name.length),
+  );
+}
+
+function shortId(text: string): string {
+  return ID.test(text) ? `${text.slice(0, ID_CHARACTERS_SHOWN)}…` : text;
 }
 
 function oneLine(text: string): string {

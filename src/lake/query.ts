@@ -12,6 +12,8 @@ const READING = new Set([StatementType.SELECT, StatementType.EXPLAIN]);
 
 export interface QueryOptions {
   readonly format: QueryFormat;
+  /** Characters in a line of the terminal; absent where there is none. */
+  readonly widthMax?: number | undefined;
   /** For the whole of it, writing included; default QUERY_TIMEOUT_MS. */
   readonly timeoutMs?: number | undefined;
   /** Values of `$name` in the SQL; null is NULL. */
@@ -41,7 +43,7 @@ export async function runQuery(
     const statement = await prepare(lake, sql, options.parameters ?? {});
     try {
       return await interruptible(lake.connection, 'answer the query', limit, () =>
-        writeResult(statement, options.format, output, limit),
+        writeResult(statement, options, output, limit),
       );
     } finally {
       statement.destroySync();
@@ -88,7 +90,7 @@ async function prepareOne(lake: Lake, sql: string): Promise<DuckDBPreparedStatem
 
 async function writeResult(
   statement: DuckDBPreparedStatement,
-  format: QueryFormat,
+  { format, widthMax }: QueryOptions,
   output: Writable,
   signal: AbortSignal,
 ): Promise<QueryOutcome> {
@@ -98,7 +100,7 @@ async function writeResult(
     type: result.columnType(index).toString(),
     typeId: result.columnTypeId(index),
   }));
-  const writer = resultWriter(format, columns);
+  const writer = resultWriter(format, columns, widthMax);
   let rows = 0n;
   await write(output, writer.begin(), signal);
   for (;;) {

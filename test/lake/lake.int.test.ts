@@ -274,6 +274,15 @@ describe('queries', () => {
     );
   });
 
+  it('shorten ids in a table that is wider than the terminal, and nowhere else', async () => {
+    const sql = `select '${ASSET}' as id, 'c0ffee' as word, 1 as n`;
+    const whole = `${ASSET}  c0ffee  1`;
+    expect(await query(sql, { format: 'table', widthMax: whole.length })).toContain(whole);
+    const short = await query(sql, { format: 'table', widthMax: whole.length - 1 });
+    expect(short.split('\n')[2]).toBe('c0c0c0c0…  c0ffee  1');
+    expect(await query(sql, { format: 'csv', widthMax: 10 })).toContain(ASSET);
+  });
+
   it('stream a large result at the pace of the reader', async () => {
     const text = await query('select range as n from range(300000)', { format: 'csv' });
     expect(text.split('\n')).toHaveLength(300_002);

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { openStore } from '../../app/app.ts';
-import { UsageError } from '../../core/errors.ts';
+import { errorCode, UsageError } from '../../core/errors.ts';
 import { openLake } from '../../lake/lake.ts';
 import {
   type Inquiry,
@@ -36,7 +36,19 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const scratchDir = join(context.config.dataDir, 'scratch');
   await using lake = await openLake({ objects, scratchDir, sql, range }, context.signal);
   const output = context.stdout as unknown as Writable;
-  await runQuery(lake, sql, { format, timeoutMs, ...(parameters && { parameters }) }, output, context.signal);
+  const widthMax = context.stdout.columns;
+  try {
+    await runQuery(
+      lake,
+      sql,
+      { format, timeoutMs, widthMax, ...(parameters && { parameters }) },
+      output,
+      context.signal,
+    );
+  } catch (error) {
+    // The reader has seen enough: `| head` closes the pipe.
+    if (errorCode(error) !== 'EPIPE') throw error;
+  }
   return { exitCode: EXIT.done };
 }
 
