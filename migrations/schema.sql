@@ -594,4 +594,6 @@ select on mirror.flows_daily
 
 select on mirror.freshness
 
+select on mirror.places
+
 usage on schema mirror

@@ -1,8 +1,9 @@
-/** The warehouse as the lake reads it: one moment, partition by partition, as CSV. */
+/** The warehouse as the lake reads it: one moment, partition by partition, as lines of text. */
 import { createHash } from 'node:crypto';
 import type { Pool, PoolClient } from 'pg';
 import { PermanentError } from '../core/errors.ts';
 import { RowDigest } from '../ledger/digest.ts';
+import { KNOWN_COLUMNS } from '../ledger/header.ts';
 import type { LakeBooks, LakePartition, LakeSnapshot } from '../lake/ports.ts';
 import { takeLock } from './advisory-lock.ts';
 import { copyOutOn } from './copy-out.ts';
@@ -136,10 +137,8 @@ function copyStatement({ table, month }: LakePartition): string {
     });
   }
   const start = `timestamptz '${month}-01 00:00:00+00'`;
-  return `copy (select party_id, ${UTC('vega_time')}, quantity, effect, transfer_type, asset_id,
-      account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
-      account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance,
-      extra, segment_id, is_counted
+  const known = KNOWN_COLUMNS.map((name) => (name === 'vega_time' ? UTC(name) : name)).join(', ');
+  return `copy (select party_id, ${known}, extra, segment_id, is_counted
     from mirror.exported_entries
     where vega_time >= ${start} and vega_time < (${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC') to stdout`;
 }
