@@ -31,6 +31,19 @@ describe('demo', () => {
   });
 });
 
+describe('demo --keep', () => {
+  test('leaves the console open over a whole mirror until it is told to stop, then ends in 0', async () => {
+    await using home = await openHome({ API_PORT: '0' });
+    const demo = home.start(['demo', '--keep']);
+    const [, url = ''] = await demo.waitForLine(/The console is open at (http\S+)/, 90_000);
+    const status = (await (await fetch(`${url}/mirror/status`)).json()) as Record<string, unknown>;
+    expect(status).toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
+    expect((await fetch(url)).headers.get('content-type')).toContain('text/html');
+    expect(await demo.end('SIGTERM')).toEqual({ code: 0, signal: null });
+    await expect(fetch(url)).rejects.toThrow('fetch failed');
+  });
+});
+
 describe('a source that cannot be used', () => {
   test('refuses connections: 75 after about a minute', async () => {
     const closed = createServer().listen(0, '127.0.0.1');

@@ -14,6 +14,7 @@ const redis = await freshRedis();
 const TAKEOVER_MAX_MS = 15_000;
 const PAGE_DELAY_MS = 150;
 const STALL_AFTER_BYTES = 3_000;
+const OPEN_RUNS = `mirror.runs where state in ('queued', 'running')`;
 
 interface World extends AsyncDisposable {
   readonly sandbox: Sandbox;
@@ -188,6 +189,32 @@ describe.each([
     });
     expect(performance.now() - killedAtMs).toBeLessThan(TAKEOVER_MAX_MS);
     expect((await command.end()).code).toBe(0);
+    await expectNothingLeft(world);
+  });
+
+  test('an `up` killed amid a night of its schedule: the next one ends that very night', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, pool, sandbox } = world;
+    stallExports(world);
+    const first = home.start(['up'], { SCHEDULE: '*/2 * * * * *', API_PORT: '0' });
+    await waitFor(async () => (await home.spooled()).length > 0, { timeoutMs: 40_000, what: 'a spool file' });
+    await first.end('SIGKILL');
+    sandbox.faults.clear();
+    const next = home.start(['up'], { API_PORT: '0' });
+    await waitFor(() => next.stderr.includes('"Working"'), { timeoutMs: 30_000, what: 'the next one' });
+    const before = sandbox.requests.of('export', 200);
+    await waitFor(() => sandbox.requests.of('export', 200) > before, {
+      timeoutMs: TAKEOVER_MAX_MS,
+      what: 'the next one going on',
+    });
+    await waitFor(async () => (await countOf(pool, OPEN_RUNS)) === 0, { timeoutMs: 40_000, what: 'its end' });
+    const nights = await pool.query(
+      `select slot is not null as scheduled, verdict, attempts > 1 as resumed from mirror.runs where kind = 'nightly'`,
+    );
+    expect(nights.rows).toEqual([{ scheduled: true, verdict: 'complete', resumed: true }]);
+    expect(await next.end('SIGTERM')).toEqual({ code: 0, signal: null });
+    await expectLists(pool, sandbox.books);
+    await expectLedgers(pool, sandbox.books, home.objectsDir);
     await expectNothingLeft(world);
   });
 });

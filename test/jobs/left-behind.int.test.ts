@@ -1,0 +1,106 @@
+/** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
+import { beforeEach, describe, expect, it } from 'vitest';
+import { closeAbandoned, goingNights, reconcileRuns } from '../../jobs/enqueue.ts';
+import type { NewRun } from '../../src/warehouse/run-store.ts';
+import { freshDatabase } from '../support/database.ts';
+import { type JobWorld, openJobWorld } from './stages-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+let worlds = 0;
+const openWorld = (): Promise<JobWorld> => openJobWorld(database.url, `left-${(worlds += 1)}`, {});
+
+beforeEach(async () => {
+  await database.pool.query('truncate mirror.runs cascade');
+});
+
+interface Left extends NewRun {
+  /** Since its process renewed it the last time. */
+  readonly silentSeconds: number;
+}
+
+/** A run that was begun and not renewed since. */
+async function leave(world: JobWorld, { silentSeconds, ...fresh }: Left): Promise<string> {
+  const { runId } = await world.deps.runs.create(fresh);
+  await world.deps.runs.start(runId);
+  await database.pool.query(
+    'update mirror.runs set heartbeat_at = clock_timestamp() - make_interval(secs => $2) where run_id = $1',
+    [runId, silentSeconds],
+  );
+  return runId;
+}
+
+async function childOf(world: JobWorld, isParentOver: boolean): Promise<NewRun> {
+  const parent = await world.deps.runs.create({ kind: 'nightly', subject: 'now', slot: 'nightly parent' });
+  await world.deps.runs.start(parent.runId);
+  if (isParentOver) await world.deps.runs.finish(parent.runId, 'complete', {});
+  return { kind: 'walk', subject: 'parties', parentRunId: parent.runId };
+}
+
+/** `open`, or the code with which it was closed. */
+async function fateOf(world: JobWorld, runId: string): Promise<unknown> {
+  const run = await world.deps.runs.get(runId);
+  if (run?.state !== 'done') return 'open';
+  return [run.verdict, (run.evidence['error'] as { code?: string } | undefined)?.code];
+}
+
+const CLOSED = ['failed', 'ABANDONED'];
+const WALK: NewRun = { kind: 'walk', subject: 'parties' };
+
+describe('a command, where no worker is running', () => {
+  it.each<readonly [string, NewRun, number, unknown]>([
+    ['a run of a dead command', WALK, 80, CLOSED],
+    ['a night of a dead command', { kind: 'nightly', subject: 'now' }, 80, CLOSED],
+    ['a run that may be tried again by its queue', WALK, 60, 'open'],
+    ['a night of the schedule', { kind: 'nightly', subject: 'scheduled', slot: 'nightly x' }, 80, 'open'],
+    ['an order of the read API', { kind: 'export', subject: 'ab', params: { isOrdered: true } }, 80, 'open'],
+  ])('%s', async (_what, fresh, silentSeconds, fate) => {
+    await using world = await openWorld();
+    const runId = await leave(world, { ...fresh, silentSeconds });
+    await closeAbandoned(world.deps);
+    expect(await fateOf(world, runId)).toEqual(fate);
+  });
+
+  it.each([
+    [true, CLOSED],
+    [false, 'open'],
+  ])('a run below another that is over: %s', async (isParentOver, fate) => {
+    await using world = await openWorld();
+    const runId = await leave(world, { ...(await childOf(world, isParentOver)), silentSeconds: 80 });
+    await closeAbandoned(world.deps);
+    expect(await fateOf(world, runId)).toEqual(fate);
+  });
+
+  it('begins a night of its own once the last one has fallen silent, and not before', async () => {
+    await using world = await openWorld();
+    const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 5 });
+    expect(await goingNights(world.deps)).toMatchObject([{ runId }]);
+    await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '10 seconds'`);
+    expect(await goingNights(world.deps)).toEqual([]);
+    expect(await fateOf(world, runId)).toEqual(CLOSED);
+  });
+});
+
+describe('a worker', () => {
+  it.each<readonly [string, NewRun, number, unknown, number]>([
+    ['queues a run again whose process is gone', WALK, 40, 'open', 1],
+    ['leaves a run alone that was renewed lately', WALK, 20, 'open', 0],
+    ['closes a verify, which nobody can resume', { kind: 'verify', subject: 'deep' }, 40, CLOSED, 0],
+  ])('%s', async (_what, fresh, silentSeconds, fate, jobs) => {
+    await using world = await openWorld();
+    const runId = await leave(world, { ...fresh, silentSeconds });
+    await reconcileRuns(world.deps);
+    expect(await fateOf(world, runId)).toEqual(fate);
+    expect((await world.queues.counts('walk'))['prioritized']).toBe(jobs);
+  });
+
+  it.each([
+    [true, CLOSED],
+    [false, 'open'],
+  ])('leaves runs below another to it, unless it is over: %s', async (isParentOver, fate) => {
+    await using world = await openWorld();
+    const runId = await leave(world, { ...(await childOf(world, isParentOver)), silentSeconds: 40 });
+    await reconcileRuns(world.deps);
+    expect(await fateOf(world, runId)).toEqual(fate);
+    expect((await world.queues.counts('walk'))['prioritized']).toBe(0);
+  });
+});
