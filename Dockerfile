@@ -4,9 +4,9 @@ FROM node:24-slim
 ENV NODE_ENV=production
 WORKDIR /app
 
-# First what seldom changes, so that a change of the sources reuses the layer.
+# First what seldom changes, so that a change of the sources reuses the layer. The image has its Node already.
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --ignore-scripts && npm cache clean --force
+RUN npm ci --omit=dev --ignore-scripts && npm cache clean --force && rm -rf node_modules/node-linux-*
 
 COPY LICENSE ./
 COPY bin ./bin

@@ -154,9 +154,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack): P
     }),
   );
   const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
-  const { sourceUrl } = config;
-  const identity =
-    sourceUrl === undefined ? await readIdentity(warehouse.db) : await bindSource(warehouse.db, sourceUrl);
+  const identity = await identify(warehouse, options);
   const prefix = `lm-${identity.sourceId ?? 'unbound'}`;
   const state = openState(options, warehouse, prefix, stack);
   const metrics = new WorkMetrics();
@@ -185,6 +183,20 @@ async function openDatabase(
   if (config.databaseUrl !== undefined) return config.databaseUrl.href;
   const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
   return embedded.connectionString;
+}
+
+async function identify({ db }: Warehouse, { config, log }: AppOptions): Promise<Identity> {
+  const { sourceUrl } = config;
+  if (sourceUrl === undefined) return readIdentity(db);
+  const { identity, formerUrl } = await bindSource(db, sourceUrl);
+  if (formerUrl !== undefined) {
+    // Workers that still run ask the former address, also for commands that were given this one.
+    log.warn(
+      { formerUrl, url: identity.sourceUrl },
+      'SOURCE_URL has changed: start running workers again with it',
+    );
+  }
+  return identity;
 }
 
 /** The first that is asked of the database: where it is away, its address is what a person must look at. */

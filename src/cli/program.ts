@@ -103,7 +103,12 @@ function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
     .option('--json', 'one JSON document on stdout; progress and logs on stderr')
     .addHelpText('after', () => settingsHelp())
     .exitOverride()
-    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
+    .configureOutput({
+      writeOut: (text) => stdout.write(text),
+      writeErr: (text) => stderr.write(text),
+      // As every other error of ours begins.
+      outputError: (text, write) => write(text.replace(/^error: /, 'ledger-mirror: ')),
+    })
     .showSuggestionAfterError()
     .enablePositionalOptions(false);
   declareMirroring(program, run);

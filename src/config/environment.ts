@@ -25,6 +25,8 @@ const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
 const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
 const SHOWN_MAX = 80;
+/** More, and it is another word. */
+const EDITS_MAX = 3;
 
 /** The real one; tests make their own. */
 export function processEnvironment(): EnvironmentInput {
@@ -93,14 +95,27 @@ function refuseUnknown(
   }
 }
 
-/** A likely spelling, where one known name shares all but a few letters. */
+/** A likely spelling: a known name that a few letters more, less, other or swapped would make. */
 function nearest(name: string, known: ReadonlySet<string>): string {
-  const letters = (word: string): string => word.replaceAll(/[^A-Z]/g, '');
-  const match = [...known].find(
-    (candidate) =>
-      letters(candidate).startsWith(letters(name)) || letters(name).startsWith(letters(candidate)),
-  );
-  return match === undefined ? '' : ` (did you mean ${match}?)`;
+  const near = [...known]
+    .map((candidate) => ({ candidate, edits: editsBetween(name, candidate) }))
+    .filter(({ edits }) => edits <= EDITS_MAX)
+    .toSorted((a, b) => a.edits - b.edits);
+  return near[0] === undefined ? '' : ` (did you mean ${near[0].candidate}?)`;
+}
+
+/** Letters put in, left out or replaced, at least, to make one of the other (Levenshtein). */
+function editsBetween(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (let i = 0; i < from.length; i += 1) {
+    const next = [i + 1];
+    for (let j = 0; j < to.length; j += 1) {
+      const replaced = (row[j] ?? 0) + (from[i] === to[j] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
 }
 
 function lookUp(

@@ -32,13 +32,19 @@ export async function readIdentity(db: Database): Promise<Identity> {
 /**
  * Binds the mirror to its source at the first call. The address may change later (another node of the
  * same network); whether it is the same network is for the walk to tell from what the source lists.
+ * @returns with `formerUrl` where it was another one until now
  */
-export async function bindSource(db: Database, url: URL): Promise<Identity> {
+export async function bindSource(
+  db: Database,
+  url: URL,
+): Promise<{ readonly identity: Identity; readonly formerUrl: string | undefined }> {
   const shown = `${url.protocol}//${url.host}${url.pathname}`;
+  const former = await readIdentity(db);
+  if (former.sourceUrl === shown) return { identity: former, formerUrl: undefined };
   await guarded('bind the mirror to its source', () =>
     sql`update mirror.identity set source_id = coalesce(source_id, ${sourceIdOf(url)}), source_url = ${shown}`.execute(
       db,
     ),
   );
-  return readIdentity(db);
+  return { identity: await readIdentity(db), formerUrl: former.sourceUrl };
 }

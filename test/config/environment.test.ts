@@ -86,7 +86,9 @@ describe('.env', () => {
 
   test('refuses any name it does not know', () => {
     writeFileSync(join(cwd, '.env'), 'DATABSE_URL=postgres://x/y\nHTTPS_PROXY=http://p:1\n');
-    expect(problemsOf({})).toEqual([expect.stringMatching(/^DATABSE_URL: not a setting \(in \.env\)/)]);
+    expect(problemsOf({})).toEqual([
+      expect.stringMatching(/^DATABSE_URL: not a setting \(in \.env\).*did you mean DATABASE_URL\?/),
+    ]);
   });
 
   test('that cannot be read is one line', () => {
@@ -147,6 +149,16 @@ describe('what is not accepted', () => {
     expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(
       new Set(['API_PORT', 'EXPORT_FORMAT', 'LOG_LEVEL', 'NIGHTLY_PARTIES', 'SOURCE_RAET']),
     );
+  });
+
+  test.each([
+    ['SOURCE_RAET', 'SOURCE_RATE'],
+    ['SOURCE_ASSET', 'SOURCE_ASSETS'],
+    ['SOURCE_AUTHORISATION_FILE', 'SOURCE_AUTHORIZATION_FILE'],
+    ['EXPORT_FORMAT', undefined],
+  ])('%s: the likely spelling is named', (name, likely) => {
+    const [problem] = problemsOf({ [name]: 'x' });
+    expect(/\(did you mean (\w+)\?\)/.exec(problem ?? '')?.[1]).toBe(likely);
   });
 
   test.each(['SOURCE_TOKEN', 'EXPORT_FORMAT', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(

@@ -16,6 +16,7 @@ import { openLake, type Lake } from '../../lake/lake.ts';
 import { inquiry, readyQuestion } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
+import type { Run } from '../../warehouse/run-store.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument, startNight, verifyHere } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
@@ -54,7 +55,7 @@ export async function demo(
   const answers = await answer(app, demoContext);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
   const tookMs = performance.now() - startedMs;
-  say(context, summary(verdict, tookMs, context.config.dataDir));
+  say(context, summary(verdict, tookMs, ledgersOf(nightly), context.config.dataDir));
   if (options.keep) await keepOpen(app, demoContext);
   return {
     exitCode: exitCodeOf(verdict, nightly.evidence),
@@ -154,27 +155,36 @@ async function ask(lake: Lake, name: string, context: CommandContext): Promise<A
 /** Ids are cut to what tells them apart: `query` shows them whole. */
 function answerTable(rows: AnswerRows, rowsMax: number, columns: number | undefined): string {
   const header = Object.keys(rows[0] ?? {});
-  const short = (cell: string | number | null | undefined): Cell =>
-    typeof cell === 'string' && /^[0-9a-f]{64}$/.test(cell) ? `${cell.slice(0, 8)}…` : cell;
+  const short = (cell: string | number | null | undefined): Cell => {
+    // Numbers as `query` writes them: whether one comes as a number or as text says nothing to a reader.
+    if (typeof cell !== 'string') return typeof cell === 'number' ? String(cell) : cell;
+    return /^[0-9a-f]{64}$/.test(cell) ? `${cell.slice(0, 8)}…` : cell;
+  };
   const cells = rows.map((row) => header.map((name) => short(row[name])));
   return formatTable(header, cells, { rowsMax, columns }).trimEnd();
 }
 
-function summary(verdict: string, tookMs: number, dataDir: string): string {
+/** Whose ledgers the night asked for. */
+function ledgersOf({ evidence }: Run): number {
+  const asked = z.object({ exports: z.object({ parties: z.number() }) }).safeParse(evidence);
+  return asked.success ? asked.data.exports.parties : 0;
+}
+
+function summary(verdict: string, tookMs: number, ledgers: number, dataDir: string): string {
   const isWhole = verdict === 'complete';
   return [
     '',
     `${isWhole ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
     ...(isWhole
       ? [
-          `Every row that the network lists and every entry of ${formatCount(PARTIES)} or more ledgers is in the mirror, and every sum agrees.`,
+          `Every row that the network lists and every entry of ${formatCount(ledgers)} ledgers is in the mirror, and every sum agrees.`,
         ]
       : ['The evidence above says what is missing.']),
     '',
     'Next:',
-    '  npx ledger-mirror demo --keep                                the same, with the console open',
-    '  SOURCE_URL=https://… npx ledger-mirror nightly               a real service',
-    `  rm -rf '${join(dataDir, 'demo')}'   forget the demo`,
+    '  the same, with the console open:  npx ledger-mirror demo --keep',
+    '  a real service:                   SOURCE_URL=https://… npx ledger-mirror nightly',
+    `  forget the demo:                  rm -rf '${join(dataDir, 'demo')}'`,
     '',
   ].join('\n');
 }

@@ -25,7 +25,7 @@ export async function nightly(
 
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 async function plan(app: App, context: CommandContext): Promise<CommandResult> {
-  const { nightlyParties, nightlyExportsMax, sourceRate } = context.config;
+  const { nightlyParties, nightlyExportsMax, sourceRate, sourcePageSize } = context.config;
   const estimate = await previewNight({ nightly: app.jobs.nightly, nightlyParties });
   const due = estimate.parties - estimate.notDue;
   const exports = Math.min(due, nightlyExportsMax ?? Infinity);
@@ -50,12 +50,19 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
     ratePerSecond: sourceRate,
   };
   const text = [
-    `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${sourceRate} a second:`,
-    `  lists     ${formatCount(estimate.listRequests)} (${document.lists.known})`,
-    `  exports   ${formatCount(exports)} of ${formatCount(due)} parties due` +
-      (estimate.setAside > 0 ? `, ${formatCount(estimate.setAside)} of them set aside before` : '') +
-      (estimate.notDue > 0 ? `; ${formatCount(estimate.notDue)} idle ones wait for another night` : ''),
-    ...(estimate.isFirst ? ['  The parties are not known yet: those the source lists come on top.'] : []),
+    ...(estimate.isFirst
+      ? [
+          `Would ask the source for more than can be told before its lists are known, at most ${sourceRate} requests a second:`,
+          `  lists     every page, from both ends until they meet (${formatCount(sourcePageSize)} rows each)`,
+          `  exports   one or more for each party listed${due > 0 ? `; ${formatCount(due)} are chosen` : ''}`,
+        ]
+      : [
+          `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${sourceRate} a second:`,
+          `  lists     ${formatCount(estimate.listRequests)} (${document.lists.known})`,
+          `  exports   ${formatCount(exports)} of ${formatCount(due)} parties due` +
+            (estimate.setAside > 0 ? `, ${formatCount(estimate.setAside)} of them set aside before` : '') +
+            (estimate.notDue > 0 ? `; ${formatCount(estimate.notDue)} idle ones wait for another night` : ''),
+        ]),
     'Nothing was asked.',
     '',
   ].join('\n');

@@ -106,9 +106,16 @@ function runLines({ run, progress }: Underway, nowMs: number): readonly string[]
   return [
     `  ${run.kind} ${printable(run.subject)}, begun ${since}`,
     ...progress.map(({ label, done, total, unit, note }) => {
-      const end = total === undefined ? '' : ` of ${formatQuantity(BigInt(total), unit)}`;
+      const amount =
+        total === undefined ? formatQuantity(BigInt(done), unit) : formatShare(done, total, unit);
       const more = note === undefined ? '' : ` (${printable(note)})`;
-      return `    ${printable(label)}: ${formatQuantity(BigInt(done), unit)}${end}${more}`;
+      return `    ${printable(label)}: ${amount}${more}`;
     }),
   ];
+}
+
+/** `103 of 134 parties` */
+function formatShare(done: string, total: string, unit: string): string {
+  const part = unit === 'bytes' ? formatBytes(BigInt(done)) : formatCount(BigInt(done));
+  return `${part} of ${formatQuantity(BigInt(total), unit)}`;
 }
