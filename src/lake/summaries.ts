@@ -122,10 +122,12 @@ export function summaryFile(
 /** Counts the rows in which a month's published summary differs from the one that its entries give now. */
 export function summaryDifference(table: SummaryTable, month: string): string {
   const names = SUMMARIES[table].columns.map(({ name }) => name).join(', ');
-  const published = `select ${names} from ${table} where month = ${literal(month)}`;
   const computed = summaryOf(table, entriesOf(month));
   return `select count(*) from (
-    (from (${published}) except all from (${computed})) union all (from (${computed}) except all from (${published})))`;
+    select ${names} from (
+      select ${names}, 1 as times from ${table} where month = ${literal(month)}
+      union all select ${names}, -1 from (${computed}))
+    group by ${names} having sum(times) <> 0)`;
 }
 
 /**

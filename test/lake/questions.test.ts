@@ -172,6 +172,17 @@ describe('ready questions', () => {
     ]);
   });
 
+  it('have their summaries written anew where a lake is of an older form', async () => {
+    const before = (await currentLake(deps.objects, signal))!;
+    const partitions = before.partitions.map(({ summaries: _, ...partition }) => partition);
+    const version = before.version + 1;
+    const older = encodeLakeManifest({ ...before, version, partitions });
+    await deps.objects.publishBytes(lakeManifestKey(version), older, signal);
+    expect(await buildLake(deps, signal)).toMatchObject({ version: version + 1, rebuilt: 4, kept: 0 });
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
+    expect(await buildLake(deps, signal)).toMatchObject({ version: version + 1, rebuilt: 0, kept: 4 });
+  });
+
   it('refuse a time that is none', () => {
     const [question] = READY_QUESTIONS;
     expect(() => inquiry(question!, { since: 'yesterday' })).toThrow('--since: "yesterday" is not accepted');
