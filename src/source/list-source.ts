@@ -8,6 +8,7 @@ import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
 import { answerError, errorBodyOf } from './failure.ts';
 import { LIST_LIMITS, whereOf, type HttpLimits } from './http.ts';
 import { parsePage } from './page.ts';
+import { RETRY_RULES } from './retry-policy.ts';
 import { LIST_RETRIES, type RetryLimits } from './retry.ts';
 
 /** Three times what the gateway itself can send. */
@@ -23,6 +24,10 @@ export interface ListSourceOptions {
   readonly retries?: RetryLimits;
 }
 
+/** A walk asks three ways: what was just tried in vain as often as allowed is not tried as often again. */
+const ATTEMPTS_AFTER_FAILURE = 2;
+const IN_VAIN_MS = 60_000;
+
 /** Failures that a cursor or a page size can be the reason of. A forged cursor is a 500 there. */
 const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
 
@@ -31,6 +36,7 @@ export class HttpListSource implements ListSource {
   readonly #caller: SourceCaller;
   readonly #limits: HttpLimits;
   readonly #retries: RetryLimits;
+  #inVainUntilMs = 0;
 
   constructor(options: ListSourceOptions) {
     this.baseUrl = options.baseUrl;
@@ -79,15 +85,26 @@ export class HttpListSource implements ListSource {
     return this.#ask(question.list, this.#url(question.list, parametersOf(question)), signal);
   }
 
-  #ask(list: PageQuestion['list'], url: URL, signal: AbortSignal): Promise<Page> {
+  async #ask(list: PageQuestion['list'], url: URL, signal: AbortSignal): Promise<Page> {
+    const isInVain = performance.now() < this.#inVainUntilMs;
+    const attemptsMax = Math.min(this.#retries.attemptsMax, isInVain ? ATTEMPTS_AFTER_FAILURE : Infinity);
     const question: Question = {
       route: list,
       action: `list ${list}`,
       url,
       limits: this.#limits,
-      retries: this.#retries,
+      retries: { ...this.#retries, attemptsMax },
     };
-    return this.#caller.read(question, signal, (answer) => readPage(list, url, answer));
+    try {
+      const page = await this.#caller.read(question, signal, (answer) => readPage(list, url, answer));
+      this.#inVainUntilMs = 0;
+      return page;
+    } catch (error) {
+      // A source that is busy or away says so, and is waited for every time.
+      const isBroken = RETRY_RULES[errorCode(error)]?.isCheap === false && !signal.aborted;
+      if (isBroken) this.#inVainUntilMs = performance.now() + IN_VAIN_MS;
+      throw error;
+    }
   }
 
   #url(list: PageQuestion['list'], parameters: readonly (readonly [string, string])[]): URL {
