@@ -1,5 +1,5 @@
 /** A walk's lease: by the database's clock, under a token that no counter can hand out twice. */
-import { sql, type Transaction } from 'kysely';
+import { sql, type Kysely, type Transaction } from 'kysely';
 import { FencedError } from '../core/errors.ts';
 import type { MirrorSchema } from './schema.ts';
 
@@ -21,6 +21,12 @@ export async function fence(tx: Tx, { walkId, token }: Lease): Promise<void> {
   const { rows } = await sql`select from mirror.walks
     where walk_id = ${walkId} and lease_token = ${token} and state = 'open' for update`.execute(tx);
   if (rows.length === 0) throw new FencedError(`walk ${walkId}`);
+}
+
+/** A successor need not wait for the end of the lease. */
+export async function letGo(db: Kysely<MirrorSchema>, { walkId, token }: Lease): Promise<void> {
+  await sql`update mirror.walks set lease_until = clock_timestamp()
+    where walk_id = ${walkId} and lease_token = ${token} and state = 'open'`.execute(db);
 }
 
 export async function currentEpoch(tx: Tx): Promise<number> {

@@ -37,7 +37,7 @@ import {
   recordVerdict,
   type ClaimContext,
 } from './walk-claim.ts';
-import { closeWalk, currentEpoch, fence, LEASE, type Lease } from './walk-lease.ts';
+import { closeWalk, currentEpoch, fence, LEASE, letGo, type Lease } from './walk-lease.ts';
 import { insertNewPage } from './walk-new-page.ts';
 import { writePage } from './walk-pages.ts';
 import { type RowContext, writeCheckpoints, writeParties, writeUnplacedParties } from './walk-rows.ts';
@@ -72,6 +72,8 @@ class PostgresWalkSession implements WalkSession {
   readonly #runId: string;
   readonly #lease: Lease;
   #pageNo = 0;
+  /** Whether a page behind an edge was committed in this session. */
+  #hasGrown = false;
 
   constructor(
     db: Database,
@@ -141,11 +143,7 @@ class PostgresWalkSession implements WalkSession {
   }
 
   async release(): Promise<void> {
-    const { walkId, token } = this.#lease;
-    await guarded('let go of a walk', () =>
-      sql`update mirror.walks set lease_until = clock_timestamp()
-        where walk_id = ${walkId} and lease_token = ${token} and state = 'open'`.execute(this.#db),
-    );
+    await guarded('let go of a walk', () => letGo(this.#db, this.#lease));
   }
 
   async chains(): Promise<readonly Chain[]> {
@@ -204,7 +202,9 @@ class PostgresWalkSession implements WalkSession {
       { ...options, wasDone: () => this.#chainOfPage(pageNo, change) },
       () => work(options, pageNo),
     );
-    if (chainId !== undefined) this.#pageNo = pageNo;
+    if (chainId === undefined) return undefined as Id;
+    this.#pageNo = pageNo;
+    if (change.page.after !== undefined) this.#hasGrown = true;
     return chainId;
   }
 
@@ -305,10 +305,19 @@ class PostgresWalkSession implements WalkSession {
     await patiently(options, async () => {
       await this.#transact(options.action, async (tx) => {
         await recordVerdict(tx, this.#axis, verdict, evidence);
-        await closeWalk(tx, this.walkId, 'abandoned');
+        if (this.#isWorthGoingOn(verdict)) await letGo(tx, this.#lease);
+        else await closeWalk(tx, this.walkId, 'abandoned');
       });
       return true;
     });
+  }
+
+  /**
+   * What an audit has read on its own chains stays for the next one, unless a guard spoke, which forbids to
+   * complete it ever, or it got no further: then the next had better start over.
+   */
+  #isWorthGoingOn(verdict: 'incomplete' | 'suspicious' | 'failed'): boolean {
+    return this.kind === 'audit' && (verdict === 'failed' || (verdict === 'incomplete' && this.#hasGrown));
   }
 
   async checkpointsAt(heights: readonly string[]): Promise<ReadonlyMap<string, HeightOnRecord>> {

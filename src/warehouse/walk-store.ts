@@ -69,13 +69,13 @@ interface Taken {
 
 async function take(tx: Tx, request: SessionRequest, token: string): Promise<Taken | undefined> {
   const epoch = await currentEpoch(tx);
-  const { rows } = await sql<WalkRow & { is_leased: boolean }>`
-    select *, coalesce(lease_until > clock_timestamp(), false) as is_leased
+  const { rows } = await sql<FoundWalk>`
+    select *, coalesce(lease_until > clock_timestamp(), false) as is_leased,
+      exists (select from mirror.runs where runs.run_id = walks.run_id and verdict is not null) as has_verdict
     from mirror.walks where list = ${request.list} and state = 'open' for update`.execute(tx);
   const [found] = rows;
   if (found?.is_leased === true) return undefined;
-  // An audit covers a walk, so an audit that was left is finished by either. A walk's chains need no walk.
-  const isOfUse = found?.epoch === epoch && (found.kind === 'audit' || request.kind === 'walk');
+  const isOfUse = found?.epoch === epoch && canGoOn(found, request);
   if (found !== undefined && !isOfUse) await closeWalk(tx, found.walk_id, 'abandoned');
   const walk = isOfUse && found !== undefined ? found : await begin(tx, request, epoch);
   await sql`
@@ -83,6 +83,21 @@ async function take(tx: Tx, request: SessionRequest, token: string): Promise<Tak
       run_id = ${request.runId}, base_url = ${request.baseUrl}
     where walk_id = ${walk.walk_id}`.execute(tx);
   return { walk: { ...walk, run_id: request.runId }, token, resumed: walk === found };
+}
+
+interface FoundWalk extends WalkRow {
+  readonly is_leased: boolean;
+  readonly has_verdict: boolean;
+}
+
+/**
+ * An audit covers a walk, so an audit that was killed is finished by either; one that came to an end before
+ * it was whole only by the next audit, or each walk until then would try it again. Its chains lie over
+ * others, so it goes on only where its cursors are good. A walk's chains need no walk.
+ */
+function canGoOn(found: FoundWalk, request: SessionRequest): boolean {
+  if (found.kind === 'walk') return request.kind === 'walk';
+  return found.base_url === request.baseUrl && (request.kind === 'audit' || !found.has_verdict);
 }
 
 async function begin(tx: Tx, request: SessionRequest, epoch: number): Promise<WalkRow> {

@@ -1,5 +1,6 @@
 /** Audits: every page again. What was missed is added in its place, what is gone is marked, nothing moves. */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { PermanentError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 import { addParties, checkpoint, checkpoints, ListDouble, parties, partyId } from './list-double.ts';
 import { openMigrated, WalkWorld } from './walk-world.ts';
@@ -113,6 +114,84 @@ describe('parties', () => {
     expect(evidence).toMatchObject({ audit: { missed: '2' }, violations: [] });
     expect(verdict).toBe('complete');
     await world.expectParties(double);
+  });
+
+  describe('one that came to no whole end', () => {
+    /** Answers so many questions of the next audit, and then no more. */
+    function tired(double: ListDouble, answers: number): void {
+      const asked = double.questions.length;
+      double.answer = ({ number, page }) => {
+        if (number > asked + answers) throw new PermanentError('Cannot ask', { code: 'SOURCE_STATUS' });
+        return page;
+      };
+    }
+
+    async function audited(
+      double: ListDouble,
+    ): Promise<{ verdict: string; resumed: boolean; asked: number }> {
+      const before = double.questions.length;
+      const { verdict, evidence } = await world.walk(double, { list: 'parties', kind: 'audit' });
+      return { verdict, resumed: evidence.resumed, asked: double.questions.length - before };
+    }
+
+    async function begun(): Promise<ListDouble> {
+      const double = new ListDouble();
+      double.lists.parties = parties(300).filter(({ rank }) => rank !== 7n);
+      await world.walk(double, { list: 'parties' });
+      double.lists.parties = parties(300);
+      tired(double, 20);
+      expect(await audited(double)).toMatchObject({ verdict: 'incomplete', resumed: false });
+      return double;
+    }
+
+    test('is gone on with by the next', async () => {
+      const double = await begun();
+      addParties(double, 5);
+      double.answer = ({ page }) => page;
+      const { verdict, evidence } = await world.walk(double, { list: 'parties', kind: 'audit' });
+      expect(evidence).toMatchObject({ resumed: true, audit: { missed: '1', gone: '0', served: '305' } });
+      expect(verdict).toBe('complete');
+      await world.expectParties(double);
+      double.questions.length = 0;
+      const whole = await audited(double);
+      expect(whole).toMatchObject({ verdict: 'complete', resumed: false });
+      expect(evidence.requests).toBeLessThan(whole.asked - 15);
+    });
+
+    test('is kept over one that got no answer, and given up by one that got no further', async () => {
+      const double = await begun();
+      tired(double, 0);
+      expect(await audited(double)).toMatchObject({ verdict: 'failed', resumed: true });
+      tired(double, 1);
+      expect(await audited(double)).toMatchObject({ verdict: 'incomplete', resumed: true });
+      double.answer = ({ page }) => page;
+      expect(await audited(double)).toMatchObject({ verdict: 'complete', resumed: false });
+      await world.expectParties(double);
+    });
+
+    test('is given up by a walk, which is not held up by it', async () => {
+      const double = await begun();
+      double.answer = ({ page }) => page;
+      const { verdict, evidence } = await world.walk(double, { list: 'parties' });
+      expect({ verdict, kind: evidence.kind }).toEqual({ verdict: 'complete', kind: 'walk' });
+      expect(await audited(double)).toMatchObject({ verdict: 'complete', resumed: false });
+    });
+
+    test('starts over at another node, whose cursors are others', async () => {
+      const double = await begun();
+      double.baseUrl = 'http://node-2';
+      double.answer = ({ page }) => page;
+      expect(await audited(double)).toMatchObject({ verdict: 'complete', resumed: false });
+      await world.expectParties(double);
+    });
+
+    test('starts over where a guard spoke', async () => {
+      const double = await begun();
+      double.answer = ({ page }) => ({ ...page, endCursor: 'elsewhere' });
+      expect(await audited(double)).toMatchObject({ verdict: 'suspicious', resumed: true });
+      double.answer = ({ page }) => page;
+      expect(await audited(double)).toMatchObject({ verdict: 'complete', resumed: false });
+    });
   });
 
   test('a source that shows half of its list does not make the mirror mark the rest as gone', async () => {

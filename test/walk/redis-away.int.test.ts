@@ -1,0 +1,65 @@
+/**
+ * Redis is away for more than a minute in the middle of a walk: hints and the shared rate do without it,
+ * the walk does not wait for it, and uses it again once it is back. The clock of the state runs ahead, so that
+ * the minute passes in less.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, expect, test } from 'vitest';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { openSource } from '../../src/source/source.ts';
+import { openRedisState } from '../../src/state/redis-state.ts';
+import { tolerantState } from '../../src/state/tolerant-state.ts';
+import { recordingLog } from '../state/recording-log.ts';
+import { freshDatabase } from '../support/database.ts';
+import { startOwnRedis } from '../support/redis.ts';
+import { sourceConfig } from './source-config.ts';
+import { openMigrated, WalkWorld } from './walk-world.ts';
+
+const PAGE_MS = 5_000;
+const AWAY_FROM_PAGE = 5;
+const AWAY_TO_PAGE = 20;
+
+const database = await freshDatabase();
+const warehouse = await openMigrated(database.url);
+const world = new WalkWorld(warehouse);
+afterAll(() => warehouse[Symbol.asyncDispose]());
+
+test('Redis away for more than a minute', async () => {
+  await using redis = await startOwnRedis();
+  await using sandbox = await startSandbox({ parties: 400, rateLimit: 'none' });
+  const log = recordingLog();
+  let aheadMs = 0;
+  const inner = openRedisState({ url: redis.url, prefix: 'away', onConnectionError: () => undefined });
+  const state = tolerantState(inner, { log, nowMs: () => performance.now() + aheadMs });
+  await using source = openSource(sourceConfig(sandbox.url), { rate: state });
+  let pages = 0;
+  const { verdict, evidence } = await world.walk(
+    source.lists,
+    { list: 'parties' },
+    {
+      deps: {
+        hints: state,
+        checkpoint: async (label) => {
+          if (label !== 'committed') return;
+          pages += 1;
+          aheadMs += PAGE_MS;
+          if (pages === AWAY_FROM_PAGE) await redis.kill();
+          if (pages === AWAY_TO_PAGE) await redis.start();
+          // The client reconnects within a second; there must be pages left for it.
+          if (pages > AWAY_TO_PAGE && log.lines.length < 2) await sleep(100);
+        },
+      },
+    },
+  );
+  const hint = await state.get('walk:parties');
+  await state.close();
+  expect(evidence).toMatchObject({ missing: [], violations: [], rows: '400' });
+  expect(verdict).toBe('complete');
+  expect(log.lines).toMatchObject([
+    { level: 'warn', message: 'Resume state is away, work goes on without it' },
+    { level: 'info', message: 'Resume state is back' },
+  ]);
+  expect(log.lines[1]?.fields['awayMs']).toBeGreaterThan(60_000);
+  const { rows } = await world.pool.query('select max(walk_id)::text as id from mirror.walks');
+  expect(hint).toMatchObject({ walkId: rows[0].id });
+});
