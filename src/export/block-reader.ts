@@ -10,6 +10,7 @@ import { type PlainRowSum, RowSum } from '../ledger/row-sum.ts';
 import { NumberList } from './number-list.ts';
 import type { ExportUnit } from './ports.ts';
 import { RowFilter } from './row-filter.ts';
+import { RowScan } from './row-scan.ts';
 
 /** In seconds, `to` exclusive; either may be infinite. */
 export interface Seconds {
@@ -84,8 +85,18 @@ export interface UnreadRow {
 /** @param block whole rows, with their line ends */
 export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   const reader = new BlockReader(question);
-  new RowSplitter((buffer, start, end, next) => reader.row(buffer, start, end, next)).push(block);
+  const scan = RowScan.open(question.unit, question.layout, block);
+  if (scan === undefined) readSlowly(reader, block);
+  else while (scan.advance()) reader.scanned(scan, block);
   return reader.findings();
+}
+
+/** The same without the module's help. */
+function readSlowly(reader: BlockReader, block: Buffer): void {
+  new RowSplitter((buffer, start, end, next) => {
+    // A blank line is no row; gateways add some between their messages.
+    if (end > start) reader.row(buffer, start, end, next);
+  }).push(block);
 }
 
 class BlockReader {
@@ -117,22 +128,31 @@ class BlockReader {
   }
 
   row(buffer: Buffer, start: number, end: number, next: number): void {
-    // A blank line is no row; gateways add some between their messages.
-    if (this.#unread !== undefined || end === start) return;
+    if (this.#unread !== undefined) return;
     const filter = this.#filter;
     const finding = filter.check(buffer, start, end);
     if (finding === 'fields' || finding === 'time') {
       this.#unread = { finding, fieldCount: filter.fieldCount, start, end };
       return;
     }
-    this.#rows += 1;
-    const { second } = filter.time;
-    this.#follow(second);
-    const { asked, kept } = this.#question;
-    if (finding !== 'party' && (second < asked.from || second >= asked.to)) this.#farOutside += 1;
-    if (finding !== 'ok') this.#left[finding] += 1;
-    else if (second < kept.from || second >= kept.to) this.#left.range += 1;
-    else this.#keep(buffer, start, end, next);
+    const { second, zoneSeconds } = filter.time;
+    if (!this.#count(finding, second)) return;
+    if (filter.leaves) this.#leave(second);
+    this.#keep(buffer, start, end, next, second, zoneSeconds, filter.isFrom);
+  }
+
+  scanned(scan: RowScan, block: Buffer): void {
+    const { start, end, next } = scan;
+    if (scan.isOdd) {
+      this.row(block, start, end, next);
+      return;
+    }
+    if (this.#unread !== undefined) return;
+    const { second, isFrom, isTo } = scan;
+    const isParty = isFrom || isTo;
+    if (!this.#count(isParty ? (scan.isAsset ? 'ok' : 'asset') : 'party', second)) return;
+    if (!isTo) this.#leave(second);
+    this.#keep(block, start, end, next, second, 0, isFrom);
   }
 
   findings(): BlockFindings {
@@ -153,19 +173,34 @@ class BlockReader {
     };
   }
 
-  #follow(second: number): void {
+  /** @returns whether the row is to be kept */
+  #count(finding: 'ok' | 'party' | 'asset', second: number): boolean {
+    this.#rows += 1;
     if (second < this.#lastSecond) this.#isSorted = false;
     if (Number.isNaN(this.#firstSecond)) this.#firstSecond = second;
     this.#lastSecond = second;
+    const { asked, kept } = this.#question;
+    if (finding !== 'party' && (second < asked.from || second >= asked.to)) this.#farOutside += 1;
+    const isKept = second >= kept.from && second < kept.to;
+    if (finding !== 'ok') this.#left[finding] += 1;
+    else if (!isKept) this.#left.range += 1;
+    return finding === 'ok' && isKept;
   }
 
-  #keep(buffer: Buffer, start: number, end: number, next: number): void {
-    const filter = this.#filter;
-    const { second, zoneSeconds: zone } = filter.time;
-    if (filter.leaves) {
-      this.#leaving += 1;
-      if (second > this.#leavingSecond) this.#leavingSecond = second;
-    }
+  #leave(second: number): void {
+    this.#leaving += 1;
+    if (second > this.#leavingSecond) this.#leavingSecond = second;
+  }
+
+  #keep(
+    buffer: Buffer,
+    start: number,
+    end: number,
+    next: number,
+    second: number,
+    zone: number,
+    isFrom: boolean,
+  ): void {
     let span = this.#current;
     if (span === undefined || second < span.from || second >= span.to || start !== this.#runEnd) {
       this.#endRun();
@@ -175,7 +210,7 @@ class BlockReader {
     }
     this.#runEnd = next;
     const hash = hashRow(buffer, start, end);
-    span.add(second, hash, zone, next - start, filter.isFrom);
+    span.add(second, hash, zone, next - start, isFrom);
     const { tailEnd } = this.#question;
     if (tailEnd !== undefined && second >= this.#newestSecond && second < tailEnd) {
       this.#outdo(second, hash, zone);

@@ -137,7 +137,7 @@ describe('read by threads', () => {
         const kept = csv.flatMap((object) => object.toString().split(made.lineEnd)).length;
         expect(kept).toBeGreaterThan(100);
       }),
-      { numRuns: 25 },
+      { numRuns: 8 },
     );
   });
 
