@@ -48,6 +48,8 @@ const PAYLOAD_BYTES_MAX = 16_384;
 const SILENT_MAX_MS = 45_000;
 /** Jobs looked through for the oldest: those of one priority are in the order of their age. */
 const OLDEST_OF = 50;
+/** An outage is told now and then, not for every connection and every try. */
+const COMPLAIN_EVERY_MS = 10_000;
 const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
 
 export interface QueuesOptions {
@@ -68,6 +70,7 @@ export class Queues implements AsyncDisposable {
   readonly #log: Log;
   readonly #queues = new Map<QueueName, BullQueue>();
   readonly #stations = new Map<QueueName, Station>();
+  #complainedAtMs = -Infinity;
   /** Aborted when this process stops working jobs: handlers checkpoint and give the job back. */
   readonly #stop = new AbortController();
 
@@ -235,7 +238,10 @@ export class Queues implements AsyncDisposable {
 
   /** Sockets outlive their pools for a moment: what a server that stops tells them is no news. */
   #complain(error: Error, queue: QueueName): void {
-    if (!this.#stop.signal.aborted) this.#log.warn({ err: error, queue }, 'Queue connection failed');
+    if (this.#stop.signal.aborted) return;
+    const isNews = performance.now() - this.#complainedAtMs > COMPLAIN_EVERY_MS;
+    if (isNews) this.#complainedAtMs = performance.now();
+    this.#log[isNews ? 'warn' : 'debug']({ err: error, queue }, 'Queue connection failed');
   }
 
   #fullName(queue: QueueName): string {

@@ -81,3 +81,14 @@ test('a service that is away is named with its setting, without waiting for it',
   });
   expect(noStore.get('object store')?.detail).toMatch(/ECONNREFUSED.*check the endpoint/);
 });
+
+test('a database that may only be read is said to be that, in one line', async () => {
+  await using database = await openFreshDatabase();
+  const { rows } = await database.pool.query<{ name: string }>('select current_database() as name');
+  await database.pool.query(`alter database "${rows[0]?.name}" set default_transaction_read_only = on`);
+  const found = await findings({ DATABASE_URL: database.url });
+  expect(found.get('database and queues')).toMatchObject({
+    state: 'wrong',
+    detail: expect.stringMatching(/^Cannot [^\n]*read-only transaction[^\n]*$/),
+  });
+});
