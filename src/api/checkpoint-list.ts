@@ -39,9 +39,9 @@ async function makePage(
   const rowsMax = request.rowsMax + 1;
   const slice = await store.checkpoints({ epoch, ascending, beyond: request.cursor, top, rowsMax });
   const rows = shownOf(request, slice);
-  return writePage(
-    rows.map(({ hash, blockHash, atBlock }) => JSON.stringify({ hash, blockHash, atBlock })),
-    rows.map((row) => cursors.of({ epoch, ...row })),
-    neighboursOf(request, slice.length),
-  );
+  return writePage('checkpoints', {
+    nodes: rows.map(({ hash, blockHash, atBlock }) => JSON.stringify({ hash, blockHash, atBlock })),
+    cursors: rows.map((row) => cursors.of({ epoch, ...row })),
+    ...neighboursOf(request, slice.length),
+  });
 }

@@ -8,7 +8,7 @@ import type { Page } from './paging.ts';
 import { partyPages } from './party-list.ts';
 import type { ListState, ListStore } from './ports.ts';
 import { shared } from './shared.ts';
-import { sendJson, sendStatus, sendText, StatusError } from './status-error.ts';
+import { sendJson, sendStatus, sendWritten, StatusError } from './status-error.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */
 const STATE_MAX_AGE_MS = 1_000;
@@ -45,7 +45,7 @@ function addList(
       const state = await readState();
       try {
         const page = await answer(request.url, state);
-        return sendPage(request, nameState(reply, state), name, page);
+        return sendPage(request, nameState(reply, state), page);
       } catch (error) {
         if (!(error instanceof StatusError)) throw error;
         // What the gateway refuses never reached the service's handlers, which name the block.
@@ -63,14 +63,7 @@ function nameState(reply: FastifyReply, state: ListState): FastifyReply {
   });
 }
 
-function sendPage(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  name: string,
-  { edges, hasNextPage, hasPreviousPage, startCursor, endCursor }: Page,
-): FastifyReply {
-  const info = JSON.stringify({ hasNextPage, hasPreviousPage, startCursor, endCursor });
-  const text = `{"${name}":{"edges":[${edges}],"pageInfo":${info}}}`;
+function sendPage(request: FastifyRequest, reply: FastifyReply, { json }: Page): FastifyReply {
   const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
-  return isPretty ? sendJson(reply, JSON.parse(text), 1) : sendText(reply, text);
+  return isPretty ? sendJson(reply, JSON.parse(json.toString()), 1) : sendWritten(reply, json);
 }

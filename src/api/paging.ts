@@ -124,29 +124,34 @@ export function shownOf<Row>(request: PageRequest<unknown>, slice: readonly Row[
 
 /** A page as it is sent. */
 export interface Page extends Neighbours {
-  /** `{"node":…,"cursor":…}` of every row, with commas between them. */
-  readonly edges: string;
+  /** The whole answer, written once however often it is sent. */
+  readonly json: Buffer;
   readonly startCursor: string;
   readonly endCursor: string;
 }
 
-/**
- * Writes a page's rows as one text: a thousand of them take a third of the time that objects would.
- * @param nodes what stands in each row's node between `open` and `close`, as JSON
- * @param cursors in letters that need no escape
- */
+interface PageColumns extends Neighbours {
+  /** What stands in each row's node, as JSON, without what `frame` puts around all of them. */
+  readonly nodes: readonly string[];
+  /** In letters that need no escape. */
+  readonly cursors: readonly string[];
+}
+
+/** Writes a page as one text: a thousand rows take a third of the time that objects would. */
 export function writePage(
-  nodes: readonly string[],
-  cursors: readonly string[],
-  neighbours: Neighbours,
-  { open, close } = { open: '', close: '' },
+  name: 'parties' | 'checkpoints',
+  { nodes, cursors, hasNextPage, hasPreviousPage }: PageColumns,
+  frame = { open: '', close: '' },
 ): Page {
-  const middle = `${close},"cursor":"`;
-  const rows = nodes.map((node, at) => node + middle + cursors[at]).join(`"},{"node":${open}`);
-  return {
-    ...neighbours,
-    edges: nodes.length === 0 ? '' : `{"node":${open}${rows}"}`,
+  const middle = `${frame.close},"cursor":"`;
+  const rows = nodes.map((node, at) => node + middle + cursors[at]).join(`"},{"node":${frame.open}`);
+  const edges = nodes.length === 0 ? '' : `{"node":${frame.open}${rows}"}`;
+  const pageInfo = {
+    hasNextPage,
+    hasPreviousPage,
     startCursor: cursors[0] ?? '',
     endCursor: cursors.at(-1) ?? '',
   };
+  const text = `{"${name}":{"edges":[${edges}],"pageInfo":${JSON.stringify(pageInfo)}}}`;
+  return { ...pageInfo, json: Buffer.from(text) };
 }

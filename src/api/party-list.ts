@@ -43,7 +43,11 @@ export function partyPages(deps: PartyPageDeps): (url: string, state: ListState)
     const request = readPageRequest(given, state.epoch, readCursor);
     if (given.party_id === undefined || given.party_id === '') return shelf.page(request, state);
     const { id, pos } = await oneParty(given.party_id, state, store);
-    return writePage([id], [cursorOf(pos, state.epoch, cursors)], ALONE, NODE);
+    return writePage(
+      'parties',
+      { nodes: [id], cursors: [cursorOf(pos, state.epoch, cursors)], ...ALONE },
+      NODE,
+    );
   };
 }
 
@@ -52,7 +56,7 @@ async function makePage(
   { epoch, top }: ListState,
   { store, cursors, hasNetwork }: PartyPageDeps,
 ): Promise<Page> {
-  if (request.cursor?.pos === null) return writePage([], [], ALONE, NODE);
+  if (request.cursor?.pos === null) return writePage('parties', { nodes: [], cursors: [], ...ALONE });
   const ascending = isAscending(request);
   const rowsMax = request.rowsMax + 1;
   const [{ ids, places }, isAtBorder] = await Promise.all([
@@ -65,9 +69,12 @@ async function makePage(
     return ascending ? [...column, network] : [network, ...column];
   };
   return writePage(
-    shownOf(request, withNetwork(ids, NETWORK_PARTY)),
-    shownOf(request, withNetwork(cursors.ofPlaces(epoch, places), cursors.ofNetwork(epoch))),
-    neighboursOf(request, ids.length + (isAtBorder ? 1 : 0)),
+    'parties',
+    {
+      nodes: shownOf(request, withNetwork(ids, NETWORK_PARTY)),
+      cursors: shownOf(request, withNetwork(cursors.ofPlaces(epoch, places), cursors.ofNetwork(epoch))),
+      ...neighboursOf(request, ids.length + (isAtBorder ? 1 : 0)),
+    },
     NODE,
   );
 }

@@ -94,11 +94,10 @@ export function sendStatus(reply: FastifyReply, error: StatusError): FastifyRepl
 
 /** Sends JSON with no charset in its Content-Type, as the service does. `indent` in spaces. */
 export function sendJson(reply: FastifyReply, body: unknown, indent?: number): FastifyReply {
-  return sendText(reply, JSON.stringify(body, undefined, indent));
+  return sendWritten(reply, Buffer.from(JSON.stringify(body, undefined, indent)));
 }
 
-/** JSON that is written already. */
-export function sendText(reply: FastifyReply, json: string): FastifyReply {
-  // A Buffer, because Fastify adds a charset to the type of a text.
-  return reply.header('content-type', 'application/json').send(Buffer.from(json));
+/** JSON that is written already: as bytes, because Fastify adds a charset to the type of a text. */
+export function sendWritten(reply: FastifyReply, json: Buffer): FastifyReply {
+  return reply.header('content-type', 'application/json').send(json);
 }

@@ -74,7 +74,7 @@ async function ledgersOf(app: App): Promise<ReadonlyMap<string, { entries: numbe
   return ledgers;
 }
 
-it('a mirror of a mirror is equal to the network, by order and by digest', async () => {
+it('a mirror of a mirror is equal to the network, by order and by digest', { timeout: 90_000 }, async () => {
   const sandbox = await startSandbox({
     parties: 30,
     historyMs: 6 * 3_600_000,
