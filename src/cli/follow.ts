@@ -96,7 +96,7 @@ export async function followRuns(
       await sleep(POLL_MS, undefined, { signal: context.signal });
     }
   } finally {
-    view.finish();
+    for (const run of runs) view.finish(run);
   }
 }
 
@@ -104,7 +104,9 @@ export async function followRuns(
 async function look(app: App, runs: readonly Run[], view: RunView): Promise<readonly Run[]> {
   const now = await Promise.all(runs.map((run) => app.jobs.runs.get(run.runId)));
   for (const run of runs) view.show(run, await app.jobs.progress.read(run.runId));
-  return now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
+  const ended = now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
+  for (const run of ended) view.finish(run);
+  return ended;
 }
 
 /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
@@ -127,13 +129,15 @@ class RunView {
   readonly #context: CommandContext;
   readonly #tasks = new Map<string, Map<string, { readonly task: ShownTask; readonly isPart: boolean }>>();
 
+  readonly #ended = new Set<string>();
+
   constructor(context: CommandContext) {
     this.#context = context;
   }
 
   /** @param lines none where nothing is known at the moment: what was shown stays */
   show({ runId }: Run, lines: readonly ProgressLine[]): void {
-    if (lines.length === 0) return;
+    if (lines.length === 0 || this.#ended.has(runId)) return;
     const shown = this.#tasks.get(runId) ?? new Map<string, { task: ShownTask; isPart: boolean }>();
     this.#tasks.set(runId, shown);
     for (const [label, ended] of shown) {
@@ -149,8 +153,11 @@ class RunView {
     }
   }
 
-  finish(): void {
-    for (const shown of this.#tasks.values()) for (const ended of shown.values()) end(ended);
+  /** The run is over, and so is every line of it. */
+  finish({ runId }: Run): void {
+    if (this.#ended.has(runId)) return;
+    this.#ended.add(runId);
+    for (const ended of this.#tasks.get(runId)?.values() ?? []) end(ended);
   }
 }
 

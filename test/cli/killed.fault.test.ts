@@ -100,6 +100,24 @@ describe.each([
     await expectNothingLeft(world);
   });
 
+  test('a command that stood still for longer than its lease is fenced: the walk is exact', async () => {
+    await using world = await openWorld(redisUrl);
+    const { home, pool, sandbox } = world;
+    const first = home.start(['sync', 'parties', '--json']);
+    await midWalk(world);
+    first.signal('SIGSTOP');
+    sandbox.faults.clear();
+    const next = await home.json(['sync', 'parties']);
+    expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
+    first.signal('SIGCONT');
+    expect((await first.end()).code).toBe(0);
+    const { rows } = await pool.query<{ id: string }>(
+      'select party_id as id from mirror.places order by epoch, pos',
+    );
+    expect(rows.map(({ id }) => id)).toEqual([...sandbox.books.parties()].map(({ id }) => id));
+    await expectNothingLeft(world);
+  });
+
   test('a command killed mid-export: the next ends exactly and nothing is left', async () => {
     await using world = await openWorld(redisUrl);
     const { home, sandbox } = world;
