@@ -32,7 +32,7 @@ await using source = openSource(
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
 const books = new ExportStore(warehouse.db);
 await books.profile();
-await using rowPool = process.env['INLINE'] === '1' ? undefined : new RowPool();
+await using rowPool = new RowPool();
 const seenTime = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();

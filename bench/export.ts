@@ -71,7 +71,10 @@ function say(what: string, value: string, wanted = ''): void {
 
 function script(name: string, args: readonly string[] = []): ChildProcess {
   const path = fileURLToPath(new URL(name, import.meta.url));
-  return spawn(process.execPath, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+  // As `npm start` runs it.
+  return spawn(process.execPath, ['--max-semi-space-size=4', path, ...args], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
 }
 
 await using stack = new AsyncDisposableStack();
