@@ -6,7 +6,7 @@ import { Writable } from 'node:stream';
 import { afterAll, expect, test } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
-import { openLake } from '../../src/lake/lake.ts';
+import { type Lake, openLake } from '../../src/lake/lake.ts';
 import { runQuery } from '../../src/lake/query.ts';
 import { rebuildIfEmpty } from '../../src/load/rebuild.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
@@ -76,6 +76,11 @@ async function inLake(deps: LakeDeps, party = 'party_id', rows = ''): Promise<re
 }
 
 async function lakeRows(deps: LakeDeps, sql: string): Promise<readonly unknown[]> {
+  await using lake = await openLake({ ...deps, sql }, signal);
+  return await rowsOf(lake, sql);
+}
+
+async function rowsOf(lake: Lake, sql: string): Promise<readonly unknown[]> {
   const pieces: string[] = [];
   const output = new Writable({
     write(piece: Buffer, _encoding, done) {
@@ -83,7 +88,6 @@ async function lakeRows(deps: LakeDeps, sql: string): Promise<readonly unknown[]
       done();
     },
   });
-  await using lake = await openLake(deps, signal);
   await runQuery(lake, sql, { format: 'json' }, output, signal);
   return (JSON.parse(pieces.join('')) as { rows: unknown[] }).rows;
 }
@@ -114,11 +118,12 @@ const SUMMARIES_AND_VIEWS = [
 ] as const;
 
 async function expectSummaries(deps: LakeDeps): Promise<void> {
+  await using lake = await openLake(deps, signal);
   for (const [ofLake, ofWarehouse] of SUMMARIES_AND_VIEWS) {
     const texts = (rows: readonly unknown[]): string[] => rows.map((row) => JSON.stringify(row)).toSorted();
     const views = texts((await database.pool.query(ofWarehouse)).rows);
     expect(views.length).toBeGreaterThan(0);
-    expect(texts(await lakeRows(deps, ofLake))).toEqual(views);
+    expect(texts(await rowsOf(lake, ofLake))).toEqual(views);
   }
 }
 
@@ -181,49 +186,59 @@ async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: b
   expect(rows).toEqual([{ sides: isBothSided ? 'both' : 'from' }]);
 }
 
-test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after night', async (release) => {
-  await using world = await World.open(database);
-  await emptyWarehouse();
-  const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
-  const sandbox = await startSandbox({ ...network, release });
-  const sender = await startSandbox(network);
-  try {
-    const { ledger } = testSource(new URL(sandbox.url));
-    const objects = world.objects;
-    const lake: LakeDeps = {
-      books: new LakeStore(warehouse.pool),
-      objects,
-      scratchDir: join(world.folder, 'scratch'),
-    };
-    for (const passedMs of [0, 3_600_000, 86_400_000]) {
-      sandbox.advance(passedMs);
-      sender.advance(passedMs);
-      const seenTime = sandbox.books.head().time;
-      for (const { id } of sandbox.books.parties()) {
-        const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
-        await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
-      }
-      expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
-        verdict: 'complete',
-      });
-      await buildLake(lake, signal);
+/** Three nights, each proven in full: seconds on cores of its own, many times as long beside other suites. */
+const TIMEOUT_MS = 90_000;
 
-      const books = booksOf(sandbox);
-      expect(books.length).toBeGreaterThan(10);
-      expect(await inWarehouse()).toEqual(books);
-      expect(await inLake(lake)).toEqual(books);
-      await expectCountedOnce(lake, sender, release !== '0.71.4');
+test.each(RELEASE_NAMES)(
+  '%s: the numbers are those of the books, night after night',
+  async (release) => {
+    await using world = await World.open(database);
+    await emptyWarehouse();
+    const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
+    const sandbox = await startSandbox({ ...network, release });
+    const sender = await startSandbox(network);
+    try {
+      const { ledger } = testSource(new URL(sandbox.url));
+      const objects = world.objects;
+      const lake: LakeDeps = {
+        books: new LakeStore(warehouse.pool),
+        objects,
+        scratchDir: join(world.folder, 'scratch'),
+      };
+      for (const passedMs of [0, 3_600_000, 86_400_000]) {
+        sandbox.advance(passedMs);
+        sender.advance(passedMs);
+        const seenTime = sandbox.books.head().time;
+        for (const { id } of sandbox.books.parties()) {
+          const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
+          await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
+        }
+        expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+          verdict: 'complete',
+        });
+        await buildLake(lake, signal);
+
+        const books = booksOf(sandbox);
+        expect(books.length).toBeGreaterThan(10);
+        expect(await inWarehouse()).toEqual(books);
+        expect(await inLake(lake)).toEqual(books);
+        await expectCountedOnce(lake, sender, release !== '0.71.4');
+        expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({
+          verdict: 'complete',
+          problems: [],
+        });
+      }
       await expectSummaries(lake);
-      expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
+      const before = await stateOf();
+      const again = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+      expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
+      expect((await buildLake(lake, signal)).rebuilt).toBe(0);
+      expect(await stateOf()).toEqual(before);
+      await expectFromObjectsAlone(world, booksOf(sandbox));
+    } finally {
+      await sandbox.stop();
+      await sender.stop();
     }
-    const before = await stateOf();
-    const again = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
-    expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
-    expect((await buildLake(lake, signal)).rebuilt).toBe(0);
-    expect(await stateOf()).toEqual(before);
-    await expectFromObjectsAlone(world, booksOf(sandbox));
-  } finally {
-    await sandbox.stop();
-    await sender.stop();
-  }
-});
+  },
+  TIMEOUT_MS,
+);
