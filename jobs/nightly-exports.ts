@@ -56,12 +56,17 @@ export async function previewNight(night: Night): Promise<Estimate & Plan> {
  * Asks for every due party's new entries.
  * `complete`: every due unit is closed up to tonight's `closedTo`, and no party is later than promised.
  */
-export async function exportDue(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+export async function exportDue(
+  run: Run,
+  deps: JobDeps,
+  signal: AbortSignal,
+  probeEveryMs = PROBE_EVERY_MS,
+): Promise<Outcome> {
   const clock = await fixClock(run, deps, signal);
   const scope = await nightScope(deps);
   const plan = await deps.nightly.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
-  const stopped = await feedExports(run, deps, signal);
+  const stopped = await feedExports(run, deps, signal, probeEveryMs);
   const counts = await deps.nightly.counts(run.runId);
   const summary = await deps.nightly.summary(run.runId, FAILED_LISTED_MAX);
   const { late, oldestFrontier } = await deps.nightly.lateness(IDLE_NIGHTS_MAX);
@@ -103,7 +108,12 @@ export async function exportDue(run: Run, deps: JobDeps, signal: AbortSignal): P
  * Keeps the queue filled from the night's list until every unit is settled.
  * @returns why it stopped before that, where it did
  */
-async function feedExports(run: Run, deps: JobDeps, signal: AbortSignal): Promise<string | undefined> {
+async function feedExports(
+  run: Run,
+  deps: JobDeps,
+  signal: AbortSignal,
+  probeEveryMs: number,
+): Promise<string | undefined> {
   const lull = new Lull();
   let probedAtMs = performance.now();
   for (;;) {
@@ -115,7 +125,7 @@ async function feedExports(run: Run, deps: JobDeps, signal: AbortSignal): Promis
     if (lull.lasts(counts)) await deps.nightly.requeue(run.runId);
     const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
     if (room > 0) await queueUnits(run.runId, await deps.nightly.take(run.runId, room), deps);
-    if (performance.now() - probedAtMs > PROBE_EVERY_MS) {
+    if (performance.now() - probedAtMs > probeEveryMs) {
       probedAtMs = performance.now();
       const latency = await deps.stages.sourceLatency(signal);
       if (isUnwell(latency)) {

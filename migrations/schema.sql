@@ -83,6 +83,8 @@ table mirror.export_units
   set_aside_at timestamp with time zone
   set_aside_reason jsonb
   piece_plan jsonb
+  slot_wanted_at timestamp with time zone
+  slot_polled_at timestamp with time zone
   constraint export_units_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint export_units_pkey PRIMARY KEY (unit_id)
 
@@ -339,6 +341,8 @@ CREATE INDEX export_units_by_entry ON mirror.export_units USING btree (last_entr
 CREATE INDEX export_units_leased ON mirror.export_units USING btree (lease_until) WHERE (lease_until IS NOT NULL)
 
 CREATE INDEX export_units_set_aside ON mirror.export_units USING btree (set_aside_at) WHERE (set_aside_at IS NOT NULL)
+
+CREATE INDEX export_units_waiting ON mirror.export_units USING btree (slot_wanted_at) WHERE (slot_wanted_at IS NOT NULL)
 
 CREATE INDEX ledger_entries_by_asset ON ONLY mirror.ledger_entries USING btree (asset_id, vega_time)
 

@@ -67,7 +67,7 @@ async function examineDataDir({
   exportSegmentMax,
   sourceExportConcurrency,
 }: Config): Promise<Result> {
-  const spoolBytes = SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency);
+  const spoolBytes = SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency + 1);
   return examineSpace(dataDir, FREE_BYTES_MIN + spoolBytes, 'point DATA_DIR at a larger disk');
 }
 

@@ -46,7 +46,8 @@ export class WorkForce implements AsyncDisposable {
     this.#isWorking = true;
     const { queues, jobs, exportConcurrency } = this.#options;
     for (const queue of names) {
-      const concurrency = queue === 'export' ? exportConcurrency : CONCURRENCY[queue];
+      // One more than ask at once: while a large ledger is divided or published, a small one is asked for.
+      const concurrency = queue === 'export' ? exportConcurrency + 1 : CONCURRENCY[queue];
       queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
     }
   }

@@ -177,13 +177,13 @@ export class Asker {
   }
 
   async #inSlot<Result>(work: (signal: AbortSignal, check: () => void) => Promise<Result>): Promise<Result> {
-    const { deps, signal, checkLease } = this.#options;
+    const { deps, claim, signal, checkLease } = this.#options;
     let takenAtMs = performance.now();
     const slot = await waitFor(
       'a place among the exports at once',
       () => {
         takenAtMs = performance.now();
-        return deps.books.takeSlot(deps.slotsMax, LEASE_MS);
+        return deps.books.takeSlot(claim, deps.slotsMax, LEASE_MS);
       },
       { waitMs: deps.waitMs ?? WAIT_MS, signal },
     );

@@ -1,8 +1,8 @@
 /** One unit of export as its owner sees it: claimed, worked on while its lease holds, its failures counted. */
-import { errorCode, errorLine, FencedError, PermanentError, UnreachableError } from '../core/errors.ts';
+import { errorCode, errorLine, FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
 import { keepLease, LEASE_MS, waitFor } from './lease.ts';
-import type { ExportBooks, ExportUnit } from './ports.ts';
+import type { ExportBooks, ExportUnit, UnitClaim } from './ports.ts';
 import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';
 import { UnitExport } from './unit-export.ts';
 
@@ -51,15 +51,22 @@ export async function exportUnit(
     return await work.run();
   } catch (error) {
     const cause: unknown = lease.signal.aborted ? lease.signal.reason : error;
-    if (!signal.aborted && isItsFault(cause)) {
-      const reason = { code: errorCode(cause), message: errorLine(cause) };
-      // The first error is what matters, also where it cannot be written down.
-      await deps.books
-        .fail(claim, reason, HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX)
-        .catch(() => undefined);
-    }
+    if (!signal.aborted && isItsFault(cause)) throw await counted(cause, claim, deps.books);
     throw cause;
   }
+}
+
+/** The failure, written down. One that sets the unit aside is not tried again before the next nightly run. */
+async function counted(cause: unknown, claim: UnitClaim, books: ExportBooks): Promise<unknown> {
+  const reason = { code: errorCode(cause), message: errorLine(cause) };
+  const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
+  // The first error is what matters, also where it cannot be written down.
+  const counts = await books.fail(claim, reason, failuresMax).catch(() => undefined);
+  if (counts?.isSetAside !== true || !(cause instanceof RetryableError)) return cause;
+  return new PermanentError(
+    `${reason.message}; set aside after ${counts.attempts} failures in a row, and asked once by each nightly run`,
+    { code: reason.code, meta: cause.meta, cause },
+  );
 }
 
 /**

@@ -179,8 +179,11 @@ export interface ExportBooks {
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<SetAside>;
-  /** One of `slotsMax` places at the source, over all workers; undefined while all are taken. */
-  takeSlot(slotsMax: number, leaseMs: number): Promise<SlotLease | undefined>;
+  /**
+   * One of `slotsMax` places at the source, over all workers; undefined while all are taken, or wanted by
+   * units that have asked for one longer. To be asked again within seconds, or the turn is lost.
+   */
+  takeSlot(claim: UnitClaim, slotsMax: number, leaseMs: number): Promise<SlotLease | undefined>;
   /** @throws FencedError */
   renewSlot(lease: SlotLease, leaseMs: number): Promise<void>;
   freeSlot(lease: SlotLease): Promise<void>;

@@ -41,7 +41,7 @@ export async function publish(
   // Without objects there is nothing that a crash could leave half done.
   if (segments.length > 0) await deps.books.intend(claim, publication);
   await deps.checkpoint('intended');
-  await makeVisible(publication, present, deps, signal);
+  await makeVisible(claim, publication, present, deps, signal);
   signal.throwIfAborted();
   await deps.books.commit(claim, publication);
   await deps.checkpoint('committed');
@@ -51,6 +51,7 @@ export async function publish(
 
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
 async function makeVisible(
+  claim: UnitClaim,
   publication: Publication,
   present: ReadonlySet<string>,
   deps: PublishDeps,
@@ -63,16 +64,21 @@ async function makeVisible(
       await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
     }
     await deps.checkpoint('object');
-    await publishManifest(manifest, deps, signal);
+    await publishManifest(claim, manifest, deps, signal);
     await deps.checkpoint('manifest');
   }
 }
 
 /** An object that was published before, and superseded, comes back with the manifest it has. */
-async function publishManifest(manifest: Manifest, deps: PublishDeps, signal: AbortSignal): Promise<void> {
+async function publishManifest(
+  claim: UnitClaim,
+  manifest: Manifest,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
   const key = manifestKey(manifest.objectKey);
   try {
-    await deps.objects.publishBytes(key, encodeManifest(manifest), signal);
+    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(claim));
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
     const found = decodeManifest(await buffer(await deps.objects.read(key, signal)), key);
@@ -116,7 +122,7 @@ async function adopt(
     const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
     await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
   }
-  for (const { manifest } of publication.segments) await publishManifest(manifest, deps, signal);
+  for (const { manifest } of publication.segments) await publishManifest(claim, manifest, deps, signal);
   await deps.books.commit(claim, publication);
   return true;
 }

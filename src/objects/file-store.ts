@@ -5,7 +5,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
 import { copyFile, link, mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
@@ -54,9 +54,9 @@ export class FileStore implements ObjectStore {
     });
   }
 
-  publishBytes(key: string, content: Buffer, signal: AbortSignal): Promise<void> {
+  publishBytes(key: string, content: Buffer, signal: AbortSignal, spoolPrefix = ''): Promise<void> {
     return this.#guard('publish', key, async () => {
-      const path = await this.#spool.path(`bytes.${randomUUID()}`);
+      const path = await this.#spool.path(`${spoolPrefix}bytes.${randomUUID()}`);
       try {
         await using file = await open(path, 'wx');
         await file.writeFile(content, { signal });
@@ -164,7 +164,7 @@ export class FileStore implements ObjectStore {
     signal: AbortSignal,
   ): Promise<void> {
     if ((await stat(target).catch(absent)) !== undefined) return compare(target, facts, signal);
-    const copy = await this.#spool.path(`copy.${randomUUID()}`);
+    const copy = await this.#spool.path(`${basename(from)}.copy.${randomUUID()}`);
     try {
       await copyFile(from, copy);
       await syncPath(copy);

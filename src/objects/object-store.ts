@@ -20,8 +20,11 @@ export interface ObjectStore extends AsyncDisposable {
     facts: { bytes: bigint; sha256: string },
     signal: AbortSignal,
   ): Promise<void>;
-  /** The same for small content (a manifest). */
-  publishBytes(key: string, content: Buffer, signal: AbortSignal): Promise<void>;
+  /**
+   * The same for small content (a manifest).
+   * @param spoolPrefix of what it may leave in the spool where the process is killed, for `clearSpool`
+   */
+  publishBytes(key: string, content: Buffer, signal: AbortSignal, spoolPrefix?: string): Promise<void>;
   /** Size and, where it can be told cheaply, SHA-256 (hex) of what is stored; undefined where absent. */
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
   /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */

@@ -22,6 +22,9 @@ import {
 import { decodeProfile, encodeProfile } from './source-profile.ts';
 import { guarded, inTransaction } from './transaction.ts';
 
+/** Who waits asks again within two seconds; who does not is gone. */
+const TURN_LOST = sql`interval '5 seconds'`;
+
 export class ExportStore implements ExportBooks {
   readonly #db: Database;
 
@@ -195,19 +198,37 @@ export class ExportStore implements ExportBooks {
     });
   }
 
-  takeSlot(slotsMax: number, leaseMs: number): Promise<SlotLease | undefined> {
+  takeSlot(claim: UnitClaim, slotsMax: number, leaseMs: number): Promise<SlotLease | undefined> {
     return inTransaction(this.#db, { action: 'take a place among the exports at once' }, async (tx) => {
       await sql`insert into mirror.export_slots (slot) select generate_series(1, ${slotsMax}::int)
         on conflict do nothing`.execute(tx);
+      const wanted = await sql<{ slot_wanted_at: string }>`
+        update mirror.export_units
+        set slot_polled_at = clock_timestamp(),
+          slot_wanted_at = case when slot_polled_at > clock_timestamp() - ${TURN_LOST} then slot_wanted_at
+                                else clock_timestamp() end
+        where unit_id = ${claim.unitId} returning slot_wanted_at`.execute(tx);
       const taken = await sql<{ slot: number; lease_token: string }>`
+        with free as (
+          select slot from mirror.export_slots
+          where slot <= ${slotsMax} and (lease_until is null or lease_until < clock_timestamp())),
+        earlier as (
+          select from mirror.export_units
+          where slot_wanted_at < ${wanted.rows[0]?.slot_wanted_at ?? null}::timestamptz
+            and slot_polled_at > clock_timestamp() - ${TURN_LOST})
         update mirror.export_slots
         set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
         where slot = (
           select slot from mirror.export_slots
           where slot <= ${slotsMax} and (lease_until is null or lease_until < clock_timestamp())
           order by slot limit 1 for update skip locked)
+          and (select count(*) from earlier) < (select count(*) from free)
         returning slot, lease_token`.execute(tx);
       const row = taken.rows[0];
+      if (row !== undefined) {
+        await sql`update mirror.export_units set slot_wanted_at = null, slot_polled_at = null
+          where unit_id = ${claim.unitId}`.execute(tx);
+      }
       return row === undefined ? undefined : { slot: row.slot, token: row.lease_token };
     });
   }

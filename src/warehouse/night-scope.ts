@@ -11,6 +11,17 @@ export interface NightScope {
   readonly idleNightsMax: number;
 }
 
+/**
+ * What is known of parties that were asked: by their unit of all assets, or, where the source demands an
+ * asset, by all of theirs. Otherwise one asset asked for on demand says nothing of the rest.
+ */
+export const ASKED = sql`
+  select party_id, max(last_asked_at) as last_asked_at, max(last_entry_at) as last_entry_at,
+         min(idle_nights) filter (where last_asked_at is not null) as idle_nights, max(set_aside_at) as set_aside_at
+  from mirror.export_units
+  where asset_id is null or exists (select from mirror.source_state where profile @> '{"assetRequired": true}')
+  group by party_id`;
+
 /** Common table expressions: `units`, whom the night is about; `due`, who is to be asked, in order. */
 export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): RawBuilder<unknown> {
   const chosen = partyIds === undefined ? null : [...partyIds];
@@ -27,7 +38,7 @@ export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): R
              u.last_asked_at + least(2 ^ least(u.idle_nights, 10), ${idleNightsMax}) * interval '1 day'
                - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
       from ids
-      left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
+      left join (${ASKED}) u on u.party_id = ids.party_id
       left join (select distinct account_to_party_id as party_id from mirror.ledger_entries
                  where not ${everyParty} and vega_time > clock_timestamp() - interval '3 days') named
         on named.party_id = ids.party_id

@@ -1,7 +1,7 @@
 /** The night's list: whose ledger is due, what became of it. The nightly verdict is computed from here. */
 import { sql } from 'kysely';
 import type { Database } from './database.ts';
-import { dueUnits, type NightScope } from './night-scope.ts';
+import { ASKED, dueUnits, type NightScope } from './night-scope.ts';
 import { guarded } from './transaction.ts';
 
 export type UnitState = 'due' | 'queued' | 'done' | 'failed' | 'deferred';
@@ -126,8 +126,8 @@ export class NightlyStore {
   async lateness(nightsMax: number): Promise<Lateness> {
     return guarded('look for late ledgers', async () => {
       const found = await sql<{ late: bigint; frontier: string | null }>`
-        select (select count(*) from mirror.export_units where asset_id is null
-                 and last_asked_at < clock_timestamp() - (${nightsMax} + 1) * interval '1 day') as late,
+        select (select count(*) from (${ASKED}) u
+                 where last_asked_at < clock_timestamp() - (${nightsMax} + 1) * interval '1 day') as late,
                (select min(known_to) from (
                  select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) frontiers) as frontier`.execute(
         this.#db,
@@ -142,7 +142,7 @@ export class NightlyStore {
       const found = await sql<{ oldest: string | null; never: bigint }>`
         select min(u.last_asked_at) as oldest, count(*) filter (where u.last_asked_at is null) as never
           from mirror.nightly_units n
-          left join mirror.export_units u on u.party_id = n.party_id and u.asset_id is null
+          left join (${ASKED}) u on u.party_id = n.party_id
          where n.run_id = ${runId} and n.state = 'deferred'`.execute(this.#db);
       const row = found.rows[0];
       return { oldestAskedAt: row?.oldest ?? undefined, neverAsked: Number(row?.never ?? 0n) };
@@ -166,7 +166,7 @@ export class NightlyStore {
                and n.state = 'done') as seconds
         from (select party_id from mirror.parties where ${chosen}::text[] is null
               union select unnest(${chosen}::text[])) ids
-        left join mirror.export_units u on u.party_id = ids.party_id and u.asset_id is null
+        left join (${ASKED}) u on u.party_id = ids.party_id
         where ids.party_id ~ '^[0-9a-f]{64}$'`.execute(this.#db);
       const row = found.rows[0];
       const seconds = row?.seconds ?? undefined;

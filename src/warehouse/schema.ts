@@ -174,6 +174,8 @@ interface ExportUnitsTable {
   set_aside_at: Timestamp | null;
   set_aside_reason: Json | null;
   piece_plan: Json | null;
+  slot_wanted_at: Timestamp | null;
+  slot_polled_at: Timestamp | null;
 }
 
 interface ExportSlotsTable {

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { exportUnit } from '../../src/export/export-unit.ts';
 import { freshDatabase } from '../support/database.ts';
+import { waitFor } from '../support/wait-for.ts';
 import { World } from './export-world.ts';
 import {
   ASSET,
@@ -234,9 +236,10 @@ describe('a bad answer publishes nothing and says where it broke', () => {
       ).rows[0];
     for (let failure = 1; failure <= 5; failure += 1) {
       world.source.spoils.push(() => []);
-      await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(
-        expect.objectContaining({ code: 'ANSWER_EMPTY' }),
-      );
+      const failed = await world.export('2023-06-01T00:00:00Z').catch((error: unknown) => error);
+      expect(failed).toMatchObject({ code: 'ANSWER_EMPTY' });
+      // Then there is no more trying before the next night.
+      expect(failed).toBeInstanceOf(failure < 5 ? RetryableError : PermanentError);
       expect(await unit()).toMatchObject({
         attempts: failure,
         aside: failure === 5,
@@ -289,6 +292,32 @@ describe('workers side by side', () => {
     const to = at('2023-05-10T00:00:00Z');
     const outcomes = await Promise.all([1, 2, 3].map(() => world.export('2023-06-01T00:00:00Z', { to })));
     expect(outcomes.map(({ questions }) => questions).toSorted((a, b) => a - b)).toEqual([0, 0, 1]);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('a large ledger lets a small one in between its pieces', async () => {
+    await using world = await World.open(database);
+    const small = '01'.repeat(32);
+    world.source.entries = [
+      ...entries('2023-05-01T10:00:00Z', 1500, 10),
+      ...entries('2023-05-01T10:00:00Z', 5).map((entry) => ({ ...entry, from: small })),
+    ];
+    const now = '2023-06-01T00:00:00Z';
+    let other: Promise<unknown> = Promise.resolve();
+    world.source.spoils.push(async function* (csv) {
+      // It comes while the first question of the large one holds the only place.
+      other = world.export(now, { partyId: small });
+      await waitFor(
+        async () => (await world.pool.query(`select from mirror.export_units where slot_wanted_at is not null`)).rowCount,
+        { what: 'the small one to wait' },
+      );
+      yield csv;
+    });
+    await world.export(now, {}, { segmentBytesMax: 2 ** 16 });
+    await other;
+    const asked = world.source.asked.map(({ partyId }) => (partyId === small ? 'small' : 'large'));
+    expect(asked.slice(0, 3)).toEqual(['large', 'small', 'large']);
+    expect(asked.length).toBeGreaterThan(5);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 

@@ -15,7 +15,7 @@ import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
 import { ExportStore } from '../../src/warehouse/export-store.ts';
 import { at, LedgerDouble, PARTY } from './ledger-double.ts';
 
-export const signal = AbortSignal.timeout(120_000);
+export const signal = AbortSignal.timeout(600_000);
 
 export class World implements AsyncDisposable {
   readonly source = new LedgerDouble();

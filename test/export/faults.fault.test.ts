@@ -24,7 +24,7 @@ const ENTRIES = 6000;
 const COUNTED = { segmentBytesMax: 2 ** 19, whaleEntries: 15_000 };
 const CHILD = join(import.meta.dirname, 'fault-child.ts');
 /** The try after so many is left alone. */
-const KILLS_MAX = 16;
+const KILLS_MAX = 12;
 /** The database's clock and ours are one, save for rounding; a COMMIT's time is that of its beginning. */
 const CLOCKS_APART_MS = 2;
 const NEVER = new AbortController().signal;

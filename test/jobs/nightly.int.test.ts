@@ -1,6 +1,7 @@
 /** The nightly run over a double of the stages: what it asks, what it concludes, what a crash leaves. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../jobs/enqueue.ts';
+import { exportDue } from '../../jobs/nightly-exports.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { Run } from '../../src/warehouse/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -129,6 +130,19 @@ describe('a night', () => {
     expect(run.verdict).toBe('failed');
     expect(run.evidence['error']).toMatchObject({ code: 'PAGE_SHAPE' });
     expect(world.asked.some((ask) => ask.startsWith('export'))).toBe(false);
+  });
+
+  it.each([
+    [{ lastMs: 6_000, medianMs: 4_000 }, 'more than five seconds'],
+    [{ lastMs: 1_500, medianMs: 120 }, 'ten times the usual'],
+  ])('stops asking a source whose lists take %o: %s', async (latency) => {
+    await using world = await openWorld({ sourceLatency: async () => latency });
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const outcome = await exportDue(run, world.deps, AbortSignal.timeout(20_000), 0);
+    expect(outcome).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { unasked: 3, reason: 'stopped early: the source answers much slower than usual' },
+    });
   });
 
   it('stops asking a source that went away', async () => {

@@ -135,6 +135,37 @@ describe('the night plan', () => {
     ]);
   });
 
+  it('goes by all assets together where the source demands one, and otherwise by none', async () => {
+    const parties = ['1', '2', '3'].map(id);
+    await database.pool.query(
+      `insert into mirror.export_units (party_id, asset_id, last_asked_at, last_entry_at, idle_nights) values
+         ('${id('1')}', null, null, null, 0),
+         ('${id('1')}', '${id('a')}', now() - interval '1 day', now() - interval '90 days', 5),
+         ('${id('1')}', '${id('b')}', now() - interval '1 day', now() - interval '90 days', 5),
+         ('${id('2')}', '${id('a')}', now() - interval '1 day', now() - interval '1 day', 0)`,
+    );
+    await using world = await openWorld();
+    const order = async (): Promise<unknown> => {
+      const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+      await world.deps.nightly.plan({
+        runId: run.runId,
+        partyIds: parties,
+        exportsMax: undefined,
+        everyParty: false,
+        idleNightsMax: 28,
+      });
+      const taken = await world.deps.nightly.take(run.runId, 10);
+      await world.deps.runs.requestCancel(run.runId);
+      return taken.map(({ partyId }) => partyId.slice(0, 1));
+    };
+    // Nobody was asked for everything yet.
+    expect(await order()).toEqual(['1', '2', '3']);
+    await database.pool.query(`update mirror.source_state set profile = '{"assetRequired": true}'`);
+    // The third is new, the second active, the first idle and not due.
+    expect(await order()).toEqual(['3', '2']);
+    await database.pool.query(`update mirror.source_state set profile = '{}'`);
+  });
+
   it('counts idle nights, and starts again with an entry', async () => {
     await database.pool.query(
       `insert into mirror.export_units (party_id, idle_nights) values ('${id('1')}', 3), ('${id('2')}', 3)`,
