@@ -153,6 +153,23 @@ describe('planAsk', () => {
     );
   });
 
+  test('every continuation of what is known asks for the end of it again', () => {
+    fc.assert(
+      fc.property(target, coverage, fc.constantFrom('right', 'unproven'), (wanted, rows, bounds) => {
+        const overlapping = scoped(rows, wanted.assetId);
+        const plan = planAsk(wanted, overlapping, { bounds });
+        const first = plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
+        const known = overlapping.find(
+          (row) => !row.open && row.to === first && row.assetId === wanted.assetId && row.tail !== undefined,
+        );
+        if (known?.tail === undefined) return;
+        expect(plan?.anchor).toEqual({ to: known.to, tail: known.tail, sides: known.sides });
+        expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
+        expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(true);
+      }),
+    );
+  });
+
   test('a continuation asks from the known tail on', () => {
     const tail = { from: 5n * SECOND, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
     const [from, to] = [0n, 10n * SECOND];
