@@ -308,7 +308,9 @@ describe('workers side by side', () => {
       // It comes while the first question of the large one holds the only place.
       other = world.export(now, { partyId: small });
       await waitFor(
-        async () => (await world.pool.query(`select from mirror.export_units where slot_wanted_at is not null`)).rowCount,
+        async () =>
+          (await world.pool.query(`select from mirror.export_units where slot_wanted_at is not null`))
+            .rowCount,
         { what: 'the small one to wait' },
       );
       yield csv;

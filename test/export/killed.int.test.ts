@@ -73,7 +73,9 @@ test('what is killed in the middle of a manifest leaves nothing behind the next 
   world.source.entries = LARGE;
   const killed = new Error('killed');
   class Dying extends FileStore {
-    override async publishBytes(...[key, content, , prefix]: Parameters<FileStore['publishBytes']>): Promise<void> {
+    override async publishBytes(
+      ...[key, content, , prefix]: Parameters<FileStore['publishBytes']>
+    ): Promise<void> {
       // As far as it gets before a kill: the bytes lie in the spool, under no key yet.
       await writeFile(await this.spoolPath(`${prefix}bytes.half`), content.subarray(0, key.length));
       throw killed;

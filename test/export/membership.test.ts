@@ -59,7 +59,9 @@ test('every entry is in one range, whatever the borders', async () => {
         if (plan === undefined) throw new Error('nothing to ask');
         const { from: asked = 0n, to: until = 0n } = plan.question;
         const rows = entries.filter(({ filteredBy }) => filteredBy >= asked && filteredBy < until);
-        const csv = Buffer.from([HEADER_13, ...rows.map(({ row }) => row)].map((line) => `${line}\n`).join(''));
+        const csv = Buffer.from(
+          [HEADER_13, ...rows.map(({ row }) => row)].map((line) => `${line}\n`).join(''),
+        );
         const received = await receive(answerOf(csv), { partyId: PARTY }, plan, plan.question, {
           compression: 'none',
           spoolFile: async () => {
