@@ -1,5 +1,12 @@
 /** One unit of export as its owner sees it: claimed, worked on while its lease holds, its failures counted. */
-import { errorCode, errorLine, FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  FencedError,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
 import { keepLease, LEASE_MS, waitFor } from './lease.ts';
 import type { ExportBooks, ExportUnit, UnitClaim } from './ports.ts';
