@@ -19,17 +19,15 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError, errorCode } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
 import { type Cluster, SUPERUSER, ensureCluster, ensureServer, giveTo, stopServer } from './cluster.ts';
 import { FileLock } from './file-lock.ts';
+import { ServerKeeper } from './keeper.ts';
 import { findServer } from './server-processes.ts';
 
-/** Between two looks whether the server still runs. */
-const WATCH_MS = 2_000;
 /** Longer than the longest start or stop of another command. */
 const TURN_TIMEOUT_MS = 120_000;
 const PASSWORD_BYTES = 24;
@@ -66,11 +64,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
       const isShared = findServer(cluster.dir) !== undefined;
       const { pid, port } = await ensureServer(cluster, signal);
       log.info({ serverPid: pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
-      const watch = watchServer(cluster, port, log);
+      const keeper = keep(cluster, port, log);
       return {
         connectionString: `postgres://${SUPERUSER}:${password}@127.0.0.1:${port}/${DATABASE}`,
         [Symbol.asyncDispose]: async () => {
-          await watch[Symbol.asyncDispose]();
+          await keeper[Symbol.asyncDispose]();
           await inTurn(cluster, undefined, () => leave(cluster, hold, log));
         },
       };
@@ -135,31 +133,8 @@ async function inTurn<Result>(
 }
 
 /** A server that was killed is started again, on its old port, by the first holder that sees it. */
-function watchServer(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): AsyncDisposable {
-  const stop = new AbortController();
-  const watching = (async (): Promise<void> => {
-    for (;;) {
-      await sleep(WATCH_MS, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
-      if (stop.signal.aborted) return;
-      await revive(cluster, port, log, stop.signal);
-    }
-  })();
-  return {
-    [Symbol.asyncDispose]: async () => {
-      stop.abort();
-      await watching;
-    },
-  };
-}
-
-async function revive(
-  cluster: Cluster,
-  port: number,
-  log: EmbeddedPostgresOptions['log'],
-  signal: AbortSignal,
-): Promise<void> {
-  try {
-    if (!existsSync(cluster.dir) || findServer(cluster.dir) !== undefined) return;
+function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): ServerKeeper {
+  const restart = async (signal: AbortSignal): Promise<void> => {
     const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal));
     const facts = { serverPid: server.pid, port: server.port, dir: cluster.dir };
     if (server.port === port) log.warn(facts, 'Embedded Postgres had ended, and runs again');
@@ -168,10 +143,9 @@ async function revive(
         { ...facts, oldPort: port },
         'Embedded Postgres had ended, and runs on another port: start again',
       );
-  } catch (error) {
-    if (!signal.aborted)
-      log.warn({ err: error, dir: cluster.dir }, 'Embedded Postgres could not be started again');
-  }
+  };
+  const isGone = (): boolean => existsSync(cluster.dir) && findServer(cluster.dir) === undefined;
+  return new ServerKeeper({ isGone, restart }, log);
 }
 
 function takeHold(cluster: Cluster): FileLock {
