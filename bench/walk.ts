@@ -28,7 +28,7 @@ const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
 const ROUNDS = isQuick ? 3 : 5;
 const ROW_BY_ROW_ROWS = 5_000;
 /** As bin/ledger-mirror.js has them: otherwise pages that nobody needs any more pile up. */
-const WORKER_FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=60'];
+const WORKER_FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 
 function say(what: string, value: string, wanted = ''): void {
   process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);

@@ -16,8 +16,8 @@ const NODE_MIN = [24, 12];
 const PLATFORMS = ['linux-x64', 'linux-arm64'];
 /** Pages and rows die young: a larger young generation would only keep them longer in memory. */
 const SMALL_YOUNG_HEAP = '--max-semi-space-size=4';
-/** What outlives the young heap dies soon after: between two collections the old one grows by so much, not fourfold. */
-const SLOW_OLD_HEAP = '--heap-growing-percent=60';
+/** What outlives the young heap dies soon after: between two collections the old one doubles, no more. */
+const SLOW_OLD_HEAP = '--heap-growing-percent=100';
 /** Names the process that started this one, so that the two do not mistake a stranger for the other. */
 const PARENT = 'LEDGER_MIRROR_PARENT';
 /** Where a terminal is attached, the kernel sends these to parent and child alike. */
