@@ -71,9 +71,10 @@ function say(what: string, value: string, wanted = ''): void {
 
 function script(name: string, args: readonly string[] = []): ChildProcess {
   const path = fileURLToPath(new URL(name, import.meta.url));
-  // As `npm start` runs it.
+  // As `npm start` runs it, not for the first time.
   return spawn(process.execPath, ['--max-semi-space-size=4', path, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
+    env: { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
   });
 }
 

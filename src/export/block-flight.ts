@@ -3,7 +3,7 @@
  * the answer, and their memory used again. What may be on its way at once is all that holds the source back.
  */
 import type { Block } from './block-cutter.ts';
-import type { BlockFindings, RowQuestion } from './block-reader.ts';
+import { type BlockFindings, readBlock, type RowQuestion } from './block-reader.ts';
 import type { RowPool } from './row-pool.ts';
 
 /** Blocks beside those that threads are reading: filled, waiting, being written. */
@@ -33,7 +33,7 @@ export class BlockFlight {
    * @throws what an earlier block failed of
    */
   async send(question: RowQuestion, block: Block): Promise<SharedArrayBuffer | undefined> {
-    const landing = this.#land(this.#pool.read(question, block.memory, block.bytes), block, this.#lastTaken);
+    const landing = this.#land(this.#read(question, block), block, this.#lastTaken);
     landing.catch((error: unknown) => (this.#failure ??= { error }));
     this.#landing.push(landing);
     return this.#landing.length < this.#pool.size + SPARE_BLOCKS ? undefined : await this.#landing.shift();
@@ -54,6 +54,12 @@ export class BlockFlight {
   async stop(): Promise<void> {
     this.#isStopped = true;
     await this.#taking.catch(() => undefined);
+  }
+
+  /** Where every thread has a block in hand and one waiting, this thread has time to read one itself. */
+  async #read(question: RowQuestion, { memory, bytes }: Block): Promise<BlockFindings> {
+    if (this.#pool.waiting >= 2 * this.#pool.size) return readBlock(question, Buffer.from(memory, 0, bytes));
+    return await this.#pool.read(question, memory, bytes);
   }
 
   async #land(

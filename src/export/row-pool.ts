@@ -2,7 +2,9 @@
  * Threads that read rows: hashing and checking them is most of an export's work. They start with the first
  * large answer, are shared by all exports of the process, hold no answer's state, and keep no process alive.
  */
+import { getCompileCacheDir } from 'node:module';
 import { availableParallelism } from 'node:os';
+import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { RetryableError } from '../core/errors.ts';
 import type { BlockFindings, RowQuestion } from './block-reader.ts';
@@ -15,6 +17,9 @@ const TASK_MS_MAX = 60_000;
 /** One block's findings; the young ones die with it. */
 const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 };
 const SCRIPT = new URL('row-worker.ts', import.meta.url);
+/** With it a thread needs no compiler of its own for the few modules that it runs. */
+const COMPILED = getCompileCacheDir();
+const ENVIRONMENT = COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(COMPILED) };
 
 export class RowPool implements AsyncDisposable {
   readonly #threads: (RowThread | undefined)[];
@@ -79,7 +84,7 @@ interface Waiting {
 }
 
 class RowThread {
-  readonly #worker = new Worker(SCRIPT, { execArgv: [], env: {}, resourceLimits: LIMITS });
+  readonly #worker = new Worker(SCRIPT, { execArgv: [], env: ENVIRONMENT, resourceLimits: LIMITS });
   readonly #waiting = new Map<number, Waiting>();
   readonly #taskMsMax: number;
   #timer: NodeJS.Timeout | undefined;

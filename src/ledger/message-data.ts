@@ -7,8 +7,9 @@ import { RetryableError } from '../core/errors.ts';
 
 export type DataEncoding = 'base64' | 'plain';
 
-/** A multiple of four characters: each slice is whole quanta, and stays in the processor's cache. */
-const SLICE_CHARS = 256 * 1024;
+/** Multiples of four characters: whole quanta. A piece is what is handed on; a slice a string that is cheap to make. */
+const PIECE_CHARS = 256 * 1024;
+const SLICE_CHARS = 32 * 1024;
 /** How much of a payload is judged. */
 export const DECIDING_CHARS = 4096;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
@@ -41,18 +42,27 @@ function isText(bytes: Buffer): boolean {
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where a character is none of base64's
  */
 export function* decodeBase64(chars: Buffer, offset: number): Generator<Buffer, void, undefined> {
-  for (let start = 0; start < chars.length; start += SLICE_CHARS) {
-    const slice = chars.subarray(start, start + SLICE_CHARS);
-    const decoded = Buffer.from(slice.toString('latin1'), 'base64');
+  for (let start = 0; start < chars.length; start += PIECE_CHARS) {
+    const piece = chars.subarray(start, start + PIECE_CHARS);
+    const bytes = decodedBytes(piece, start + PIECE_CHARS >= chars.length);
     // Node skips what is not base64; the length betrays it.
-    if (decoded.length !== decodedBytes(slice, start + SLICE_CHARS >= chars.length)) {
-      throw new RetryableError(
-        `Cannot read the answer: the data of the message at byte ${offset} is not base64 as before`,
-        { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: offset } },
-      );
+    if (bytes === -1) throw notBase64(offset);
+    const decoded = Buffer.allocUnsafe(bytes);
+    let written = 0;
+    for (let at = 0; at < piece.length; at += SLICE_CHARS) {
+      const slice = piece.toString('latin1', at, Math.min(at + SLICE_CHARS, piece.length));
+      written += decoded.write(slice, written, 'base64');
     }
+    if (written !== bytes) throw notBase64(offset);
     yield decoded;
   }
+}
+
+function notBase64(offset: number): RetryableError {
+  return new RetryableError(
+    `Cannot read the answer: the data of the message at byte ${offset} is not base64 as before`,
+    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: offset } },
+  );
 }
 
 function decodedBytes(chars: Buffer, isLast: boolean): number {

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -84,6 +84,12 @@ describe('bin/ledger-mirror.js', () => {
     const child = spawn(bin, ['heap'], { stdio: ['ignore', 'pipe', 'inherit'] });
     const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
     expect(JSON.parse(line)).toMatchObject({ args: ['heap'], flags: ['--max-semi-space-size=4'] });
+  });
+
+  test('compiles no module twice', async () => {
+    await run('installed', ['runs']).ended;
+    const compiled = await readdir(join(folder, 'installed/node_modules/.cache/ledger-mirror'));
+    expect(compiled).toHaveLength(1);
   });
 
   test('says in one line what to do where only an old Node is there', async () => {

@@ -14,9 +14,9 @@ import type { Sample } from '../../src/export/sample.ts';
 
 const ROW_BYTES = 100;
 const rows = fc.array(fc.integer({ min: -300, max: 5000 }), { minLength: 1, maxLength: 200 });
-/** Which rows each of some streams showed, and how finely that is kept. */
+/** Which rows each of some streams showed, and how finely that is kept: no bucket holds both sides of 1970. */
 const streams = fc.array(
-  fc.record({ from: fc.nat(), length: fc.nat(), bucketsMax: fc.integer({ min: 1, max: 40 }) }),
+  fc.record({ from: fc.nat(), length: fc.nat(), bucketsMax: fc.integer({ min: 2, max: 40 }) }),
   { minLength: 1, maxLength: 4 },
 );
 
