@@ -122,13 +122,15 @@ async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>):
   await closeAbandoned(app.jobs);
 }
 
-type ShownTask = ReturnType<CommandContext['progress']['task']>;
+interface ShownLine {
+  readonly task: ReturnType<CommandContext['progress']['task']>;
+  readonly isPart: boolean;
+}
 
 /** Keeps one progress task for each line that a run reports; a line that is reported no more has ended. */
 class RunView {
   readonly #context: CommandContext;
-  readonly #tasks = new Map<string, Map<string, { readonly task: ShownTask; readonly isPart: boolean }>>();
-
+  readonly #tasks = new Map<string, Map<string, ShownLine>>();
   readonly #ended = new Set<string>();
 
   constructor(context: CommandContext) {
@@ -138,7 +140,7 @@ class RunView {
   /** @param lines none where nothing is known at the moment: what was shown stays */
   show({ runId }: Run, lines: readonly ProgressLine[]): void {
     if (lines.length === 0 || this.#ended.has(runId)) return;
-    const shown = this.#tasks.get(runId) ?? new Map<string, { task: ShownTask; isPart: boolean }>();
+    const shown = this.#tasks.get(runId) ?? new Map<string, ShownLine>();
     this.#tasks.set(runId, shown);
     for (const [label, ended] of shown) {
       if (lines.some((line) => line.label === label)) continue;
@@ -161,7 +163,7 @@ class RunView {
   }
 }
 
-function end({ task, isPart }: { readonly task: ShownTask; readonly isPart: boolean }): void {
+function end({ task, isPart }: ShownLine): void {
   if (isPart) task.drop();
   else task.finish();
 }

@@ -15,6 +15,11 @@ export interface Block {
   readonly bytes: number;
 }
 
+/** A view, not a copy: valid as long as the block's memory is not used again. */
+export function rowsOf({ memory, bytes }: Block): Buffer {
+  return Buffer.from(memory, 0, bytes);
+}
+
 export class BlockCutter {
   readonly #blockBytes: number;
   #memory: SharedArrayBuffer;

@@ -2,7 +2,7 @@
  * An answer's blocks on their way through the pool: read by any thread in any order, taken in the order of
  * the answer, and their memory used again. What may be on its way at once is all that holds the source back.
  */
-import type { Block } from './block-cutter.ts';
+import { type Block, rowsOf } from './block-cutter.ts';
 import { type BlockFindings, readBlock, type RowQuestion } from './block-reader.ts';
 import type { RowPool } from './row-pool.ts';
 
@@ -57,9 +57,9 @@ export class BlockFlight {
   }
 
   /** Where every thread has a block in hand and one waiting, this thread has time to read one itself. */
-  async #read(question: RowQuestion, { memory, bytes }: Block): Promise<BlockFindings> {
-    if (this.#pool.waiting >= 2 * this.#pool.size) return readBlock(question, Buffer.from(memory, 0, bytes));
-    return await this.#pool.read(question, memory, bytes);
+  async #read(question: RowQuestion, block: Block): Promise<BlockFindings> {
+    if (this.#pool.waiting >= 2 * this.#pool.size) return readBlock(question, rowsOf(block));
+    return await this.#pool.read(question, block.memory, block.bytes);
   }
 
   async #land(

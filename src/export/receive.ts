@@ -8,7 +8,7 @@ import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
 import type { RowSum } from '../ledger/row-sum.ts';
 import { AnswerTotals } from './answer-totals.ts';
-import { type Block, BlockCutter } from './block-cutter.ts';
+import { type Block, BlockCutter, rowsOf } from './block-cutter.ts';
 import { BlockFlight } from './block-flight.ts';
 import {
   type BlockFindings,
@@ -265,7 +265,7 @@ class Receiver implements AsyncDisposable, Receiving {
     if (this.#question === undefined && !this.#readHeader()) return;
     const [block, question] = [this.#cutter.rows(), this.#question];
     if (block === undefined || question === undefined) return;
-    const { done } = await this.#take(block, readBlock(question, bufferOf(block)));
+    const { done } = await this.#take(block, readBlock(question, rowsOf(block)));
     await done;
     this.#cutter.drop(block);
   }
@@ -279,11 +279,11 @@ class Receiver implements AsyncDisposable, Receiving {
   #readHeader(): boolean {
     const block = this.#cutter.rows();
     if (block === undefined) return false;
-    const { line, next } = firstRow(bufferOf(block));
-    const failed = gluedError(bufferOf(block).subarray(0, next), 0n);
+    const { line, next } = firstRow(rowsOf(block));
+    const failed = gluedError(rowsOf(block).subarray(0, next), 0n);
     if (failed !== undefined) throw failed;
     const layout = readHeader(line);
-    this.#header = Buffer.from(bufferOf(block).subarray(0, next));
+    this.#header = Buffer.from(rowsOf(block).subarray(0, next));
     this.#question = {
       unit: { partyId: this.#unit.partyId, assetId: this.#unit.assetId },
       layout,
@@ -307,12 +307,12 @@ class Receiver implements AsyncDisposable, Receiving {
     this.#totals.add(findings);
     if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, block);
     this.#offset += block.bytes;
-    return await this.#parts.write(this.#header ?? Buffer.alloc(0), bufferOf(block), findings);
+    return await this.#parts.write(this.#header ?? Buffer.alloc(0), rowsOf(block), findings);
   }
 
   #notUnderstood({ finding, fieldCount, start, end }: UnreadRow, block: Block): Error {
     const offset = this.#offset + start;
-    const buffer = bufferOf(block);
+    const buffer = rowsOf(block);
     const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
     if (failed !== undefined) return failed;
     const state =
@@ -351,10 +351,6 @@ function secondsOf({ from, to }: Pick<ExportQuestion, 'from' | 'to'>): { from: n
     from: from === undefined ? Number.NEGATIVE_INFINITY : secondOf(from),
     to: to === undefined ? Number.POSITIVE_INFINITY : secondOf(to),
   };
-}
-
-function bufferOf({ memory, bytes }: Block): Buffer {
-  return Buffer.from(memory, 0, bytes);
 }
 
 /** Without its line end, and where the next one begins. */
