@@ -21,17 +21,13 @@ import { Parts, type ReceivedPart, type SpoolOptions } from './parts.ts';
 import type { Seen } from './piece-plan.ts';
 import type { ExportAnswer, ExportQuestion, ExportUnit } from './ports.ts';
 import type { AskPlan } from './remaining.ts';
-import type { RowPool } from './row-pool.ts';
+import { BLOCK_SIZES, type BlockSizes, type RowPool } from './row-pool.ts';
 import { secondOf, Tail } from './tail.ts';
 
 /** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /** What is kept of where the bytes lie in time. */
 const BUCKETS_MAX = 256;
-/** What a thread is given at once: it stays in the processor's cache, and costs two messages. */
-const BLOCK_BYTES = 512 * 2 ** 10;
-/** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
-const BEGINNING_BYTES = 2 ** 20;
 /** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
 const PAD_SECONDS = 2;
 
@@ -134,7 +130,8 @@ async function* untilBroken(
 class Receiver implements AsyncDisposable, Receiving {
   readonly #unit: ExportUnit;
   readonly #options: ReceiveOptions;
-  readonly #cutter = new BlockCutter(BLOCK_BYTES);
+  readonly #sizes: BlockSizes;
+  readonly #cutter: BlockCutter;
   readonly #flight: BlockFlight | undefined;
   readonly #parts: Parts;
   /** What is kept; and what was asked for, with room for a time that is not exported. */
@@ -156,6 +153,8 @@ class Receiver implements AsyncDisposable, Receiving {
   ) {
     this.#unit = unit;
     this.#options = options;
+    this.#sizes = options.rowPool?.sizes ?? BLOCK_SIZES;
+    this.#cutter = new BlockCutter(this.#sizes.blockBytes);
     this.#parts = new Parts(plan, options);
     this.#kept = secondsOf(plan.question);
     const asked = secondsOf(question);
@@ -196,7 +195,8 @@ class Receiver implements AsyncDisposable, Receiving {
     this.#flight?.check();
     for (let from = 0; from < chunk.length;) {
       from += this.#cutter.fill(chunk, from);
-      if (this.#flight === undefined || this.#question === undefined || this.#bytes <= BEGINNING_BYTES) {
+      const isBeginning = this.#bytes <= this.#sizes.beginningBytes;
+      if (this.#flight === undefined || this.#question === undefined || isBeginning) {
         await this.#readHere();
       } else if (this.#cutter.isFull) await this.#handOn(this.#flight, this.#question);
     }

@@ -12,6 +12,14 @@ import type { BlockAnswer, BlockTask } from './row-worker.ts';
 
 /** One processor is the caller's. */
 const THREADS_MAX = 4;
+export interface BlockSizes {
+  /** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
+  readonly beginningBytes: number;
+  /** What a thread is given at once: it stays in the processor's cache, and costs two messages. */
+  readonly blockBytes: number;
+}
+
+export const BLOCK_SIZES: BlockSizes = { beginningBytes: 2 ** 20, blockBytes: 512 * 2 ** 10 };
 /** A block takes some milliseconds. */
 const TASK_MS_MAX = 60_000;
 /** One block's findings; the young ones die with it. */
@@ -22,6 +30,7 @@ const COMPILED = getCompileCacheDir();
 const ENVIRONMENT = COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(COMPILED) };
 
 export class RowPool implements AsyncDisposable {
+  readonly sizes: BlockSizes;
   readonly #threads: (RowThread | undefined)[];
   readonly #taskMsMax: number;
   #isClosed = false;
@@ -29,7 +38,9 @@ export class RowPool implements AsyncDisposable {
   constructor(
     threads = Math.min(Math.max(1, availableParallelism() - 1), THREADS_MAX),
     taskMsMax = TASK_MS_MAX,
+    sizes = BLOCK_SIZES,
   ) {
+    this.sizes = sizes;
     this.#threads = Array.from({ length: threads });
     this.#taskMsMax = taskMsMax;
   }

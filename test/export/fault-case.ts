@@ -2,7 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { exportUnit } from '../../src/export/export-unit.ts';
+import type { RowQuestion } from '../../src/export/block-reader.ts';
 import type { ExportDeps, ExportOutcome } from '../../src/export/request.ts';
+import { RowPool } from '../../src/export/row-pool.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
@@ -21,8 +23,32 @@ export interface FaultCase {
   readonly segmentBytesMax: number;
 }
 
+/** So small that threads read most of what a test exports. */
+const BLOCK_SIZES = { beginningBytes: 2 ** 14, blockBytes: 2 ** 14 };
+
 const RATE = 100_000;
 const MARGIN_MICROS = 120_000_000n;
+
+/** Threads as `up` and `worker` have them: one pool a process, for all its exports. */
+export class TestRowPool extends RowPool {
+  /** Blocks that threads were given. */
+  blocks = 0;
+
+  constructor() {
+    super(2, undefined, BLOCK_SIZES);
+  }
+
+  override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
+    this.blocks += 1;
+    return super.read(...block);
+  }
+
+  /** A block that kills the thread that reads it. */
+  async kill(): Promise<void> {
+    const poison = { layout: undefined } as unknown as RowQuestion;
+    await super.read(poison, new SharedArrayBuffer(8), 8).catch(() => undefined);
+  }
+}
 
 export async function openHints({ redisUrl }: FaultCase): Promise<AsyncDisposable & { state: ResumeState }> {
   const state = openRedisState({ url: redisUrl, prefix: 'faults', onConnectionError: () => undefined });
@@ -31,7 +57,7 @@ export async function openHints({ redisUrl }: FaultCase): Promise<AsyncDisposabl
 
 export async function exportFrom(
   given: FaultCase,
-  changes: Partial<ExportDeps>,
+  changes: Partial<ExportDeps> & Required<Pick<ExportDeps, 'rowPool'>>,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
   await using source = openSource(

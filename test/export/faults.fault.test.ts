@@ -12,7 +12,7 @@ import { freshDatabase } from '../support/database.ts';
 import { runScript } from '../support/process.ts';
 import type { RedisProcess } from '../support/redis-process.ts';
 import { olderCopy, startOwnRedis } from '../support/redis.ts';
-import { exportFrom, type FaultCase, openHints } from './fault-case.ts';
+import { exportFrom, type FaultCase, openHints, TestRowPool } from './fault-case.ts';
 import { World } from './export-world.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -67,6 +67,8 @@ interface Scene {
   readonly asked: readonly Asked[];
   readonly world: World;
   readonly redis: RedisProcess;
+  /** Of this process, as a long-lived worker's: what broke before leaves its threads to what comes next. */
+  readonly rowPool: TestRowPool;
   readonly given: FaultCase;
   readonly random: () => number;
 }
@@ -93,10 +95,12 @@ async function openScene(
   });
   const world = await World.open(database);
   const redis = await startOwnRedis();
+  const rowPool = new TestRowPool();
   onTestFinished(async () => {
     await sandbox.stop();
     await world[Symbol.asyncDispose]();
     await redis[Symbol.asyncDispose]();
+    await rowPool[Symbol.asyncDispose]();
   });
   const [whale] = sandbox.books.parties();
   const given = {
@@ -113,7 +117,7 @@ async function openScene(
     word = (Math.imul(word, 1_664_525) + 1_013_904_223) >>> 0;
     return word / 2 ** 32;
   };
-  return { sandbox, asked, world, redis, given, random };
+  return { sandbox, asked, world, redis, rowPool, given, random };
 }
 
 /** A worker in a process of its own, which gets the signal at some byte of what it receives. */
@@ -121,18 +125,20 @@ async function signalled(
   { given, world }: Scene,
   signal: 'SIGKILL' | 'SIGTERM',
   atBytes: number,
-): Promise<{ isKilled: boolean; bytes: number }> {
+): Promise<{ isKilled: boolean; bytes: number; blocks: number }> {
   await using child = runScript(CHILD, [JSON.stringify({ ...given, signal, atBytes })]);
   const { code, signal: killedBy } = await child.end();
   await world.expireLeases();
   if (killedBy !== 'SIGKILL' && code !== 0) throw new Error(child.stderr);
-  return { isKilled: killedBy === 'SIGKILL', bytes: Number(child.stdout) };
+  const [bytes = 0, blocks = 0] = child.stdout.split(' ').map(Number);
+  return { isKilled: killedBy === 'SIGKILL', bytes, blocks };
 }
 
 /** An attempt in this process; whatever it meets, it may fail. */
 async function attempt(scene: Scene, changes: Partial<ExportDeps> = {}): Promise<void> {
   await using hints = await openHints(scene.given);
-  await exportFrom(scene.given, { hints: hints.state, ...changes }, NEVER).catch((error: unknown) => {
+  const deps = { hints: hints.state, rowPool: scene.rowPool, ...changes };
+  await exportFrom(scene.given, deps, NEVER).catch((error: unknown) => {
     if (!(error instanceof Error)) throw error;
   });
   await scene.world.expireLeases();
@@ -150,6 +156,14 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'connection broken': (scene) => {
     scene.sandbox.faults.once('export', { cutAfterBytes: Math.floor(scene.random() * SEGMENT_BYTES) });
     return attempt(scene);
+  },
+  'row thread dies': (scene) => {
+    const atBytes = scene.random() * SEGMENT_BYTES;
+    return attempt(scene, {
+      onProgress: ({ bytes }) => {
+        if (bytes >= atBytes) void scene.rowPool.kill();
+      },
+    });
   },
   'disk full': (scene) => attempt(scene, { objects: new FullStore(join(scene.given.folder, 'objects')) }),
   'store refuses': (scene) =>
@@ -224,23 +238,25 @@ test.each(['0.71.4', '0.73'] as const)('any faults in any order, release %s', as
   }
   await attempt(scene);
   await using hints = await openHints(scene.given);
-  const again = await exportFrom(scene.given, { hints: hints.state }, NEVER);
+  const again = await exportFrom(scene.given, { hints: hints.state, rowPool: scene.rowPool }, NEVER);
   expect(again.verdict, `SEED=${SEED} repeats it: ${met.join(', ')}`).toBe('complete');
   await expectExact(scene);
   await expectNothingTwice(scene);
+  expect(scene.rowPool.blocks).toBeGreaterThan(0);
 });
 
 test.each(['0.71.4', '0.73'] as const)(
   'killed again and again, and Redis forgets: less than three times the ledger is asked for, release %s',
   async (release) => {
     const scene = await openScene(release, SEED, COUNTED);
-    let [kills, receivedBytes] = [0, 0];
+    let [kills, receivedBytes, blocks] = [0, 0, 0];
     let putBack = await olderCopy(scene.redis);
     for (let isKilled = true; isKilled;) {
       const atBytes =
         kills < KILLS_MAX ? scene.random() * 1.5 * COUNTED.segmentBytesMax : Number.MAX_SAFE_INTEGER;
       const run = await signalled(scene, 'SIGKILL', atBytes);
       receivedBytes += run.bytes;
+      blocks += run.blocks;
       ({ isKilled } = run);
       if (isKilled) kills += 1;
       const word = scene.random();
@@ -254,6 +270,7 @@ test.each(['0.71.4', '0.73'] as const)(
       `select sum(bytes) as bytes from mirror.segments where status = 'current'`,
     );
     expect(kills, `SEED=${SEED}`).toBeGreaterThan(0);
+    expect(blocks, `SEED=${SEED}`).toBeGreaterThan(0);
     expect(receivedBytes / Number(rows[0]?.bytes), `SEED=${SEED}, ${kills} kills`).toBeLessThan(3);
   },
 );

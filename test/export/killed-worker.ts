@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { Pool } from 'pg';
 import { World } from './export-world.ts';
+import { TestRowPool } from './fault-case.ts';
 import { LARGE, NOW } from './killed-case.ts';
 
 const [url = '', folder = '', step = '', nth = '1'] = process.argv.slice(2);
@@ -12,6 +13,7 @@ await world.export(
   NOW,
   { runId: randomUUID() },
   {
+    rowPool: new TestRowPool(),
     segmentBytesMax: 300_000,
     checkpoint: (reached) => {
       if (reached !== step) return;

@@ -26,15 +26,21 @@ const PLAN: AskPlan = {
   isPiece: true,
 };
 
+/** Blocks of some tens of rows: an answer of many needs no megabytes. */
+const SMALL = { beginningBytes: 2 ** 15, blockBytes: 2 ** 13 };
+
 let folder: string;
 let pool: RowPool;
+let small: RowPool;
 let files = 0;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-receive-'));
   pool = new RowPool(2);
+  small = new RowPool(2, undefined, SMALL);
 });
 afterAll(async () => {
   await pool[Symbol.asyncDispose]();
+  await small[Symbol.asyncDispose]();
   await rm(folder, { recursive: true, force: true });
 });
 
@@ -95,8 +101,8 @@ interface Shape {
 
 const shape: fc.Arbitrary<Shape> = fc.record({
   columns: fc.constantFrom(12 as const, 13 as const),
-  rows: fc.integer({ min: 5500, max: 9000 }),
-  stepSeconds: fc.constantFrom(1, 2, 7919),
+  rows: fc.integer({ min: 400, max: 1500 }),
+  stepSeconds: fc.constantFrom(13, 29, 7919),
   seed: fc.nat(1000),
   lineEnd: fc.constantFrom('\n' as const, '\r\n' as const),
   quirks: fc.boolean(),
@@ -128,16 +134,17 @@ describe('read by threads', () => {
       fc.asyncProperty(shape, fc.array(fc.nat(), { maxLength: 40 }), async (made, places) => {
         const lines = csvOf(made);
         const bytes = Buffer.from(lines.join(''));
-        expect(bytes.length).toBeGreaterThan(1.4 * 2 ** 20);
-        const threaded = await received(cutAt(bytes, places), pool);
+        expect(bytes.length).toBeGreaterThan(2 * SMALL.beginningBytes);
+        const threaded = await received(cutAt(bytes, places), small);
         expect(await facts(threaded)).toEqual(await facts(await received(pieces(bytes, 65_536))));
+        expect(small.started).toBe(2);
         const csv = await Promise.all(
           threaded.parts.flatMap(({ spooled }) => (spooled === undefined ? [] : [readFile(spooled.path)])),
         );
         const kept = csv.flatMap((object) => object.toString().split(made.lineEnd)).length;
         expect(kept).toBeGreaterThan(100);
       }),
-      { numRuns: 8 },
+      { numRuns: 12 },
     );
   });
 
@@ -215,17 +222,19 @@ describe('threads', () => {
   const poison = { layout: undefined } as unknown as RowQuestion;
 
   test('one that dies in mid-answer fails it, and what comes next gets another', async () => {
-    await using mortal = new RowPool(1);
-    let deaths = 0;
-    async function* chunks(): AsyncGenerator<Buffer> {
-      for (const [index, chunk] of pieces(bytes, 65_536).entries()) {
-        if (index === 30) {
-          mortal.read(poison, new SharedArrayBuffer(8), 8).catch(() => (deaths += 1));
-        }
-        yield chunk;
+    /** What comes before the second block kills its thread, while the block waits for it. */
+    class Mortal extends RowPool {
+      blocks = 0;
+
+      override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
+        this.blocks += 1;
+        if (this.blocks === 2) super.read(poison, new SharedArrayBuffer(8), 8).catch(() => (deaths += 1));
+        return super.read(...block);
       }
     }
-    await expect(received(chunks(), mortal)).rejects.toMatchObject({
+    let deaths = 0;
+    await using mortal = new Mortal(1);
+    await expect(received(pieces(bytes, 65_536), mortal)).rejects.toMatchObject({
       code: 'ROW_THREAD_LOST',
       name: 'RetryableError',
     });

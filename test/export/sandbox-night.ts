@@ -9,6 +9,7 @@ import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
+import { TestRowPool } from './fault-case.ts';
 
 export interface Night {
   readonly sandbox: Sandbox;
@@ -23,7 +24,9 @@ export async function openNights(
 ): Promise<Night> {
   const sandbox = await startSandbox({ parties: 12, rateLimit: 'none', whaleEntries: 3000, ...options });
   const world = await World.open(database);
+  const rowPool = new TestRowPool();
   onTestFinished(async () => {
+    await rowPool[Symbol.asyncDispose]();
     await sandbox.stop();
     await world[Symbol.asyncDispose]();
   });
@@ -36,7 +39,7 @@ export async function openNights(
       const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n, ...range };
       return exportParty(
         request,
-        { ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20 }), ...changes, assets },
+        { ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20, rowPool }), ...changes, assets },
         signal,
       );
     },
