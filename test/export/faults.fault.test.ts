@@ -23,6 +23,8 @@ const ENTRIES = 6000;
 /** Where bytes are counted, streams are much longer than a chunk of the transport, by which each may overshoot. */
 const COUNTED = { segmentBytesMax: 2 ** 19, whaleEntries: 15_000 };
 const CHILD = join(import.meta.dirname, 'fault-child.ts');
+/** A child that hangs; also beside other suites none takes as long. */
+const CHILD_MS_MAX = 120_000;
 /** The try after so many is left alone. */
 const KILLS_MAX = 12;
 /** The database's clock and ours are one, save for rounding; a COMMIT's time is that of its beginning. */
@@ -127,7 +129,7 @@ async function signalled(
   atBytes: number,
 ): Promise<{ isKilled: boolean; bytes: number; blocks: number }> {
   await using child = runScript(CHILD, [JSON.stringify({ ...given, signal, atBytes })]);
-  const { code, signal: killedBy } = await child.end();
+  const { code, signal: killedBy } = await child.end(undefined, CHILD_MS_MAX);
   await world.expireLeases();
   if (killedBy !== 'SIGKILL' && code !== 0) throw new Error(child.stderr);
   const [bytes = 0, blocks = 0] = child.stdout.split(' ').map(Number);
