@@ -117,8 +117,9 @@ class BlockReader {
   #runStart = 0;
   #runEnd = -1;
   /** Hashes of the rows in the newest second of the tail: seconds that are outdone need not be summed. */
-  #newestHashes: string[] = [];
-  #newestZones = new Set<number>();
+  readonly #newestHashes: string[] = [];
+  #newestRows = 0;
+  readonly #newestZones = new Set<number>();
   #newestSecond = Number.NEGATIVE_INFINITY;
   #unread: UnreadRow | undefined;
 
@@ -220,17 +221,19 @@ class BlockReader {
   #outdo(second: number, hash: string, zone: number): void {
     if (second > this.#newestSecond) {
       this.#newestSecond = second;
-      this.#newestHashes.length = 0;
-      this.#newestZones.clear();
+      // Those of before are overwritten: emptying the list for each second would cost more than the sum.
+      this.#newestRows = 0;
+      if (this.#newestZones.size > 1 || !this.#newestZones.has(zone)) this.#newestZones.clear();
     }
-    this.#newestHashes.push(hash);
+    this.#newestHashes[this.#newestRows] = hash;
+    this.#newestRows += 1;
     this.#newestZones.add(zone);
   }
 
   #newest(): BlockFindings['newest'] {
-    if (this.#newestHashes.length === 0) return undefined;
+    if (this.#newestRows === 0) return undefined;
     const sum = new RowSum();
-    for (const hash of this.#newestHashes) sum.digest.add(hash);
+    for (const hash of this.#newestHashes.slice(0, this.#newestRows)) sum.digest.add(hash);
     return { second: this.#newestSecond, sum: { ...sum.plain(), zones: [...this.#newestZones] } };
   }
 

@@ -15,6 +15,8 @@ import { TimeHistogram } from './time-histogram.ts';
 const PIECE_BYTES = 256 * 2 ** 10;
 const ZSTD_LEVEL = 3;
 const GZIP_LEVEL = 6;
+/** The disk is given its work as it comes, so that the end need not wait for all of it. */
+const FLUSH_BYTES = 32 * 2 ** 20;
 
 /** A finished spool file and what is in it. */
 export interface Spooled {
@@ -65,6 +67,10 @@ export class SpoolWriter implements AsyncDisposable {
   #bytes = 0;
   #objectBytes = 0;
   #writing: Promise<void> = Promise.resolve();
+  #unflushedBytes = 0;
+  #flushing: Promise<void> | undefined;
+  /** The system tells of a failed flush once: it is kept here for whoever writes next. */
+  #flushFailure: Error | undefined;
   #isClosed = false;
 
   private constructor(
@@ -129,9 +135,11 @@ export class SpoolWriter implements AsyncDisposable {
     this.#compressor?.end();
     await this.#draining;
     await this.#writing;
+    await this.#flushing;
     await this.#file.sync().catch((error: unknown) => {
       throw spoolError('sync', error);
     });
+    if (this.#flushFailure !== undefined) throw this.#flushFailure;
     await this.#close();
     const sha256 = this.#plainHash.digest('hex');
     return {
@@ -158,6 +166,7 @@ export class SpoolWriter implements AsyncDisposable {
   async #close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    await this.#flushing;
     await this.#file.close();
   }
 
@@ -182,6 +191,7 @@ export class SpoolWriter implements AsyncDisposable {
   }
 
   async #store(piece: Buffer): Promise<void> {
+    if (this.#flushFailure !== undefined) throw this.#flushFailure;
     this.#objectBytes += piece.length;
     try {
       for (let written = 0; written < piece.length;) {
@@ -190,6 +200,19 @@ export class SpoolWriter implements AsyncDisposable {
     } catch (error) {
       throw spoolError('write', error);
     }
+    this.#unflushedBytes += piece.length;
+    if (this.#unflushedBytes >= FLUSH_BYTES) this.#flushing ??= this.#flush();
+  }
+
+  /** One at a time, beside the writes. */
+  async #flush(): Promise<void> {
+    this.#unflushedBytes = 0;
+    try {
+      await this.#file.datasync();
+    } catch (error) {
+      this.#flushFailure = spoolError('sync', error);
+    }
+    this.#flushing = undefined;
   }
 }
 

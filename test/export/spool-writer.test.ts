@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -61,6 +61,28 @@ test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s'
     await writer.finish();
   };
   await expect(fill()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_ENOSPC' }));
+});
+
+test('what is flushed on the way is whole at the end', async () => {
+  const path = join(folder, 'flushed');
+  await using writer = await SpoolWriter.create({ name: 'flushed', path }, HEADER, 'none', new Tally());
+  const piece = randomBytes(2 ** 20);
+  for (let nth = 0; nth < 80; nth += 1) await writer.write(piece);
+  const { objectBytes, sha256: sum } = await writer.finish();
+  const plain = Buffer.concat([HEADER, ...Array.from({ length: 80 }, () => piece)]);
+  expect({ objectBytes, sum }).toEqual({ objectBytes: BigInt(plain.length), sum: sha256(plain) });
+  expect(plain.equals(await readFile(path))).toBe(true);
+});
+
+test('what cannot be flushed on the way ends the writing', async () => {
+  // It takes everything, and cannot be flushed.
+  const nowhere = { name: 'null', path: '/dev/null' };
+  await using writer = await SpoolWriter.create(nowhere, HEADER, 'none', new Tally());
+  const piece = Buffer.alloc(2 ** 20);
+  const fill = async (): Promise<void> => {
+    for (let nth = 0; nth < 10_000; nth += 1) await writer.write(piece);
+  };
+  await expect(fill()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_EINVAL' }));
 });
 
 test('a histogram of any length stays small and cuts between seconds', () => {
