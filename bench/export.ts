@@ -74,7 +74,7 @@ function script(name: string, args: readonly string[] = []): ChildProcess {
   // As `npm start` runs it, not for the first time.
   return spawn(process.execPath, ['--max-semi-space-size=4', path, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
-    env: { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
+    env: { ...process.env, MALLOC_ARENA_MAX: '2', NODE_COMPILE_CACHE: join(folder, 'compiled') },
   });
 }
 
