@@ -21,6 +21,8 @@ export interface SandboxRequest {
 export interface Misbehaviour {
   /** Time before anything else happens, besides the latency of all. */
   delayMs?: number;
+  /** Nothing else happens before this is settled: how a test holds a request until it has seen what it waits for. */
+  until?: Promise<unknown>;
   /** The whole answer, instead of the service's. */
   answer?: { status: number; body: string; headers?: Readonly<Record<string, string>> };
   /** Lists only: what becomes of the JSON. */

@@ -121,6 +121,7 @@ async function answer(
   try {
     const waitMs = latencyMs + (misbehaviour.delayMs ?? 0);
     if (waitMs > 0) await delay(waitMs, undefined, { signal: gone.signal });
+    if (misbehaviour.until !== undefined) await settledOrGone(misbehaviour.until, gone.signal);
     await handlers.answer(exchange, judged);
   } catch (error) {
     if (gone.signal.aborted) return;
@@ -128,6 +129,14 @@ async function answer(
     response.destroy();
     throw error;
   }
+}
+
+/** @throws the signal's reason where the client goes away first */
+async function settledOrGone(held: Promise<unknown>, gone: AbortSignal): Promise<void> {
+  gone.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  gone.addEventListener('abort', () => reject(gone.reason as Error), { once: true });
+  await Promise.race([held, promise]);
 }
 
 async function listen(server: Server, port: number, host: string): Promise<number> {
