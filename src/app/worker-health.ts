@@ -10,11 +10,16 @@ import { storeProbes } from './store-probes.ts';
 
 const REQUEST_TIMEOUT_MS = 5_000;
 
+export interface WorkerHealth extends AsyncDisposable {
+  /** Where it listens: of the system's choice where 0 was asked for. */
+  readonly port: number;
+}
+
 /**
  * Health at every path, open to everybody; metrics at `/metrics`, as open as those of the API.
  * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
  */
-export async function startWorkerHealth(app: App, port: number): Promise<AsyncDisposable> {
+export async function startWorkerHealth(app: App, port: number): Promise<WorkerHealth> {
   const { queues, log } = app;
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -40,8 +45,10 @@ export async function startWorkerHealth(app: App, port: number): Promise<AsyncDi
       },
     );
   }
-  log.info({ address: server.address() }, 'Worker health served');
+  const address = server.address();
+  log.info({ address }, 'Worker health served');
   return {
+    port: typeof address === 'object' && address !== null ? address.port : port,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));

@@ -145,11 +145,11 @@ describe('a client', () => {
         await sleep(200);
         return bytes > 0 && bytes === before;
       },
-      { timeoutMs: 10_000, what: 'the reading to stand still' },
+      { what: 'the reading to stand still' },
     );
     expect(bytes).toBeLessThan(64 * 2 ** 20);
     response.destroy();
-    await waitFor(() => ended, { timeoutMs: 5_000, what: 'the reading to end' });
+    await waitFor(() => ended, { what: 'the reading to end' });
   });
 
   it('too many are refused, and let in again when others have gone', async () => {
@@ -173,7 +173,7 @@ describe('a client', () => {
         again.abort();
         return status === 200;
       },
-      { timeoutMs: 5_000, what: 'an export to be let in' },
+      { what: 'an export to be let in' },
     );
   });
 });

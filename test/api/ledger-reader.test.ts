@@ -13,7 +13,7 @@ import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 
 const PARTY = 'ab'.repeat(32);
 const [GOLD, SILVER] = ['c0'.repeat(32), 'c1'.repeat(32)];
-const signal = AbortSignal.timeout(20_000);
+const signal = new AbortController().signal;
 let folder = '';
 let objects: FileStore;
 

@@ -16,7 +16,7 @@ afterAll(() => rm(dir, { recursive: true, force: true }));
 
 async function findings(env: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Finding>> {
   const config = readConfig({ env: { DATA_DIR: join(dir, 'data'), ...env }, cwd: dir });
-  const signal = AbortSignal.timeout(30_000);
+  const signal = new AbortController().signal;
   const found = await examine({ config, log: createLog('silent'), signal });
   return new Map(found.map((finding) => [finding.what, finding]));
 }
@@ -30,7 +30,7 @@ test('all is well with a source whose blocks are of now', async () => {
   const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: sandbox.url });
   expect([...found.values()].filter(({ state }) => state !== 'ok')).toEqual([]);
   expect(found.get('object store')?.detail).toMatch(/writes once, reads ranges, lists and removes$/);
-  expect(found.get('clock')?.detail).toMatch(/the database's by 0 s, from the source's by [01] s/);
+  expect(found.get('clock')?.detail).toMatch(/the database's by \d s, from the source's by \d s/);
 });
 
 test('a source whose blocks are old is told from one that is well', async () => {

@@ -43,7 +43,7 @@ function settled(id: string): Promise<Status> {
       const now = await status(id);
       return now.state === 'done' || now.state === 'cancelled' ? now : undefined;
     },
-    { what: 'the order has ended', timeoutMs: 20_000 },
+    { what: 'the order has ended' },
   );
 }
 
@@ -61,19 +61,33 @@ function sorted(csv: string): readonly string[] {
     .toSorted();
 }
 
-/** Every value of a server-sent stream, read to its `end` event. */
-async function eventsOf(id: string): Promise<readonly Status[]> {
-  const text = await (await fetch(`${mirror.url}/mirror/exports/${id}/events`)).text();
+/** Every value of a server-sent stream, read to its `end` event. @param onText is told what has come so far */
+async function eventsOf(id: string, onText: (text: string) => void): Promise<readonly Status[]> {
+  const response = await fetch(`${mirror.url}/mirror/exports/${id}/events`);
+  let text = '';
+  for await (const chunk of response.body ?? []) {
+    text += Buffer.from(chunk).toString();
+    onText(text);
+  }
   expect(text.trimEnd().endsWith('event: end\ndata: {}')).toBe(true);
   const data = [...text.matchAll(/^data: (\{"id".*\})$/gm)].map(([, json]) => json ?? '');
   return data.map((json) => JSON.parse(json) as Status);
 }
 
+/** The source answers no export until it is let. */
+function heldExports(): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  sandbox.faults.add(({ route }) => (route === 'export' ? { until: promise } : undefined));
+  return resolve;
+}
+
 describe('an ordered export', () => {
   it('is worked, followed live, and downloaded whole and in ranges', async () => {
-    sandbox.faults.once('export', { delayMs: 600 });
+    const letGo = heldExports();
     const id = await order({ partyId: parties[0], to: TO });
-    const events = await eventsOf(id);
+    const events = await eventsOf(id, (text) => {
+      if (text.includes('"running"')) letGo();
+    });
     expect(events.at(-1)).toMatchObject({ id, state: 'done', verdict: 'complete' });
     expect(events.map(({ state }) => state)).toContain('running');
     const whole = await fetch(`${mirror.url}/mirror/exports/${id}/download`);
@@ -99,10 +113,11 @@ describe('an ordered export', () => {
   });
 
   it('is ordered once, however many ask at the same moment; and again once it has ended', async () => {
-    sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 500 } : undefined));
+    const letGo = heldExports();
     const before = sandbox.requests.of('export');
     const ids = await Promise.all(Array.from({ length: 8 }, () => order({ partyId: parties[1], to: TO })));
     expect(new Set(ids).size).toBe(1);
+    letGo();
     await settled(ids[0] ?? '');
     const asked = sandbox.requests.of('export') - before;
     expect(await order({ partyId: parties[1], to: TO })).not.toBe(ids[0]);
@@ -111,26 +126,32 @@ describe('an ordered export', () => {
   });
 
   it('of other ranges are others', async () => {
-    sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 300 } : undefined));
+    const letGo = heldExports();
     const [whole, part] = [
       await order({ partyId: parties[2] }),
       await order({ partyId: parties[2], to: TO }),
     ];
     expect(whole).not.toBe(part);
+    letGo();
     expect((await settled(whole)).verdict).toBe('complete');
     expect((await settled(part)).verdict).toBe('complete');
   });
 
   it('stops when it is cancelled, and so does the source’s answer', async () => {
     // The source begins to answer and then hangs: only a client that leaves ends this.
-    sandbox.faults.once('export', { stallAfterBytes: 200 });
+    let isAsked = false;
+    const answerAgain = sandbox.faults.add(({ route }) => {
+      isAsked ||= route === 'export';
+      return route === 'export' ? { stallAfterBytes: 200 } : undefined;
+    });
     const before = sandbox.requests.of('export');
     const id = await order({ partyId: parties[3], to: TO });
-    await waitFor(async () => (await status(id)).state === 'running', { what: 'the order is worked' });
+    await waitFor(() => isAsked, { what: 'the source to be asked' });
     const answer = await fetch(`${mirror.url}/mirror/exports/${id}`, { method: 'DELETE' });
     expect(answer.status).toBe(204);
     expect(await settled(id)).toMatchObject({ state: 'cancelled', verdict: null });
     await waitFor(() => sandbox.requests.of('export') > before, { what: 'the source’s answer has ended' });
+    answerAgain();
     expect((await fetch(`${mirror.url}/mirror/exports/${id}/download`)).status).toBe(404);
     const again = await order({ partyId: parties[3], to: TO });
     expect(await settled(again)).toMatchObject({ state: 'done', verdict: 'complete' });

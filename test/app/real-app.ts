@@ -7,6 +7,7 @@ import { startApi } from '../../src/app/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { openFreshDatabase } from '../support/database.ts';
+import { farSchedule } from '../support/far-schedule.ts';
 
 export interface RealApp extends AsyncDisposable {
   readonly app: App;
@@ -21,7 +22,13 @@ export async function startRealApp(env: Env, { isWorking = true } = {}): Promise
   const database = stack.use(await openFreshDatabase());
   const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror app '));
   stack.defer(() => rm(dir, { recursive: true, force: true }));
-  const defaults = { DATABASE_URL: database.url, DATA_DIR: dir, SOURCE_RATE: '100000', API_PORT: '0' };
+  const defaults = {
+    DATABASE_URL: database.url,
+    DATA_DIR: dir,
+    SOURCE_RATE: '100000',
+    API_PORT: '0',
+    SCHEDULE: farSchedule(),
+  };
   const config = readConfig({ env: { ...defaults, ...env }, cwd: dir });
   const stop = new AbortController();
   stack.defer(() => stop.abort());

@@ -16,6 +16,9 @@ const FLAGS = [
   '--disable-sync',
 ];
 
+/** For what never comes: a busy machine paints late. */
+const WAIT_MAX_MS = 90_000;
+
 export interface ConsolePage extends AsyncDisposable {
   readonly page: Page;
   /** Errors on the console, of scripts, and requests that failed. */
@@ -49,7 +52,7 @@ export async function openPage(options: PageOptions = {}): Promise<ConsolePage> 
     ...options,
   });
   const page = context.pages()[0] ?? (await context.newPage());
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(WAIT_MAX_MS);
   const problems: string[] = [];
   const foreign: string[] = [];
   const weights = new Map<string, number>();

@@ -19,7 +19,7 @@ beforeAll(async () => {
     await startRealApp({ SOURCE_URL: sandbox.url, SOURCE_PAGE_SIZE: '10', API_TOKEN: TOKEN }),
   );
   view = opened.use(await openPage());
-}, 60_000);
+});
 afterAll(() => opened.disposeAsync());
 
 function parts(): { sandbox: Sandbox; mirror: RealApp; page: ConsolePage['page']; view: ConsolePage } {
@@ -34,6 +34,10 @@ async function biggestParty(): Promise<{ id: string; rows: string }> {
   );
   if (rows[0] === undefined) throw new Error('nothing was exported');
   return rows[0];
+}
+
+function held(): PromiseWithResolvers<void> {
+  return Promise.withResolvers();
 }
 
 describe('an operator', () => {
@@ -52,22 +56,30 @@ describe('an operator', () => {
 
   it('runs the night, watches it, and sees the mirror whole', async () => {
     const { page, sandbox } = parts();
-    const calm = sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 40 } : { delayMs: 60 }));
+    // Held in the middle of the walks, and twice amid the ledgers, until the page has shown it.
+    const [walks, few, more] = [held(), held(), held()];
+    let [pages, ledgers] = [0, 0];
+    sandbox.faults.add(({ route }) => {
+      if (route !== 'export') return (pages += 1) > 6 ? { until: walks.promise } : undefined;
+      ledgers += 1;
+      return ledgers > 30 ? { until: more.promise } : ledgers > 10 ? { until: few.promise } : undefined;
+    });
     await page.getByRole('button', { name: 'Run the night now' }).click();
     await page.locator('#now article', { hasText: 'night' }).waitFor();
     await page.locator('.seam[data-is=walking] .hole').first().waitFor();
+    walks.resolve();
     const meter = page.getByRole('progressbar', { name: 'ledgers' });
-    await meter.waitFor();
-    const first = Number(await meter.getAttribute('aria-valuenow'));
-    await expect
-      .poll(async () => Number((await meter.getAttribute('aria-valuenow')) ?? 0), { timeout: 20_000 })
-      .toBeGreaterThan(first);
-    calm();
-    await page.getByRole('heading', { name: WHOLE }).waitFor({ timeout: 60_000 });
+    const done = async (): Promise<number> => Number((await meter.getAttribute('aria-valuenow')) ?? 0);
+    await expect.poll(done).toBeGreaterThan(0);
+    const first = await done();
+    few.resolve();
+    await expect.poll(done).toBeGreaterThan(first);
+    more.resolve();
+    await page.getByRole('heading', { name: WHOLE }).waitFor();
     await page.locator('#runs li', { hasText: 'night' }).locator('.badge', { hasText: 'complete' }).waitFor();
     await page.locator('.day[data-is=complete]').waitFor();
     await page.locator('#lines li svg').first().waitFor();
-  }, 90_000);
+  });
 
   it('orders an export by a click, and gets the file', async () => {
     const { page } = parts();
@@ -102,9 +114,9 @@ describe('an operator', () => {
     await item.getByText('the export broke off at byte 4096').waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     await item.getByRole('button', { name: `Ask again: ${id}` }).click();
-    await page.getByRole('heading', { name: WHOLE }).waitFor({ timeout: 30_000 });
-    expect(await page.locator('#attention > li').count()).toBe(0);
-  }, 60_000);
+    await page.getByRole('heading', { name: WHOLE }).waitFor();
+    await expect.poll(() => page.locator('#attention > li').count()).toBe(0);
+  });
 
   it('reads what the process runs with, and no secret', async () => {
     const { page } = parts();

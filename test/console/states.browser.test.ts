@@ -30,8 +30,8 @@ afterEach(async () => {
   await opened.console[Symbol.asyncDispose]();
 });
 
-function shown(id: string): Promise<string> {
-  return opened.view.page.locator(`#${id}`).innerText();
+async function expectShown(id: string, text: string): Promise<void> {
+  await opened.view.page.locator(`#${id}`, { hasText: text }).waitFor();
 }
 
 async function expectSentence(text: string): Promise<void> {
@@ -43,12 +43,12 @@ describe('the glance', () => {
     const { view } = await open({});
     await expectSentence('Nothing has been mirrored yet');
     await view.page.locator('#settings:not(.loading)').waitFor({ state: 'attached' });
-    expect(await shown('lines')).toContain('No ledger was exported yet');
-    expect(await shown('growth')).toContain('Nothing was published yet');
-    expect(await shown('nights')).toContain('No night has run yet');
-    expect(await shown('runs')).toContain('No run yet');
-    expect(await shown('aside')).toContain('Nothing is set aside');
-    expect(await view.page.locator('.loading').count()).toBe(0);
+    await expectShown('lines', 'No ledger was exported yet');
+    await expectShown('growth', 'Nothing was published yet');
+    await expectShown('nights', 'No night has run yet');
+    await expectShown('runs', 'No run yet');
+    await expectShown('aside', 'Nothing is set aside');
+    await expect.poll(() => view.page.locator('.loading').count()).toBe(0);
     expect(await accessibilityFaults(view.page)).toEqual([]);
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
@@ -56,8 +56,8 @@ describe('the glance', () => {
   it('says of a whole mirror as of when, and asks nothing of a person', async () => {
     const { view } = await open({ status: wholeFacts(), live: { ...quiet(), stretches: WHOLE_LISTS } });
     await expectSentence('The mirror is whole as of 2026-03-01 02:00 UTC.');
-    expect(await view.page.locator('#attention > li').count()).toBe(0);
-    expect(await view.page.title()).toBe('✓ ledger-mirror');
+    await expect.poll(() => view.page.title()).toBe('✓ ledger-mirror');
+    await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
   });
 
   it.each([
@@ -69,8 +69,8 @@ describe('the glance', () => {
     const streams = status.streams.map((stream, index) => (index === 0 ? { ...stream, verdict } : stream));
     const { view } = await open({ status: { ...status, streams } });
     await expectSentence('the list of parties is not complete');
-    expect(await shown('attention')).toContain(`the list of parties: ${verdict}`);
-    expect(await view.page.locator('#attention').getByRole('button', { name: button }).count()).toBe(1);
+    await expectShown('attention', `the list of parties: ${verdict}`);
+    await view.page.locator('#attention').getByRole('button', { name: button }).waitFor();
     expect(await accessibilityFaults(view.page)).toEqual([]);
   });
 
@@ -78,8 +78,9 @@ describe('the glance', () => {
     await open({
       live: { ...quiet(), workers: 0, openRuns: [run({ state: 'queued', verdict: null, finishedAt: null })] },
     });
-    await opened.view.page.locator('#attention > li').waitFor();
-    expect(await shown('attention')).toContain('1 run waits and no worker is running');
+    await expect
+      .poll(() => opened.view.page.locator('#attention').innerText())
+      .toContain('1 run waits and no worker is running');
   });
 });
 
@@ -123,6 +124,8 @@ describe('a walk', () => {
     const widthOf = async (name: string): Promise<number> =>
       (await view.page.locator(`.seam .${name}`).last().boundingBox())?.width ?? 0;
     await view.page.locator('.seam .up').waitFor();
+    // What loads above it may still move it.
+    await expect.poll(() => view.page.locator('.loading').count()).toBe(0);
     const [hole, top] = [await widthOf('hole'), await view.page.locator('#exports-title').boundingBox()];
     mirror.facts.live = {
       ...quiet(),
@@ -156,7 +159,7 @@ describe('what was set aside', () => {
     mirror.facts.live = { ...quiet(), setAside: setAside.slice(10), revision: '2' };
     await view.page.locator('#aside-more').click();
     await expect.poll(() => units.count()).toBe(110);
-    expect(await view.page.locator('#aside-more').isHidden()).toBe(true);
+    await view.page.locator('#aside-more').waitFor({ state: 'hidden' });
   });
 });
 

@@ -15,7 +15,7 @@ import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
 import { ExportStore } from '../../src/warehouse/export-store.ts';
 import { at, LedgerDouble, PARTY } from './ledger-double.ts';
 
-export const signal = AbortSignal.timeout(600_000);
+export const signal = new AbortController().signal;
 
 export class World implements AsyncDisposable {
   readonly source = new LedgerDouble();
@@ -50,7 +50,7 @@ export class World implements AsyncDisposable {
       compression: 'zstd',
       segmentBytesMax: 2 ** 28,
       slotsMax: 1,
-      waitMs: 20_000,
+      waitMs: 120_000,
       ...changes,
     };
   }

@@ -85,7 +85,7 @@ export async function exportFrom(
       compression: 'zstd',
       segmentBytesMax: given.segmentBytesMax,
       slotsMax: 1,
-      waitMs: 20_000,
+      waitMs: 120_000,
       ...changes,
     },
     signal,

@@ -151,5 +151,5 @@ describe('RowScan', () => {
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
-  }, 30_000);
+  });
 });

@@ -186,59 +186,52 @@ async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: b
   expect(rows).toEqual([{ sides: isBothSided ? 'both' : 'from' }]);
 }
 
-/** Three nights, each proven in full: seconds on cores of its own, many times as long beside other suites. */
-const TIMEOUT_MS = 90_000;
-
-test.each(RELEASE_NAMES)(
-  '%s: the numbers are those of the books, night after night',
-  async (release) => {
-    await using world = await World.open(database);
-    await emptyWarehouse();
-    const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
-    const sandbox = await startSandbox({ ...network, release });
-    const sender = await startSandbox(network);
-    try {
-      const { ledger } = testSource(new URL(sandbox.url));
-      const objects = world.objects;
-      const lake: LakeDeps = {
-        books: new LakeStore(warehouse.pool),
-        objects,
-        scratchDir: join(world.folder, 'scratch'),
-      };
-      for (const passedMs of [0, 3_600_000, 86_400_000]) {
-        sandbox.advance(passedMs);
-        sender.advance(passedMs);
-        const seenTime = sandbox.books.head().time;
-        for (const { id } of sandbox.books.parties()) {
-          const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
-          await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
-        }
-        expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
-          verdict: 'complete',
-        });
-        await buildLake(lake, signal);
-
-        const books = booksOf(sandbox);
-        expect(books.length).toBeGreaterThan(10);
-        expect(await inWarehouse()).toEqual(books);
-        expect(await inLake(lake)).toEqual(books);
-        await expectCountedOnce(lake, sender, release !== '0.71.4');
-        expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({
-          verdict: 'complete',
-          problems: [],
-        });
+test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after night', async (release) => {
+  await using world = await World.open(database);
+  await emptyWarehouse();
+  const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
+  const sandbox = await startSandbox({ ...network, release });
+  const sender = await startSandbox(network);
+  try {
+    const { ledger } = testSource(new URL(sandbox.url));
+    const objects = world.objects;
+    const lake: LakeDeps = {
+      books: new LakeStore(warehouse.pool),
+      objects,
+      scratchDir: join(world.folder, 'scratch'),
+    };
+    for (const passedMs of [0, 3_600_000, 86_400_000]) {
+      sandbox.advance(passedMs);
+      sender.advance(passedMs);
+      const seenTime = sandbox.books.head().time;
+      for (const { id } of sandbox.books.parties()) {
+        const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
+        await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
       }
-      await expectSummaries(lake);
-      const before = await stateOf();
-      const again = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
-      expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
-      expect((await buildLake(lake, signal)).rebuilt).toBe(0);
-      expect(await stateOf()).toEqual(before);
-      await expectFromObjectsAlone(world, booksOf(sandbox));
-    } finally {
-      await sandbox.stop();
-      await sender.stop();
+      expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+        verdict: 'complete',
+      });
+      await buildLake(lake, signal);
+
+      const books = booksOf(sandbox);
+      expect(books.length).toBeGreaterThan(10);
+      expect(await inWarehouse()).toEqual(books);
+      expect(await inLake(lake)).toEqual(books);
+      await expectCountedOnce(lake, sender, release !== '0.71.4');
+      expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({
+        verdict: 'complete',
+        problems: [],
+      });
     }
-  },
-  TIMEOUT_MS,
-);
+    await expectSummaries(lake);
+    const before = await stateOf();
+    const again = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
+    expect((await buildLake(lake, signal)).rebuilt).toBe(0);
+    expect(await stateOf()).toEqual(before);
+    await expectFromObjectsAlone(world, booksOf(sandbox));
+  } finally {
+    await sandbox.stop();
+    await sender.stop();
+  }
+});

@@ -82,4 +82,4 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
   } finally {
     await warehouse[Symbol.asyncDispose]();
   }
-}, 60_000);
+});

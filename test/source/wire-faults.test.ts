@@ -11,6 +11,8 @@ import { pageJson, send, serve, serveBytes, type WireServer } from './wire-serve
 
 /** undici's timers tick every half second; a shorter limit ends with the next tick. */
 const SHORT_MS = 400;
+/** Where it must not end: longer than a busy machine leaves a process alone. */
+const IDLE_MS = 1_500;
 const CSV = 'a,b\n1,2\n';
 const GOOD = pageJson('parties', [{ id: PARTY }]);
 const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
@@ -75,14 +77,14 @@ describe('silence', () => {
   test('a reader that takes its time is no silence of the source', async () => {
     const rows = '1,2\n'.repeat(2_000_000);
     const server = await serve((_request, response) => response.writeHead(200).end(`a,b\n${rows}`));
-    const drip = { bytesPerSecondMin: 200_000, windowMs: 300 };
-    await using answer = await limited(server, { drip, idleMs: SHORT_MS }).ledger.ask(
+    const drip = { bytesPerSecondMin: 200_000, windowMs: 1_000 };
+    await using answer = await limited(server, { drip, idleMs: IDLE_MS }).ledger.ask(
       { partyId: PARTY },
       NEVER,
     );
     let bytes = 0;
     for await (const chunk of answer.chunks) {
-      if (bytes === 0) await delay(3 * SHORT_MS);
+      if (bytes === 0) await delay(2 * IDLE_MS);
       bytes += chunk.length;
     }
     expect(bytes).toBe(4 + rows.length);

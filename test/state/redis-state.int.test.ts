@@ -10,6 +10,8 @@ import { resumeStateContract } from './resume-state-contract.ts';
 
 const redis = await freshRedis();
 const ignore = (): undefined => undefined;
+/** A few seconds, and what a busy machine adds: not the minute that a client's own limits would let it wait. */
+const SECONDS_MS = 25_000;
 
 resumeStateContract('Redis', (prefix) =>
   openRedisState({ url: redis.url, prefix: `${redis.prefix}:${prefix}`, onConnectionError: ignore }),
@@ -32,7 +34,7 @@ test('a Redis that is away is unreachable soon, and is used again when it is bac
       expect.objectContaining({ name: 'UnreachableError', code: 'STATE_UNREACHABLE' }),
     ),
   );
-  expect(performance.now() - startedMs).toBeLessThan(6_000);
+  expect(performance.now() - startedMs).toBeLessThan(SECONDS_MS);
   await own.start();
   await waitFor(
     () =>
@@ -53,7 +55,7 @@ test('a Redis that says nothing is given up in seconds, and heard again when it 
   own.freeze();
   const startedMs = performance.now();
   await expect(state.get('k')).rejects.toMatchObject({ code: 'STATE_UNREACHABLE' });
-  expect(performance.now() - startedMs).toBeLessThan(5_000);
+  expect(performance.now() - startedMs).toBeLessThan(SECONDS_MS);
   own.thaw();
   const heard = await waitFor(() => state.get('k').catch(() => undefined), { what: 'Redis heard again' });
   expect(heard).toBe(1);
@@ -89,8 +91,10 @@ test('a schedule from a clock that was set back does not stop the work', async (
 test('work goes on through an outage of Redis, logged once', async () => {
   await using own = await startOwnRedis();
   const log = recordingLog();
+  let nowMs = 0;
   const state = tolerantState(openRedisState({ url: own.url, prefix: 'p', onConnectionError: ignore }), {
     log,
+    nowMs: () => nowMs,
   });
   await state.set('k', 1, 60_000);
   await own.kill();
@@ -99,12 +103,14 @@ test('work goes on through an outage of Redis, logged once', async () => {
   await state.delete('k');
   const waits = [];
   for (let index = 0; index < 5; index += 1) waits.push((await state.reserve('b', 40)).waitMs);
-  expect(waits[0]).toBe(0);
-  expect(waits[4]).toBeGreaterThan(300);
+  // A quarter of the rate, on a clock that stands.
+  expect(waits).toEqual([0, 100, 200, 300, 400]);
   expect(log.lines.map(({ message }) => message)).toEqual(['Resume state is away, work goes on without it']);
   await own.start();
   await waitFor(
     async () => {
+      // An outage's store is asked again once a second.
+      nowMs += 1_000;
       await state.set('k', 3, 60_000);
       return (await state.get('k')) === 3;
     },

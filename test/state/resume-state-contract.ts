@@ -43,7 +43,6 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       await state.set('short', 1, 60);
       await waitFor(async () => (await state.get('short')) === undefined, {
         what: 'expiry',
-        timeoutMs: 3_000,
       });
       await state.set('short', 2, MINUTE_MS);
       expect(await state.get('short')).toBe(2);
@@ -65,9 +64,11 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       const ratePerSecond = 20;
       const count = 60;
       const startedMs = performance.now();
+      const waitsMs: number[] = [];
       const sendTimesMs = await Promise.all(
         Array.from({ length: count }, async (_, index) => {
           const { waitMs } = await (index % 2 === 0 ? state : sameState).reserve('shared', ratePerSecond);
+          waitsMs.push(waitMs);
           return performance.now() + waitMs;
         }),
       );
@@ -75,7 +76,7 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       const intervalMs = 1000 / ratePerSecond;
       // All but the first wait their turn; the burst lets a quarter of a second's worth go ahead.
       expect(spanMs).toBeGreaterThan((count - 1) * intervalMs - 250 - intervalMs);
-      expect(spanMs).toBeLessThan(count * intervalMs + 1_000);
+      expect(Math.max(...waitsMs)).toBeLessThanOrEqual(count * intervalMs);
       const immediate = sendTimesMs.filter((timeMs) => timeMs - startedMs < intervalMs / 2).length;
       expect(immediate).toBeLessThanOrEqual(ratePerSecond);
       const inFirstSecond = sendTimesMs.filter((timeMs) => timeMs - startedMs < 1000).length;
@@ -84,11 +85,14 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
 
     test('time that passed without requests is not saved up', async () => {
       for (let index = 0; index < 3; index += 1) await state.reserve('idle', 100);
-      await sleep(300); // The subject is the passing of time itself.
+      await sleep(1_000); // The subject is the passing of time itself.
+      const startedMs = performance.now();
       const waits = await Promise.all(Array.from({ length: 100 }, () => state.reserve('idle', 100)));
+      const tookMs = performance.now() - startedMs;
+      // A quarter of a second's worth may go ahead, and what fell due while they were asked for.
       const immediate = waits.filter(({ waitMs }) => waitMs === 0).length;
-      expect(immediate).toBeLessThan(60);
-      expect(Math.max(...waits.map(({ waitMs }) => waitMs))).toBeGreaterThan(500);
+      expect(immediate).toBeLessThanOrEqual((250 + tookMs) / 10 + 2);
+      expect(Math.max(...waits.map(({ waitMs }) => waitMs))).toBeGreaterThan(1_000 - 250 - tookMs - 20);
     });
   });
 }

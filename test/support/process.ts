@@ -5,6 +5,8 @@ import { waitFor } from './wait-for.ts';
 
 /** Enough for any failing test; a child that talks for ever costs no more. */
 const OUTPUT_CHARS_MAX = 1_000_000;
+/** For a child that hangs; a busy machine takes seconds to start one. */
+const CHILD_MAX_MS = 90_000;
 
 export interface SpawnOptions {
   /** Added to this process's environment; undefined takes a name away. */
@@ -65,7 +67,7 @@ export class Child implements AsyncDisposable {
    * Waits until stdout holds a match.
    * @throws Error with the child's output where it ends first, or after `timeoutMs`
    */
-  async waitForLine(pattern: RegExp, timeoutMs = 20_000): Promise<RegExpExecArray> {
+  async waitForLine(pattern: RegExp, timeoutMs = CHILD_MAX_MS): Promise<RegExpExecArray> {
     return waitFor(
       () => {
         const match = pattern.exec(this.#stdout);
@@ -88,7 +90,7 @@ export class Child implements AsyncDisposable {
   }
 
   /** Sends the signal (none: only waits) and waits for the end and the last output. */
-  async end(signal?: NodeJS.Signals, timeoutMs = 30_000): Promise<Exit> {
+  async end(signal?: NodeJS.Signals, timeoutMs = CHILD_MAX_MS): Promise<Exit> {
     if (signal !== undefined) this.#process.kill(signal);
     let isClosed = false;
     void this.#closed.then(() => (isClosed = true));

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { Child } from './process.ts';
 import type { RedisCommand } from './redis-binary.ts';
 
-const START_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MS = 60_000;
 const PORT_ATTEMPTS = 3;
 
 /** Disposing ends the server and removes its folder. */

@@ -2,6 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 10;
+/** Nothing has a reason to be fast: this only ends what would never come. */
+const WAIT_MAX_MS = 60_000;
 
 /**
  * Asks `condition` until it answers something truthy, and returns that.
@@ -9,7 +11,7 @@ const POLL_MS = 10;
  */
 export async function waitFor<Value>(
   condition: () => Value | Promise<Value>,
-  { timeoutMs = 10_000, what }: { timeoutMs?: number; what: string },
+  { timeoutMs = WAIT_MAX_MS, what }: { timeoutMs?: number; what: string },
 ): Promise<NonNullable<Value>> {
   const deadlineMs = performance.now() + timeoutMs;
   for (;;) {
