@@ -124,6 +124,6 @@ describe('bin/ledger-mirror.js', () => {
     const { pid } = JSON.parse(await firstLine) as { pid: number };
     expect(pid).not.toBe(child.pid);
     child.kill('SIGKILL');
-    await expect.poll(() => isAlive(pid), { timeout: 5_000 }).toBe(false);
+    await expect.poll(() => isAlive(pid)).toBe(false);
   });
 });

@@ -2,10 +2,11 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { farSchedule } from '../support/far-schedule.ts';
 import { type Child, runScript } from '../support/process.ts';
 
 const BIN = resolve(import.meta.dirname, '../../bin/ledger-mirror.js');
-const COMMAND_TIMEOUT_MS = 60_000;
+const COMMAND_TIMEOUT_MS = 120_000;
 /** The sandbox is this machine's own: nobody is to be spared. */
 const RATE = '100000';
 
@@ -44,7 +45,8 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
   const dataDir = join(dir, 'data');
   const children: Child[] = [];
   const start = (args: readonly string[], more: Settings = {}): Child => {
-    const env = { SOURCE_RATE: RATE, DATA_DIR: dataDir, LOG_LEVEL: 'info', ...settings, ...more };
+    const defaults = { SOURCE_RATE: RATE, DATA_DIR: dataDir, LOG_LEVEL: 'info', SCHEDULE: farSchedule() };
+    const env = { ...defaults, ...settings, ...more };
     const child = runScript(BIN, args, { cwd: dir, env });
     children.push(child);
     return child;

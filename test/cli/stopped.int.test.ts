@@ -23,7 +23,6 @@ describe('told to stop', () => {
   test.each(['up', 'worker', 'serve'])('%s, while it waits for its database: 0', async (command) => {
     const child = home.start([command], { DATABASE_URL: 'postgres://someone@127.0.0.1:1/mirror' });
     await waitFor(() => child.stderr.includes('"Not reachable yet"'), {
-      timeoutMs: 20_000,
       what: 'the first try',
     });
     expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
@@ -31,14 +30,14 @@ describe('told to stop', () => {
 
   test('a worker amid a walk: the run is given back, not ended', async () => {
     const worker = home.start(['worker']);
-    await waitFor(() => worker.stderr.includes('"Working"'), { timeoutMs: 20_000, what: 'the worker' });
+    await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
     let isAsked = false;
     sandbox.faults.add(({ route }) => {
       isAsked ||= route === 'parties';
       return isAsked ? { delayMs: 20_000 } : undefined;
     });
     const command = home.start(['sync', 'parties', '--json']);
-    await waitFor(() => isAsked, { timeoutMs: 20_000, what: 'a question' });
+    await waitFor(() => isAsked, { what: 'a question' });
     await command.end('SIGKILL');
     expect(await worker.end('SIGTERM')).toEqual({ code: 0, signal: null });
     const { rows } = await database.pool.query('select state, heartbeat_at, evidence from mirror.runs');

@@ -18,11 +18,10 @@ beforeAll(async () => {
   home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url, API_PORT: '0' });
   up = home.start(['up']);
   const [, found] = await waitFor(() => /"url":"(http[^"]+)"[^\n]*"msg":"Serving"/.exec(up.stderr), {
-    timeoutMs: 30_000,
     what: 'the API',
   });
   url = found ?? '';
-  await waitFor(() => up.stderr.includes('"Working"'), { timeoutMs: 30_000, what: 'the worker' });
+  await waitFor(() => up.stderr.includes('"Working"'), { what: 'the worker' });
 });
 
 afterAll(async () => {
@@ -54,7 +53,9 @@ describe('up', () => {
     const { code, stderr } = await home.run(['sync', 'all']);
     expect(code).toBe(0);
     // The process that works a run says so when it has ended.
-    expect(up.stderr.match(/"kind":"walk"[^\n]*"msg":"Run finished"/g)).toHaveLength(2);
+    await waitFor(() => up.stderr.match(/"kind":"walk"[^\n]*"msg":"Run finished"/g)?.length === 2, {
+      what: 'both walks to be said to have ended',
+    });
     expect(stderr).not.toContain('"Run finished"');
   });
 
@@ -92,7 +93,7 @@ describe('up', () => {
         };
         return state.state === 'done' ? state : undefined;
       },
-      { timeoutMs: 20_000, what: 'the export' },
+      { what: 'the export' },
     );
     expect(done.verdict).toBe('complete');
     const csv = await (await get(`/mirror/exports/${id}/download`)).text();
@@ -120,16 +121,16 @@ describe('up', () => {
     const children = [home.start(['serve']), home.start(['worker'])];
     const said = [/"msg":"Serving"/, /"msg":"Working"/];
     for (const [index, child] of children.entries()) {
-      await waitFor(() => said[index]?.test(child.stderr), { timeoutMs: 20_000, what: 'a start' });
+      await waitFor(() => said[index]?.test(child.stderr), { what: 'a start' });
       expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
     }
   });
 
   test('a second signal ends a command at once', async () => {
     const child = home.start(['serve']);
-    await waitFor(() => child.stderr.includes('"Serving"'), { timeoutMs: 20_000, what: 'a start' });
+    await waitFor(() => child.stderr.includes('"Serving"'), { what: 'a start' });
     child.signal('SIGTERM');
-    const { code } = await child.end('SIGTERM', 2_000);
+    const { code } = await child.end('SIGTERM');
     // Where the first one was enough already, that is fine as well.
     expect([0, 143]).toContain(code);
   });

@@ -13,6 +13,7 @@ test('a killed worker’s unit and slot are taken over as soon as its leases hav
   await killAt(world, database.url, 'asked', 1);
   const startedMs = performance.now();
   await world.export(NOW);
-  expect(performance.now() - startedMs).toBeLessThan(LEASE_MS + 5000);
+  // Not after a second term.
+  expect(performance.now() - startedMs).toBeLessThan(2 * LEASE_MS);
   expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
 });

@@ -4,6 +4,7 @@
  * with exactly the rows of the books. A seed that failed is run again with `SEED=… npm run test:faults`.
  */
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -14,11 +15,16 @@ import type { ListName } from '../../src/walk/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type Child, runScript } from '../support/process.ts';
 import { startOwnRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait-for.ts';
 import { sourceConfig } from './source-config.ts';
 import { newRun, openMigrated, WalkWorld } from './walk-world.ts';
 
 const SEEDS = process.env['SEED'] === undefined ? ['storm-1', 'storm-2', 'storm-3'] : [process.env['SEED']];
 const ROUNDS_MAX = 60;
+/** A walker gets no further than this. */
+const PAGES_MAX = 25;
+/** About what one takes. */
+const PAGE_MS = 30;
 const WALKER = join(import.meta.dirname, 'walker.ts');
 
 const database = await freshDatabase();
@@ -93,10 +99,13 @@ async function expectNothingWrong(sandbox: Sandbox, list: ListName): Promise<voi
   expect(held.filter((key) => !served.has(key))).toEqual([]);
 }
 
-/** Lets a walker work for a while, kills it, and does not wait for its lease. */
-async function killLater(child: Child, afterMs: number): Promise<void> {
-  const limit = AbortSignal.timeout(afterMs);
-  await new Promise<void>((resolve) => limit.addEventListener('abort', () => resolve(), { once: true }));
+/** Kills a walker where it has read so many pages, or ended before, and does not wait for its lease. */
+async function killLater(child: Child, pages: number, afterMs: number): Promise<void> {
+  await waitFor(() => !child.isRunning || (child.stdout.match(/pages$/gm)?.length ?? 0) > pages, {
+    what: 'the walker to get on',
+  });
+  // And at any moment of the next page.
+  await sleep(afterMs);
   if (child.isRunning) await child.end('SIGKILL');
   await world.pool.query(
     `update mirror.walks set lease_until = now() - interval '1 second' where state = 'open'`,
@@ -127,7 +136,7 @@ describe.each(SEEDS)('seed %s', (seed) => {
       const runId = await newRun(world.pool, list);
       const pageSize = 5 + Math.floor(roll() * 20);
       const child = runScript(WALKER, [sandbox.url, database.url, redis.url, list, runId, `${pageSize}`]);
-      await killLater(child, 500 + Math.floor(roll() * 900));
+      await killLater(child, Math.floor(roll() * PAGES_MAX), Math.floor(roll() * PAGE_MS));
       await expectNothingWrong(sandbox, list);
       const happens = pick(roll, ['flush', 'remember', 'set back', 'restart', 'nothing'] as const);
       if (happens === 'flush') await client.flushall().catch(() => undefined);
