@@ -2,14 +2,20 @@
  * Four projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
  * what hangs: far beyond what a busy machine needs, for nothing here is told by how long it took.
  */
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 const SECOND_MS = 1000;
+/** Two on two cores: most files wait for servers and children. Beyond four they would wait for the one Postgres. */
+const WORKERS = Math.min(4, Math.max(2, availableParallelism() - 1));
+/** They wait for leases and outages most of the time. */
+const FAULT_WORKERS = 3;
 const services = { globalSetup: './test/support/global-setup.ts' };
 
 export default defineConfig({
   test: {
     pool: 'forks',
+    maxWorkers: WORKERS,
     expect: { poll: { timeout: 60 * SECOND_MS } },
     projects: [
       {
@@ -46,6 +52,8 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'faults',
+          maxWorkers: FAULT_WORKERS,
+          sequence: { groupOrder: 1 },
           include: ['test/**/*.fault.test.ts'],
           testTimeout: 300 * SECOND_MS,
           hookTimeout: 180 * SECOND_MS,

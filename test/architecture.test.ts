@@ -151,6 +151,11 @@ describe('imports', () => {
     expect(violations(graph)).toEqual([]);
   });
 
+  test('of fast-check go through the one place that gives it its seed', () => {
+    const users = graph.filter((module) => module.imports.some(({ target }) => target === 'fast-check'));
+    expect(users.map((module) => module.path)).toEqual(['test/support/properties.ts']);
+  });
+
   test('run in no circle, types included', () => {
     expect(findCycles(graph, true)).toEqual([]);
   });

@@ -1,5 +1,5 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { type CheckpointPosition, createCursors, type PartyPosition } from '../../src/api/cursors.ts';
 

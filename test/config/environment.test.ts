@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readConfig, type Config } from '../../src/config/environment.ts';
 import { SETTINGS, type Setting, type SettingKey } from '../../src/config/settings.ts';

@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { expect, test } from 'vitest';
 import { BlockCutter } from '../../src/export/block-cutter.ts';
 import { RowSplitter } from '../../src/ledger/row-splitter.ts';

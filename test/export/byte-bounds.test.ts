@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { expect, test } from 'vitest';
 import {
   after,

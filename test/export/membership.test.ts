@@ -5,7 +5,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/core/time.ts';
 import { receive } from '../../src/export/receive.ts';

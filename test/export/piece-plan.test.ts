@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { SECOND_MICROS } from '../../src/core/time.ts';
 import { LOSS_TIMES_MAX, PiecePlan, type Seen } from '../../src/export/piece-plan.ts';

@@ -2,7 +2,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RowQuestion } from '../../src/export/block-reader.ts';
 import type { ExportAnswer } from '../../src/export/ports.ts';

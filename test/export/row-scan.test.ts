@@ -2,7 +2,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { compileKernel, MODULE_PATH } from '../../scripts/kernel-compile.ts';
 import type { ExportUnit } from '../../src/export/ports.ts';

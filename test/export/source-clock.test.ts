@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { expect, it } from 'vitest';
 import { SECOND_MICROS, type Micros } from '../../src/core/time.ts';
 import { sourceClock } from '../../src/export/source-clock.ts';

@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { expect, it } from 'vitest';
 import { oneAhead, rowParts } from '../../src/lake/row-parts.ts';
 

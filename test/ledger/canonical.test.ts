@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { canonicalText, extraFromJson, monthOf, RowCanonicalizer } from '../../src/ledger/canonical.ts';
 import { hashText } from '../../src/ledger/digest.ts';

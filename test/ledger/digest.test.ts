@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { hashRow, RowDigest, rowForm } from '../../src/ledger/digest.ts';
 

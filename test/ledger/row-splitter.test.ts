@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { RowFields } from '../../src/ledger/row-fields.ts';
 import { RowSplitter } from '../../src/ledger/row-splitter.ts';

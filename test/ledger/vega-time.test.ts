@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import { formatZone, VegaTimeReader } from '../../src/ledger/vega-time.ts';

@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/core/time.ts';
 import { planReplacements } from '../../src/load/plan.ts';

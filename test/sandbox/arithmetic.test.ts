@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { Movement } from '../../src/sandbox/cycle.ts';

@@ -1,4 +1,4 @@
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { errorCode, PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { parsePage } from '../../src/source/page.ts';

@@ -1,5 +1,5 @@
 /** The schedule of single requests keeps the rate in every window, whatever the arrivals. */
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { expect, test } from 'vitest';
 import { paceOf, takePlace } from '../../src/state/pace.ts';
 

@@ -1,5 +1,5 @@
 /** When two stretches are one: along the chain from its edge, no hole, no stranger, two whole groups. */
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import type { RowGroup } from '../../src/walk/groups.ts';
 import { runAlong } from '../../src/walk/join.ts';

@@ -1,5 +1,5 @@
 /** The border rule, read in one direction over lists with ties everywhere and pages of any size. */
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { cutPage, isWithin, sameKeys } from '../../src/walk/groups.ts';
 import type { Anchor, ListName, Page } from '../../src/walk/ports.ts';
