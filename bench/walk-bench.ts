@@ -112,7 +112,7 @@ export async function walkParties(source: Source, warehouse: Warehouse): Promise
     { list: 'parties', runId, kind: 'walk', pageSize: PAGE_ROWS },
     {
       source: source.lists,
-      books: new WalkStore(warehouse.db),
+      books: new WalkStore(warehouse),
       hints: { get: async () => undefined, set: async () => undefined },
       log: createLog('warn'),
       onProgress: () => void pageTimesMs.push(performance.now()),

@@ -1,6 +1,7 @@
 /**
  * How fast the walk is, as ratios within one run: against a one-way loop that stores nothing, and against
- * one that inserts row by row. `npm run bench -- walk [--quick]`; needs about two minutes.
+ * one that inserts row by row. `npm run bench -- walk [--quick] [latency] [speed] [million] [polite]`: all of it
+ * needs about two minutes, `latency` alone one.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -116,7 +117,13 @@ async function politely(): Promise<void> {
   say(`${rows} parties at the default rate of 10 requests/s: walk`, `${Math.round(value)} rows/s`);
 }
 
-await compare(20, 'at least 1.8');
-await compare(0, 'at least 0.35, aim 0.5');
-await many();
-await politely();
+const SECTIONS = {
+  latency: () => compare(20, 'at least 1.8'),
+  speed: () => compare(0, 'at least 0.35, aim 0.5'),
+  million: many,
+  polite: politely,
+};
+const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
+for (const [name, bench] of Object.entries(SECTIONS)) {
+  if (chosen.length === 0 || chosen.includes(name)) await bench();
+}

@@ -64,7 +64,7 @@ function stagesOfSource({
   const asked = (): Source => source ?? noSource();
   const walkDeps = (): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
     source: asked().lists,
-    books: new WalkStore(warehouse.db),
+    books: new WalkStore(warehouse),
     hints: state,
     log,
   });

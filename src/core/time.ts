@@ -29,19 +29,27 @@ export function parseInstant(text: string): Micros | undefined {
   const [hour, minute, second] = [digits(text, 11, 13), digits(text, 14, 16), digits(text, 17, SECONDS_END)];
   if (hour > 23 || minute > 59 || second > 59) return undefined;
   const zoneAt = text[SECONDS_END] === '.' ? endOfDigits(text, SECONDS_END + 1) : SECONDS_END;
-  const offsetSeconds = zoneSeconds(text.slice(zoneAt));
+  const isUtc = text.length === zoneAt + 1;
+  const offsetSeconds = isUtc ? 0 : zoneSeconds(text.slice(zoneAt));
   const micros = microsOf(text, SECONDS_END + 1, zoneAt);
   if (offsetSeconds === undefined || micros === undefined) return undefined;
   const seconds = daySeconds + hour * 3600 + minute * 60 + second - offsetSeconds;
   return BigInt(seconds) * SECOND_MICROS + BigInt(micros);
 }
 
+const DAYS_BEFORE_MONTH = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+/** From the first day of the year 0 to that of 1970. */
+const DAYS_TO_1970 = 719_528;
+
 /** Midnight UTC of a day, in whole seconds; undefined where there is no such day. */
 function secondsAt(year: number, month: number, day: number): number | undefined {
-  const date = new Date(0);
-  // Unlike Date.UTC it takes the years before 100 for what they are.
-  date.setUTCFullYear(year, month - 1, day);
-  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date.getTime() / 1000 : undefined;
+  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  const [before = Number.NaN, behind = Number.NaN] = [DAYS_BEFORE_MONTH[month - 1], DAYS_BEFORE_MONTH[month]];
+  const isThere = day >= 1 && day <= behind - before + (isLeap && month === 2 ? 1 : 0);
+  if (!isThere) return undefined;
+  const leapDays = Math.ceil(year / 4) - Math.ceil(year / 100) + Math.ceil(year / 400);
+  const days = year * 365 + leapDays + before + (isLeap && month > 2 ? 1 : 0) + day - 1;
+  return (days - DAYS_TO_1970) * 86_400;
 }
 
 /** Below one second; undefined where there is more than microseconds can tell. */
@@ -67,8 +75,8 @@ function endOfDigits(text: string, from: number): number {
   return at;
 }
 
+/** Of a zone in digits. */
 function zoneSeconds(zone: string): number | undefined {
-  if (zone === 'Z' || zone === 'z') return 0;
   const padded = zone.slice(1).replaceAll(':', '').padEnd(6, '0');
   const [hours, minutes, seconds] = [digits(padded, 0, 2), digits(padded, 2, 4), digits(padded, 4, 6)];
   if (hours > 18 || minutes > 59 || seconds > 59) return undefined;

@@ -110,15 +110,26 @@ function extraOf(extra: Record<string, unknown>): Record<string, unknown> | unde
   return undefined;
 }
 
-/** JSON.parse, but a number that would lose digits comes as the text it was written with. */
+/**
+ * JSON.parse, but a number that would lose digits comes as the text it was written with. To look for such a
+ * number in the text takes longer than to parse it, so first it is seen whether there is any number at all.
+ */
 function parseExact(list: ListName, body: Buffer): unknown {
   if (!isUtf8(body)) throw notJson(list, body, undefined);
   const text = body.toString('utf8').replace(/^\ufeff/, '');
   try {
-    return LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
+    const value: unknown = JSON.parse(text);
+    return holdsNumber(value) && LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : value;
   } catch (error) {
     throw notJson(list, body, error);
   }
+}
+
+function holdsNumber(value: unknown): boolean {
+  if (Array.isArray(value)) return value.some(holdsNumber);
+  if (!isRecord(value)) return typeof value === 'number';
+  for (const name in value) if (holdsNumber(value[name])) return true;
+  return false;
 }
 
 function exactNumber(_key: string, value: unknown, context: { source?: string } = {}): unknown {

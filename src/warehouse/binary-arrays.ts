@@ -40,10 +40,15 @@ function eightBytesEach(oid: number, values: readonly (bigint | null)[], beginni
   const nulls = values.reduce((count, value) => count + Number(value === null), 0);
   const bytes = values.length * (LENGTH_BYTES + INT8_BYTES) - nulls * INT8_BYTES;
   const array = arrayOf(oid, values.length, bytes);
+  // Several times faster than the Buffer's own way of writing a bigint.
+  const view = new DataView(array.buffer, array.byteOffset, array.byteLength);
   let at = HEADER_BYTES;
   for (const value of values) {
-    at = array.writeInt32BE(value === null ? NULL_LENGTH : INT8_BYTES, at);
-    if (value !== null) at = array.writeBigInt64BE(value - beginning, at);
+    view.setInt32(at, value === null ? NULL_LENGTH : INT8_BYTES);
+    at += LENGTH_BYTES;
+    if (value === null) continue;
+    view.setBigInt64(at, value - beginning);
+    at += INT8_BYTES;
   }
   return array;
 }

@@ -127,6 +127,20 @@ export async function readEdge(
   end: 'top' | 'bottom',
   groupsMax: number,
 ): Promise<readonly PlacedGroup[]> {
+  return db.transaction().execute(async (tx) => {
+    // A table that has just been filled has no statistics yet: a plan without them sorts the whole chain.
+    await sql`set local enable_sort = off`.execute(tx);
+    return readGroups(tx, axis, chain, end, groupsMax);
+  });
+}
+
+async function readGroups(
+  db: Db,
+  axis: Axis,
+  chain: Chain,
+  end: 'top' | 'bottom',
+  groupsMax: number,
+): Promise<readonly PlacedGroup[]> {
   const order = end === 'top' ? sql`desc` : sql`asc`;
   const audit = axis.auditWalk ?? null;
   const counts = sql`gone_since is null and (${audit}::bigint is null or last_seen_walk = ${audit}::bigint)`;

@@ -1,5 +1,6 @@
 /** One walk under its lease. Whatever it writes is fenced: a walk that was taken over writes nothing more. */
 import { sql, type Selectable, type Transaction } from 'kysely';
+import type { Pool } from 'pg';
 import { FencedError, PermanentError } from '../core/errors.ts';
 import type {
   AuditTotals,
@@ -16,7 +17,7 @@ import type {
   WalkSession,
   WalkTotals,
 } from '../walk/ports.ts';
-import type { Database } from './database.ts';
+import type { Database, Warehouse } from './database.ts';
 import { patiently } from './patience.ts';
 import type { MirrorSchema } from './schema.ts';
 import { guarded, inTransaction, type TransactionOptions } from './transaction.ts';
@@ -46,7 +47,7 @@ type Tx = Transaction<MirrorSchema>;
 
 /** Opens the session of a walk that was taken under this token. */
 export async function openWalkSession(
-  db: Database,
+  warehouse: Warehouse,
   taken: {
     readonly walk: Selectable<MirrorSchema['walks']>;
     readonly token: string;
@@ -54,7 +55,7 @@ export async function openWalkSession(
   },
   signal: AbortSignal,
 ): Promise<WalkSession> {
-  const session = new PostgresWalkSession(db, taken, signal);
+  const session = new PostgresWalkSession(warehouse, taken, signal);
   await session.readStart();
   return session;
 }
@@ -68,6 +69,7 @@ class PostgresWalkSession implements WalkSession {
   heightBefore: bigint | undefined;
   placesBefore: { readonly lowest: bigint; readonly highest: bigint } | undefined;
   readonly #db: Database;
+  readonly #pool: Pool;
   readonly #signal: AbortSignal;
   readonly #runId: string;
   readonly #lease: Lease;
@@ -76,7 +78,7 @@ class PostgresWalkSession implements WalkSession {
   #hasGrown = false;
 
   constructor(
-    db: Database,
+    { db, pool }: Warehouse,
     taken: {
       readonly walk: Selectable<MirrorSchema['walks']>;
       readonly token: string;
@@ -86,6 +88,7 @@ class PostgresWalkSession implements WalkSession {
   ) {
     const { walk, token, resumed } = taken;
     this.#db = db;
+    this.#pool = pool;
     this.#signal = signal;
     this.#runId = walk.run_id;
     this.#lease = { walkId: walk.walk_id, token };
@@ -188,7 +191,7 @@ class PostgresWalkSession implements WalkSession {
 
   async commitIfNew(change: PageCommit): Promise<bigint | undefined> {
     return this.#commit(change, async (_, pageNo) =>
-      (await insertNewPage(this.#db, this.#axis, change, pageNo)) ? change.chain.chainId : undefined,
+      (await insertNewPage(this.#pool, this.#axis, change, pageNo)) ? change.chain.chainId : undefined,
     );
   }
 

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { sql, type Selectable, type Transaction } from 'kysely';
 import { errorCode } from '../core/errors.ts';
 import type { ListedRow, SessionRequest, WalkBooks, WalkKind, WalkSession } from '../walk/ports.ts';
-import type { Database } from './database.ts';
+import type { Database, Warehouse } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
 import { patiently } from './patience.ts';
 import { inTransaction } from './transaction.ts';
@@ -17,10 +17,12 @@ type WalkRow = Selectable<MirrorSchema['walks']>;
 const UNIQUE_VIOLATION = '23505';
 
 export class WalkStore implements WalkBooks {
+  readonly #warehouse: Warehouse;
   readonly #db: Database;
 
-  constructor(db: Database) {
-    this.#db = db;
+  constructor(warehouse: Warehouse) {
+    this.#warehouse = warehouse;
+    this.#db = warehouse.db;
   }
 
   async open(request: SessionRequest, signal: AbortSignal): Promise<WalkSession | undefined> {
@@ -40,7 +42,7 @@ export class WalkStore implements WalkBooks {
       const taken = await patiently({ ...options, wasDone }, () =>
         inTransaction(this.#db, options, async (tx) => (last = await take(tx, request, token))),
       );
-      return taken === undefined ? undefined : await openWalkSession(this.#db, taken, signal);
+      return taken === undefined ? undefined : await openWalkSession(this.#warehouse, taken, signal);
     } catch (error) {
       // Two workers began the same walk at the same moment; the other one has it.
       if (errorCode(error) === `DATABASE_${UNIQUE_VIOLATION}`) return undefined;

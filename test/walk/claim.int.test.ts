@@ -15,7 +15,7 @@ beforeEach(() => world.reset());
 async function openOne(): Promise<{ session: WalkSession; runId: string }> {
   const runId = await newRun(world.pool, 'parties');
   const request = { list: 'parties', runId, kind: 'walk', baseUrl: 'x' } as const;
-  const session = await new WalkStore(warehouse.db).open(request, new AbortController().signal);
+  const session = await new WalkStore(warehouse).open(request, new AbortController().signal);
   if (session === undefined) throw new Error('the walk was taken');
   return { session, runId };
 }
@@ -122,7 +122,7 @@ describe('what the tables hold to', () => {
 test('known rows prove nothing: a party that was looked up is not met by a walk', async () => {
   const double = new ListDouble();
   double.lists.parties = parties(60);
-  const books = new WalkStore(warehouse.db);
+  const books = new WalkStore(warehouse);
   for (const index of [5, 6, 30, 31, 32, 58]) await books.keepParty(party(index).row);
   const { verdict, evidence } = await world.walk(double, { list: 'parties' });
   expect({ verdict, newRows: evidence.newRows, rows: evidence.rows }).toEqual({

@@ -126,7 +126,7 @@ describe('rivals', () => {
 
   test('of two that begin at once, one has the walk and the other waits for its lease', async () => {
     const runId = await newRun(world.pool, 'parties');
-    const books = new WalkStore(warehouse.db);
+    const books = new WalkStore(warehouse);
     const request = { list: 'parties', runId, kind: 'walk', baseUrl: 'x' } as const;
     const { signal } = new AbortController();
     const sessions = await Promise.all(Array.from({ length: 4 }, () => books.open(request, signal)));

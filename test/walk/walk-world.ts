@@ -54,7 +54,7 @@ export class WalkWorld {
       { kind: 'walk', pageSize: 10, ...request, runId },
       {
         source,
-        books: new WalkStore(this.warehouse.db),
+        books: new WalkStore(this.warehouse),
         hints: NO_HINTS,
         log: createLog('silent'),
         onProgress: () => undefined,

@@ -19,7 +19,7 @@ const { verdict, evidence } = await walkList(
   { list, runId, kind: 'walk', pageSize: Number(pageSize) },
   {
     source: source.lists,
-    books: new WalkStore(warehouse.db),
+    books: new WalkStore(warehouse),
     hints: tolerantState(redis, { log }),
     log,
     onProgress: ({ up, down }) => process.stdout.write(`${up.pages + down.pages} pages\n`),
