@@ -80,7 +80,7 @@ function stagesOfSource({
       sourceClock((await asked().lists.page(CLOCK_QUESTION, signal)).blockTime, nowMicros()),
     sourceLatency: async (signal) => {
       await asked().lists.page(CLOCK_QUESTION, signal);
-      return asked().stats().listLatency ?? { lastMs: 0, medianMs: 0 };
+      return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
     export: async (request, { signal, onProgress }) => {
       const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(

@@ -31,7 +31,7 @@ function linesOf(kind: string, evidence: Fields): string[] {
     case 'nightly':
       return nightlyLines(evidence);
     case 'walk':
-      return hasAny(evidence, 'rows') ? [line('rows', walkText(evidence))] : [];
+      return hasAny(evidence, 'rows') ? [line('list', walkText(evidence))] : [];
     case 'export':
       return hasAny(evidence, 'rows') ? [line('exported', exportText(evidence))] : [];
     case 'load':
@@ -65,11 +65,12 @@ function nightlyLines(evidence: Fields): string[] {
   ];
 }
 
+/** A row that the source lists twice counts twice here, and is held once. */
 function walkText(walk: Fields): string {
   if (!hasAny(walk, 'rows')) return '';
   const pages = Object.values(fields(walk['pages'])).reduce<number>((sum, pages) => sum + Number(pages), 0);
   const asOf = hasAny(walk, 'asOfHeight') ? `, as of block ${text(walk['asOfHeight'])}` : '';
-  return `${amount(walk['rows'])} rows, ${amount(walk['newRows'])} new, in ${plural(pages, 'page')}${asOf}`;
+  return `${amount(walk['rows'])} listed, ${amount(walk['newRows'])} new, in ${plural(pages, 'page')}${asOf}`;
 }
 
 function exportText(evidence: Fields): string {

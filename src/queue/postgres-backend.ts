@@ -10,6 +10,8 @@ const POOL_MAX = 2;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** A question without an answer for this long: the line is dead. */
 const SILENCE_MAX_MS = 20_000;
+/** BullMQ's transactions wait for nothing in between: this is a process that hangs. */
+const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
 
@@ -29,6 +31,7 @@ export async function openPostgresBackend(options: PostgresBackendOptions): Prom
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     query_timeout: SILENCE_MAX_MS,
+    options: SETTINGS,
   };
   const { telemetry } = options;
   const shared = { connection, ...(telemetry === undefined ? {} : { telemetry }) };

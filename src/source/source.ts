@@ -7,11 +7,11 @@ import { SourceCaller } from './caller.ts';
 import { openDispatcher } from './dispatcher.ts';
 import { CONNECT_MS, SourceHttp, type HttpLimits } from './http.ts';
 import { HttpLedgerSource, type ExportNames } from './ledger-source.ts';
+import { LatencyObserver, type ListLatency } from './latency.ts';
 import { HttpListSource } from './list-source.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
 import { localBans, localRate, RateLimiter, SYSTEM_CLOCK } from './rate.ts';
 import type { RetryLimits } from './retry.ts';
-import { StatsObserver, type SourceStats } from './stats.ts';
 
 /** The part of the configuration that concerns the source. */
 export interface SourceConfig {
@@ -55,7 +55,8 @@ export interface Source extends AsyncDisposable {
   readonly baseUrl: string;
   readonly lists: ListSource;
   readonly ledger: LedgerSource;
-  stats(): SourceStats;
+  /** Undefined before the first good answer of a list. */
+  listLatency(): ListLatency | undefined;
   /** Ends whatever is under way. */
   close(): Promise<void>;
 }
@@ -73,7 +74,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
   const { limits = {}, clock = SYSTEM_CLOCK } = deps;
   const dispatcher = openDispatcher({ ambient: config.ambient, connectMs: limits.connectMs ?? CONNECT_MS });
-  const observer = new StatsObserver(deps.observer);
+  const observer = new LatencyObserver(deps.observer);
   const rate = new RateLimiter({
     ratePerSecond: config.sourceRate,
     state: deps.rate ?? localRate(clock),
@@ -104,7 +105,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
       ...(limits.export === undefined ? {} : { limits: limits.export }),
       ...(limits.exportRetries === undefined ? {} : { retries: limits.exportRetries }),
     }),
-    stats: () => observer.stats(),
+    listLatency: () => observer.listLatency(),
     close,
     [Symbol.asyncDispose]: close,
   };

@@ -8,6 +8,12 @@ const POOL_MAX = 10;
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 30_000;
 const OID = { int8: 20, timestamptz: 1184 } as const;
+/**
+ * Between two statements of a transaction nothing is waited for but this process, or an object of its store.
+ * Where that hangs, or its machine is gone without a word, others need the locks, and vacuum the horizon.
+ */
+const IDLE_IN_TRANSACTION_MS = 5 * 60_000;
+const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;
 
 export type Database = Kysely<MirrorSchema>;
 
@@ -41,7 +47,7 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     keepAlive: true,
     application_name: 'ledger-mirror',
-    options: '-c TimeZone=UTC -c DateStyle=ISO -c jit=off',
+    options: SETTINGS,
     types: EXACT_TYPES,
   });
   pool.on('error', options.onIdleError);

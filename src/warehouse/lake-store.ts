@@ -10,6 +10,8 @@ import { copyOutOn } from './copy-out.ts';
 import { guarded } from './transaction.ts';
 
 const ACTION = 'read the warehouse for the lake';
+/** Between two tables the lake's files are written and sent; the transaction holds nothing but its moment. */
+const IDLE_BETWEEN_PARTITIONS_MS = 3_600_000;
 
 /** One line for each month of each loaded segment. */
 const MONTHS = `copy (select to_char(month, 'YYYY-MM'), segment_id, rows, values_digest
@@ -67,6 +69,9 @@ export class LakeStore implements LakeBooks {
     work: (snapshot: LakeSnapshot) => Promise<Result>,
   ): Promise<Result> {
     await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
+    await guarded(ACTION, () =>
+      client.query(`set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_PARTITIONS_MS}`),
+    );
     const result = await work({
       partitions: () => readPartitions(client, signal),
       rows: (partition, rowsSignal) => copyOutOn(client, copyStatement(partition), ACTION, rowsSignal),

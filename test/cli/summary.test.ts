@@ -35,8 +35,8 @@ test('tells a whole night in a line for each part', () => {
   });
   expect(summary.split('\n')).toEqual([
     '✓ nightly now: complete in 12 s',
-    '  parties      1,200 rows, 3 new, in 2 pages, as of block 99',
-    '  checkpoints  1 rows, 3 new, in 2 pages, as of block 99',
+    '  parties      1,200 listed, 3 new, in 2 pages, as of block 99',
+    '  checkpoints  1 listed, 3 new, in 2 pages, as of block 99',
     '  exports      2 parties, 9 new rows in 1 segment',
     '  load         9 rows of 1 segment into the warehouse',
     '  lake         version 2: 12 rows in 3 files, 1.0 KiB',
@@ -67,7 +67,7 @@ test('says why a run is not complete, wherever the reason lies, and nothing that
       },
     },
   });
-  expect(summary).toContain('  parties      incomplete: 1,200 rows');
+  expect(summary).toContain('  parties      incomplete: 1,200 listed');
   expect(summary).toContain('  exports      incomplete: 1 party, 0 new rows in 0 segments, 1 failed');
   expect(summary).toContain('  because      the end·[2J was not reached');
   expect(summary).toContain('  because      party ab: Cannot export: 500 (EXPORT_REFUSED)');

@@ -109,7 +109,7 @@ describe('the answer', () => {
       }
     }
     await gone.promise;
-    expect(source.stats().requests.export).toBe(1);
+    expect(source.tally.take()?.requests).toEqual({ lists: 0, exports: 1 });
   });
 
   test('aborting ends it with the reason, and cancels the request', async () => {

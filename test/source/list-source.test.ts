@@ -93,8 +93,12 @@ describe('the answer', () => {
       rows: [{ key: PARTY, group: PARTY, fields: [PARTY], cursor: 'c0==' }],
     });
     expect(source.requests).toMatchObject([{ route: 'parties', status: 200, attempt: 1, bytes: page.bytes }]);
-    expect(source.stats()).toMatchObject({ requests: { parties: 1, checkpoints: 0, export: 0 }, retries: 0 });
-    expect(source.stats().listLatency).toBeDefined();
+    expect(source.tally.take()).toMatchObject({
+      requests: { lists: 1, exports: 0 },
+      retries: 0,
+      failures: 0,
+    });
+    expect(source.listLatency()).toBeDefined();
   });
 
   test.each(['0', '', 'soon', '99999999999999999999999'])('a height of %j is none', async (height) => {
@@ -116,7 +120,7 @@ describe('the answer', () => {
       { errorCode: 'SOURCE_STATUS' },
       { errorCode: undefined, attempt: 2 },
     ]);
-    expect(source.stats()).toMatchObject({ retries: 1, failures: { 200: 1 } });
+    expect(source.tally.take()).toMatchObject({ requests: { lists: 2 }, retries: 1, failures: 1 });
   });
 
   test('that is an error page or cut JSON is asked for again', async () => {

@@ -1,5 +1,6 @@
 /** A source with the defaults of the configuration, limits short enough for tests, and a clock that need not run. */
 import { onTestFinished } from 'vitest';
+import { CostTally } from '../../src/source/cost-meter.ts';
 import { EXPORT_LIMITS, LIST_LIMITS, type HttpLimits } from '../../src/source/http.ts';
 import type { Clock, RequestReport, WaitReport } from '../../src/source/ports.ts';
 import { openSource, type Source, type SourceConfig, type SourceDeps } from '../../src/source/source.ts';
@@ -37,6 +38,8 @@ export interface TestSource extends Source {
   readonly clock: InstantClock;
   readonly requests: RequestReport[];
   readonly waits: WaitReport[];
+  /** Of all that was asked. */
+  readonly tally: CostTally;
 }
 
 /** Closed with the test. */
@@ -48,6 +51,7 @@ export function testSource(
   const clock = new InstantClock();
   const requests: RequestReport[] = [];
   const waits: WaitReport[] = [];
+  const tally = new CostTally();
   const source = openSource(
     {
       sourceUrl,
@@ -65,15 +69,21 @@ export function testSource(
       clock,
       rate: { reserve: () => Promise.resolve({ waitMs: 0 }) },
       observer: {
-        onRequest: (report) => void requests.push(report),
-        onWait: (report) => void waits.push(report),
+        onRequest: (report) => {
+          requests.push(report);
+          tally.onRequest(report);
+        },
+        onWait: (report) => {
+          waits.push(report);
+          tally.onWait(report);
+        },
       },
       ...deps,
       limits: { list: LIST_LIMITS, export: EXPORT_LIMITS, ...deps.limits },
     },
   );
   onTestFinished(() => source.close());
-  return { ...source, clock, requests, waits };
+  return { ...source, clock, requests, waits, tally };
 }
 
 /** The error that a promise must end with. */

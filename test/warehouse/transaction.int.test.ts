@@ -51,6 +51,23 @@ describe('a transaction that Postgres ended', () => {
     expect(await tallies()).toEqual([2, 2]);
   });
 
+  it('because it did nothing for too long: what it had locked is free', async () => {
+    const work = inTransaction(db, { action: 'count' }, async (tx) => {
+      await sql`set local idle_in_transaction_session_timeout = 50`.execute(tx);
+      await sql`update public.tally set n = n + 1 where id = 1`.execute(tx);
+      // Waits for the row until the server has ended the other session.
+      await database.pool.query('update public.tally set n = n + 10 where id = 1');
+      await sql`update public.tally set n = n + 1 where id = 2`.execute(tx);
+    });
+    await expect(work).rejects.toThrow(UnreachableError);
+    expect(await tallies()).toEqual([10, 0]);
+  });
+
+  it('every session of ours has such a limit', async () => {
+    const { rows } = await sql`show idle_in_transaction_session_timeout`.execute(db);
+    expect(rows).toEqual([{ idle_in_transaction_session_timeout: '5min' }]);
+  });
+
   it('because a statement failed: the first cause is told, not that it is aborted (25P02)', async () => {
     const work = inTransaction(db, { action: 'count' }, async (tx) => {
       await sql`insert into public.tally values (1, 5)`.execute(tx);

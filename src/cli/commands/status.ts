@@ -16,6 +16,8 @@ export interface StatusOptions {
 const WATCH_EVERY_MS = 1_000;
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
+/** A list may name a checkpoint twice; here it is one. */
+const HELD = { parties: 'parties', checkpoints: 'different checkpoints', ledger: 'entries' } as const;
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
 interface Underway {
@@ -74,14 +76,14 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     stream.checkedAt === null ? '' : formatAge(Date.parse(stream.checkedAt), nowMs),
     stream.asOfBlock ?? '',
     stream.asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
-    formatCount(BigInt(stream.rows)),
+    formatQuantity(BigInt(stream.rows), HELD[stream.name]),
   ]);
   const { ledger } = found;
   const lines = [
     found.sentence,
     ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
     '',
-    formatTable(['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'rows'], streams).trimEnd(),
+    formatTable(['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held'], streams).trimEnd(),
     '',
     `Ledgers: ${formatCount(BigInt(ledger.parties))} parties in ${formatCount(BigInt(ledger.segments))} segments, ${formatBytes(BigInt(ledger.bytes))}` +
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
