@@ -42,11 +42,14 @@ async function exportOnDemand(
   signal: AbortSignal,
 ): ReturnType<JobDeps['stages']['export']> {
   const range = params.parse(run.params);
+  await deps.stages.resumeRebuild(signal);
   const clock = await fixClock(run, deps, signal);
-  return deps.stages.export(
+  const outcome = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
+  await deps.stages.recordCoverage(signal);
+  return outcome;
 }
 
 function reportTo(keys: readonly string[], deps: JobDeps): ReportProgress {

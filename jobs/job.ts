@@ -58,6 +58,10 @@ export interface Stages {
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
   load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<Outcome>;
   verify(request: { runId: string; deep: boolean }, call: StageCall): Promise<Outcome>;
+  /** Finishes a rebuild of the manifest that was killed. To be done before the source is asked for entries. */
+  resumeRebuild(signal: AbortSignal): Promise<void>;
+  /** Records in the store what is covered: a lost database need not ask for it again. */
+  recordCoverage(signal: AbortSignal): Promise<void>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */

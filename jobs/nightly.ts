@@ -52,11 +52,13 @@ async function claimSlot(dueMs: number, deps: JobDeps): Promise<string | undefin
 }
 
 async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+  await deps.stages.resumeRebuild(signal);
   const lists = await walkLists(run, deps, signal);
   const isAway = lists.some((list) => list.verdict === 'failed');
   if (isAway)
     return { verdict: 'failed', evidence: { lists: listEvidence(lists), error: firstError(lists) } };
   const exports = await exportDue(run, deps, signal);
+  await deps.stages.recordCoverage(signal);
   const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
   const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
   const load = await workChild(run, loading, deps, signal, onProgress);

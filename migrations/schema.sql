@@ -85,6 +85,8 @@ table mirror.export_units
   piece_plan jsonb
   slot_wanted_at timestamp with time zone
   slot_polled_at timestamp with time zone
+  recorded_seq bigint not null default 0
+  recording_seq bigint not null default 0
   constraint export_units_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint export_units_pkey PRIMARY KEY (unit_id)
 
@@ -104,6 +106,7 @@ table mirror.identity
   publication_seq bigint not null default 0
   cursor_secret bytea not null default (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
   created_at timestamp with time zone not null default clock_timestamp()
+  is_rebuilding boolean not null default false
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
 

@@ -10,11 +10,12 @@ import { worst, type Outcome } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/row-pool.ts';
 import { tidyStore } from '../export/janitor.ts';
+import { recordCoverage } from '../export/record-coverage.ts';
 import { sourceClock } from '../export/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
 import { verifyLake } from '../lake/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
-import { rebuildIfEmpty } from '../load/rebuild.ts';
+import { rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source.ts';
@@ -22,6 +23,7 @@ import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../walk/look-up.ts';
 import { walkList } from '../walk/walk.ts';
 import type { Warehouse } from '../warehouse/database.ts';
+import { CoverageStore } from '../warehouse/coverage-store.ts';
 import { ExportArchiveStore } from '../warehouse/export-archive.ts';
 import { ExportStore } from '../warehouse/export-store.ts';
 import { LakeStore } from '../warehouse/lake-store.ts';
@@ -113,6 +115,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     scratchDir: join(config.dataDir, 'scratch'),
   };
   const archive = new ExportArchiveStore(warehouse.db);
+  const rebuilding = { books: new RebuildStore(warehouse.db), objects: store };
   const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>
@@ -127,6 +130,16 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
         { deep, onProgress: (counts) => onProgress([verifyLine(counts)]) },
       );
       return { verdict, evidence: plain(evidence) };
+    },
+    resumeRebuild: (signal) => resumeRebuild(rebuilding, signal),
+    recordCoverage: async (signal) => {
+      try {
+        await recordCoverage({ books: new CoverageStore(warehouse.pool), objects: store }, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        // Nothing is lost by it: the next run records this one as well.
+        log.warn({ err: error }, 'What is covered could not be recorded in the store');
+      }
     },
     tidy: async (signal) => {
       await tidyStore({ objects: store, archive, log }, signal);

@@ -1,6 +1,7 @@
 /** What an export needs from the source and from the warehouse. */
 import type { Micros } from '../core/time.ts';
 import type { Sides } from '../ledger/header.ts';
+import type { PartyCoverage } from '../ledger/coverage-record.ts';
 import type { Manifest } from '../ledger/manifest.ts';
 
 export interface ExportQuestion {
@@ -209,6 +210,26 @@ export interface ExportArchive {
   /** Which of these object keys a segment or an open publication names. */
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
   identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
+}
+
+/** Coverage of one moment, to be recorded in the store. */
+export interface CoverageSnapshot {
+  readonly warehouseId: string;
+  /** Above that of every publication and record before it. */
+  readonly seq: bigint;
+  /** In the order of their ids: every party, or only those whose coverage changed since the last record. */
+  parties(which: 'all' | 'changed'): AsyncIterable<PartyCoverage>;
+}
+
+export interface CoverageBooks {
+  /**
+   * Runs `work` while no other process records; when it has returned, what it was given counts as recorded.
+   * @returns undefined where nothing has changed since the last time
+   */
+  recording<Result>(
+    work: (snapshot: CoverageSnapshot) => Promise<Result>,
+    signal: AbortSignal,
+  ): Promise<Result | undefined>;
 }
 
 export interface Segment {

@@ -4,28 +4,14 @@
  */
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
-import { canonicalId } from '../core/ids.ts';
-import { formatInstant, parseInstant } from '../core/time.ts';
-
-const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
-const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');
-const instant = z.codec(z.string(), z.bigint(), {
-  decode: (text, context) => {
-    const micros = parseInstant(text);
-    if (micros !== undefined) return micros;
-    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
-    return z.NEVER;
-  },
-  encode: formatInstant,
-});
-const count = z.codec(z.string().regex(/^\d{1,19}$/), z.bigint(), { decode: BigInt, encode: String });
+import { decimal, hex64, id, instant } from './json-values.ts';
 
 const schema = z.object({
   version: z.literal(1),
   objectKey: z.string(),
   warehouseId: z.uuid(),
   /** Rises with every publication of a warehouse: an object above the database's own is newer than it. */
-  seq: count,
+  seq: decimal,
   source: z.string(),
   partyId: id,
   /** null: every asset. */
@@ -38,18 +24,18 @@ const schema = z.object({
   /** Which side of a movement the source's release exports: 'from' lacks what came in. */
   sides: z.enum(['from', 'both']),
   columns: z.array(z.string()),
-  rows: count,
+  rows: decimal,
   /** Of the plain CSV. */
-  bytes: count,
+  bytes: decimal,
   sha256: hex64,
   compression: z.enum(['zstd', 'gzip', 'none']),
   /** Of the object as it is stored. */
-  objectBytes: count,
+  objectBytes: decimal,
   objectSha256: hex64,
   digest: hex64,
   rowForm: z.string(),
   /** Rows of the answer that did not belong: never silently. */
-  leftOut: z.object({ party: count, asset: count, range: count }),
+  leftOut: z.object({ party: decimal, asset: decimal, range: decimal }),
   contentType: z.string().nullable(),
   extensions: z.array(z.unknown()),
   runId: z.uuid(),

@@ -1,4 +1,5 @@
 /** What loading and verifying need from the warehouse. */
+import type { RecordedRange } from '../ledger/coverage-record.ts';
 import type { Manifest } from '../ledger/manifest.ts';
 
 /** A current segment as the manifest table has it. */
@@ -95,15 +96,28 @@ export interface LoadBooks {
   setAside(segmentId: bigint, reason: SetAsideReason): Promise<void>;
 }
 
-/** Rebuilding the manifest table from the objects' manifests. */
+export type RebuiltRange = RecordedRange;
+
+/** All that is known of a party's ledger without the database. */
+export interface PartyBooks {
+  readonly partyId: string;
+  readonly current: readonly Manifest[];
+  readonly superseded: readonly Manifest[];
+  /** Disjoint; each `objectKey` is that of a current manifest. */
+  readonly coverage: readonly RebuiltRange[];
+}
+
+/** Rebuilding the manifest table and the coverage from what lies in the store. */
 export interface RebuildBooks {
-  /** No segment is recorded. */
+  /** Nothing is published or covered. */
   isEmpty(): Promise<boolean>;
-  /**
-   * Records one party's segments in one transaction, `current` with coverage, and takes over the lineage
-   * (warehouse id, sequence) that published them. Those known already are left as they are.
-   */
-  adopt(current: readonly Manifest[], superseded: readonly Manifest[]): Promise<void>;
+  /** A rebuild was begun and not finished. */
+  isRebuilding(): Promise<boolean>;
+  begin(): Promise<void>;
+  /** Records one party in one transaction. One of which anything is covered is left as it is. */
+  adopt(party: PartyBooks): Promise<void>;
+  /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
+  finish(lineage: { readonly warehouseId: string; readonly seq: bigint } | undefined): Promise<void>;
 }
 
 /** Counts and sums that the warehouse gives of itself. */

@@ -1,20 +1,24 @@
 /**
- * A lost database comes back from the objects alone: every published object has a manifest beside it,
- * and the manifests say together what the manifest table said.
+ * A lost database comes back from the store alone: every published object has a manifest beside it, and
+ * the records of coverage say what is in no manifest.
  */
 import { errorLine, PermanentError } from '../core/errors.ts';
 import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { isManifestKey, manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
+import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
 import type { RebuildBooks } from './ports.ts';
+import { reconcile } from './reconcile.ts';
 
 const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 const PROBLEMS_KEPT_MAX = 100;
 const PREFIX = 'ledger/';
+const PARTY_OF = /^ledger\/party=([^/]+)\//;
 
 export interface RebuildResult {
   readonly current: number;
   readonly superseded: number;
+  readonly rangesWithoutEntries: number;
   readonly problemCount: number;
   readonly problems: readonly { readonly key: string; readonly message: string }[];
 }
@@ -24,58 +28,112 @@ export interface RebuildDeps {
   readonly objects: ObjectStore;
 }
 
-/** Does nothing and resolves with undefined where the manifest table has segments. */
+/** Does nothing and resolves with undefined where anything is published or covered already,
+ * save by a rebuild that was killed. */
 export async function rebuildIfEmpty(
   deps: RebuildDeps,
   signal: AbortSignal,
 ): Promise<RebuildResult | undefined> {
-  return (await deps.books.isEmpty()) ? rebuildManifests(deps, signal) : undefined;
+  const isWanted = (await deps.books.isEmpty()) || (await deps.books.isRebuilding());
+  return isWanted ? rebuild(deps, signal) : undefined;
 }
 
 /**
- * Reads all manifests, party by party, and records what they say. Where ranges overlap, the newest
- * publication is current; what nothing newer covers stays uncovered, and is asked again one day.
+ * Before anything is asked of the source: what a killed rebuild has not come to yet would be asked for as if
+ * nobody knew it, and what the source serves no more would be lost.
  */
-export async function rebuildManifests(deps: RebuildDeps, signal: AbortSignal): Promise<RebuildResult> {
+export async function resumeRebuild(deps: RebuildDeps, signal: AbortSignal): Promise<void> {
+  if (await deps.books.isRebuilding()) await rebuild(deps, signal);
+}
+
+/** Party by party: its manifests, and what of its coverage is recorded. Killed, it goes on where it was. */
+async function rebuild({ books, objects }: RebuildDeps, signal: AbortSignal): Promise<RebuildResult> {
   const problems: { key: string; message: string }[] = [];
-  let [current, superseded, problemCount] = [0, 0, 0];
-  for await (const sizes of partyObjects(deps.objects, signal)) {
-    const manifests: Manifest[] = [];
-    for (const key of sizes.keys()) {
-      if (!isManifestKey(key)) continue;
-      try {
-        manifests.push(await readManifest(deps.objects, key, sizes, signal));
-      } catch (error) {
-        if (!(error instanceof PermanentError)) throw error;
-        problemCount += 1;
-        if (problems.length < PROBLEMS_KEPT_MAX) problems.push({ key, message: errorLine(error) });
-      }
-    }
-    const sorted = newestFirst(manifests);
-    await deps.books.adopt(sorted.current, sorted.superseded);
-    current += sorted.current.length;
-    superseded += sorted.superseded.length;
+  const sum = { current: 0, superseded: 0, rangesWithoutEntries: 0, problemCount: 0 };
+  const onProblem = (key: string, error: PermanentError): void => {
+    sum.problemCount += 1;
+    if (problems.length < PROBLEMS_KEPT_MAX) problems.push({ key, message: errorLine(error) });
+  };
+  await books.begin();
+  const records = await readRecords(objects, onProblem, signal);
+  let { lineage } = records;
+  for await (const { partyId, sizes, recorded } of together(objects, records, signal)) {
+    const manifests = await readManifests(objects, sizes, onProblem, signal);
+    const party = reconcile(partyId, manifests, recorded);
+    await books.adopt(party);
+    for (const manifest of manifests) if (manifest.seq > (lineage?.seq ?? 0n)) lineage = manifest;
+    sum.current += party.current.length;
+    sum.superseded += party.superseded.length;
+    sum.rangesWithoutEntries += party.coverage.filter(({ objectKey }) => objectKey === null).length;
   }
-  return { current, superseded, problemCount, problems };
+  await books.finish(lineage);
+  return { ...sum, problems };
+}
+
+interface PartyFound {
+  readonly partyId: string;
+  readonly sizes: ReadonlyMap<string, bigint>;
+  readonly recorded: RecordedParty | undefined;
+}
+
+/** Both come in the order of the parties. */
+async function* together(
+  objects: ObjectStore,
+  records: CoverageRecords,
+  signal: AbortSignal,
+): AsyncGenerator<PartyFound> {
+  const recorded = records.parties();
+  let next = await recorded.next();
+  for await (const [partyId, sizes] of partyObjects(objects, signal)) {
+    for (; next.done !== true && next.value.partyId < partyId; next = await recorded.next()) {
+      yield { partyId: next.value.partyId, sizes: new Map(), recorded: next.value };
+    }
+    const isSame = next.done !== true && next.value.partyId === partyId;
+    yield { partyId, sizes, recorded: isSame ? next.value : undefined };
+    if (isSame) next = await recorded.next();
+  }
+  for (; next.done !== true; next = await recorded.next()) {
+    yield { partyId: next.value.partyId, sizes: new Map(), recorded: next.value };
+  }
+}
+
+async function readManifests(
+  objects: ObjectStore,
+  sizes: ReadonlyMap<string, bigint>,
+  onProblem: (key: string, error: PermanentError) => void,
+  signal: AbortSignal,
+): Promise<readonly Manifest[]> {
+  const manifests: Manifest[] = [];
+  for (const key of sizes.keys()) {
+    if (!isManifestKey(key)) continue;
+    try {
+      manifests.push(await readManifest(objects, key, sizes, signal));
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      onProblem(key, error);
+    }
+  }
+  return manifests;
 }
 
 /** Sizes by key, one map a party: keys come in order, and begin with the party. */
 async function* partyObjects(
   objects: ObjectStore,
   signal: AbortSignal,
-): AsyncGenerator<ReadonlyMap<string, bigint>> {
+): AsyncGenerator<readonly [partyId: string, sizes: ReadonlyMap<string, bigint>]> {
   let party = '';
   let sizes = new Map<string, bigint>();
   for await (const { key, bytes } of objects.list(PREFIX, signal)) {
-    const folder = key.split('/', 2).join('/');
-    if (folder !== party && sizes.size > 0) {
-      yield sizes;
+    const id = PARTY_OF.exec(key)?.[1];
+    if (id === undefined) continue;
+    if (id !== party && sizes.size > 0) {
+      yield [party, sizes];
       sizes = new Map();
     }
-    party = folder;
+    party = id;
     sizes.set(key, bytes);
   }
-  if (sizes.size > 0) yield sizes;
+  if (sizes.size > 0) yield [party, sizes];
 }
 
 async function readManifest(
@@ -99,22 +157,4 @@ function misplaced(key: string, state: string): PermanentError {
     code: 'MANIFEST_INVALID',
     meta: { key },
   });
-}
-
-function newestFirst(manifests: readonly Manifest[]): {
-  readonly current: readonly Manifest[];
-  readonly superseded: readonly Manifest[];
-} {
-  const current: Manifest[] = [];
-  const superseded: Manifest[] = [];
-  for (const manifest of manifests.toSorted((a, b) => (a.seq < b.seq ? 1 : -1))) {
-    const isCovered = current.some((newer) => overlap(manifest, newer));
-    (isCovered ? superseded : current).push(manifest);
-  }
-  return { current, superseded };
-}
-
-function overlap(a: Manifest, b: Manifest): boolean {
-  const sameAsset = a.assetId === null || b.assetId === null || a.assetId === b.assetId;
-  return sameAsset && a.from < b.to && b.from < a.to;
 }

@@ -19,6 +19,7 @@ import {
   readCoverage,
   readIdentity,
 } from './publications.ts';
+import { lockParty } from './party-lock.ts';
 import { decodeProfile, encodeProfile } from './source-profile.ts';
 import { guarded, inTransaction } from './transaction.ts';
 
@@ -40,7 +41,7 @@ export class ExportStore implements ExportBooks {
     const assetId = unit.assetId ?? null;
     return inTransaction(this.#db, { action: `claim the export of party ${unit.partyId}` }, async (tx) => {
       // Units of one party overlap where one is "all assets": their claims are taken one after another.
-      await sql`select pg_advisory_xact_lock(hashtextextended(${`export ${unit.partyId}`}, 0))`.execute(tx);
+      await lockParty(tx, unit.partyId);
       await tx
         .insertInto('export_units')
         .values({ party_id: unit.partyId, asset_id: assetId })

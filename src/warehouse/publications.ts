@@ -4,20 +4,12 @@ import { z } from 'zod';
 import { RetryableError } from '../core/errors.ts';
 import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
 import type { Coverage, ExportUnit, NewCoverage, Publication, TailSum, UnitClaim } from '../export/ports.ts';
+import { tailSum } from '../ledger/coverage-record.ts';
+import { instant } from '../ledger/json-values.ts';
 import { decodeManifest, type Manifest, manifestJson } from '../ledger/manifest.ts';
 import type { Database } from './database.ts';
 import { segmentColumns } from './segment-row.ts';
 
-const instant = z.codec(z.string(), z.bigint(), {
-  decode: (text) => micros(text),
-  encode: formatInstant,
-});
-const tail = z.object({
-  from: instant,
-  rows: z.int().nonnegative(),
-  digest: z.string(),
-  rowForm: z.string(),
-});
 const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
 const plan = z.object({
   publicationId: z.uuid(),
@@ -30,11 +22,11 @@ const plan = z.object({
       open: z.boolean(),
       sides: z.enum(['from', 'both']),
       objectKey: z.string().optional(),
-      tail: tail.optional(),
+      tail: tailSum.optional(),
     }),
   ),
   supersedes: z.array(bigId),
-  closes: z.array(z.object({ coverageId: bigId, tail: tail.optional() })).default([]),
+  closes: z.array(z.object({ coverageId: bigId, tail: tailSum.optional() })).default([]),
   lastEntryAt: instant.optional(),
 });
 
@@ -111,7 +103,7 @@ export async function readCoverage(db: Database, unit: ExportUnit): Promise<read
     sides: row.sides,
     objectKey: row.object_key ?? undefined,
     rows: row.rows ?? 0n,
-    tail: row.tail === null ? undefined : tail.parse(row.tail),
+    tail: row.tail === null ? undefined : tailSum.parse(row.tail),
     content:
       row.bytes === null || row.digest === null || row.row_form === null
         ? undefined
@@ -277,7 +269,7 @@ async function insertCoverage(
 }
 
 function encodeTail(sum: TailSum): Record<string, unknown> {
-  return z.encode(tail, { ...sum });
+  return z.encode(tailSum, { ...sum });
 }
 
 const EXCLUSION_VIOLATION = '23P01';

@@ -28,6 +28,7 @@ interface IdentityTable {
   publication_seq: GeneratedInt8;
   cursor_secret: Generated<Buffer>;
   created_at: Generated<Timestamp>;
+  is_rebuilding: Generated<boolean>;
 }
 
 interface SourceStateTable {
@@ -167,6 +168,8 @@ interface ExportUnitsTable {
   lease_token: string | null;
   lease_until: Timestamp | null;
   coverage_seq: GeneratedInt8;
+  recorded_seq: GeneratedInt8;
+  recording_seq: GeneratedInt8;
   attempts: Generated<number>;
   last_asked_at: Timestamp | null;
   last_entry_at: Timestamp | null;

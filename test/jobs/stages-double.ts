@@ -54,6 +54,8 @@ export async function openJobWorld(
       asked.push('verify');
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
+    resumeRebuild: async () => undefined,
+    recordCoverage: async () => undefined,
     tidy: async () => undefined,
     sourceLatency: async () =>
       (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },

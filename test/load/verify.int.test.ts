@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LoadDeps } from '../../src/load/load-party.ts';
-import { rebuildIfEmpty, rebuildManifests } from '../../src/load/rebuild.ts';
+import { rebuildIfEmpty, resumeRebuild } from '../../src/load/rebuild.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
 import { RebuildStore } from '../../src/warehouse/rebuild-store.ts';
@@ -157,7 +157,13 @@ describe('rebuildIfEmpty', () => {
     const rebuilt = await rebuildIfEmpty({ books, objects }, signal);
     const loaded = await loadAll(deps, signal);
 
-    expect(rebuilt).toEqual({ current: 2, superseded: 1, problemCount: 0, problems: [] });
+    expect(rebuilt).toEqual({
+      current: 2,
+      superseded: 1,
+      rangesWithoutEntries: 0,
+      problemCount: 0,
+      problems: [],
+    });
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
     expect(loaded).toMatchObject({ verdict: 'complete', rows: 2n });
     expect(await check(true)).toMatchObject({ verdict: 'complete', problems: [] });
@@ -166,8 +172,28 @@ describe('rebuildIfEmpty', () => {
     );
     expect(identity.rows).toEqual([{ warehouse_id: WAREHOUSE_ID, later: true }]);
     expect(await rebuildIfEmpty({ books, objects }, signal)).toBeUndefined();
-    expect(await rebuildManifests({ books, objects }, signal)).toMatchObject({ current: 2 });
+  });
+
+  it('goes on where it was killed, and before anything else is asked', async () => {
+    await publishBoth();
+    const before = (await database.pool.query(SEGMENTS)).rows;
+    expect(before.length).toBe(2);
+    await database.pool.query(`truncate ${TABLES} cascade`);
+    class Dying extends RebuildStore {
+      override async adopt(...[party]: Parameters<RebuildStore['adopt']>): Promise<void> {
+        if (party.partyId === PARTY_B) throw new Error('killed');
+        await super.adopt(party);
+      }
+    }
+    await expect(rebuildIfEmpty({ books: new Dying(warehouse.db), objects }, signal)).rejects.toThrow(
+      'killed',
+    );
+    expect((await database.pool.query(SEGMENTS)).rows.length).toBe(1);
+    const books = new RebuildStore(warehouse.db);
+    await resumeRebuild({ books, objects }, signal);
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
+    expect(await books.isRebuilding()).toBe(false);
+    expect(await rebuildIfEmpty({ books, objects }, signal)).toBeUndefined();
   });
 
   it('goes on past a manifest that it cannot use', async () => {

@@ -1,0 +1,26 @@
+/** Values as they stand in the JSON of manifests and records, and as they are here. */
+import { z } from 'zod';
+import { canonicalId } from '../core/ids.ts';
+import { formatInstant, parseInstant } from '../core/time.ts';
+
+export const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
+
+/** Of a party or an asset. */
+export const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');
+
+/** Microseconds, as RFC 3339. */
+export const instant = z.codec(z.string(), z.bigint(), {
+  decode: (text, context) => {
+    const micros = parseInstant(text);
+    if (micros !== undefined) return micros;
+    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
+    return z.NEVER;
+  },
+  encode: formatInstant,
+});
+
+/** A count that may exceed a double, as decimal text. */
+export const decimal = z.codec(z.string().regex(/^\d{1,19}$/), z.bigint(), {
+  decode: BigInt,
+  encode: String,
+});

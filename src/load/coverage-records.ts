@@ -1,0 +1,132 @@
+/** The records of coverage in the store, read side by side: of each party, what the newest says of it. */
+import { createHash } from 'node:crypto';
+import { StringDecoder } from 'node:string_decoder';
+import { errorCode, PermanentError } from '../core/errors.ts';
+import {
+  decodeHead,
+  decodeParty,
+  invalidRecord,
+  type PartyCoverage,
+  readRecordKey,
+  type RecordName,
+  RECORDS_PREFIX,
+} from '../ledger/coverage-record.ts';
+import { plainStream } from '../ledger/plain-stream.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+
+/** What was recorded of a party, and by which number. */
+export interface RecordedParty extends PartyCoverage {
+  readonly seq: bigint;
+}
+
+interface SoundRecord extends RecordName {
+  readonly key: string;
+}
+
+export interface CoverageRecords {
+  /** The newest one's. */
+  readonly lineage: { readonly warehouseId: string; readonly seq: bigint } | undefined;
+  /** In the order of their ids, each once. */
+  parties(): AsyncGenerator<RecordedParty>;
+}
+
+/** @param onProblem told of each record that cannot be used; it is left out */
+export async function readRecords(
+  objects: ObjectStore,
+  onProblem: (key: string, error: PermanentError) => void,
+  signal: AbortSignal,
+): Promise<CoverageRecords> {
+  const sound: SoundRecord[] = [];
+  for await (const { key } of objects.list(RECORDS_PREFIX, signal)) {
+    try {
+      sound.push(await checked(key, objects, signal));
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      onProblem(key, error);
+    }
+  }
+  const newest = sound.toSorted((a, b) => (a.seq < b.seq ? 1 : -1))[0];
+  return { lineage: newest, parties: () => newestOfEach(sound, objects, signal) };
+}
+
+/** Read to its end once: what is believed later was whole. */
+async function checked(key: string, objects: ObjectStore, signal: AbortSignal): Promise<SoundRecord> {
+  const name = readRecordKey(key);
+  if (name === undefined) throw invalidRecord(key, 'it has not the name of one');
+  const hash = createHash('sha256');
+  let lines = 0;
+  let last = '';
+  for await (const line of recordLines(key, objects, signal)) {
+    hash.update(`${line}\n`);
+    lines += 1;
+    if (lines === 1) {
+      const { seq, warehouseId } = decodeHead(line, key);
+      if (seq !== name.seq || warehouseId !== name.warehouseId) throw invalidRecord(key, 'it is another one');
+      continue;
+    }
+    const { partyId } = decodeParty(line, key);
+    if (partyId <= last) throw invalidRecord(key, 'its parties are not in order');
+    last = partyId;
+  }
+  if (!hash.digest('hex').startsWith(name.sha256)) throw invalidRecord(key, 'its bytes were changed');
+  return { ...name, key };
+}
+
+async function* recordLines(key: string, objects: ObjectStore, signal: AbortSignal): AsyncGenerator<string> {
+  const decoder = new StringDecoder('utf8');
+  let rest = '';
+  try {
+    for await (const chunk of plainStream(await objects.read(key, signal), 'zstd')) {
+      const lines = (rest + decoder.write(chunk as Buffer)).split('\n');
+      rest = lines.pop() ?? '';
+      yield* lines;
+    }
+  } catch (error) {
+    throw /^(?:ZSTD_|Z_)/.test(errorCode(error)) ? invalidRecord(key, 'it is damaged', error) : error;
+  }
+  if (rest !== '') throw invalidRecord(key, 'it ends in the middle of a line');
+}
+
+interface Reader {
+  readonly seq: bigint;
+  readonly rest: AsyncIterator<PartyCoverage>;
+  next: PartyCoverage;
+}
+
+async function* newestOfEach(
+  records: readonly SoundRecord[],
+  objects: ObjectStore,
+  signal: AbortSignal,
+): AsyncGenerator<RecordedParty> {
+  let readers: Reader[] = [];
+  for (const { key, seq } of records.toSorted((a, b) => (a.seq < b.seq ? 1 : -1))) {
+    const rest = recordedParties(key, objects, signal);
+    const first = await rest.next();
+    if (first.done !== true) readers.push({ seq, rest, next: first.value });
+  }
+  while (readers.length > 0) {
+    const partyId = readers.reduce((least, { next }) => (next.partyId < least ? next.partyId : least), '~');
+    const [newest, ...others] = readers.filter(({ next }) => next.partyId === partyId);
+    if (newest === undefined) return;
+    yield { ...newest.next, seq: newest.seq };
+    const ended = new Set<Reader>();
+    for (const reader of [newest, ...others]) {
+      const following = await reader.rest.next();
+      if (following.done === true) ended.add(reader);
+      else reader.next = following.value;
+    }
+    readers = readers.filter((reader) => !ended.has(reader));
+  }
+}
+
+async function* recordedParties(
+  key: string,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): AsyncGenerator<PartyCoverage> {
+  let isHead = true;
+  for await (const line of recordLines(key, objects, signal)) {
+    if (!isHead) yield decodeParty(line, key);
+    isHead = false;
+  }
+}

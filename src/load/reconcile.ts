@@ -1,0 +1,60 @@
+/**
+ * What a party's manifests and its recorded coverage say together. Pure. Nothing is claimed that neither
+ * says: a recorded range whose object is gone is not covered.
+ */
+import type { Manifest } from '../ledger/manifest.ts';
+import type { PartyBooks, RebuiltRange } from './ports.ts';
+import type { RecordedParty } from './coverage-records.ts';
+
+interface Claim {
+  readonly seq: bigint;
+  readonly range: RebuiltRange;
+  readonly manifest: Manifest | undefined;
+}
+
+/**
+ * Where claims overlap, the newest holds: a record's, or that of a manifest which was published behind it.
+ * What nothing newer covers stays uncovered, and is asked again one day.
+ */
+export function reconcile(
+  partyId: string,
+  manifests: readonly Manifest[],
+  recorded: RecordedParty | undefined,
+): PartyBooks {
+  const byKey = new Map(manifests.map((manifest) => [manifest.objectKey, manifest]));
+  const claims: Claim[] = [];
+  for (const range of recorded?.coverage ?? []) {
+    const manifest = range.objectKey === null ? undefined : byKey.get(range.objectKey);
+    if (range.objectKey !== null && manifest === undefined) continue;
+    claims.push({ seq: recorded?.seq ?? 0n, range, manifest });
+  }
+  const listed = new Set(claims.map(({ manifest }) => manifest));
+  for (const manifest of manifests) {
+    if (!listed.has(manifest)) claims.push({ seq: manifest.seq, range: rangeOf(manifest), manifest });
+  }
+  const held: Claim[] = [];
+  const superseded: Manifest[] = [];
+  for (const claim of claims.toSorted((a, b) => (a.seq < b.seq ? 1 : Number(a.seq > b.seq) * -1))) {
+    if (!held.some((newer) => overlap(claim.range, newer.range))) held.push(claim);
+    else if (claim.manifest !== undefined) superseded.push(claim.manifest);
+  }
+  return {
+    partyId,
+    // What was closed as it stood is open in its manifest.
+    current: held.flatMap(({ manifest, range }) =>
+      manifest === undefined ? [] : [{ ...manifest, open: range.open }],
+    ),
+    superseded,
+    coverage: held.map(({ range }) => range),
+  };
+}
+
+function rangeOf(manifest: Manifest): RebuiltRange {
+  const { assetId, from, to, open, sides, objectKey, runId, publishedAt } = manifest;
+  return { assetId, from, to, open, sides, objectKey, tail: null, runId, checkedAt: publishedAt };
+}
+
+function overlap(a: RebuiltRange, b: RebuiltRange): boolean {
+  const sameAsset = a.assetId === null || b.assetId === null || a.assetId === b.assetId;
+  return sameAsset && a.from < b.to && b.from < a.to;
+}

@@ -1,0 +1,213 @@
+/** A lost database, rebuilt from the store: the next night asks for what it would have asked anyway. */
+import { randomUUID } from 'node:crypto';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { exportParty } from '../../src/export/export-party.ts';
+import { recordCoverage } from '../../src/export/record-coverage.ts';
+import { readRecordKey } from '../../src/ledger/coverage-record.ts';
+import { rebuildIfEmpty, type RebuildResult } from '../../src/load/rebuild.ts';
+import { FileStore } from '../../src/objects/file-store.ts';
+import type { ReleaseName } from '../../src/sandbox/release-names.ts';
+import { CoverageStore } from '../../src/warehouse/coverage-store.ts';
+import { openWarehouse } from '../../src/warehouse/database.ts';
+import { RebuildStore } from '../../src/warehouse/rebuild-store.ts';
+import { signal, World } from '../export/export-world.ts';
+import { expectTheBooks, type Night, openNights } from '../export/sandbox-night.ts';
+import { testSource } from '../source/test-source.ts';
+import { type FreshDatabase, freshDatabase, openFreshDatabase } from '../support/database.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+
+/** What the source was asked, party by party. */
+interface Scene extends Night {
+  /** Every party's export, and the record behind it. @returns what was asked meanwhile */
+  night(): Promise<readonly string[]>;
+  record(objects?: FileStore): Promise<string | undefined>;
+  /** A second mirror: an empty database, and a copy of the store. */
+  rebuilt(): Promise<{ world: World; result: RebuildResult | undefined; night: Scene['night'] }>;
+}
+
+async function openScene(release: ReleaseName): Promise<Scene> {
+  await database.pool.query('update mirror.identity set publication_seq = 0');
+  const night = await openNights(database, { release, parties: 6, whaleEntries: 800 });
+  const { sandbox, world } = night;
+  const asked: string[] = [];
+  sandbox.faults.add(({ route, queryText }) => {
+    if (route === 'export') asked.push(queryText);
+    return undefined;
+  });
+  const { ledger } = testSource(new URL(sandbox.url));
+  async function nightOf(of: World): Promise<readonly string[]> {
+    asked.length = 0;
+    const seenTime = sandbox.books.head().time;
+    const closedTo = seenTime - 120_000_000n;
+    for (const { id } of sandbox.books.parties()) {
+      const request = { partyId: id, runId: randomUUID(), seenTime, closedTo };
+      const outcome = await exportParty(
+        request,
+        of.deps({ source: ledger, segmentBytesMax: 2 ** 20 }),
+        signal,
+      );
+      expect(outcome.verdict).toBe('complete');
+    }
+    return [...asked];
+  }
+  const record = (objects = world.objects): Promise<string | undefined> => recordIn(database, objects);
+  return {
+    ...night,
+    record,
+    night: async () => {
+      const questions = await nightOf(world);
+      await record();
+      return questions;
+    },
+    rebuilt: async () => {
+      const empty = await openFreshDatabase({ isMigrated: true });
+      const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lost-'));
+      await cp(join(world.folder, 'objects'), join(folder, 'objects'), { recursive: true });
+      const other = new World(empty.url, empty.pool, folder);
+      onTestFinished(async () => {
+        await other[Symbol.asyncDispose]();
+        await empty[Symbol.asyncDispose]();
+        await rm(folder, { recursive: true, force: true });
+      });
+      await using warehouse = openWarehouse({ url: empty.url, onIdleError: () => undefined });
+      const books = new RebuildStore(warehouse.db);
+      const result = await rebuildIfEmpty({ books, objects: other.objects }, signal);
+      return { world: other, result, night: () => nightOf(other) };
+    },
+  };
+}
+
+async function recordIn({ url }: FreshDatabase, objects: FileStore): Promise<string | undefined> {
+  await using warehouse = openWarehouse({ url, onIdleError: () => undefined });
+  return recordCoverage({ books: new CoverageStore(warehouse.pool), objects }, signal);
+}
+
+/** All that says what is left to ask, and what is believed of the answers. The source's order is random. */
+async function coverageOf({ pool }: World): Promise<unknown[]> {
+  const { rows } = await pool.query(
+    `select c.party_id, c.asset_id, c.from_time, c.to_time, c.open, c.sides, c.tail, s.rows, s.digest, s.open as "isOpen",
+       s.status
+     from mirror.coverage c left join mirror.segments s using (segment_id) order by 1, 2, 3`,
+  );
+  return rows;
+}
+
+async function recordKeys({ objects }: World): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const { key } of objects.list('coverage/', signal)) keys.push(key);
+  return keys;
+}
+
+describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
+  test('the night behind a rebuild asks what it would have asked, and ends with the same', async () => {
+    const scene = await openScene(release);
+    // The third night finds the present as it was: what was open is closed as it stands.
+    for (const passed of [0, 3_600_000, 600_000, 86_400_000]) {
+      scene.sandbox.advance(passed);
+      await scene.night();
+    }
+    const { rows: empties } = await scene.world.pool.query(
+      'select from mirror.coverage where segment_id is null',
+    );
+    expect(empties.length).toBeGreaterThan(0);
+    const lost = await scene.rebuilt();
+    expect(lost.result).toMatchObject({ problemCount: 0, rangesWithoutEntries: empties.length });
+    expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
+
+    scene.sandbox.advance(7_200_000);
+    const questions = await scene.night();
+    expect(questions.length).toBe([...scene.sandbox.books.parties()].length);
+    expect(await lost.night()).toEqual(questions);
+    expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
+    await expectTheBooks({ ...scene, world: lost.world });
+  });
+});
+
+test('what was published since the last record is known by its manifests', async () => {
+  const scene = await openScene('0.71.4');
+  await scene.night();
+  const keys = await recordKeys(scene.world);
+  scene.sandbox.advance(86_400_000);
+  await scene.night();
+  const newer = (await recordKeys(scene.world)).filter((key) => !keys.includes(key));
+  for (const key of newer) await scene.world.objects.remove(key, signal);
+  const lost = await scene.rebuilt();
+  const segments = `select object_key from mirror.segments where status = 'current' and not open order by 1`;
+  const { rows: known } = await scene.world.pool.query(segments);
+  const { rows: again } = await lost.world.pool.query(segments);
+  expect(known).toEqual(expect.arrayContaining(again));
+  await lost.night();
+  await expectTheBooks({ ...scene, world: lost.world });
+});
+
+test('records stay few, however often one is written, and say the same', async () => {
+  const scene = await openScene('0.71.4');
+  await scene.night();
+  expect(await scene.record()).toBeUndefined();
+  for (let round = 0; round < 40; round += 1) {
+    // As a commit would.
+    await scene.world.pool.query(
+      `update mirror.export_units set coverage_seq = coverage_seq + 1
+       where unit_id = (select unit_id from mirror.export_units order by unit_id offset $1 limit 1)`,
+      [round % 3],
+    );
+    expect(await scene.record()).toBeDefined();
+  }
+  const kept = await recordKeys(scene.world);
+  expect(kept.length).toBeLessThan(34);
+  expect(kept.filter((key) => readRecordKey(key)?.isWhole === true).length).toBe(1);
+  expect(await coverageOf((await scene.rebuilt()).world)).toEqual(await coverageOf(scene.world));
+  expect(await scene.world.spooled()).toEqual([]);
+});
+
+test.each(['before', 'after'] as const)(
+  'a process that ends %s its record is there leaves it to the next',
+  async (when) => {
+    const scene = await openScene('0.71.4');
+    class Dying extends FileStore {
+      override async publishFile(...given: Parameters<FileStore['publishFile']>): Promise<void> {
+        if (when === 'after') await super.publishFile(...given);
+        throw new Error('ended');
+      }
+    }
+    await expect(scene.night()).resolves.toBeDefined();
+    scene.sandbox.advance(86_400_000);
+    const [{ id } = { id: '' }] = scene.sandbox.books.parties();
+    await scene.run(id);
+    await expect(scene.record(new Dying(join(scene.world.folder, 'objects')))).rejects.toThrow('ended');
+    expect(await scene.record()).toBeDefined();
+    expect(await scene.record()).toBeUndefined();
+    expect(await coverageOf((await scene.rebuilt()).world)).toEqual(await coverageOf(scene.world));
+  },
+);
+
+test.each([
+  ['cut', (bytes: Buffer) => bytes.subarray(0, bytes.length - 20)],
+  [
+    'changed',
+    (bytes: Buffer) => zstdCompressSync(zstdDecompressSync(bytes).toString().replace('"from"', '"both"')),
+  ],
+  ['no record', () => Buffer.from('{}')],
+])('a record that is %s is left out, and what it alone knows is asked again', async (_, damage) => {
+  const scene = await openScene('0.71.4');
+  await scene.night();
+  scene.sandbox.advance(600_000);
+  await scene.night();
+  const empty = await scene.world.pool.query('select from mirror.coverage where segment_id is null');
+  expect(empty.rowCount).toBeGreaterThan(0);
+  const keys = await recordKeys(scene.world);
+  for (const key of keys) {
+    const path = join(scene.world.folder, 'objects', key);
+    await writeFile(path, damage(await readFile(path)));
+  }
+  const lost = await scene.rebuilt();
+  const problems = keys.map((key) => ({ key }));
+  expect(lost.result).toMatchObject({ problemCount: keys.length, problems, rangesWithoutEntries: 0 });
+  await lost.night();
+  await expectTheBooks({ ...scene, world: lost.world });
+});
