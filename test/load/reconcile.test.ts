@@ -1,9 +1,9 @@
 /** What manifests and recorded coverage say together. */
-import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Manifest } from '../../src/ledger/manifest.ts';
 import type { RecordedRange } from '../../src/ledger/coverage-record.ts';
 import { reconcile } from '../../src/load/reconcile.ts';
+import { fc } from '../support/properties.ts';
 
 const PARTY = 'a'.repeat(64);
 const ASSETS = [null, 'b'.repeat(64), 'c'.repeat(64)];
