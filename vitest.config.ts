@@ -16,6 +16,7 @@ export default defineConfig({
   test: {
     pool: 'forks',
     maxWorkers: WORKERS,
+    teardownTimeout: 60 * SECOND_MS,
     expect: { poll: { timeout: 60 * SECOND_MS } },
     projects: [
       {
@@ -24,8 +25,8 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.{int,fault,browser}.test.ts'],
-          testTimeout: 90 * SECOND_MS,
-          hookTimeout: 90 * SECOND_MS,
+          testTimeout: 120 * SECOND_MS,
+          hookTimeout: 120 * SECOND_MS,
         },
       },
       {
@@ -33,7 +34,7 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/**/*.int.test.ts'],
-          testTimeout: 180 * SECOND_MS,
+          testTimeout: 300 * SECOND_MS,
           hookTimeout: 180 * SECOND_MS,
           ...services,
         },
@@ -43,7 +44,7 @@ export default defineConfig({
         test: {
           name: 'browser',
           include: ['test/**/*.browser.test.ts'],
-          testTimeout: 180 * SECOND_MS,
+          testTimeout: 300 * SECOND_MS,
           hookTimeout: 240 * SECOND_MS,
           ...services,
         },
@@ -55,7 +56,7 @@ export default defineConfig({
           maxWorkers: FAULT_WORKERS,
           sequence: { groupOrder: 1 },
           include: ['test/**/*.fault.test.ts'],
-          testTimeout: 300 * SECOND_MS,
+          testTimeout: 600 * SECOND_MS,
           hookTimeout: 180 * SECOND_MS,
           ...services,
         },

@@ -40,7 +40,9 @@ const STEPS: readonly Step[] = [
 ];
 
 async function lint(): Promise<Outcome> {
-  const { ok, output } = await command('oxlint', LINTED);
+  const first = await command('oxlint', LINTED);
+  // A crash says nothing about the code: it is asked once more.
+  const { ok, output } = first.output.includes(LINTER_CRASH) ? await command('oxlint', LINTED) : first;
   return { ok: ok && !output.includes(LINTER_CRASH), output };
 }
 

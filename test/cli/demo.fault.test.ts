@@ -39,8 +39,8 @@ describe('demo --keep', () => {
     await using home = await openHome({ API_PORT: '0' });
     const demo = home.start(['demo', '--keep']);
     const [, url = ''] = await demo.waitForLine(/The console is open at (http\S+)/);
-    const status = (await (await fetch(`${url}/mirror/status`)).json()) as Record<string, unknown>;
-    expect(status).toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
+    const status = async (): Promise<unknown> => (await fetch(`${url}/mirror/status`)).json();
+    await expect.poll(status).toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
     expect((await fetch(url)).headers.get('content-type')).toContain('text/html');
     expect(await demo.end('SIGTERM')).toEqual({ code: 0, signal: null });
     await expect(fetch(url)).rejects.toThrow('fetch failed');

@@ -6,7 +6,7 @@ import { farSchedule } from '../support/far-schedule.ts';
 import { type Child, runScript } from '../support/process.ts';
 
 const BIN = resolve(import.meta.dirname, '../../bin/ledger-mirror.js');
-const COMMAND_TIMEOUT_MS = 120_000;
+const COMMAND_TIMEOUT_MS = 240_000;
 /** The sandbox is this machine's own: nobody is to be spared. */
 const RATE = '100000';
 

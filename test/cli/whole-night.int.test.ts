@@ -14,7 +14,12 @@ describe.concurrent.each([
   ['in Redis', redis.url],
 ])('queues %s', (_, redisUrl) => {
   test('lists, ledgers, load, lake and sums agree with the books, night after night', async () => {
-    await using sandbox = await startSandbox({ parties: 60, entriesMean: 40, rateLimit: 'none' });
+    await using sandbox = await startSandbox({
+      parties: 60,
+      entriesMean: 40,
+      checkpointIntervalMs: HOUR_MS,
+      rateLimit: 'none',
+    });
     await using database = await openFreshDatabase();
     const settings = {
       SOURCE_URL: sandbox.url,

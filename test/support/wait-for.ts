@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 10;
 /** Nothing has a reason to be fast: this only ends what would never come. */
-const WAIT_MAX_MS = 60_000;
+const WAIT_MAX_MS = 120_000;
 
 /**
  * Asks `condition` until it answers something truthy, and returns that.
