@@ -1,5 +1,5 @@
 /** A party's ledger, whichever way its source gives it: in all assets at once, or in each asset apart. */
-import { errorCode } from '../core/errors.ts';
+import { errorCode, FencedError, PermanentError } from '../core/errors.ts';
 import { worst } from '../core/verdict.ts';
 import { exportUnit } from './export-unit.ts';
 import { demandsAsset } from './profile.ts';
@@ -42,6 +42,17 @@ async function unlearnDemand({ books }: PartyExportDeps): Promise<void> {
   await books.learn({ ...profile, assetRequired: undefined, assetAskedAt: undefined });
 }
 
+/** What a new asset holds is asked for from the beginning: behind what is new of those that are known. */
+async function knownFirst(
+  assets: readonly string[],
+  partyId: string,
+  { books }: PartyExportDeps,
+): Promise<readonly string[]> {
+  const known = new Set((await books.coverage({ partyId })).map(({ assetId }) => assetId));
+  return assets.toSorted((one, other) => Number(known.has(other)) - Number(known.has(one)));
+}
+
+/** @throws the first error of an asset, when all have been asked for */
 async function exportAssets(
   request: ExportRequest,
   deps: PartyExportDeps,
@@ -50,7 +61,19 @@ async function exportAssets(
   const configured = deps.assets ?? [];
   const assets = configured.length > 0 ? configured : await deps.books.knownAssets();
   const outcomes: ExportOutcome[] = [];
-  for (const assetId of assets) outcomes.push(await exportUnit({ ...request, assetId }, deps, signal));
+  const failures: PermanentError[] = [];
+  for (const assetId of await knownFirst(assets, request.partyId, deps)) {
+    try {
+      outcomes.push(await exportUnit({ ...request, assetId }, deps, signal));
+    } catch (error) {
+      signal.throwIfAborted();
+      // One that is set aside fails every night: the others' turn comes all the same.
+      if (!(error instanceof PermanentError) || error instanceof FencedError) throw error;
+      failures.push(error);
+    }
+  }
+  const [failure] = failures;
+  if (failure !== undefined) throw failure;
   const isNone = assets.length === 0;
   return {
     verdict: worst([isNone ? 'incomplete' : 'complete', ...outcomes.map((outcome) => outcome.verdict)]),

@@ -156,4 +156,29 @@ describe('a source that demands an asset', () => {
     expect(at('1970-01-01T00:00:00Z')).toBe(0n);
     expect(whale).not.toBe(PARTY);
   });
+
+  test('is asked for what is new of known assets before all of a new one, and for the others where one fails', async () => {
+    const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
+    const whale = whaleOf(night);
+    const [first = '', second = '', ...others] = night.sandbox.books.assetIds();
+    await night.run(whale, [second, ...others]);
+    const asked: string[] = [];
+    night.sandbox.faults.add(({ route, query }) => {
+      if (route !== 'export') return undefined;
+      const assetId = query.get('assetId') ?? '';
+      asked.push(assetId);
+      const body = '{"code":3,"message":"InvalidArgument error","details":[]}';
+      return assetId === second ? { answer: { status: 400, body } } : undefined;
+    });
+    night.sandbox.advance(3_600_000);
+    await expect(night.run(whale, [first, second, ...others])).rejects.toMatchObject({
+      code: 'EXPORT_REFUSED',
+    });
+    expect(asked).toEqual([second, ...others, first]);
+    const { rows } = await night.world.pool.query<{ asset_id: string }>(
+      `select distinct asset_id from mirror.coverage where party_id = $1 and to_time > $2::timestamptz order by 1`,
+      [whale, new Date(Number(night.sandbox.books.head().time / 1000n) - 1_800_000)],
+    );
+    expect(rows.map((row) => row.asset_id)).toEqual([first, ...others].toSorted());
+  });
 });
