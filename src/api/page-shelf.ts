@@ -1,5 +1,5 @@
 /**
- * Pages made a moment ago, for all who ask for the same, and the next page of whoever walks: it is made
+ * Pages made a moment ago, for all who ask for the same, and the next pages of whoever walks: they are made
  * while the client still reads the one before. A page is kept only for as long as the state that it was
  * read under, and is never older than that state, which its headers name.
  */
@@ -7,7 +7,12 @@ import type { Page, PageRequest } from './paging.ts';
 import type { ListState } from './ports.ts';
 
 /** The largest are of two megabytes. */
-const PAGES_MAX = 16;
+const PAGES_MAX = 24;
+/**
+ * For one who came for a page that was made ahead. Between two requests of a client that only reads there is
+ * less time than a page takes, so that one page ahead would always be waited for.
+ */
+const AHEAD_OF_WALKER = 2;
 /** What is made for requests that may never come must not hold up those that did. */
 const AHEAD_MAX = 4;
 
@@ -30,14 +35,15 @@ export class PageShelf<Position> {
   async page(request: PageRequest<Position>, state: ListState): Promise<Page> {
     if (state !== this.#state) this.#pages.clear();
     this.#state = state;
+    const isForeseen = this.#pages.has(keyOf(request));
     const page = await this.#shared(request, state);
     // Who comes with a cursor walks, and comes again with the next.
-    if (request.cursor !== undefined) this.#makeNext(request, page, state);
+    if (request.cursor !== undefined) this.#makeNext(request, page, state, isForeseen ? AHEAD_OF_WALKER : 1);
     return page;
   }
 
   #shared(request: PageRequest<Position>, state: ListState): Promise<Page> {
-    const key = `${request.direction} ${request.newestFirst} ${request.rowsMax} ${request.cursorText}`;
+    const key = keyOf(request);
     const known = this.#pages.get(key);
     if (known !== undefined) return known;
     const page = this.#make(request, state);
@@ -50,16 +56,27 @@ export class PageShelf<Position> {
     return page;
   }
 
-  #makeNext(request: PageRequest<Position>, page: Page, state: ListState): void {
+  /** One after the other: each begins where the one before it ends. */
+  #makeNext(request: PageRequest<Position>, page: Page, state: ListState, pages: number): void {
     const isForward = request.direction === 'forward';
     const hasMore = isForward ? page.hasNextPage : page.hasPreviousPage;
-    if (!hasMore || this.#ahead >= AHEAD_MAX || state !== this.#state) return;
+    if (pages === 0 || !hasMore || this.#ahead >= AHEAD_MAX || state !== this.#state) return;
     const cursorText = isForward ? page.endCursor : page.startCursor;
-    const next = { ...request, cursorText, cursor: this.#readCursor(cursorText) };
+    void this.#makeAhead({ ...request, cursorText, cursor: this.#readCursor(cursorText) }, state, pages);
+  }
+
+  async #makeAhead(request: PageRequest<Position>, state: ListState, pages: number): Promise<void> {
     this.#ahead += 1;
     // Where it fails, it fails again for the request that wants it, which then tells.
-    void this.#shared(next, state)
-      .catch(() => undefined)
-      .finally(() => (this.#ahead -= 1));
+    const page = await this.#shared(request, state).catch(() => undefined);
+    this.#ahead -= 1;
+    if (page === undefined) return;
+    this.#makeNext(request, page, state, pages - 1);
+    // Written once the store has been asked for the one behind it.
+    setImmediate(() => void page.json);
   }
+}
+
+function keyOf({ direction, newestFirst, rowsMax, cursorText }: PageRequest<unknown>): string {
+  return `${direction} ${newestFirst} ${rowsMax} ${cursorText}`;
 }
