@@ -45,7 +45,9 @@ export async function makeLake(objects: ObjectStore, scratchDir: string, rows: n
   const partitions = [];
   for (const [index, month] of MONTHS.entries()) {
     const first = index * perMonth;
-    partitions.push(await makeMonth(month, first, perMonth, { objects, engine, signal }));
+    partitions.push(
+      await makeMonth(month, first, perMonth, { objects, connection: engine.connection, signal }),
+    );
   }
   const manifest = { version: 1, builtAt: new Date().toISOString(), partitions };
   await objects.publishBytes(lakeManifestKey(1), encodeLakeManifest(manifest), signal);
@@ -58,16 +60,16 @@ async function makeMonth(
   rows: number,
   workshop: Workshop,
 ): Promise<PublishedPartition> {
-  const { objects, engine } = workshop;
+  const { objects, connection } = workshop;
   const names = TABLES.ledger_entries.columns.map(({ name }) => name).join(', ');
   const source = `select ${names} from (${entries(first, rows, month)})`;
-  await engine.connection.run(`create or replace temp table month as (${source})`);
+  await connection.run(`create or replace temp table month as (${source})`);
   const files: LakeFile[] = [];
   const paths: string[] = [];
   for (let offset = 0; offset < rows; offset += FILE_ROWS) {
     const path = await objects.spoolPath(`bench-${month}-${offset}.parquet`);
     paths.push(path);
-    await engine.connection.run(
+    await connection.run(
       `copy (select * from month limit ${FILE_ROWS} offset ${offset}) to '${path}' (format parquet, compression zstd)`,
     );
     const facts = await fileFacts(path, signal);

@@ -5,8 +5,8 @@
 const HEX = /^[0-9a-f]+$/;
 const HEX_ID_CHARS = 64;
 
-/** Ids that are words, not hex (the network's own account owner and some built-in assets and parties). */
-const WORDS = new Map(
+/** Ids that are words, not hex (the network's own account owner and some built-in assets and parties), by their lower case. */
+export const ID_WORDS: ReadonlyMap<string, string> = new Map(
   [
     'network',
     'VOTE',
@@ -32,7 +32,7 @@ export const NETWORK_PARTY = 'network';
 export function canonicalId(text: string): string | undefined {
   if (isExportableParty(text)) return text;
   const lower = text.toLowerCase();
-  return isExportableParty(lower) ? lower : WORDS.get(lower);
+  return isExportableParty(lower) ? lower : ID_WORDS.get(lower);
 }
 
 /** Only 64 hex digits can be exported: the service refuses words. */

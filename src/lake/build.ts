@@ -1,13 +1,9 @@
 /**
  * Brings the lake up to date with the warehouse: months that changed are written anew, whole; the others
  * stay as they are. So a month is one file or a few large ones however small the nightly loads were, and
- * nothing needs compacting. It is built from the warehouse rather than from the objects because a month is
- * one partition there, already typed, with superseded rows gone; an object may span years.
+ * nothing needs compacting.
  */
-import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { BUILD_MEMORY_LIMIT, openDuckDb } from './duckdb.ts';
 import {
   currentLake,
   encodeLakeManifest,
@@ -17,21 +13,13 @@ import {
   lakeManifestKey,
   type PublishedPartition,
 } from './manifest.ts';
-import type { LakeBooks, LakePartition, LakeSnapshot } from './ports.ts';
-import { oneAhead, rowParts } from './row-parts.ts';
-import { scratchFolder, sweepScratch } from './scratch.ts';
+import type { LakePartition, LakeSnapshot } from './ports.ts';
+import { sweepScratch } from './scratch.ts';
 import { SUMMARY_FORM } from './summaries.ts';
-import { partitionPath, PartitionWriter, SPOOL_PREFIX } from './write-partition.ts';
+import { partitionPath, SPOOL_PREFIX } from './write-partition.ts';
+import { type LakeDeps, type LakeProgress, writePartitions } from './write-partitions.ts';
 
-/** Of text on its way into one Parquet file: it is sorted in memory, and bounds the disk that a build needs. */
-const PART_BYTES_MAX = 64 * 2 ** 20;
-
-export interface LakeDeps {
-  readonly books: LakeBooks;
-  readonly objects: ObjectStore;
-  /** A folder of this process's own for what DuckDB spills, and for local copies. Made where missing. */
-  readonly scratchDir: string;
-}
+export type { LakeDeps, LakeProgress } from './write-partitions.ts';
 
 /** Counts of tables; summaries are not among them. */
 export interface LakeBuild {
@@ -41,11 +29,6 @@ export interface LakeBuild {
   readonly files: number;
   readonly rows: bigint;
   readonly bytes: bigint;
-}
-
-export interface LakeProgress {
-  readonly partition: string;
-  readonly rows: bigint;
 }
 
 /**
@@ -106,66 +89,6 @@ function isUpToDate(
 ): boolean {
   if (published?.fingerprint !== fingerprint) return false;
   return table !== 'ledger_entries' || published.summaries?.form === SUMMARY_FORM;
-}
-
-/** While DuckDB writes one file, Postgres sends the rows of the next. */
-async function writePartitions(
-  deps: LakeDeps,
-  snapshot: LakeSnapshot,
-  partitions: readonly LakePartition[],
-  signal: AbortSignal,
-  onProgress: (progress: LakeProgress) => void,
-): Promise<ReadonlyMap<string, PublishedPartition>> {
-  const written = new Map<string, PublishedPartition>();
-  if (partitions.length === 0) return written;
-  await using scratch = await scratchFolder(deps.scratchDir);
-  await using engine = await openDuckDb(scratch.path, BUILD_MEMORY_LIMIT);
-  const parts = spooledParts(deps.objects, snapshot, partitions, signal);
-  await using stack = new AsyncDisposableStack();
-  const workshop = { objects: deps.objects, engine, signal };
-  let writer: PartitionWriter | undefined;
-  for await (const { partition, path } of oneAhead(parts, discard)) {
-    writer ??= stack.use(new PartitionWriter(partition, workshop));
-    const folder = partitionPath(partition);
-    if (path === undefined) {
-      written.set(folder, await writer.finish());
-      await writer[Symbol.asyncDispose]();
-      writer = undefined;
-      continue;
-    }
-    try {
-      onProgress({ partition: folder, rows: await writer.add(path) });
-    } finally {
-      await rm(path, { force: true });
-    }
-  }
-  return written;
-}
-
-interface SpooledPart {
-  readonly partition: LakePartition;
-  /** Removed by whoever takes it; undefined: the partition ends. */
-  readonly path: string | undefined;
-}
-
-async function* spooledParts(
-  objects: ObjectStore,
-  snapshot: LakeSnapshot,
-  partitions: readonly LakePartition[],
-  signal: AbortSignal,
-): AsyncGenerator<SpooledPart, undefined> {
-  const nextPath = (): Promise<string> => objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.rows`);
-  for (const partition of partitions) {
-    for await (const path of rowParts(snapshot.rows(partition, signal), nextPath, PART_BYTES_MAX)) {
-      yield { partition, path };
-    }
-    yield { partition, path: undefined };
-  }
-  return undefined;
-}
-
-async function discard({ path }: SpooledPart): Promise<void> {
-  if (path !== undefined) await rm(path, { force: true });
 }
 
 /** Old versions and what a crash left. Readers that still open an old version find it gone and start again. */

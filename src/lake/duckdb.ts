@@ -5,10 +5,10 @@ import { EXACT_SUM, literal } from './tables.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
 const QUERY_MEMORY_LIMIT = '512MB';
-/** A build sorts one part at a time, and often follows a load in the same process. */
-export const BUILD_MEMORY_LIMIT = '384MB';
+/** A build writes two files at a time, and often follows a load in the same process. */
+const BUILD_MEMORY_LIMIT = '384MB';
 const SPILL_LIMIT = '20GB';
-const THREADS = '2';
+const THREADS = 2;
 
 export interface Engine extends AsyncDisposable {
   readonly connection: DuckDBConnection;
@@ -16,10 +16,34 @@ export interface Engine extends AsyncDisposable {
 
 /** @param spillDir an existing folder of the caller's, for what does not fit in memory */
 export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<Engine> {
+  const { connections, [Symbol.asyncDispose]: dispose } = await open(spillDir, memoryLimit, THREADS, 1);
+  const [connection] = connections;
+  if (connection === undefined) throw new Error('DuckDB gave no connection');
+  return { connection, [Symbol.asyncDispose]: dispose };
+}
+
+export interface BuildEngine extends AsyncDisposable {
+  readonly connections: readonly DuckDBConnection[];
+}
+
+/**
+ * For many statements: each connection runs its own on one thread, side by side with the others. So no
+ * statement waits for its slowest thread, and the rows of a file stay in the order in which they are read.
+ */
+export function openBuildEngine(spillDir: string): Promise<BuildEngine> {
+  return open(spillDir, BUILD_MEMORY_LIMIT, 1, THREADS);
+}
+
+async function open(
+  spillDir: string,
+  memoryLimit: string,
+  threads: number,
+  count: number,
+): Promise<BuildEngine> {
   // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
-    threads: THREADS,
+    threads: String(threads),
     memory_limit: memoryLimit,
     temp_directory: spillDir,
     max_temp_directory_size: SPILL_LIMIT,
@@ -31,13 +55,17 @@ export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LI
     allow_community_extensions: 'false',
     allow_persistent_secrets: 'false',
   });
-  const connection = await instance.connect();
-  await connection.run(`set TimeZone = 'UTC'`);
-  await connection.run(EXACT_SUM);
+  const connections: DuckDBConnection[] = [];
+  for (let number = 0; number < count; number += 1) {
+    const connection = await instance.connect();
+    await connection.run(`set TimeZone = 'UTC'`);
+    connections.push(connection);
+  }
+  await connections[0]?.run(EXACT_SUM);
   return {
-    connection,
+    connections,
     [Symbol.asyncDispose]: async () => {
-      connection.closeSync();
+      for (const connection of connections) connection.closeSync();
       instance.closeSync();
       await Promise.resolve();
     },

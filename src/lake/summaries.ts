@@ -72,7 +72,10 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       count('entries'),
       ...sum('quantity'),
     ],
-    select: (entries) => `select cast(vega_time as date) as day, asset_id, transfer_type, count(*) as entries,
+    // UTC's day, without a calendar of zones, which takes thrice as long.
+    select: (
+      entries,
+    ) => `select cast(make_timestamp(epoch_us(vega_time)) as date) as day, asset_id, transfer_type, count(*) as entries,
       ${exactSum('quantity')} as quantity
     from ${entries} where is_counted group by 1, 2, 3`,
   },

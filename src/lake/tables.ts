@@ -44,7 +44,7 @@ const ENTRY_COLUMNS = ['party_id', ...KNOWN_COLUMNS, 'extra', 'segment_id', 'is_
 /** What Postgres writes the fastest. */
 const COPY_TEXT = String.raw`delim = '\t', quote = '', escape = '', nullstr = '\N'`;
 /** For texts that can hold anything. */
-const CSV = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
+export const CSV = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
 
 export const TABLES: Readonly<Record<LakeTable, TableShape>> = {
   ledger_entries: {
@@ -98,13 +98,17 @@ export function literal(value: string): string {
 /** Turns one file of rows into one Parquet file. */
 export function parquetStatement(table: LakeTable, rowsPath: string, parquetPath: string): string {
   const { sent, format, columns, order } = TABLES[table];
-  const declared = sent.map((name) => `${name}: 'VARCHAR'`).join(', ');
   return `copy (
       select ${selected(columns)} from (
         select * from read_csv(${literal(rowsPath)}, header = false, auto_detect = false, ${format},
-          new_line = '\\n', columns = {${declared}}))
+          new_line = '\\n', columns = {${declared(sent)}}))
       order by ${order})
     to ${literal(parquetPath)} (format parquet, compression zstd)`;
+}
+
+/** Columns of text, as `read_csv` is told of them. */
+export function declared(names: readonly string[]): string {
+  return names.map((name) => `${name}: 'VARCHAR'`).join(', ');
 }
 
 /** What stands behind SELECT. */
@@ -136,8 +140,13 @@ export function viewStatement(
 
 /** Entries of one month, as they stand behind FROM. */
 export function entriesOf(month: string): string {
+  return `(select * from ledger_entries where ${isInMonth('vega_time', month)})`;
+}
+
+/** Whether the time lies in a month of UTC, which is the connection's zone. */
+export function isInMonth(time: string, month: string): string {
   const start = `timestamptz '${month}-01 00:00:00+00'`;
-  return `(select * from ledger_entries where vega_time >= ${start} and vega_time < ${start} + interval 1 month)`;
+  return `${time} >= ${start} and ${time} < ${start} + interval 1 month`;
 }
 
 /** Amounts below this can be added ten thousand million times before 38 digits run out. */

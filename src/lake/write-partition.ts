@@ -3,12 +3,12 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { RetryableError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { type Engine, interruptible } from './duckdb.ts';
+import type { DuckDBConnection } from '@duckdb/node-api';
+import { interruptible } from './duckdb.ts';
 import { fileFacts } from './file-facts.ts';
 import { LAKE_PREFIX, type LakeFile, type MonthSummaries, type PublishedPartition } from './manifest.ts';
 import type { LakePartition } from './ports.ts';
 import { SUMMARY_FORM, SUMMARY_TABLES, summaryFile } from './summaries.ts';
-import { parquetStatement } from './tables.ts';
 
 /** What a build writes into the spool, and may find there after a crash. */
 export const SPOOL_PREFIX = 'lake-';
@@ -17,45 +17,102 @@ const NAME_CHARACTERS = 16;
 /** Where files are made and where they go. */
 export interface Workshop {
   readonly objects: ObjectStore;
-  readonly engine: Engine;
+  readonly connection: DuckDBConnection;
   readonly signal: AbortSignal;
 }
 
-/** Files are published as they are written: until a manifest names them, they are nobody's. */
+/**
+ * Files are published as they are written: until a manifest names them, they are nobody's. Several of them
+ * may be written at once, each in a workshop of its own.
+ */
 export class PartitionWriter implements AsyncDisposable {
-  readonly #partition: LakePartition;
-  readonly #workshop: Workshop;
+  readonly partition: LakePartition;
+  /** In the order in which they were announced. */
   readonly #files: LakeFile[] = [];
   /** Local copies of the files: summaries are made of them. */
   readonly #paths: string[] = [];
+  readonly #owned: string[] = [];
+  #announced = 0;
+  #written = 0;
+  #state: 'open' | 'ended' | 'finished' | 'given up' = 'open';
 
-  constructor(partition: LakePartition, workshop: Workshop) {
-    this.#partition = partition;
-    this.#workshop = workshop;
+  constructor(partition: LakePartition) {
+    this.partition = partition;
   }
 
-  /** Turns one spooled part into a file. @returns its rows */
-  async add(rowsPath: string): Promise<bigint> {
-    const path = await newPath(this.#workshop);
+  /** To be called before a file's rows are handed to whoever calls `add`. @returns the file's place */
+  announce(): number {
+    this.#announced += 1;
+    return this.#announced - 1;
+  }
+
+  /** Nothing will be announced any more. */
+  end(): void {
+    if (this.#state === 'open') this.#state = 'ended';
+  }
+
+  /** Its files are not what they should be: it will not be finished. */
+  giveUp(): void {
+    this.#state = 'given up';
+  }
+
+  get isGivenUp(): boolean {
+    return this.#state === 'given up';
+  }
+
+  /** True once, to the first who asks when every announced file is written: who then has to finish it. */
+  claim(): boolean {
+    if (this.#state !== 'ended' || this.#written !== this.#announced) return false;
+    this.#state = 'finished';
+    return true;
+  }
+
+  /** Removes this local file with its own. */
+  own(path: string): void {
+    this.#owned.push(path);
+  }
+
+  /**
+   * Writes one file.
+   * @param place where `announce` put it
+   * @param statement makes it at a path
+   * @param prove says whether the file at the path holds what it should; where not, the partition is given up
+   * @returns its rows; undefined where the partition was given up
+   */
+  async add(
+    place: number,
+    statement: (parquetPath: string) => string,
+    workshop: Workshop,
+    prove?: (rows: bigint, parquetPath: string) => Promise<boolean>,
+  ): Promise<bigint | undefined> {
+    const path = await newPath(workshop);
     this.#paths.push(path);
-    const statement = parquetStatement(this.#partition.table, rowsPath, path);
-    const file = await publish(partitionPath(this.#partition), path, statement, this.#workshop);
-    this.#files.push(file);
-    return file.rows;
+    const folder = partitionPath(this.partition);
+    const rows = await write(folder, statement(path), workshop);
+    if (prove !== undefined && !(await prove(rows, path))) {
+      this.giveUp();
+      return undefined;
+    }
+    this.#files[place] = await publish(folder, path, rows, workshop);
+    this.#written += 1;
+    return rows;
   }
 
-  /** @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts */
-  async finish(): Promise<PublishedPartition> {
-    const partition = this.#partition;
+  /**
+   * Sums up what was written. For who claimed it.
+   * @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts
+   */
+  async finish(workshop: Workshop): Promise<PublishedPartition> {
+    const { partition } = this;
     const rows = this.#files.reduce((sum, file) => sum + file.rows, 0n);
     if (rows !== partition.rows) throw rowsDiffer(partition, rows);
     const published = { ...partition, files: this.#files };
     if (partition.table !== 'ledger_entries' || partition.month === undefined) return published;
-    return { ...published, summaries: await writeSummaries(partition.month, this.#paths, this.#workshop) };
+    return { ...published, summaries: await writeSummaries(partition.month, this.#paths, workshop) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const path of this.#paths) await rm(path, { force: true });
+    for (const path of [...this.#paths, ...this.#owned]) await rm(path, { force: true });
   }
 }
 
@@ -69,8 +126,9 @@ export async function writeSummaries(
   for (const table of SUMMARY_TABLES) {
     const path = await newPath(workshop);
     try {
-      const statement = summaryFile(table, paths, path);
-      files.push({ table, ...(await publish(partitionPath({ table, month }), path, statement, workshop)) });
+      const folder = partitionPath({ table, month });
+      const rows = await write(folder, summaryFile(table, paths, path), workshop);
+      files.push({ table, ...(await publish(folder, path, rows, workshop)) });
     } finally {
       await rm(path, { force: true });
     }
@@ -78,21 +136,26 @@ export async function writeSummaries(
   return { form: SUMMARY_FORM, files };
 }
 
-/** Runs the statement that writes `path`, and publishes the file below `folder` by its content's name. */
-async function publish(
-  folder: string,
-  path: string,
-  statement: string,
-  { objects, engine: { connection }, signal }: Workshop,
-): Promise<LakeFile> {
+/** Runs the statement that writes a file of `folder`. @returns its rows */
+async function write(folder: string, statement: string, { connection, signal }: Workshop): Promise<bigint> {
   const result = await interruptible(connection, `write ${folder}`, signal, () =>
     connection.runAndReadAll(statement),
   );
   const rows = result.getRows()[0]?.[0];
+  return typeof rows === 'bigint' ? rows : 0n;
+}
+
+/** Publishes the file below `folder` by its content's name. */
+async function publish(
+  folder: string,
+  path: string,
+  rows: bigint,
+  { objects, signal }: Workshop,
+): Promise<LakeFile> {
   const facts = await fileFacts(path, signal);
   const key = `${LAKE_PREFIX}${folder}/${facts.sha256.slice(0, NAME_CHARACTERS)}.parquet`;
   await objects.publishFile(key, path, facts, signal);
-  return { key, rows: typeof rows === 'bigint' ? rows : 0n, ...facts };
+  return { key, rows, ...facts };
 }
 
 function newPath({ objects }: Workshop): Promise<string> {

@@ -15,9 +15,10 @@ export type EntryColumn = Exclude<KnownColumn, 'effect'>;
 /** In the order in which they are summed. */
 export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter((name) => name !== 'effect');
 
-type Decode = (text: string) => string | undefined;
+export type Decode = (text: string) => string | undefined;
 
-const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
+/** How each column's text is read; the lake has SQL for each of these readers. */
+export const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
   vega_time: decodeTime,
   quantity: decodeInteger,
   transfer_type: decodeTransferType,
@@ -109,7 +110,8 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
 const UTC_TIME =
   /^(\d{4}-\d{2}-\d{2})[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6}))?(?:Z|\+00(?::?00)?)$/;
 
-function decodeTime(text: string): string | undefined {
+/** Any instant → RFC 3339 in UTC with six digits. */
+export function decodeTime(text: string): string | undefined {
   const instant = parseInstant(text);
   return instant === undefined ? undefined : formatInstant(instant);
 }

@@ -1,8 +1,10 @@
 /**
  * One value of the CSV, whichever release of the service wrote it, as the mirror keeps it. Each reader
- * returns undefined where the text is nothing that a release is known to write: never a guess.
+ * returns undefined where the text is nothing that a release is known to write: never a guess. The tables
+ * are exported for the lake, which makes SQL of them that reads the same texts. A change of what a text means
+ * changes the sums of rows that are loaded already.
  */
-import { canonicalId } from '../core/ids.ts';
+import { canonicalId, ID_WORDS } from '../core/ids.ts';
 
 const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
 const UNSIGNED = /^[0-9]+$/;
@@ -26,8 +28,11 @@ const WORD_OF_BYTE = new Map([
   ['0c', 'fUSDC'],
 ]);
 
+/** Every word that an id can be, by how it is written, in lower case and without `\\x`. */
+export const WORDS_BY_TEXT: ReadonlyMap<string, string> = new Map([...ID_WORDS, ...WORD_OF_BYTE]);
+
 /** By number; the gaps were never given out. Later numbers have no name here and stay `#19`. */
-const ACCOUNT_TYPES = new Map([
+export const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [0, 'UNSPECIFIED'],
   [1, 'INSURANCE'],
   [2, 'SETTLEMENT'],
@@ -47,7 +52,10 @@ const ACCOUNT_TYPES = new Map([
   [17, 'REWARD_MARKET_PROPOSERS'],
   [18, 'HOLDING'],
 ]);
-const ACCOUNT_TYPE_DIGITS_MAX = 9;
+export const ACCOUNT_TYPE_PREFIX = 'ACCOUNT_TYPE_';
+export const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
+/** Of a type's number. */
+const TYPE_DIGITS_MAX = 9;
 
 /** `\xAA…`, `aa…`, or a word → lower-case hex or the word; `\x` and nothing → '' (none). */
 export function decodeId(text: string): string | undefined {
@@ -61,16 +69,16 @@ export function decodeId(text: string): string | undefined {
 
 /** `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name → `#19`; nothing → ''. */
 export function decodeAccountType(text: string): string | undefined {
-  if (!UNSIGNED.test(text)) return text === '' ? '' : decodeTypeName(text, 'ACCOUNT_TYPE_');
-  if (text.length > ACCOUNT_TYPE_DIGITS_MAX) return undefined;
+  if (!UNSIGNED.test(text)) return text === '' ? '' : decodeTypeName(text, ACCOUNT_TYPE_PREFIX);
+  if (text.length > TYPE_DIGITS_MAX) return undefined;
   const number = Number(text);
   return ACCOUNT_TYPES.get(number) ?? `#${number}`;
 }
 
 /** `TRANSFER_TYPE_DEPOSIT` or `DEPOSIT` → `DEPOSIT`; a bare number → `#7`. */
 export function decodeTransferType(text: string): string | undefined {
-  if (UNSIGNED.test(text) && text.length <= ACCOUNT_TYPE_DIGITS_MAX) return `#${Number(text)}`;
-  return decodeTypeName(text, 'TRANSFER_TYPE_');
+  if (UNSIGNED.test(text) && text.length <= TYPE_DIGITS_MAX) return `#${Number(text)}`;
+  return decodeTypeName(text, TRANSFER_TYPE_PREFIX);
 }
 
 function decodeTypeName(text: string, prefix: string): string | undefined {

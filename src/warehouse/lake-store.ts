@@ -4,7 +4,7 @@ import type { Pool, PoolClient } from 'pg';
 import { PermanentError } from '../core/errors.ts';
 import { RowDigest } from '../ledger/digest.ts';
 import { KNOWN_COLUMNS } from '../ledger/header.ts';
-import type { LakeBooks, LakePartition, LakeSnapshot } from '../lake/ports.ts';
+import type { LakeBooks, LakePartition, LakeSlice, LakeSnapshot, SliceLimits } from '../lake/ports.ts';
 import { takeLock } from './advisory-lock.ts';
 import { copyOutOn } from './copy-out.ts';
 import { guarded } from './transaction.ts';
@@ -29,6 +29,13 @@ const PARTIES = `select party_id, first_epoch, ${UTC('first_seen_at')}, ${UTC('l
   ${UTC('source_time')}, extra from mirror.parties`;
 const CHECKPOINTS = `select epoch, at_block, hash, block_hash, copies, ${UTC('first_seen_at')}, extra
   from mirror.checkpoints`;
+
+const SLICES = `select to_char(m.month, 'YYYY-MM') as month, segment_id, s.party_id, s.object_key, s.object_bytes,
+    s.object_sha256, s.columns, m.rows
+  from mirror.segment_months m join mirror.segments s using (segment_id)
+  where to_char(m.month, 'YYYY-MM') = any ($1) and s.removed_at is null and m.rows >= $2 and s.rows <= m.rows * $3 and s.bytes <= $4
+    and s.columns <@ $5::text[]
+  order by m.month, m.rows desc, segment_id`;
 
 export class LakeStore implements LakeBooks {
   readonly #pool: Pool;
@@ -74,7 +81,10 @@ export class LakeStore implements LakeBooks {
     );
     const result = await work({
       partitions: () => readPartitions(client, signal),
-      rows: (partition, rowsSignal) => copyOutOn(client, copyStatement(partition), ACTION, rowsSignal),
+      slices: (months, limits) => readSlices(client, months, limits),
+      covered: (month, rowsSignal) => copyOutOn(client, coveredStatement(month), ACTION, rowsSignal),
+      rows: (partition, without, rowsSignal) =>
+        copyOutOn(client, copyStatement(partition, without), ACTION, rowsSignal),
     });
     await guarded(ACTION, () => client.query('commit'));
     return result;
@@ -133,17 +143,64 @@ async function readMonths(client: PoolClient, signal: AbortSignal): Promise<read
   }));
 }
 
-function copyStatement({ table, month }: LakePartition): string {
+async function readSlices(
+  client: PoolClient,
+  months: readonly string[],
+  { rowsMin, readsMax, bytesMax }: SliceLimits,
+): Promise<readonly LakeSlice[]> {
+  const { rows } = await guarded(ACTION, () =>
+    client.query<{
+      month: string;
+      segment_id: bigint;
+      party_id: string;
+      object_key: string;
+      object_bytes: bigint;
+      object_sha256: string;
+      columns: string[];
+      rows: bigint;
+    }>(SLICES, [months, rowsMin, readsMax, bytesMax, KNOWN_COLUMNS]),
+  );
+  return rows.map((row) => ({
+    month: row.month,
+    segmentId: row.segment_id,
+    partyId: row.party_id,
+    objectKey: row.object_key,
+    objectBytes: row.object_bytes,
+    objectSha256: row.object_sha256,
+    columns: row.columns,
+    rows: row.rows,
+  }));
+}
+
+/** What the view `mirror.exported_entries` asks of each row, for all rows of a month. */
+function coveredStatement(month: string): string {
+  const { start, end } = limitsOf(month);
+  return `copy (
+    select party_id, asset_id, ${UTC('lower(range)')}, ${UTC('upper(range)')} from (
+      select party_id, asset_id, unnest(range_agg(tstzrange(from_time, to_time))) as range
+        from mirror.segments
+       where loaded_at is not null and from_time < ${end} and to_time > ${start}
+       group by party_id, asset_id) covered) to stdout (format csv)`;
+}
+
+function copyStatement({ table, month }: LakePartition, without: readonly bigint[]): string {
   if (table === 'parties') return `copy (${PARTIES}) to stdout (format csv)`;
   if (table === 'checkpoints') return `copy (${CHECKPOINTS}) to stdout (format csv)`;
+  const { start, end } = limitsOf(month);
+  const known = KNOWN_COLUMNS.map((name) => (name === 'vega_time' ? UTC(name) : name)).join(', ');
+  return `copy (select party_id, ${known}, extra, segment_id, is_counted
+    from mirror.exported_entries
+    where vega_time >= ${start} and vega_time < ${end}
+      and segment_id <> all ('{${without.join(',')}}'::bigint[])) to stdout`;
+}
+
+/** As SQL: when a month begins, and when the next one does. */
+function limitsOf(month: string | undefined): { readonly start: string; readonly end: string } {
   if (month === undefined || !/^\d{4}-\d{2}$/.test(month)) {
     throw new PermanentError(`Cannot read the ledger entries of month ${String(month)}: it is no month`, {
       code: 'BAD_MONTH',
     });
   }
   const start = `timestamptz '${month}-01 00:00:00+00'`;
-  const known = KNOWN_COLUMNS.map((name) => (name === 'vega_time' ? UTC(name) : name)).join(', ');
-  return `copy (select party_id, ${known}, extra, segment_id, is_counted
-    from mirror.exported_entries
-    where vega_time >= ${start} and vega_time < (${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC') to stdout`;
+  return { start, end: `(${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC'` };
 }

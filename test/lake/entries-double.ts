@@ -18,6 +18,8 @@ export function booksOf(rows: readonly EntryRow[], fingerprint = 'first'): LakeB
     exclusively: (work) =>
       work({
         partitions: () => Promise.resolve(partitions),
+        slices: () => Promise.resolve([]),
+        covered: async function* () {},
         rows: async function* ({ month = '' }) {
           await Promise.resolve();
           yield Buffer.from((months.get(month) ?? []).map(copyLine).join(''));

@@ -96,6 +96,7 @@ export interface Publication {
   readonly rows: readonly string[];
   readonly open?: boolean;
   readonly compression?: Compression;
+  readonly lineEnd?: '\r\n';
 }
 
 /** Publishes a segment and supersedes what it overlaps, as the export's last transaction does. */
@@ -105,9 +106,12 @@ export async function publish(
   segment: Publication,
 ): Promise<{ segmentId: bigint; key: string }> {
   const header = segment.header ?? HEADER_12;
-  const plain = Buffer.from(`${[header, ...segment.rows].join('\n')}\n`);
+  const plain = Buffer.from([header, ...segment.rows, ''].join(segment.lineEnd ?? '\n'));
   const digest = new RowDigest();
-  for (const row of segment.rows) digest.add(hashRow(Buffer.from(row), 0, Buffer.byteLength(row)));
+  for (const row of segment.rows) {
+    const bytes = Buffer.from(row.replace(/\r$/, ''));
+    digest.add(hashRow(bytes, 0, bytes.length));
+  }
   const compression = segment.compression ?? 'zstd';
   const sha256 = sha(plain);
   const stored = compress(plain, compression);
