@@ -18,7 +18,13 @@ const ATTEMPTS_MAX = 5;
 /** Another attempt is known to be in vain. */
 const HOPELESS: ReadonlySet<string> = new Set(['SOURCE_CANNOT_ANSWER']);
 /** Says nothing about the unit itself. */
-const NOT_ITS_FAULT = new Set(['ASSET_REQUIRED', 'WAITED_TOO_LONG', 'LEASE_LOST', 'COVERAGE_CHANGED']);
+const NOT_ITS_FAULT = new Set([
+  'ASSET_REQUIRED',
+  'WAITED_TOO_LONG',
+  'LEASE_LOST',
+  'COVERAGE_CHANGED',
+  'OBJECT_CLEARED',
+]);
 
 /**
  * Asks for what of the request is not covered yet and publishes it. Two workers never do the same unit:

@@ -40,10 +40,8 @@ export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<Ti
     const referenced = await deps.archive.referenced(batch);
     for (const key of batch) {
       if (referenced.has(key)) continue;
-      if (await isOurRubbish(key, deps, signal)) {
-        await removeObject(key, deps.objects, signal);
-        removedObjects += 1;
-      } else keptObjects += 1;
+      if (!(await isOurRubbish(key, deps, signal))) keptObjects += 1;
+      else if (await removeObject(key, deps, signal)) removedObjects += 1;
     }
   }
   const report = { sweptFiles, removedObjects, keptObjects };
@@ -59,15 +57,23 @@ async function removeRetired(deps: TidyDeps, graceMs: number, signal: AbortSigna
     signal.throwIfAborted();
     const keys = await deps.archive.retire(graceMs);
     if (keys.length === 0) return removed;
-    for (const key of keys) await removeObject(key, deps.objects, signal);
-    removed += keys.length;
+    for (const key of keys) if (await removeObject(key, deps, signal)) removed += 1;
   }
 }
 
-/** The manifest first: while it lies there, its object is whole. */
-async function removeObject(key: string, objects: ObjectStore, signal: AbortSignal): Promise<void> {
-  await objects.remove(manifestKey(key), signal);
-  await objects.remove(key, signal);
+/**
+ * The manifest first: while it lies there, its object is whole.
+ * @returns false where a publication has come to name it again
+ */
+async function removeObject(
+  key: string,
+  { objects, archive }: TidyDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  return archive.removing(key, async () => {
+    await objects.remove(manifestKey(key), signal);
+    await objects.remove(key, signal);
+  });
 }
 
 /** Keys of objects below `ledger/` that are older than that, in batches; a manifest stands for its object. */

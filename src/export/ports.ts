@@ -209,6 +209,11 @@ export interface ExportArchive {
   retire(supersededForMs: number): Promise<readonly string[]>;
   /** Which of these object keys a segment or an open publication names. */
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
+  /**
+   * Runs `remove` where nothing names the object; until it is done, no publication comes to intend it.
+   * @returns whether it ran
+   */
+  removing(objectKey: string, remove: () => Promise<void>): Promise<boolean>;
   identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
 }
 

@@ -4,7 +4,7 @@
  */
 import { access, unlink } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import { errorCode } from '../core/errors.ts';
+import { errorCode, RetryableError } from '../core/errors.ts';
 import { decodeManifest, encodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
@@ -40,6 +40,7 @@ export async function publish(
   const publication = { ...planned, segments };
   // Without objects there is nothing that a crash could leave half done.
   if (segments.length > 0) await deps.books.intend(claim, publication);
+  for (const key of present) await stillThere(key, claim, publication, deps, signal);
   await deps.checkpoint('intended');
   await makeVisible(claim, publication, present, deps, signal);
   signal.throwIfAborted();
@@ -47,6 +48,23 @@ export async function publish(
   await deps.checkpoint('committed');
   await dropSpool(publication, deps.objects);
   return publication;
+}
+
+/** The janitor may have taken it, as nothing named it: from the intent on it will not. */
+async function stillThere(
+  objectKey: string,
+  claim: UnitClaim,
+  { publicationId }: Publication,
+  { books, objects }: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  if ((await objects.head(objectKey, signal)) !== undefined) return;
+  // What is intended has the bytes of the object that was there.
+  await books.drop(claim, publicationId);
+  throw new RetryableError(
+    `Cannot publish ${objectKey}: the object that lay there was just cleared away; ask again`,
+    { code: 'OBJECT_CLEARED', meta: { key: objectKey } },
+  );
 }
 
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */

@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
 import type { ExportArchive, ExportUnit, Segment } from '../export/ports.ts';
 import type { Database } from './database.ts';
+import { lockObjects } from './export-locks.ts';
 import { readIdentity } from './publications.ts';
 import { guarded } from './transaction.ts';
 
@@ -76,17 +77,34 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return guarded('look up which objects are referenced', async () => {
-      const named = await sql<{ object_key: string }>`
+    return guarded('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
+  }
+
+  async removing(objectKey: string, remove: () => Promise<void>): Promise<boolean> {
+    let failure: { readonly error: unknown } | undefined;
+    const isRemoved = await guarded(`see that nothing names ${objectKey}`, () =>
+      this.#db.transaction().execute(async (tx) => {
+        await lockObjects(tx, [objectKey]);
+        if ((await namedOf(tx, [objectKey])).size > 0) return false;
+        await remove().catch((error: unknown) => (failure = { error }));
+        return true;
+      }),
+    );
+    // The store's error, not the database's.
+    if (failure !== undefined) throw failure.error;
+    return isRemoved;
+  }
+}
+
+async function namedOf(db: Database, objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+  const named = await sql<{ object_key: string }>`
         select object_key from mirror.segments
         where object_key = any(${[...objectKeys]}::text[]) and removed_at is null
         union
         select planned -> 'manifest' ->> 'objectKey'
         from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
         where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${[...objectKeys]}::text[])`.execute(
-        this.#db,
-      );
-      return new Set(named.rows.map((row) => row.object_key));
-    });
-  }
+    db,
+  );
+  return new Set(named.rows.map((row) => row.object_key));
 }

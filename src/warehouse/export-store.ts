@@ -19,7 +19,7 @@ import {
   readCoverage,
   readIdentity,
 } from './publications.ts';
-import { lockParty } from './party-lock.ts';
+import { lockObjects, lockParty } from './export-locks.ts';
 import { decodeProfile, encodeProfile } from './source-profile.ts';
 import { guarded, inTransaction } from './transaction.ts';
 
@@ -99,6 +99,10 @@ export class ExportStore implements ExportBooks {
   intend(claim: UnitClaim, publication: Publication): Promise<void> {
     return inTransaction(this.#db, { action: `intend to publish ${nameOf(claim.unit)}` }, async (tx) => {
       await checkFence(tx, claim);
+      await lockObjects(
+        tx,
+        publication.segments.map(({ manifest }) => manifest.objectKey),
+      );
       await tx
         .insertInto('publications')
         .values(publicationRow(claim, publication))

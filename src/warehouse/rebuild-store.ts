@@ -7,7 +7,7 @@ import type { PartyBooks, RebuildBooks, RebuiltRange } from '../load/ports.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
 import { segmentColumns } from './segment-row.ts';
-import { lockParty } from './party-lock.ts';
+import { lockParty } from './export-locks.ts';
 import { guarded, inTransaction } from './transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */

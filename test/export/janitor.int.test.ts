@@ -1,4 +1,7 @@
-import { expect, test } from 'vitest';
+import { strict as assert } from 'node:assert';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { FileStore } from '../../src/objects/file-store.ts';
 import { createLog } from '../../src/core/log.ts';
 import { tidyStore } from '../../src/export/janitor.ts';
 import { openWarehouse } from '../../src/warehouse/database.ts';
@@ -42,4 +45,68 @@ test('a damaged manifest keeps its object', async () => {
   await world.objects.publishBytes('ledger/party=a/asset=all/y.csv', Buffer.from('y'), signal);
   expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
   expect(await world.objectKeys()).toEqual(['ledger/party=a/asset=all/x.csv']);
+});
+
+describe('an object that nothing names, and that is published again at the same moment', () => {
+  /** One that was superseded long ago, and its row of the manifest table. */
+  async function superseded(world: World): Promise<string> {
+    // So many that the double's order is the same each time.
+    world.source.entries = entries('2023-05-01T10:00:00Z', 7, 0);
+    await world.export('2023-05-01T11:00:00Z');
+    await world.pool.query('delete from mirror.coverage');
+    await world.pool.query(`update mirror.segments set status = 'superseded', superseded_at = '2000-01-01'`);
+    const [key = ''] = await world.objectKeys();
+    return key;
+  }
+
+  test('is kept where the publication was first', async () => {
+    await using world = await World.open(database);
+    await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    const archive = new ExportArchiveStore(warehouse.db);
+    const key = await superseded(world);
+    // Marked, and not removed yet.
+    expect(await archive.retire(0)).toEqual([key]);
+    await world.export(
+      '2023-05-01T11:00:00Z',
+      {},
+      {
+        checkpoint: async (step) => {
+          if (step === 'intended') expect(await archive.removing(key, async () => assert.fail())).toBe(false);
+        },
+      },
+    );
+    expect(await archive.removing(key, async () => assert.fail())).toBe(false);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('is asked for again where the janitor was first', async () => {
+    await using world = await World.open(database);
+    await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    const archive = new ExportArchiveStore(warehouse.db);
+    const key = await superseded(world);
+    expect(await archive.retire(0)).toEqual([key]);
+    /** Finds it there, and then it is cleared away. */
+    class Cleared extends FileStore {
+      heads = 0;
+
+      override async head(...[asked]: Parameters<FileStore['head']>): ReturnType<FileStore['head']> {
+        const found = await super.head(asked);
+        this.heads += 1;
+        return found;
+      }
+
+      override async read(...given: Parameters<FileStore['read']>): ReturnType<FileStore['read']> {
+        const content = await super.read(...given);
+        if (this.heads === 1) {
+          expect(await archive.removing(key, () => this.remove(key, signal))).toBe(true);
+        }
+        return content;
+      }
+    }
+    const objects = new Cleared(join(world.folder, 'objects'));
+    const again = world.export('2023-05-01T11:00:00Z', {}, { objects });
+    await expect(again).rejects.toMatchObject({ code: 'OBJECT_CLEARED', name: 'RetryableError' });
+    await world.export('2023-05-01T11:00:00Z');
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
 });

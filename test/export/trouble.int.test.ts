@@ -129,8 +129,8 @@ describe('a source that demands an asset', () => {
     await night.run(whale, assets);
     expect(demands).toBe(0);
     // Its successor does not.
-    const later = await openNights(database, { whaleEntries: 300, parties: 2 });
     const seen = await night.world.books.profile();
+    const later = await openNights(database, { whaleEntries: 300, parties: 2 });
     await later.world.books.learn(seen);
     later.sandbox.advance(2 * DAY_MS);
     expect(await later.run(whale, assets)).toMatchObject({ verdict: 'complete', evidence: { asset: 'all' } });
