@@ -13,7 +13,7 @@ import { loadSegmentsJob } from './load-segments.ts';
 import { reportOf, sendReports } from './notify.ts';
 import { slotName } from './slots.ts';
 import { walkListJob } from './walk-list.ts';
-import { workRun } from './work-run.ts';
+import { describeError, workRun } from './work-run.ts';
 
 const payload = z.union([
   z.strictObject({ runId: z.uuid() }),
@@ -63,7 +63,7 @@ async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<O
   const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
   const load = await workChild(run, loading, deps, signal, onProgress);
   const verify = await deps.stages.verify({ runId: run.runId, deep: false }, { signal, onProgress });
-  await deps.stages.tidy(signal);
+  const untidy = await tidy(deps, signal);
   const verdicts: Verdict[] = [
     ...lists.map((list) => list.verdict ?? 'failed'),
     exports.verdict,
@@ -77,9 +77,22 @@ async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<O
       exports: { verdict: exports.verdict, ...exports.evidence },
       load: { verdict: load.verdict, ...load.evidence },
       verify: { verdict: verify.verdict, ...verify.evidence },
+      ...(untidy === undefined ? {} : { untidy }),
       source: await deps.costs.ofRun(run.runId),
     },
   };
+}
+
+/** What could not be cleared up waits for the next night, and says nothing against what this one brought. */
+async function tidy({ stages, log }: JobDeps, signal: AbortSignal): Promise<unknown> {
+  try {
+    await stages.tidy(signal);
+    return undefined;
+  } catch (error) {
+    signal.throwIfAborted();
+    log.warn({ err: error }, 'What dead processes left in the store could not be cleared');
+    return describeError(error);
+  }
 }
 
 /** Side by side; what is told of the night meanwhile are the lines of both. */

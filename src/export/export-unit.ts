@@ -9,7 +9,7 @@ import {
 } from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
 import { keepLease, LEASE_MS, waitFor } from './lease.ts';
-import type { ExportBooks, ExportUnit, UnitClaim } from './ports.ts';
+import type { ExportBooks, ExportUnit, SetAside, UnitClaim } from './ports.ts';
 import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';
 import { UnitExport } from './unit-export.ts';
 
@@ -73,8 +73,14 @@ export async function exportUnit(
 async function counted(cause: unknown, claim: UnitClaim, books: ExportBooks): Promise<unknown> {
   const reason = { code: errorCode(cause), message: errorLine(cause) };
   const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
-  // The first error is what matters, also where it cannot be written down.
-  const counts = await books.fail(claim, reason, failuresMax).catch(() => undefined);
+  let counts: SetAside | undefined;
+  try {
+    counts = await books.fail(claim, reason, failuresMax);
+  } catch (error) {
+    // Another has the unit: what this worker met, such as files that the other has cleared, is no failure of it.
+    if (error instanceof FencedError) return error;
+    // Otherwise the first error is what matters, also where it cannot be written down.
+  }
   if (counts?.isSetAside !== true || !(cause instanceof RetryableError)) return cause;
   return new PermanentError(
     `${reason.message}; set aside after ${counts.attempts} failures in a row, and asked once by each nightly run`,

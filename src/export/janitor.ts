@@ -33,7 +33,6 @@ export interface TidyReport {
 
 export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<TidyReport> {
   const graceMs = deps.graceMs ?? GRACE_MS;
-  const { removed: sweptFiles } = await deps.objects.sweep(graceMs, signal);
   const before = nowMicros() - BigInt(graceMs) * 1000n;
   let [removedObjects, keptObjects] = [await removeRetired(deps, graceMs, signal), 0];
   for await (const batch of oldObjects(deps.objects, before, signal)) {
@@ -44,6 +43,7 @@ export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<Ti
       else if (await removeObject(key, deps, signal)) removedObjects += 1;
     }
   }
+  const { removed: sweptFiles } = await deps.objects.sweep(graceMs, signal);
   const report = { sweptFiles, removedObjects, keptObjects };
   if (keptObjects > 0) deps.log.warn(report, 'Objects are newer than the database, or of another one; kept');
   else deps.log.debug(report, 'Store tidied');

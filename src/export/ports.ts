@@ -174,7 +174,10 @@ export interface ExportBooks {
   keepPlan(claim: UnitClaim, plan: unknown): Promise<void>;
   /** Clears the count of failures, and the plan. */
   succeed(claim: UnitClaim): Promise<void>;
-  /** Counts a failure; from `attemptsMax` on the unit is set aside with the reason. */
+  /**
+   * Counts a failure; from `attemptsMax` on the unit is set aside with the reason.
+   * @throws FencedError
+   */
   fail(
     claim: UnitClaim,
     reason: { readonly code: string; readonly message: string },

@@ -11,6 +11,8 @@ import {
 } from '@aws-sdk/client-s3';
 
 const PARTS_AT_ONCE = 2;
+/** Giving an upload up must not hold up a process that is told to stop. */
+const ABORT_MS_MAX = 3_000;
 /** S3 takes 10,000; larger files get larger parts. */
 const PARTS_MAX = 9_000n;
 
@@ -59,7 +61,8 @@ export async function multipartUpload(
     );
   } catch (error) {
     // Also where the caller has aborted: parts left behind cost money. If this fails too, the sweep finds them.
-    await client.send(new AbortMultipartUploadCommand(upload)).catch(() => undefined);
+    const abortSignal = AbortSignal.timeout(ABORT_MS_MAX);
+    await client.send(new AbortMultipartUploadCommand(upload), { abortSignal }).catch(() => undefined);
     throw error;
   }
 }

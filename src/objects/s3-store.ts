@@ -248,10 +248,15 @@ class S3Store implements ObjectStore {
       if (Key === undefined || UploadId === undefined) continue;
       if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
       const abort = new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId });
-      await this.#guard(`abort an unfinished upload of ${Key}`, () =>
-        this.#client.send(abort, { abortSignal: signal }),
-      );
-      aborted += 1;
+      await this.#guard(`abort an unfinished upload of ${Key}`, async () => {
+        try {
+          await this.#client.send(abort, { abortSignal: signal });
+          aborted += 1;
+        } catch (error) {
+          // Finished, or given up, since it was listed.
+          if (!isMissing(error)) throw error;
+        }
+      });
     }
     return aborted;
   }

@@ -196,10 +196,11 @@ export class ExportStore implements ExportBooks {
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
           set_aside_at = case when attempts + 1 >= ${attemptsMax} then coalesce(set_aside_at, clock_timestamp()) end,
           set_aside_reason = ${JSON.stringify(reason)}::jsonb
-        where unit_id = ${claim.unitId}
+        where unit_id = ${claim.unitId} and lease_token = ${claim.token}
         returning attempts, set_aside_at is not null as is_set_aside`.execute(this.#db);
-      const row = failed.rows[0];
-      return { attempts: row?.attempts ?? 0, isSetAside: row?.is_set_aside ?? false };
+      const [row] = failed.rows;
+      if (row === undefined) throw new FencedError(nameOf(claim.unit));
+      return { attempts: row.attempts, isSetAside: row.is_set_aside };
     });
   }
 

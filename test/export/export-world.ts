@@ -60,6 +60,7 @@ export class World implements AsyncDisposable {
     now: string,
     request: Partial<ExportRequest> = {},
     changes: Partial<ExportDeps> = {},
+    stop = signal,
   ): Promise<ExportOutcome> {
     const seenTime = at(now);
     const asked = {
@@ -69,7 +70,7 @@ export class World implements AsyncDisposable {
       closedTo: seenTime - 120_000_000n,
       ...request,
     };
-    return exportUnit(asked, this.deps(changes), signal);
+    return exportUnit(asked, this.deps(changes), stop);
   }
 
   /** All rows of the current segments, sorted: the books' multiset. Checks every manifest on the way. */

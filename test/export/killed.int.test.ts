@@ -89,24 +89,66 @@ test('what is killed in the middle of a manifest leaves nothing behind the next 
   expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
 });
 
-test('two workers that both believe to hold the unit: one is fenced, and nothing is counted against it', async () => {
-  await using world = await World.open(database);
-  world.source.entries = LARGE;
-  const zombie = world.export(
-    NOW,
-    {},
-    {
-      checkpoint: async (step) => {
-        if (step !== 'spooled') return;
-        await world.expireLeases();
-        await world.export(NOW);
-      },
+describe('two workers that both believe to hold the unit', () => {
+  test.each(['spooled', 'intended', 'object', 'manifest'])(
+    'the other comes at %s: one is fenced, and nothing is counted against it',
+    async (at) => {
+      await using world = await World.open(database);
+      world.source.entries = LARGE;
+      let isOvertaken = false;
+      const zombie = world.export(
+        NOW,
+        {},
+        {
+          segmentBytesMax: 300_000,
+          checkpoint: async (step) => {
+            if (step !== at || isOvertaken) return;
+            isOvertaken = true;
+            await world.expireLeases();
+            await world.export(NOW);
+          },
+        },
+      );
+      await expect(zombie).rejects.toThrow(expect.objectContaining({ code: 'FENCED' }));
+      await world.export(NOW);
+      expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
+      expect(await world.spooled()).toEqual([]);
+      const units = await world.pool.query('select attempts from mirror.export_units where party_id = $1', [
+        PARTY,
+      ]);
+      expect(units.rows).toEqual([{ attempts: 0 }]);
     },
   );
-  await expect(zombie).rejects.toThrow(expect.objectContaining({ code: 'FENCED' }));
-  expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
-  const units = await world.pool.query('select attempts from mirror.export_units where party_id = $1', [
-    PARTY,
-  ]);
-  expect(units.rows).toEqual([{ attempts: 0 }]);
 });
+
+test.each(['asked', 'spooled', 'intended', 'object', 'manifest', 'committed'])(
+  'told to stop at %s: nothing half is visible, nothing is counted, and the next one goes on at once',
+  async (at) => {
+    await using world = await World.open(database);
+    world.source.entries = LARGE;
+    const stop = new AbortController();
+    const stopped = world.export(
+      NOW,
+      {},
+      {
+        segmentBytesMax: 300_000,
+        checkpoint: (step) => {
+          if (step === at) stop.abort(new Error('told to stop'));
+        },
+      },
+      stop.signal,
+    );
+    await (at === 'committed' ? stopped : expect(stopped).rejects.toThrow());
+    expect((await visibleSegments(world)) > 0).toBe(at === 'committed');
+    // Its leases were given back: nobody waits for them to run out.
+    await world.export(NOW, {}, { segmentBytesMax: 300_000, waitMs: 0 });
+    expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
+    expect(await world.spooled()).toEqual([]);
+    // What was received whole is finished from the spool: only the present is asked for.
+    expect(world.source.asked[1]?.from !== undefined).toBe(at !== 'asked');
+    const units = await world.pool.query('select attempts from mirror.export_units where party_id = $1', [
+      PARTY,
+    ]);
+    expect(units.rows).toEqual([{ attempts: 0 }]);
+  },
+);

@@ -96,6 +96,18 @@ describe('a night', () => {
     expect(world.asked).toContain('verify');
   });
 
+  it('is whole where the store could not be cleared up, and says so', async () => {
+    await using world = await openWorld({
+      tidy: async () => {
+        throw new PermanentError('Cannot list unfinished uploads', { code: 'OBJECT_STORE_REFUSED' });
+      },
+    });
+    const run = await runNight(world);
+    expect(run.verdict).toBe('complete');
+    expect(run.evidence['untidy']).toMatchObject({ code: 'OBJECT_STORE_REFUSED' });
+    expect(run.evidence['verify']).toMatchObject({ verdict: 'complete' });
+  });
+
   it('asks again where the error may pass', async () => {
     let tries = 0;
     await using world = await openWorld({

@@ -56,7 +56,7 @@ export async function openJobWorld(
     },
     resumeRebuild: async () => undefined,
     recordCoverage: async () => undefined,
-    tidy: async () => undefined,
+    tidy: async (signal) => answers.tidy?.(signal),
     sourceLatency: async () =>
       (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },
   };

@@ -117,6 +117,50 @@ describe('S3Store', () => {
     expect([...double.uploads.keys()]).toEqual(['foreign']);
   });
 
+  test.each([
+    ['once', 1],
+    ['each time', Number.POSITIVE_INFINITY],
+  ])('an error inside a 200 of the last call, %s, is no success', async (_, times) => {
+    await using store = openDouble();
+    const path = await large(store);
+    let faults = 0;
+    double.fault = (call, stage) => {
+      if (call.method !== 'POST' || !call.query.has('uploadId') || stage !== 'before') return undefined;
+      faults += 1;
+      return faults > times ? undefined : '200 InternalError';
+    };
+    const published = store.publishFile('a/large', path, facts, signal);
+    if (times === 1) await published;
+    else await expect(published).rejects.toMatchObject({ code: 'OBJECT_STORE_BUSY', name: 'RetryableError' });
+    expect(stored()?.equals(content)).toBe(times === 1 ? true : undefined);
+    expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
+  });
+
+  test('told to stop, it does not wait for a store that says nothing', async () => {
+    await using store = openDouble();
+    const path = await large(store);
+    const stop = new AbortController();
+    double.fault = (call) => {
+      if (!call.query.has('uploadId')) return undefined;
+      stop.abort(new Error('stopped'));
+      return 'hang';
+    };
+    await expect(store.publishFile('a/large', path, facts, stop.signal)).rejects.toThrow('stopped');
+  });
+
+  test('an upload that is gone when it is to be swept is none', async () => {
+    await using store = openDouble();
+    const prefix = new URL(store.url).pathname.slice(1);
+    const left = { key: `${prefix}/a/left`, metadata: {}, initiated: new Date(0), parts: new Map() };
+    double.uploads.set('left', left);
+    double.fault = (call, stage) => {
+      if (call.method === 'DELETE' && stage === 'before') double.uploads.clear();
+      return undefined;
+    };
+    double.uploads.set('other', left);
+    expect((await store.sweep(60_000, signal)).removed).toBe(0);
+  });
+
   test('does without conditions where the store knows none', async () => {
     await using store = openDouble();
     double.knowsConditions = false;

@@ -34,7 +34,10 @@ interface Call {
   readonly body: Buffer;
 }
 
-/** Judges a call before or after it is done: an S3 error code is answered instead, `lose` breaks the connection. */
+/**
+ * Judges a call before or after it is done: an S3 error code is answered instead, with status 200 where it begins
+ * so (as the last call of a large file may fail); `lose` breaks the connection, `hang` says nothing any more.
+ */
 export type S3Fault = (call: Call, stage: 'before' | 'after') => string | undefined;
 
 class Refused extends Error {
@@ -96,6 +99,7 @@ export class S3Double implements AsyncDisposable {
       if (request.socket.destroyed) return;
       const status = error instanceof Refused ? error.status : 500;
       const code = error instanceof Error ? error.message : 'InternalError';
+      if (code === 'hang') return;
       response.writeHead(status, { 'content-type': 'application/xml', 'x-amz-request-id': '1' });
       response.end(
         request.method === 'HEAD'
@@ -109,6 +113,7 @@ export class S3Double implements AsyncDisposable {
     const code = this.fault?.(call, stage);
     if (code === undefined) return;
     if (code === 'lose') request.socket.destroy();
+    if (code.startsWith('200 ')) throw new Refused(200, code.slice(4));
     throw new Refused(code === 'SlowDown' ? 503 : 500, code);
   }
 
