@@ -329,14 +329,15 @@ describe('workers side by side', () => {
     world.source.entries = parties.flatMap((from) =>
       entries('2023-05-01T10:00:00Z', 20).map((entry) => ({ ...entry, from })),
     );
-    const met = new Promise<void>((resolve) => {
-      const meet: Spoil = async function* (csv) {
-        if (world.source.atOnce === 2) resolve();
-        await met;
-        yield csv;
-      };
-      world.source.spoils.push(meet, meet);
-    });
+    const refused = `select from mirror.export_units where slot_wanted_at is not null`;
+    // Two have a place, and keep it until the others have asked for one in vain.
+    const held: Spoil = async function* (csv) {
+      const areAllHere = async (): Promise<boolean> =>
+        world.source.atOnce > 2 || (await world.pool.query(refused)).rowCount === parties.length - 2;
+      await waitFor(areAllHere, { what: 'the others to ask for a place' });
+      yield csv;
+    };
+    world.source.spoils.push(held, held);
     await Promise.all(
       parties.map((partyId) => world.export('2023-06-01T00:00:00Z', { partyId }, { slotsMax: 2 })),
     );
