@@ -9,6 +9,7 @@ import { csvSum } from './as-the-books.ts';
 import { openHome, type Ended, type MirrorHome } from './mirror-home.ts';
 
 const database = await freshDatabase();
+const NEVER = new Promise<never>(() => undefined);
 const UUID = /^[0-9a-f-]{36}$/;
 let sandbox: Sandbox;
 let home: MirrorHome;
@@ -210,7 +211,7 @@ describe('exit codes', () => {
     sandbox.faults.add(({ route }) => {
       if (route !== 'checkpoints') return undefined;
       isAsked = true;
-      return { delayMs: 60_000 };
+      return { until: NEVER };
     });
     const waiting = home.start(['sync', 'checkpoints', '--json']);
     await waitFor(() => isAsked, { what: 'the command at work' });

@@ -6,6 +6,7 @@ import { waitFor } from '../support/wait-for.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
 
 const database = await freshDatabase();
+const NEVER = new Promise<never>(() => undefined);
 let sandbox: Sandbox;
 let home: MirrorHome;
 
@@ -34,7 +35,7 @@ describe('told to stop', () => {
     let isAsked = false;
     sandbox.faults.add(({ route }) => {
       isAsked ||= route === 'parties';
-      return isAsked ? { delayMs: 20_000 } : undefined;
+      return isAsked ? { until: NEVER } : undefined;
     });
     const command = home.start(['sync', 'parties', '--json']);
     await waitFor(() => isAsked, { what: 'a question' });

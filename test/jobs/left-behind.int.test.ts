@@ -50,7 +50,7 @@ describe('a command, where no worker is running', () => {
   it.each<readonly [string, NewRun, number, unknown]>([
     ['a run of a dead command', WALK, 80, CLOSED],
     ['a night of a dead command', { kind: 'nightly', subject: 'now' }, 80, CLOSED],
-    ['a run that may be tried again by its queue', WALK, 60, 'open'],
+    ['a run that may be tried again by its queue', WALK, 35, 'open'],
     ['a night of the schedule', { kind: 'nightly', subject: 'scheduled', slot: 'nightly x' }, 80, 'open'],
     ['an order of the read API', { kind: 'export', subject: 'ab', params: { isOrdered: true } }, 80, 'open'],
   ])('%s', async (_what, fresh, silentSeconds, fate) => {
@@ -72,9 +72,9 @@ describe('a command, where no worker is running', () => {
 
   it('begins a night of its own once the last one has fallen silent, and not before', async () => {
     await using world = await openWorld();
-    const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 5 });
+    const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 0 });
     expect(await goingNights(world.deps)).toMatchObject([{ runId }]);
-    await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '10 seconds'`);
+    await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
     expect(await goingNights(world.deps)).toEqual([]);
     expect(await fateOf(world, runId)).toEqual(CLOSED);
   });
@@ -83,7 +83,7 @@ describe('a command, where no worker is running', () => {
 describe('a worker', () => {
   it.each<readonly [string, NewRun, number, unknown, number]>([
     ['queues a run again whose process is gone', WALK, 40, 'open', 1],
-    ['leaves a run alone that was renewed lately', WALK, 20, 'open', 0],
+    ['leaves a run alone that was renewed lately', WALK, 5, 'open', 0],
     ['closes a verify, which nobody can resume', { kind: 'verify', subject: 'deep' }, 40, CLOSED, 0],
   ])('%s', async (_what, fresh, silentSeconds, fate, jobs) => {
     await using world = await openWorld();
