@@ -3,6 +3,7 @@ import { Pool } from 'pg';
 import { expect, test } from 'vitest';
 import { openPostgresState } from '../../src/state/postgres-state.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
+import { waitFor } from '../support/wait-for.ts';
 import { resumeStateContract } from './resume-state-contract.ts';
 
 const { pool } = await freshDatabase({ isMigrated: true });
@@ -56,6 +57,17 @@ test('a statement that waits for ever ends as unreachable, and the pool serves o
   await expect(state.set('held', 2, 60_000)).rejects.toMatchObject({ code: 'STATE_UNREACHABLE' });
   await client.query('rollback');
   client.release();
+  // Given up here, it is still under way there, and may come after whatever follows.
+  await waitFor(
+    async () => {
+      const { rows } = await pool.query(
+        `select from pg_stat_activity where datname = current_database() and state = 'active'
+         and query like 'insert into mirror.resume_state%'`,
+      );
+      return rows.length === 0;
+    },
+    { what: 'the statement to be over' },
+  );
   await state.set('held', 3, 60_000);
   expect(await state.get('held')).toBe(3);
 });
