@@ -1,6 +1,6 @@
 /**
  * How fast the read API is, as ratios within one run; compared things take turns, medians of the rounds.
- * `npm run bench -- api [--quick] [pages] [export] [night]`; needs about four minutes.
+ * `npm run bench -- api [--quick] [pages] [stream] [night]`; needs about six minutes, four of them the nights.
  */
 import { globSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -261,7 +261,7 @@ async function readAll(url: string, signal: AbortSignal): Promise<number> {
   return pages;
 }
 
-const SECTIONS = { pages: benchPages, export: benchExport, night: benchNight };
+const SECTIONS = { pages: benchPages, stream: benchExport, night: benchNight };
 for (const [name, bench] of Object.entries(SECTIONS)) {
   if (chosen.length === 0 || chosen.includes(name)) await bench();
 }
