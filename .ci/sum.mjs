@@ -8,8 +8,9 @@ import { join, relative } from 'node:path';
 const [, , folder, broken] = process.argv;
 const MESSAGE_LINES = 6;
 const LINE_CHARS = 160;
-/** The others by name alone: more than a screen of failures is one cause, seldom many. */
-const SHOWN_MAX = 8;
+/** The others by name alone, and not all: more than a screen of failures is one cause, seldom many. */
+const SHOWN_MAX = 6;
+const NAMED_MAX = 16;
 
 let passed = 0;
 let failed = 0;
@@ -38,7 +39,10 @@ const text = existsSync(checks) ? readFileSync(checks, 'utf8') : '';
 const sum = /^(\d+) passed, (\d+) failed$/m.exec(text);
 passed += sum === null ? 0 : Number(sum[1]);
 failed += sum === null ? 1 : Number(sum[2]);
-if (sum === null || sum[2] !== '0') told.push('npm run check: see its part above');
+if (sum === null) told.push('npm run check: ended without its sum: see above');
+for (const [, step, said] of text.matchAll(/^FAILED (.*?) +[\d.]+ s\n((?: {7}.*\n)*)/gm)) {
+  told.push(`✗ npm run check > ${step}\n${shortened(said)}`);
+}
 // A part that ended badly without a single failed test counts as one.
 if (broken === '1' && failed === 0) {
   failed = 1;
@@ -46,9 +50,10 @@ if (broken === '1' && failed === 0) {
 }
 
 if (told.length > 0) console.log('== what failed');
-for (const [index, failure] of told.entries()) {
+for (const [index, failure] of told.slice(0, NAMED_MAX).entries()) {
   console.log(index < SHOWN_MAX ? failure : failure.split('\n', 1)[0]);
 }
+if (told.length > NAMED_MAX) console.log(`… and ${told.length - NAMED_MAX} more`);
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 

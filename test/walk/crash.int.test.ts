@@ -134,6 +134,7 @@ describe('rivals', () => {
     const waiting = openSession(books, request, signal);
     await sessions.find((session) => session !== undefined)?.release();
     expect((await waiting).resumed).toBe(true);
+    await world.pool.query(`update mirror.walks set lease_until = now() + interval '1 hour'`);
     await expect(openSession(books, request, signal, { waitMs: 50, againMs: 10 })).rejects.toMatchObject({
       code: 'WALK_BUSY',
     });
