@@ -135,7 +135,7 @@ class S3Store implements ObjectStore {
         const command = new GetObjectCommand({ ...this.#target(key), ...Range });
         const { Body: body } = await this.#client.send(command, { abortSignal: signal });
         if (!(body instanceof Readable)) throw new TypeError('no body came with the object');
-        return body;
+        return Readable.from(this.#untilBroken(key, body), { objectMode: false });
       } catch (error) {
         if (!isMissing(error)) throw error;
         throw new PermanentError(`Cannot read the object ${key}: it is not in ${this.url}`, {
@@ -184,6 +184,15 @@ class S3Store implements ObjectStore {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#client.destroy();
+  }
+
+  /** What breaks on the way may be tried again, like the call itself. */
+  async *#untilBroken(key: string, body: Readable): AsyncGenerator<Buffer> {
+    try {
+      yield* body as AsyncIterable<Buffer>;
+    } catch (error) {
+      throw s3Error(`read ${key}`, this.url, error);
+    }
   }
 
   #target(key: string): { Bucket: string; Key: string } {

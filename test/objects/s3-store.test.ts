@@ -138,6 +138,18 @@ describe('S3Store', () => {
     expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
   });
 
+  test('an object that breaks off while it is read may be read again', async () => {
+    await using store = openDouble();
+    await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
+    double.fault = (call, stage) => (call.method === 'GET' && stage === 'after' ? 'cut' : undefined);
+    await expect((await store.read('a/b', signal)).toArray()).rejects.toMatchObject({
+      code: 'OBJECT_STORE_BUSY',
+      name: 'RetryableError',
+    });
+    double.fault = undefined;
+    expect(Buffer.concat(await (await store.read('a/b', signal)).toArray()).length).toBe(2 ** 20);
+  });
+
   test('told to stop, it does not wait for a store that says nothing', async () => {
     await using store = openDouble();
     const path = await large(store);

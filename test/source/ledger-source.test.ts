@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/core/errors.ts';
 import { parseInstant } from '../../src/core/time.ts';
 import type { ExportQuestion } from '../../src/export/ports.ts';
-import { exportUrl, type ExportNames } from '../../src/source/ledger-source.ts';
+import { type CallerOptions, type Question, SourceCaller } from '../../src/source/caller.ts';
+import { exportUrl, type ExportNames, HttpLedgerSource } from '../../src/source/ledger-source.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
 import { errorJson, send, serve } from './wire-server.ts';
 
@@ -22,6 +23,24 @@ const CSV = 'a,b\n1,2\n';
 function queryOf(question: ExportQuestion, names: Partial<ExportNames> = {}): string {
   return exportUrl('http://x', { ...NAMES, ...names }, question).search;
 }
+
+test('an export is waited for as long as a query of the source may take, and not as long for its next byte', async () => {
+  const asked: Question[] = [];
+  class Listening extends SourceCaller {
+    override open(question: Question): Promise<never> {
+      asked.push(question);
+      return Promise.reject(new Error('heard'));
+    }
+  }
+  const caller = new Listening({} as CallerOptions);
+  const ledger = new HttpLedgerSource({ caller, baseUrl: 'http://x', names: NAMES });
+  await expect(ledger.ask({ partyId: PARTY }, NEVER)).rejects.toThrow('heard');
+  const { headersMs = 0, idleMs = 0, callMs = 0 } = asked[0]?.limits ?? {};
+  // Nothing is sent before the query has ended; then something comes all the time, for hours.
+  expect(headersMs).toBeGreaterThanOrEqual(10 * 60_000);
+  expect(idleMs).toBeLessThan(headersMs);
+  expect(callMs).toBeGreaterThanOrEqual(12 * 3_600_000);
+});
 
 describe('the question', () => {
   test('is asked in the words of the configuration', () => {

@@ -36,7 +36,8 @@ interface Call {
 
 /**
  * Judges a call before or after it is done: an S3 error code is answered instead, with status 200 where it begins
- * so (as the last call of a large file may fail); `lose` breaks the connection, `hang` says nothing any more.
+ * so (as the last call of a large file may fail); `lose` breaks the connection, `cut` does so in the middle
+ * of an answer, `hang` says nothing any more.
  */
 export type S3Fault = (call: Call, stage: 'before' | 'after') => string | undefined;
 
@@ -46,6 +47,13 @@ class Refused extends Error {
     super(code);
     this.status = status;
   }
+}
+
+function fail(code: string | undefined, request: IncomingMessage): void {
+  if (code === undefined) return;
+  if (code === 'lose') request.socket.destroy();
+  if (code.startsWith('200 ')) throw new Refused(200, code.slice(4));
+  throw new Refused(code === 'SlowDown' ? 503 : 500, code);
 }
 
 export class S3Double implements AsyncDisposable {
@@ -90,10 +98,16 @@ export class S3Double implements AsyncDisposable {
       const denied = checkSignature(request, body, CREDENTIALS);
       if (denied !== undefined) throw new Refused(403, denied);
       if (bucket !== 'bucket') throw new Refused(404, 'NoSuchBucket');
-      this.#judge(call, 'before', request);
+      fail(this.fault?.(call, 'before'), request);
       const answer = this.#dispatch(call);
-      this.#judge(call, 'after', request);
+      const code = this.fault?.(call, 'after');
+      const isCut = code === 'cut';
+      if (!isCut) fail(code, request);
       response.writeHead(answer.status ?? 200, { 'x-amz-request-id': '1', ...answer.headers });
+      if (isCut) {
+        response.write(answer.body?.slice(0, answer.body.length / 2) ?? '', () => request.socket.destroy());
+        return;
+      }
       response.end(method === 'HEAD' ? undefined : answer.body);
     } catch (error) {
       if (request.socket.destroyed) return;
@@ -107,14 +121,6 @@ export class S3Double implements AsyncDisposable {
           : `<Error><Code>${code}</Code><Message>${code}</Message></Error>`,
       );
     }
-  }
-
-  #judge(call: Call, stage: 'before' | 'after', request: IncomingMessage): void {
-    const code = this.fault?.(call, stage);
-    if (code === undefined) return;
-    if (code === 'lose') request.socket.destroy();
-    if (code.startsWith('200 ')) throw new Refused(200, code.slice(4));
-    throw new Refused(code === 'SlowDown' ? 503 : 500, code);
   }
 
   #dispatch(call: Call): { status?: number; headers?: Record<string, string>; body?: string | Buffer } {
