@@ -46,10 +46,13 @@ export class ReadStore implements ListStore {
   }
 
   async parties(question: SliceQuestion<bigint>): Promise<PartySlice> {
-    const { beyond, order } = direction(question.ascending);
+    const { ascending, top, beyond } = question;
+    const { order } = direction(ascending);
     const where = new Conditions(question.epoch);
-    if (question.top !== undefined) where.and((top) => `pos <= ${top}`, [question.top]);
-    if (question.beyond !== undefined) where.and((from) => `pos ${beyond} ${from}`, [question.beyond]);
+    // One condition at each end: Postgres compares every entry of the index with each there is.
+    const highest = ascending || beyond === undefined ? top : lower(top, beyond - 1n);
+    if (highest !== undefined) where.and((place) => `pos <= ${place}`, [highest]);
+    if (ascending && beyond !== undefined) where.and((place) => `pos > ${place}`, [beyond]);
     const rowsMax = `$${where.values.push(question.rowsMax)}`;
     // One row that holds a page: a thousand rows would take the driver as long as all the rest together.
     const [row] = await this.#rows<[string | null, Buffer | null]>(
@@ -136,6 +139,10 @@ class Conditions {
   and(condition: (...places: string[]) => string, values: readonly unknown[]): void {
     this.text += ` and ${condition(...values.map((value) => `$${this.values.push(value)}`))}`;
   }
+}
+
+function lower(one: bigint | undefined, other: bigint): bigint {
+  return one === undefined || one > other ? other : one;
 }
 
 function direction(ascending: boolean): { beyond: '>' | '<'; order: 'asc' | 'desc' } {
