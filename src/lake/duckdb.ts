@@ -9,6 +9,8 @@ const QUERY_MEMORY_LIMIT = '512MB';
 const BUILD_MEMORY_LIMIT = '384MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
+/** Of Parquet, as DuckDB writes it by itself. */
+const ROW_GROUP_ROWS = 122_880;
 
 export interface Engine extends AsyncDisposable {
   readonly connection: DuckDBConnection;
@@ -30,8 +32,13 @@ export interface BuildEngine extends AsyncDisposable {
  * For many statements: each connection runs its own on one thread, side by side with the others. So no
  * statement waits for its slowest thread, and the rows of a file stay in the order in which they are read.
  */
-export function openBuildEngine(spillDir: string): Promise<BuildEngine> {
-  return open(spillDir, BUILD_MEMORY_LIMIT, 1, THREADS);
+export async function openBuildEngine(spillDir: string): Promise<BuildEngine> {
+  const engine = await open(spillDir, BUILD_MEMORY_LIMIT, 1, THREADS);
+  for (const connection of engine.connections) {
+    // Of rows that are kept in memory for each of the files that one statement writes.
+    await connection.run(`set partitioned_write_flush_threshold = ${ROW_GROUP_ROWS}`);
+  }
+  return engine;
 }
 
 async function open(

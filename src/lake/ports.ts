@@ -44,10 +44,10 @@ export interface LakeSnapshot {
   /** Slices of these months within the limits, the largest of a month first, of segments that have no column but the known ones. */
   slices(months: readonly string[], limits: SliceLimits): Promise<readonly LakeSlice[]>;
   /**
-   * When in the month and where a party's own export is loaded, as CSV without header: party, asset (empty: all of
-   * them), from and to (exclusive) in UTC. Of one party and asset, ranges do not overlap.
+   * When, from one month to another, and where a party's own export is loaded, as CSV without header: party, asset
+   * (empty: all of them), from and to (exclusive) in UTC. Of one party and asset, ranges do not overlap.
    */
-  covered(month: string, signal: AbortSignal): AsyncIterable<Buffer>;
+  covered(first: string, last: string, signal: AbortSignal): AsyncIterable<Buffer>;
   /**
    * Each row on its line, in chunks cut anywhere: ledger entries as COPY text (tabs between, `\\N` is NULL,
    * only `extra` can hold a backslash, doubled), the lists as CSV without header (quotes doubled, NULL is empty).

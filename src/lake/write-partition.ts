@@ -30,8 +30,7 @@ export class PartitionWriter implements AsyncDisposable {
   /** In the order in which they were announced. */
   readonly #files: LakeFile[] = [];
   /** Local copies of the files: summaries are made of them. */
-  readonly #paths: string[] = [];
-  readonly #owned: string[] = [];
+  readonly #paths = new Set<string>();
   #announced = 0;
   #written = 0;
   #state: 'open' | 'ended' | 'finished' | 'given up' = 'open';
@@ -67,35 +66,29 @@ export class PartitionWriter implements AsyncDisposable {
     return true;
   }
 
-  /** Removes this local file with its own. */
-  own(path: string): void {
-    this.#owned.push(path);
-  }
-
   /**
    * Writes one file.
    * @param place where `announce` put it
    * @param statement makes it at a path
-   * @param prove says whether the file at the path holds what it should; where not, the partition is given up
-   * @returns its rows; undefined where the partition was given up
+   * @returns its rows
    */
-  async add(
-    place: number,
-    statement: (parquetPath: string) => string,
-    workshop: Workshop,
-    prove?: (rows: bigint, parquetPath: string) => Promise<boolean>,
-  ): Promise<bigint | undefined> {
+  async add(place: number, statement: (parquetPath: string) => string, workshop: Workshop): Promise<bigint> {
     const path = await newPath(workshop);
-    this.#paths.push(path);
-    const folder = partitionPath(this.partition);
-    const rows = await write(folder, statement(path), workshop);
-    if (prove !== undefined && !(await prove(rows, path))) {
-      this.giveUp();
-      return undefined;
-    }
-    this.#files[place] = await publish(folder, path, rows, workshop);
-    this.#written += 1;
+    this.#paths.add(path);
+    const rows = await write(partitionPath(this.partition), statement(path), workshop);
+    await this.take(place, { path, rows }, workshop);
     return rows;
+  }
+
+  /** Publishes a file that was written elsewhere, and takes care of its local copy from then on. */
+  async take(
+    place: number,
+    { path, rows }: { readonly path: string; readonly rows: bigint },
+    workshop: Workshop,
+  ): Promise<void> {
+    this.#paths.add(path);
+    this.#files[place] = await publish(partitionPath(this.partition), path, rows, workshop);
+    this.#written += 1;
   }
 
   /**
@@ -108,11 +101,11 @@ export class PartitionWriter implements AsyncDisposable {
     if (rows !== partition.rows) throw rowsDiffer(partition, rows);
     const published = { ...partition, files: this.#files };
     if (partition.table !== 'ledger_entries' || partition.month === undefined) return published;
-    return { ...published, summaries: await writeSummaries(partition.month, this.#paths, workshop) };
+    return { ...published, summaries: await writeSummaries(partition.month, [...this.#paths], workshop) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const path of [...this.#paths, ...this.#owned]) await rm(path, { force: true });
+    for (const path of this.#paths) await rm(path, { force: true });
   }
 }
 

@@ -4,12 +4,13 @@
  * right: where an object does not give what was loaded from it, its rows come from there as well.
  */
 import { randomUUID } from 'node:crypto';
-import { rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { interruptible, openBuildEngine } from './duckdb.ts';
 import type { PublishedPartition } from './manifest.ts';
-import { sliceStatement, strayIdsStatement } from './object-rows.ts';
+import { objectStatement, strayIdsStatement, writtenFile } from './object-rows.ts';
 import type { LakeBooks, LakePartition, LakeSlice, LakeSnapshot, SliceLimits } from './ports.ts';
 import { oneAhead, rowParts } from './row-parts.ts';
 import { scratchFolder } from './scratch.ts';
@@ -85,58 +86,86 @@ export async function writePartitions(
   return written;
 }
 
-/** The rows of one file, or the end of a partition. */
-type Part = { readonly writer: PartitionWriter } & (
-  | { readonly kind: 'rows'; readonly place: number; readonly path: string }
-  | {
-      readonly kind: 'slice';
-      readonly place: number;
-      readonly slice: LakeSlice;
-      readonly coveredPath: string;
-    }
-  | { readonly kind: 'end' }
-);
+/** Slices of one segment: its object is read once for all of them. */
+interface ObjectPart {
+  readonly kind: 'object';
+  readonly targets: readonly [Target, ...Target[]];
+  /** Removed by whoever takes it. */
+  readonly coveredPath: string;
+}
+
+interface Target {
+  readonly writer: PartitionWriter;
+  readonly place: number;
+  readonly slice: LakeSlice;
+}
+
+interface RowsPart {
+  readonly kind: 'rows';
+  readonly writer: PartitionWriter;
+  readonly place: number;
+  /** Removed by whoever takes it. */
+  readonly path: string;
+}
+
+/** What one of the two writes at a time, or the end of a partition. */
+type Part = ObjectPart | RowsPart | { readonly kind: 'end'; readonly writer: PartitionWriter };
 
 async function* partsOf(
   build: Build,
   partitions: readonly LakePartition[],
   writers: AsyncDisposableStack,
 ): AsyncGenerator<Part, undefined> {
-  const { deps, snapshot, signal } = build;
-  const slices = await slicesByMonth(build, partitions);
-  for (const partition of partitions) {
-    const writer = writers.use(new PartitionWriter(partition));
-    const direct = slices.get(partition.month) ?? [];
-    if (direct.length > 0) {
-      const coveredPath = await deps.objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.covered`);
-      writer.own(coveredPath);
-      await writeFile(coveredPath, snapshot.covered(partition.month ?? '', signal), { signal });
-      for (const slice of direct) {
-        yield { writer, kind: 'slice', place: writer.announce(), slice, coveredPath };
-      }
+  const all = partitions.map((partition) => writers.use(new PartitionWriter(partition)));
+  const slices = await slicesOf(build, partitions);
+  const byMonth = Map.groupBy(slices, ({ month }) => month);
+  const bySegment = Map.groupBy(slices, ({ segmentId }) => segmentId);
+  for (const writer of all) {
+    const { partition } = writer;
+    const own = (partition.month === undefined ? undefined : byMonth.get(partition.month)) ?? [];
+    for (const { segmentId } of own) {
+      const together = bySegment.get(segmentId) ?? [];
+      bySegment.delete(segmentId);
+      const [first, ...others] = together.flatMap((slice) => targetsOf(all, slice));
+      if (first !== undefined) yield await objectPart(build, [first, ...others]);
     }
-    const rest = direct.reduce((rows, slice) => rows - slice.rows, partition.rows);
-    if (direct.length === 0 || rest > 0n) {
-      for await (const path of spooledRows(build, partition, direct)) {
-        yield { writer, kind: 'rows', place: writer.announce(), path };
+    const rest = own.reduce((rows, slice) => rows - slice.rows, partition.rows);
+    if (own.length === 0 || rest > 0n) {
+      for await (const path of spooledRows(build, partition, own)) {
+        yield { kind: 'rows', writer, place: writer.announce(), path };
       }
     }
     writer.end();
-    yield { writer, kind: 'end' };
+    yield { kind: 'end', writer };
   }
   return undefined;
 }
 
-async function slicesByMonth(
+/** In the order of their months. */
+async function slicesOf(
   { deps, snapshot, distrusted }: Build,
   partitions: readonly LakePartition[],
-): Promise<ReadonlyMap<string | undefined, readonly LakeSlice[]>> {
+): Promise<readonly LakeSlice[]> {
   const months = partitions.flatMap(({ month }) => (month === undefined ? [] : [month]));
   const slices = await snapshot.slices(months, deps.sliceLimits ?? SLICE_LIMITS);
-  return Map.groupBy(
-    slices.filter(({ segmentId }) => !distrusted.has(segmentId)),
-    ({ month }) => month,
-  );
+  return slices.filter(({ segmentId }) => !distrusted.has(segmentId));
+}
+
+function targetsOf(writers: readonly PartitionWriter[], slice: LakeSlice): readonly Target[] {
+  return writers
+    .filter(({ partition: { month } }) => month === slice.month)
+    .map((writer) => ({ writer, place: writer.announce(), slice }));
+}
+
+async function objectPart(
+  { deps, snapshot, signal }: Build,
+  targets: ObjectPart['targets'],
+): Promise<ObjectPart> {
+  const months = targets.map(({ slice }) => slice.month);
+  const coveredPath = await deps.objects.spoolPath(`${SPOOL_PREFIX}${randomUUID()}.covered`);
+  const covered = snapshot.covered(months[0] ?? '', months.at(-1) ?? '', signal);
+  await writeFile(coveredPath, covered, { signal });
+  return { kind: 'object', targets, coveredPath };
 }
 
 function spooledRows(
@@ -151,6 +180,7 @@ function spooledRows(
 
 async function discard(part: Part): Promise<void> {
   if (part.kind === 'rows') await rm(part.path, { force: true });
+  if (part.kind === 'object') await rm(part.coveredPath, { force: true });
 }
 
 /** Takes parts until none is left; finishes the partitions whose last file it wrote. */
@@ -163,64 +193,88 @@ async function writeParts(
   for (;;) {
     const step = await parts.next();
     if (step.done === true) return;
-    const { writer } = step.value;
-    await writePart(build, step.value, workshop);
-    if (!writer.claim()) continue;
-    written.set(partitionPath(writer.partition), await writer.finish(workshop));
-    await writer[Symbol.asyncDispose]();
+    for (const writer of await writePart(build, step.value, workshop)) {
+      if (!writer.claim()) continue;
+      written.set(partitionPath(writer.partition), await writer.finish(workshop));
+      await writer[Symbol.asyncDispose]();
+    }
   }
 }
 
-async function writePart(build: Build, part: Part, workshop: Workshop): Promise<void> {
-  const { writer } = part;
-  if (part.kind === 'end') return;
-  if (writer.isGivenUp) {
-    await discard(part);
-    return;
-  }
-  const rows =
-    part.kind === 'slice' ? await writeSlice(build, part, workshop) : await writeRows(part, workshop);
-  if (rows === undefined) return;
-  const source = part.kind === 'slice' ? 'object' : 'warehouse';
-  build.onProgress({ partition: partitionPath(writer.partition), rows, source });
-}
-
-async function writeRows(
-  part: Part & { readonly kind: 'rows' },
-  workshop: Workshop,
-): Promise<bigint | undefined> {
-  const { writer, place, path } = part;
+/** @returns the partitions that may be whole now */
+async function writePart(build: Build, part: Part, workshop: Workshop): Promise<readonly PartitionWriter[]> {
   try {
-    const { table } = writer.partition;
-    return await writer.add(place, (parquetPath) => parquetStatement(table, path, parquetPath), workshop);
+    if (part.kind === 'object') return await writeObject(build, part, workshop);
+    const { writer } = part;
+    if (part.kind === 'end' || writer.isGivenUp) return [writer];
+    const { partition } = writer;
+    const statement = (path: string): string => parquetStatement(partition.table, part.path, path);
+    const rows = await writer.add(part.place, statement, workshop);
+    build.onProgress({ partition: partitionPath(partition), rows, source: 'warehouse' });
+    return [writer];
   } finally {
     await discard(part);
   }
 }
 
-/** @returns its rows; undefined where the object is not to be trusted, and the partition was given up */
-async function writeSlice(
-  { deps, folder, distrusted, signal }: Build,
-  { writer, place, slice, coveredPath }: Part & { readonly kind: 'slice' },
+/** Where the object is not to be trusted, its partitions are given up. */
+async function writeObject(
+  build: Build,
+  { targets, coveredPath }: ObjectPart,
   workshop: Workshop,
-): Promise<bigint | undefined> {
+): Promise<readonly PartitionWriter[]> {
+  const writers = targets.map(({ writer }) => writer);
+  const files = await provenFiles(build, { targets, coveredPath }, workshop);
+  if (files === undefined) {
+    build.distrusted.add(targets[0].slice.segmentId);
+    for (const writer of writers) writer.giveUp();
+    return writers;
+  }
+  for (const { writer, place, slice } of targets) {
+    const file = files.get(slice.month);
+    if (file === undefined) continue;
+    await writer.take(place, file, workshop);
+    const partition = partitionPath(writer.partition);
+    build.onProgress({ partition, rows: slice.rows, source: 'object' });
+  }
+  return writers;
+}
+
+/** The object's files by month; undefined where they are not what was loaded from it. */
+async function provenFiles(
+  { deps, folder, signal }: Build,
+  { targets, coveredPath }: Pick<ObjectPart, 'targets' | 'coveredPath'>,
+  workshop: Workshop,
+): Promise<ReadonlyMap<string, { readonly path: string; readonly rows: bigint }> | undefined> {
+  const [{ slice: first }, ...others] = targets;
+  const slices: [LakeSlice, ...LakeSlice[]] = [first, ...others.map(({ slice }) => slice)];
+  const filesPath = join(folder, randomUUID());
   try {
-    await using object = await localObject(slice, deps.objects, folder, signal);
-    const files = { objectPath: object.path, coveredPath };
-    const rows = await writer.add(
-      place,
-      (parquetPath) => sliceStatement(slice, files, parquetPath),
-      workshop,
-      async (found, parquetPath) => found === slice.rows && !(await hasStrayIds(parquetPath, workshop)),
+    await mkdir(filesPath);
+    await using object = await localObject(first, deps.objects, folder, signal);
+    const statement = objectStatement(slices, {
+      object: object.path,
+      covered: coveredPath,
+      files: filesPath,
+    });
+    const result = await interruptible(workshop.connection, `read ${first.objectKey}`, signal, () =>
+      workshop.connection.runAndReadAll(statement),
     );
-    if (rows === undefined) distrusted.add(slice.segmentId);
-    return rows;
+    const files = new Map(
+      result
+        .getRows()
+        .map(writtenFile)
+        .map((file) => [file.month, file]),
+    );
+    for (const { month, rows } of slices) {
+      const file = files.get(month);
+      if (file?.rows !== rows || (await hasStrayIds(file.path, workshop))) return undefined;
+    }
+    return files;
   } catch (error) {
     signal.throwIfAborted();
-    if (!(error instanceof PermanentError)) throw error;
-    distrusted.add(slice.segmentId);
-    writer.giveUp();
-    return undefined;
+    if (error instanceof PermanentError) return undefined;
+    throw error;
   }
 }
 

@@ -82,7 +82,8 @@ export class LakeStore implements LakeBooks {
     const result = await work({
       partitions: () => readPartitions(client, signal),
       slices: (months, limits) => readSlices(client, months, limits),
-      covered: (month, rowsSignal) => copyOutOn(client, coveredStatement(month), ACTION, rowsSignal),
+      covered: (first, last, rowsSignal) =>
+        copyOutOn(client, coveredStatement(first, last), ACTION, rowsSignal),
       rows: (partition, without, rowsSignal) =>
         copyOutOn(client, copyStatement(partition, without), ACTION, rowsSignal),
     });
@@ -172,9 +173,10 @@ async function readSlices(
   }));
 }
 
-/** What the view `mirror.exported_entries` asks of each row, for all rows of a month. */
-function coveredStatement(month: string): string {
-  const { start, end } = limitsOf(month);
+/** What the view `mirror.exported_entries` asks of each row, for all rows of some months. */
+function coveredStatement(first: string, last: string): string {
+  const { start } = limitsOf(first);
+  const { end } = limitsOf(last);
   return `copy (
     select party_id, asset_id, ${UTC('lower(range)')}, ${UTC('upper(range)')} from (
       select party_id, asset_id, unnest(range_agg(tstzrange(from_time, to_time))) as range
