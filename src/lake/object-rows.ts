@@ -39,6 +39,9 @@ const SQL_OF: ReadonlyMap<Decode, (text: string) => string> = new Map([
   [decodeTransferType, transferTypeSql],
 ]);
 
+/** Of CSV read at once. DuckDB's own 32 MB fall out of every cache: a tenth slower. */
+const BUFFER_BYTES = 8 * 2 ** 20;
+
 const BYTES_PREFIX = String.raw`\x`;
 /** Of an id in hex. */
 const ID_BYTES = 64;
@@ -77,7 +80,7 @@ export function objectStatement(slices: readonly [LakeSlice, ...LakeSlice[]], pa
       from (
         select ${columns.flatMap(readColumn).join(', ')}
         from read_csv(${literal(paths.object)}, header = true, auto_detect = false, ${CSV},
-          compression = ${literal(compressionOf(slice.objectKey))}, columns = {${declared(columns)}})) entry
+          compression = ${literal(compressionOf(slice.objectKey))}, buffer_size = ${BUFFER_BYTES}, columns = {${declared(columns)}})) entry
       left join (${coveredSql(paths.covered)}) covered on covered.party_id = entry.account_from_party_id
       where ${isWanted}
       ${sides === 'from' ? `order by ${order}` : ''})
@@ -129,11 +132,11 @@ function integerTextSql(amount: string): string {
     then (case when starts_with(${sent}, '-') then '-' else '' end) || ltrim(${sent}, '+-0') end`;
 }
 
-/** The rule of the view `mirror.exported_entries`. */
+/** The rule of the view `mirror.exported_entries`; ranges are looked at where nothing else decides. */
 function isCountedSql({ partyId }: LakeSlice): string {
-  return `coalesce(entry.account_from_party_id = ${literal(partyId)}, false) or covered.party_id is null
-    or not list_bool_or(list_transform(covered.ranges, lambda r: r.from_time <= entry.vega_time
-      and r.to_time > entry.vega_time and (r.asset_id is null or r.asset_id = entry.asset_id)))`;
+  return `case when entry.account_from_party_id = ${literal(partyId)} or covered.party_id is null then true
+    else not list_bool_or(list_transform(covered.ranges, lambda r: r.from_time <= entry.vega_time
+      and r.to_time > entry.vega_time and (r.asset_id is null or r.asset_id = entry.asset_id))) end`;
 }
 
 /** One row for each party, so that no entry is joined twice. */
