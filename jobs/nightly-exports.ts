@@ -7,6 +7,7 @@ import type { DueUnit, Estimate, NightlyCounts, Plan } from '../src/warehouse/ni
 import type { Run } from '../src/warehouse/run-store.ts';
 import { BATCH_MAX, exportPartyJob, fixClock } from './export-party.ts';
 import { PRIORITY, type JobDeps, type ProgressLine } from './job.ts';
+import { SourceWatch } from './source-watch.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
 const NIGHT_MS = 6 * 3_600_000;
@@ -18,22 +19,11 @@ const FEED_MAX = 200;
 const POLL_MS = 200;
 /** No unit settled for this long: jobs may have been lost with their queue. Queueing twice is harmless. */
 const REQUEUE_AFTER_MS = 60_000;
-/** A list's answer tells how the source bears the exports; nothing else does. */
-const PROBE_EVERY_MS = 30_000;
-const SLOW_MS = 5_000;
-/** Many times the usual, where the usual is not next to nothing. */
-const SLOWER_TIMES = 10;
-const USUAL_MIN_MS = 100;
 const FAILED_LISTED_MAX = 20;
 
 /** Whether a night is long enough to ask every party, by what an export took lately. */
 export function everyPartyFits(parties: number, secondsPerExport: number | undefined): boolean {
   return secondsPerExport === undefined || parties * secondsPerExport * 1_000 <= NIGHT_MS;
-}
-
-/** Whether the source answers so much slower than usual that it should be left alone. */
-export function isUnwell({ lastMs, medianMs }: { lastMs: number; medianMs: number }): boolean {
-  return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
 }
 
 type Night = Pick<JobDeps, 'nightly' | 'nightlyParties'>;
@@ -60,13 +50,13 @@ export async function exportDue(
   run: Run,
   deps: JobDeps,
   signal: AbortSignal,
-  probeEveryMs = PROBE_EVERY_MS,
+  watch = new SourceWatch(),
 ): Promise<Outcome> {
   const clock = await fixClock(run, deps, signal);
   const scope = await nightScope(deps);
   const plan = await deps.nightly.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
-  const stopped = await feedExports(run, deps, signal, probeEveryMs);
+  const stopped = await feedExports(run, deps, signal, watch);
   const counts = await deps.nightly.counts(run.runId);
   const summary = await deps.nightly.summary(run.runId, FAILED_LISTED_MAX);
   const { late, oldestFrontier } = await deps.nightly.lateness(IDLE_NIGHTS_MAX);
@@ -112,10 +102,9 @@ async function feedExports(
   run: Run,
   deps: JobDeps,
   signal: AbortSignal,
-  probeEveryMs: number,
+  watch: SourceWatch,
 ): Promise<string | undefined> {
   const lull = new Lull();
-  let probedAtMs = performance.now();
   for (;;) {
     const counts = await deps.nightly.counts(run.runId);
     await tellExports(run.runId, counts, deps);
@@ -125,13 +114,10 @@ async function feedExports(
     if (lull.lasts(counts)) await deps.nightly.requeue(run.runId);
     const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
     if (room > 0) await queueUnits(run.runId, await deps.nightly.take(run.runId, room), deps);
-    if (performance.now() - probedAtMs > probeEveryMs) {
-      probedAtMs = performance.now();
-      const latency = await deps.stages.sourceLatency(signal);
-      if (isUnwell(latency)) {
-        deps.log.warn({ ...latency, runId: run.runId }, 'The source is unwell: no more exports this night');
-        await deps.runs.keep(run.runId, { stopped: 'the source answers much slower than usual' });
-      }
+    const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
+    if (latency !== undefined) {
+      deps.log.warn({ ...latency, runId: run.runId }, 'The source is unwell: no more exports this night');
+      await deps.runs.keep(run.runId, { stopped: 'the source answers much slower than usual' });
     }
     await sleep(POLL_MS, undefined, { signal });
   }

@@ -2,6 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../jobs/enqueue.ts';
 import { exportDue } from '../../jobs/nightly-exports.ts';
+import { SourceWatch } from '../../jobs/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { Run } from '../../src/warehouse/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -150,7 +151,7 @@ describe('a night', () => {
   ])('stops asking a source whose lists take %o: %s', async (latency) => {
     await using world = await openWorld({ sourceLatency: async () => latency });
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    const outcome = await exportDue(run, world.deps, new AbortController().signal, 0);
+    const outcome = await exportDue(run, world.deps, new AbortController().signal, new SourceWatch(0));
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 3, reason: 'stopped early: the source answers much slower than usual' },

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
 import { sendReports } from '../../jobs/notify.ts';
-import { everyPartyFits, isUnwell } from '../../jobs/nightly-exports.ts';
+import { everyPartyFits } from '../../jobs/nightly-exports.ts';
 import { lastSlotMs } from '../../jobs/slots.ts';
 import { posterTo } from '../../src/app/post-report.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -192,12 +192,5 @@ describe('the night plan', () => {
     expect(everyPartyFits(1_000_000, undefined)).toBe(true);
     expect(everyPartyFits(2_000, 10)).toBe(true);
     expect(everyPartyFits(2_200, 10)).toBe(false);
-  });
-
-  it('sees an unwell source by its latency', () => {
-    expect(isUnwell({ lastMs: 900, medianMs: 20 })).toBe(false);
-    expect(isUnwell({ lastMs: 1_100, medianMs: 20 })).toBe(true);
-    expect(isUnwell({ lastMs: 4_000, medianMs: 800 })).toBe(false);
-    expect(isUnwell({ lastMs: 5_001, medianMs: 4_000 })).toBe(true);
   });
 });

@@ -1,0 +1,44 @@
+/** Asks the source a small question now and then during a night: how it bears the exports. Nothing else tells. */
+
+const PROBE_EVERY_MS = 30_000;
+/** After a slow answer it is asked sooner. */
+const PROBE_AGAIN_MS = 5_000;
+/** One slow answer is a passing delay, on either side. */
+const SLOW_ANSWERS_MAX = 3;
+const SLOW_MS = 5_000;
+/** Many times the usual, where the usual is not next to nothing. */
+const SLOWER_TIMES = 10;
+const USUAL_MIN_MS = 100;
+
+export interface Latency {
+  readonly lastMs: number;
+  readonly medianMs: number;
+}
+
+/** Whether an answer took so much longer than usual that the source may want to be left alone. */
+export function isSlow({ lastMs, medianMs }: Latency): boolean {
+  return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
+}
+
+export class SourceWatch {
+  readonly #everyMs: number;
+  #probedAtMs = performance.now();
+  #slowAnswers = 0;
+
+  constructor(everyMs = PROBE_EVERY_MS) {
+    this.#everyMs = everyMs;
+  }
+
+  /**
+   * Asks where it is time to.
+   * @returns how long the last answer took, where several in a row were slow
+   */
+  async unwell(probe: () => Promise<Latency>): Promise<Latency | undefined> {
+    const pauseMs = this.#slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, this.#everyMs) : this.#everyMs;
+    if (performance.now() - this.#probedAtMs < pauseMs) return undefined;
+    const latency = await probe();
+    this.#probedAtMs = performance.now();
+    this.#slowAnswers = isSlow(latency) ? this.#slowAnswers + 1 : 0;
+    return this.#slowAnswers >= SLOW_ANSWERS_MAX ? latency : undefined;
+  }
+}
