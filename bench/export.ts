@@ -156,6 +156,19 @@ for (const { name, form, compression, tool: command, wanted } of CASES) {
     'under 50 ms',
   );
 }
+const bareRatios: number[] = [];
+for (let round = 0; round < ROUNDS; round += 1) {
+  const [from, out] = [`${String(url)}/csv/${MEGABYTES}`, join(folder, 'tool.out')];
+  const toolSeconds = await tool(`curl -s -o ${out} ${from}`);
+  const bare = script('export-bare.ts', [from, out]);
+  const [seconds] = bare.stdout === null ? [] : await bare.stdout.setEncoding('utf8').toArray();
+  bareRatios.push(toolSeconds / Number(seconds));
+  await rm(out, { force: true });
+}
+say(
+  'raw CSV only received, summed twice and written, without checks, against `curl -o`: ratio',
+  median(bareRatios).toFixed(2),
+);
 if (isLarge) {
   const small = await exported('csv', 'zstd', MEGABYTES);
   const large = await exported('csv', 'zstd', LARGE_MEGABYTES);
