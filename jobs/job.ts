@@ -7,11 +7,11 @@ import type { Outcome } from '../src/core/verdict.ts';
 import type { PartySelection } from '../src/config/settings.ts';
 import type { JobData } from '../src/queue/backend.ts';
 import type { NewJob, QueueName } from '../src/queue/queues.ts';
+import type { ListLatency } from '../src/source/latency.ts';
 import type { SourceCost } from '../src/source/ports.ts';
 import type { NightlyStore } from '../src/warehouse/nightly-store.ts';
 import type { RunStore } from '../src/warehouse/run-store.ts';
 import type { ListName } from '../src/warehouse/schema.ts';
-import type { Latency } from './source-watch.ts';
 
 /** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
 export interface ProgressLine {
@@ -66,7 +66,7 @@ export interface Stages {
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */
-  sourceLatency(signal: AbortSignal): Promise<Latency>;
+  sourceLatency(signal: AbortSignal): Promise<ListLatency>;
 }
 
 export interface JobDeps {

@@ -1,4 +1,5 @@
 /** Asks the source a small question now and then during a night: how it bears the exports. Nothing else tells. */
+import type { ListLatency } from '../src/source/latency.ts';
 
 const PROBE_EVERY_MS = 30_000;
 /** After a slow answer it is asked sooner. */
@@ -10,13 +11,8 @@ const SLOW_MS = 5_000;
 const SLOWER_TIMES = 10;
 const USUAL_MIN_MS = 100;
 
-export interface Latency {
-  readonly lastMs: number;
-  readonly medianMs: number;
-}
-
 /** Whether an answer took so much longer than usual that the source may want to be left alone. */
-export function isSlow({ lastMs, medianMs }: Latency): boolean {
+export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
   return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
 }
 
@@ -33,7 +29,7 @@ export class SourceWatch {
    * Asks where it is time to.
    * @returns how long the last answer took, where several in a row were slow
    */
-  async unwell(probe: () => Promise<Latency>): Promise<Latency | undefined> {
+  async unwell(probe: () => Promise<ListLatency>): Promise<ListLatency | undefined> {
     const pauseMs = this.#slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, this.#everyMs) : this.#everyMs;
     if (performance.now() - this.#probedAtMs < pauseMs) return undefined;
     const latency = await probe();

@@ -15,7 +15,7 @@ import { sourceClock } from '../export/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
 import { verifyLake } from '../lake/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
-import { rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
+import { type RebuildDeps, rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source.ts';
@@ -115,7 +115,6 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     scratchDir: join(config.dataDir, 'scratch'),
   };
   const archive = new ExportArchiveStore(warehouse.db);
-  const rebuilding = { books: new RebuildStore(warehouse.db), objects: store };
   const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>
@@ -131,7 +130,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       );
       return { verdict, evidence: plain(evidence) };
     },
-    resumeRebuild: (signal) => resumeRebuild(rebuilding, signal),
+    resumeRebuild: (signal) => resumeRebuild(rebuildDeps(parts), signal),
     recordCoverage: async (signal) => {
       try {
         await recordCoverage({ books: new CoverageStore(warehouse.pool), objects: store }, signal);
@@ -147,6 +146,10 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   };
 }
 
+function rebuildDeps({ warehouse, store }: StageParts): RebuildDeps {
+  return { books: new RebuildStore(warehouse.db), objects: store };
+}
+
 async function load(
   isRebuild: boolean,
   parts: StageParts,
@@ -154,9 +157,7 @@ async function load(
   { signal, onProgress }: StageCall,
 ): Promise<Outcome> {
   const { warehouse, store, log } = parts;
-  const rebuilt = isRebuild
-    ? await rebuildIfEmpty({ books: new RebuildStore(warehouse.db), objects: store }, signal)
-    : undefined;
+  const rebuilt = isRebuild ? await rebuildIfEmpty(rebuildDeps(parts), signal) : undefined;
   if (rebuilt !== undefined)
     log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
   let [parties, segments, rows] = [0, 0, 0n];

@@ -37,6 +37,13 @@ export function parseInstant(text: string): Micros | undefined {
   return BigInt(seconds) * SECOND_MICROS + BigInt(micros);
 }
 
+/** An instant that was checked when it was written. @throws RangeError */
+export function readInstant(text: string): Micros {
+  const instant = parseInstant(text);
+  if (instant === undefined) throw new RangeError(`not an instant: ${text}`);
+  return instant;
+}
+
 const DAYS_BEFORE_MONTH = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
 /** From the first day of the year 0 to that of 1970. */
 const DAYS_TO_1970 = 719_528;

@@ -12,6 +12,7 @@ import type { BlockAnswer, BlockTask } from './row-worker.ts';
 
 /** One processor is the caller's. */
 const THREADS_MAX = 4;
+
 export interface BlockSizes {
   /** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
   readonly beginningBytes: number;

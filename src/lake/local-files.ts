@@ -21,6 +21,16 @@ export interface LocalFilesOptions {
   readonly scratchDir: string;
 }
 
+/** Whether the store's objects are files of this machine. */
+export function isLocalStore({ url }: ObjectStore): boolean {
+  return url.startsWith('file:');
+}
+
+/** Where a local store keeps what has this key. */
+export function storedPath({ url }: ObjectStore, key: string): string {
+  return fileURLToPath(`${url}/${key}`);
+}
+
 /**
  * Puts the files below `folder`, by their keys.
  * @throws PermanentError `LAKE_FILE_CORRUPT` where a fetched file is not what the manifest says, and
@@ -32,13 +42,13 @@ export async function bringFiles(
   { objects, scratchDir }: LocalFilesOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const isLocal = objects.url.startsWith('file:');
+  const isLocal = isLocalStore(objects);
   const kept = join(scratchDir, KEPT_FOLDER);
   if (!isLocal) await mkdir(kept, { recursive: true });
   for (const file of files) {
     const path = join(folder, file.key);
     await mkdir(dirname(path), { recursive: true });
-    if (isLocal) await linkOrCopy(fileURLToPath(`${objects.url}/${file.key}`), path);
+    if (isLocal) await linkOrCopy(storedPath(objects, file.key), path);
     else await bringRemote(objects, file, path, join(kept, basename(file.key)), signal);
   }
   if (!isLocal) await trim(kept, KEPT_BYTES_MAX);

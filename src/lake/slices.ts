@@ -7,10 +7,10 @@ import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { fileURLToPath } from 'node:url';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { fileFacts } from './file-facts.ts';
+import { isLocalStore, storedPath } from './local-files.ts';
 import type { LakeSlice, SliceLimits } from './ports.ts';
 
 /** Fewer rows come sooner from Postgres, and deserve no file of their own. */
@@ -36,9 +36,9 @@ export async function localObject(
   folder: string,
   signal: AbortSignal,
 ): Promise<LocalObject> {
-  const isLocal = objects.url.startsWith('file:');
+  const isLocal = isLocalStore(objects);
   const path = isLocal
-    ? fileURLToPath(`${objects.url}/${slice.objectKey}`)
+    ? storedPath(objects, slice.objectKey)
     : join(folder, `${slice.segmentId}-${slice.month}`);
   await using copy = new AsyncDisposableStack();
   if (!isLocal) {

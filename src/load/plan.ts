@@ -3,7 +3,7 @@
  * brings what stands in for them; segments that replace nothing go alone, so that a long first load can
  * be resumed segment by segment.
  */
-import { parseInstant, type Micros } from '../core/time.ts';
+import { readInstant, type Micros } from '../core/time.ts';
 import type { Replacement, SegmentRecord, StaleSegment } from './ports.ts';
 
 interface Scope {
@@ -42,20 +42,14 @@ export function planReplacements(
 
 function overlap(a: Scope, b: Scope): boolean {
   const sameAsset = a.assetId === undefined || b.assetId === undefined || a.assetId === b.assetId;
-  return sameAsset && instantOf(a.from) < instantOf(b.to) && instantOf(b.from) < instantOf(a.to);
+  return sameAsset && readInstant(a.from) < readInstant(b.to) && readInstant(b.from) < readInstant(a.to);
 }
 
 function startOf(group: Replacement): Micros {
-  const starts = [...group.load, ...group.remove].map((segment) => instantOf(segment.from));
+  const starts = [...group.load, ...group.remove].map((segment) => readInstant(segment.from));
   return starts.reduce((least, start) => (start < least ? start : least));
 }
 
 function compareInstants(a: Micros, b: Micros): number {
   return a < b ? -1 : a > b ? 1 : 0;
-}
-
-function instantOf(text: string): Micros {
-  const instant = parseInstant(text);
-  if (instant === undefined) throw new RangeError(`not an instant: ${text}`);
-  return instant;
 }

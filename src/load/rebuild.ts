@@ -28,8 +28,7 @@ export interface RebuildDeps {
   readonly objects: ObjectStore;
 }
 
-/** Does nothing and resolves with undefined where anything is published or covered already,
- * save by a rebuild that was killed. */
+/** Does nothing and resolves with undefined where anything is published or covered, save by a rebuild that was killed. */
 export async function rebuildIfEmpty(
   deps: RebuildDeps,
   signal: AbortSignal,

@@ -1,9 +1,10 @@
 /** Coverage as it is recorded in the store: what has changed since the last time, read at one moment. */
 import type { Pool, PoolClient } from 'pg';
-import { type Micros, parseInstant } from '../core/time.ts';
+import { readInstant } from '../core/time.ts';
 import type { CoverageBooks, CoverageSnapshot } from '../export/ports.ts';
 import { type PartyCoverage, type RecordedRange, tailSum } from '../ledger/coverage-record.ts';
 import { takeLock } from './advisory-lock.ts';
+import { onOwnConnection } from './own-connection.ts';
 import { guarded } from './transaction.ts';
 
 const ACTION = 'record what is covered';
@@ -47,8 +48,7 @@ export class CoverageStore implements CoverageBooks {
     work: (snapshot: CoverageSnapshot) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result | undefined> {
-    const client = await guarded(ACTION, () => this.#pool.connect());
-    try {
+    return onOwnConnection(this.#pool, ACTION, async (client) => {
       await takeLock(client, 'mirror.coverage', 'session', signal);
       const { rowCount } = await guarded(ACTION, () => client.query(NOTE));
       if (rowCount === 0) return undefined;
@@ -61,9 +61,7 @@ export class CoverageStore implements CoverageBooks {
       await guarded(ACTION, () => client.query('commit'));
       await guarded(ACTION, () => client.query(DONE));
       return result;
-    } finally {
-      client.release(true);
-    }
+    });
   }
 }
 
@@ -101,19 +99,13 @@ async function* readParties(
 function rangeOf(row: CoveredRow): RecordedRange {
   return {
     assetId: row.asset_id,
-    from: micros(row.from_time),
-    to: micros(row.to_time),
+    from: readInstant(row.from_time),
+    to: readInstant(row.to_time),
     open: row.open,
     sides: row.sides,
     objectKey: row.object_key,
     tail: row.tail === null ? null : tailSum.parse(row.tail),
     runId: row.run_id,
-    checkedAt: micros(row.checked_at),
+    checkedAt: readInstant(row.checked_at),
   };
-}
-
-function micros(text: string): Micros {
-  const parsed = parseInstant(text);
-  if (parsed === undefined) throw new RangeError(`not an instant: ${text}`);
-  return parsed;
 }

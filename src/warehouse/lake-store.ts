@@ -7,6 +7,7 @@ import { KNOWN_COLUMNS } from '../ledger/header.ts';
 import type { LakeBooks, LakePartition, LakeSlice, LakeSnapshot, SliceLimits } from '../lake/ports.ts';
 import { takeLock } from './advisory-lock.ts';
 import { copyOutOn } from './copy-out.ts';
+import { onOwnConnection } from './own-connection.ts';
 import { guarded } from './transaction.ts';
 
 const ACTION = 'read the warehouse for the lake';
@@ -48,26 +49,16 @@ export class LakeStore implements LakeBooks {
     work: (snapshot: LakeSnapshot) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result> {
-    return this.#onOneConnection(async (client) => {
+    return onOwnConnection(this.#pool, ACTION, async (client) => {
       await takeLock(client, 'mirror.lake', 'session', signal);
       return this.#atOneMoment(client, signal, work);
     });
   }
 
   async partitions(signal: AbortSignal): Promise<readonly LakePartition[]> {
-    return this.#onOneConnection((client) =>
+    return onOwnConnection(this.#pool, ACTION, (client) =>
       this.#atOneMoment(client, signal, (snapshot) => snapshot.partitions()),
     );
-  }
-
-  /** The connection is closed behind the work: its lock and its settings end with it, whatever happens. */
-  async #onOneConnection<Result>(work: (client: PoolClient) => Promise<Result>): Promise<Result> {
-    const client = await guarded(ACTION, () => this.#pool.connect());
-    try {
-      return await work(client);
-    } finally {
-      client.release(true);
-    }
   }
 
   async #atOneMoment<Result>(

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import { z } from 'zod';
 import { RetryableError } from '../core/errors.ts';
-import { formatInstant, type Micros, parseInstant } from '../core/time.ts';
+import { formatInstant, readInstant } from '../core/time.ts';
 import type { Coverage, ExportUnit, NewCoverage, Publication, TailSum, UnitClaim } from '../export/ports.ts';
 import { tailSum } from '../ledger/coverage-record.ts';
 import { instant } from '../ledger/json-values.ts';
@@ -97,8 +97,8 @@ export async function readCoverage(db: Database, unit: ExportUnit): Promise<read
   return (await query.execute()).map((row) => ({
     coverageId: row.coverage_id,
     assetId: row.asset_id ?? undefined,
-    from: micros(row.from_time),
-    to: micros(row.to_time),
+    from: readInstant(row.from_time),
+    to: readInstant(row.to_time),
     open: row.open,
     sides: row.sides,
     objectKey: row.object_key ?? undefined,
@@ -289,10 +289,4 @@ function changed(cause?: unknown): RetryableError {
     'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
     { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },
   );
-}
-
-function micros(text: string): Micros {
-  const parsed = parseInstant(text);
-  if (parsed === undefined) throw new RangeError(`not an instant: ${text}`);
-  return parsed;
 }

@@ -1,17 +1,7 @@
 /** What is known of the source's release, as JSON in `mirror.source_state`. */
 import { z } from 'zod';
-import { formatInstant, parseInstant } from '../core/time.ts';
 import type { SourceProfile } from '../export/ports.ts';
-
-const instant = z.codec(z.string(), z.bigint(), {
-  decode: (text, context) => {
-    const micros = parseInstant(text);
-    if (micros !== undefined) return micros;
-    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
-    return z.NEVER;
-  },
-  encode: formatInstant,
-});
+import { instant } from '../ledger/json-values.ts';
 
 const schema = z.object({
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),

@@ -8,21 +8,11 @@ import { parseInstant } from '../../src/core/time.ts';
 import type { ExportDeps } from '../../src/export/request.ts';
 import type { BookWindow } from '../../src/sandbox/books.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openS3Store } from '../../src/objects/s3-store.ts';
 import { freshDatabase } from '../support/database.ts';
-import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../support/s3-double.ts';
 import { digests, expectTheBooks, type Night, openNights } from './sandbox-night.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-
-function s3Store(endpoint: string, folder: string): ObjectStore {
-  const url = new URL('s3://bucket/mirror?region=eu-test-1');
-  url.searchParams.set('endpoint', endpoint);
-  const { accessKeyId, secretAccessKey } = CREDENTIALS;
-  const ambient = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
-  return openS3Store({ url, spoolDir: join(folder, 'spool'), ambient });
-}
 
 function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Promise<Night> {
   return openNights(database, options, changes);
@@ -118,7 +108,7 @@ describe('objects hold exactly what the books say', () => {
     await using double = await S3Double.start();
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-s3-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
-    await using objects = s3Store(double.endpoint, folder);
+    await using objects = openDoubleStore(double.endpoint, join(folder, 'spool'));
     let calls = 0;
     double.fault = (call, stage) => {
       calls += 1;

@@ -20,11 +20,10 @@ import { SUMMARY_TABLES } from '../../src/lake/summaries.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openS3Store } from '../../src/objects/s3-store.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
-import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../support/s3-double.ts';
 import { ASSET, HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
 
 const world = await loadWorld();
@@ -159,13 +158,7 @@ describe('the lake', () => {
 
   it('lies in S3 as well: its files are fetched for a query', async () => {
     await using double = await S3Double.start();
-    const ambient = {
-      AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
-      AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
-    };
-    const url = new URL('s3://bucket/mirror?region=eu-test-1');
-    url.searchParams.set('endpoint', double.endpoint);
-    objects = openS3Store({ url, spoolDir: join(deps.scratchDir, 'spool'), ambient });
+    objects = openDoubleStore(double.endpoint, join(deps.scratchDir, 'spool'));
     onTestFinished(() => objects[Symbol.asyncDispose]());
     deps = { ...deps, objects };
     await fill();

@@ -12,7 +12,6 @@ import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { ACCOUNT_TYPES, WORDS_BY_TEXT } from '../../src/ledger/encodings.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openS3Store } from '../../src/objects/s3-store.ts';
 import { LakeStore } from '../../src/warehouse/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
@@ -27,7 +26,7 @@ import {
   row12,
   row13,
 } from '../load/published.ts';
-import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../support/s3-double.ts';
 
 const PARTY_C = 'cc'.repeat(32);
 const signal = new AbortController().signal;
@@ -303,13 +302,7 @@ it.each([
 
 it('objects in S3 are copied for as long as they are read', async () => {
   await using double = await S3Double.start();
-  const ambient = {
-    AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
-    AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
-  };
-  const url = new URL('s3://bucket/mirror?region=eu-test-1');
-  url.searchParams.set('endpoint', double.endpoint);
-  objects = openS3Store({ url, spoolDir: join(deps.scratchDir, 'spool'), ambient });
+  objects = openDoubleStore(double.endpoint, join(deps.scratchDir, 'spool'));
   onTestFinished(() => objects[Symbol.asyncDispose]());
   deps = { ...deps, objects };
   await put({ party: PARTY_A, ...RANGE, rows: [row12({ time: TIME }), row12({ time: '2023-06-03' })] });

@@ -7,9 +7,20 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { openS3Store } from '../../src/objects/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
 export const CREDENTIALS: Credentials = { accessKeyId: 'double', secretAccessKey: 'not-a-secret' };
+
+/** A store in the double behind `endpoint`. */
+export function openDoubleStore(endpoint: string, spoolDir: string): ObjectStore {
+  const url = new URL('s3://bucket/mirror?region=eu-test-1');
+  url.searchParams.set('endpoint', endpoint);
+  const { accessKeyId, secretAccessKey } = CREDENTIALS;
+  const ambient = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+  return openS3Store({ url, spoolDir, ambient });
+}
 const PAGE_KEYS = 3;
 const PART_BYTES_MIN = 5 * 2 ** 20;
 
