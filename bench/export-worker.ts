@@ -7,8 +7,8 @@ import type { Compression } from '../src/ledger/object-keys.ts';
 import { RowPool } from '../src/export/row-pool.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openSource } from '../src/source/source.ts';
-import { openWarehouse } from '../src/warehouse/database.ts';
-import { ExportStore } from '../src/warehouse/export-store.ts';
+import { openWarehouse } from '../src/postgres/database.ts';
+import { ExportStore } from '../src/export/store/export-store.ts';
 
 const LIFTED_RATE = 1_000_000;
 const [url = '', path = '', databaseUrl = '', folder = '', compression = 'none'] = process.argv.slice(2);

@@ -16,8 +16,8 @@ import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { createLog } from '../src/core/log.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { FileStore } from '../src/objects/file-store.ts';
-import { openWarehouse } from '../src/warehouse/database.ts';
-import { migrate } from '../src/warehouse/migrate.ts';
+import { openWarehouse } from '../src/postgres/database.ts';
+import { migrate } from '../src/postgres/migrate.ts';
 import { askQuestions, makeLake } from './lake-questions.ts';
 import { publishLedger } from './load-ledger.ts';
 

@@ -12,7 +12,7 @@ import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { QUEUE_NAMES } from '../src/queue/queues.ts';
-import type { Run } from '../src/warehouse/run-store.ts';
+import type { Run } from '../src/runs/store/run-store.ts';
 import { startSource } from './walk-bench.ts';
 
 const PARTIES = process.argv.includes('--quick') ? 200 : 2_000;

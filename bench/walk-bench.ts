@@ -8,8 +8,8 @@ import { createLog } from '../src/core/log.ts';
 import type { Verdict } from '../src/core/verdict.ts';
 import { openSource, type Source } from '../src/source/source.ts';
 import { walkList } from '../src/walk/walk.ts';
-import type { Warehouse } from '../src/warehouse/database.ts';
-import { WalkStore } from '../src/warehouse/walk-store.ts';
+import type { Warehouse } from '../src/postgres/database.ts';
+import { WalkStore } from '../src/walk/store/walk-store.ts';
 
 const LIFTED_RATE = 1_000_000;
 export const PAGE_ROWS = 1_000;

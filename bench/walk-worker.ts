@@ -1,5 +1,5 @@
 /** One walk in a process of its own, so that its memory is the worker's. Prints one JSON document. */
-import { openWarehouse } from '../src/warehouse/database.ts';
+import { openWarehouse } from '../src/postgres/database.ts';
 import { openLists, walkParties } from './walk-bench.ts';
 
 const [sourceUrl = '', databaseUrl = ''] = process.argv.slice(2);

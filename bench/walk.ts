@@ -11,8 +11,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createLog } from '../src/core/log.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { openWarehouse } from '../src/warehouse/database.ts';
-import { migrate } from '../src/warehouse/migrate.ts';
+import { openWarehouse } from '../src/postgres/database.ts';
+import { migrate } from '../src/postgres/migrate.ts';
 import {
   emptyMirror,
   fetchAndInsert,

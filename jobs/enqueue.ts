@@ -1,6 +1,6 @@
 /** Puts a run's job into its queue; a run that lost its job is put there again. */
 import { QUEUE_NAMES, type QueueName } from '../src/queue/queues.ts';
-import type { Run } from '../src/warehouse/run-store.ts';
+import type { Run } from '../src/runs/store/run-store.ts';
 import { exportPartyJob } from './export-party.ts';
 import { PRIORITY, type JobDeps } from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';

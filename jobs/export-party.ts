@@ -4,7 +4,7 @@ import { FencedError, PermanentError, RetryableError, UnreachableError } from '.
 import { canonicalId } from '../src/core/ids.ts';
 import { formatInstant, parseInstant, type Micros } from '../src/core/time.ts';
 import type { SourceClock } from '../src/export/source-clock.ts';
-import type { Run } from '../src/warehouse/run-store.ts';
+import type { Run } from '../src/runs/store/run-store.ts';
 import type { JobContext, JobDefinition, JobDeps, ReportProgress } from './job.ts';
 import { exportKey } from './progress-hints.ts';
 import { describeError, workRun } from './work-run.ts';

@@ -9,9 +9,9 @@ import type { JobData } from '../src/queue/backend.ts';
 import type { NewJob, QueueName } from '../src/queue/queues.ts';
 import type { ListLatency } from '../src/source/latency.ts';
 import type { SourceCost } from '../src/source/ports.ts';
-import type { NightlyStore } from '../src/warehouse/nightly-store.ts';
-import type { RunStore } from '../src/warehouse/run-store.ts';
-import type { ListName } from '../src/warehouse/schema.ts';
+import type { NightlyStore } from '../src/runs/store/nightly-store.ts';
+import type { RunStore } from '../src/runs/store/run-store.ts';
+import type { ListName } from '../src/postgres/schema.ts';
 
 /** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
 export interface ProgressLine {

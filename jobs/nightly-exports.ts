@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../src/core/time.ts';
 import { worst, type Outcome } from '../src/core/verdict.ts';
-import type { NightScope } from '../src/warehouse/night-scope.ts';
-import type { DueUnit, Estimate, NightlyCounts, Plan } from '../src/warehouse/nightly-store.ts';
-import type { Run } from '../src/warehouse/run-store.ts';
+import type { NightScope } from '../src/runs/store/night-scope.ts';
+import type { DueUnit, Estimate, NightlyCounts, Plan } from '../src/runs/store/nightly-store.ts';
+import type { Run } from '../src/runs/store/run-store.ts';
 import { BATCH_MAX, exportPartyJob, fixClock } from './export-party.ts';
 import { PRIORITY, type JobDeps, type ProgressLine } from './job.ts';
 import { SourceWatch } from './source-watch.ts';

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { RetryableError } from '../src/core/errors.ts';
 import { worst, type Outcome, type Verdict } from '../src/core/verdict.ts';
-import type { NewRun, Run } from '../src/warehouse/run-store.ts';
+import type { NewRun, Run } from '../src/runs/store/run-store.ts';
 import { exportDue } from './nightly-exports.ts';
 import { PRIORITY, type JobDefinition, type JobDeps, type ProgressLine, type ReportProgress } from './job.ts';
 import { loadSegmentsJob } from './load-segments.ts';

@@ -9,7 +9,7 @@ import {
 } from '../src/core/errors.ts';
 import type { Log } from '../src/core/log.ts';
 import type { Outcome } from '../src/core/verdict.ts';
-import type { Run, RunStore } from '../src/warehouse/run-store.ts';
+import type { Run, RunStore } from '../src/runs/store/run-store.ts';
 import type { JobContext, JobDeps } from './job.ts';
 
 const HEARTBEAT_MS = 3_000;

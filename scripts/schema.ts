@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createLog } from '../src/core/log.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { openWarehouse } from '../src/warehouse/database.ts';
-import { migrate } from '../src/warehouse/migrate.ts';
+import { openWarehouse } from '../src/postgres/database.ts';
+import { migrate } from '../src/postgres/migrate.ts';
 import { dumpSchema } from './schema-dump.ts';
 
 const PATH = resolve(import.meta.dirname, '../migrations/schema.sql');

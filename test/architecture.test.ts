@@ -8,11 +8,11 @@ const ROOT = resolve(import.meta.dirname, '..');
 const FOLDERS = ['src', 'jobs', 'migrations', 'scripts', 'bench', 'test'];
 
 const STAGES = ['src/walk', 'src/export', 'src/load', 'src/lake'];
-const ADAPTERS = ['src/source', 'src/warehouse', 'src/objects', 'src/state', 'src/queue'];
+const ADAPTERS = ['src/source', 'src/postgres', 'src/objects', 'src/state', 'src/queue'];
 const PURE = ['src/core', 'src/ledger'];
 /** Beside the product, which imports none of it. */
 const UNSHIPPED = ['test', 'bench', 'scripts'];
-const EDGES = ['jobs', 'src/api', 'src/cli'];
+const EDGES = ['jobs', 'src/api', 'src/cli', 'src/runs', 'src/worker'];
 /** Builds everything and may import everything; only the command line stands above it. */
 const COMPOSITION = 'src/app';
 
@@ -27,7 +27,7 @@ interface Rule {
 }
 
 /** What a stage needs is a port; what an adapter implements is the port of a stage. */
-const PORTS = /^src\/(?:[a-z-]+\/(?:[a-z]+-)?ports|objects\/object-store|state\/resume-state)\.ts$/;
+const PORTS = /^src\/(?:[a-z-/]+\/(?:[a-z]+-)?ports|objects\/object-store|state\/resume-state)\.ts$/;
 const stage = (...packages: string[]): Rule => ({ values: PURE, typeFiles: PORTS, packages });
 const adapter = (...packages: string[]): Rule => ({
   values: PURE,
@@ -36,11 +36,20 @@ const adapter = (...packages: string[]): Rule => ({
   packages: [...packages, 'zod'],
 });
 const edge = (...packages: string[]): Rule => ({
-  values: [...PURE, ...STAGES, 'src/config', 'src/queue'],
+  values: [...PURE, ...STAGES, 'src/config', 'src/queue', 'src/runs', 'src/worker', 'jobs'],
   types: ADAPTERS,
+  typeFiles: PORTS,
   packages: [...packages, 'zod'],
 });
+/** A store reads and writes the tables of the stage that it lies in. */
+const store = (room: string): Rule => ({
+  values: [...PURE, 'src/postgres', room],
+  typeFiles: PORTS,
+  packages: ['pg', 'kysely', 'pg-copy-streams', 'uuid', 'zod'],
+});
+const STORES = ['walk', 'export', 'load', 'lake', 'runs', 'source', 'worker', 'api/console', 'api/service'];
 
+/** The longest folder that holds a file has its rule. */
 const RULES: Readonly<Record<string, Rule>> = {
   'src/core': { values: [], packages: ['pino', 'uuid', 'package.json'] },
   'src/ledger': { values: ['src/core'], packages: ['zod'] },
@@ -51,20 +60,39 @@ const RULES: Readonly<Record<string, Rule>> = {
   // DuckDB writes the lake's files; it is reached through src/lake/duckdb.ts alone.
   'src/lake': stage('@duckdb/node-api', 'zod'),
   'src/source': adapter('undici', 'p-retry'),
-  'src/warehouse': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
+  'src/postgres': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
   'src/objects': adapter('@aws-sdk/client-s3'),
   'src/state': adapter('pg', 'ioredis'),
   'src/queue': adapter('bullmq', 'ioredis', 'pg'),
   'src/embedded': { values: ['src/core'], packages: ['pg'] },
   'src/sandbox': { values: PURE },
   jobs: edge('cron-parser', 'p-retry'),
-  'src/api': edge('fastify', 'prom-client'),
+  'src/runs': {
+    ...edge('cron-parser', 'p-retry'),
+    values: [...PURE, 'src/config', 'src/queue', 'src/source', 'jobs'],
+    types: [...ADAPTERS, ...STAGES],
+  },
+  'src/worker': edge(
+    'prom-client',
+    'bullmq',
+    'bullmq-otel',
+    ...['api', 'exporter-trace-otlp-http', 'resources', 'sdk-trace-node'].map(
+      (name) => `@opentelemetry/${name}`,
+    ),
+  ),
+  'src/api': edge('fastify', 'prom-client', '@bull-board/api', '@bull-board/fastify', 'bullmq', 'uuid'),
   'src/cli': {
     ...edge('commander', 'uuid'),
     // `query` asks the lake itself; every other stage is reached through the composition.
-    values: [...PURE, 'src/config', 'src/api', 'src/lake', 'src/sandbox', 'jobs', COMPOSITION],
+    values: [...PURE, 'src/config', 'src/api', 'src/lake', 'src/sandbox', 'jobs', 'src/runs', COMPOSITION],
   },
   migrations: { values: PURE, packages: ['kysely'] },
+  ...Object.fromEntries(STORES.map((room) => [`src/${room}/store`, store(`src/${room}`)])),
+  // Segments are written where they are published, and where they are rebuilt from manifests.
+  'src/load/store': {
+    ...store('src/load'),
+    values: [...PURE, 'src/postgres', 'src/load', 'src/export/store'],
+  },
 };
 
 /** Only these import what is built: the command line, and the process that starts it. */
@@ -76,7 +104,8 @@ function isBelow(path: string, folders: readonly string[]): boolean {
 }
 
 function folderOf(path: string): string | undefined {
-  return Object.keys(RULES).find((folder) => isBelow(path, [folder]));
+  const folders = Object.keys(RULES).filter((folder) => isBelow(path, [folder]));
+  return folders.toSorted((a, b) => b.length - a.length)[0];
 }
 
 function isAllowed(from: Module, used: Import, folder: string, rule: Rule): boolean {
@@ -144,7 +173,7 @@ describe('imports', () => {
 
   test('are computed only where the migrations are listed', () => {
     const computing = graph.filter((module) => module.computed.length > 0).map((module) => module.path);
-    expect(computing.filter((path) => path !== 'src/warehouse/migrate.ts')).toEqual([]);
+    expect(computing.filter((path) => path !== 'src/postgres/migrate.ts')).toEqual([]);
   });
 
   test('go only in the stated directions', () => {
@@ -171,9 +200,9 @@ describe('the check itself', () => {
   test.each([
     ['a stage that imports a stage', module('src/walk/a.ts', 'src/export/b.ts', true, true)],
     ['a stage that imports a driver', module('src/load/a.ts', 'pg', false, true)],
-    ['a stage that imports an adapter', module('src/walk/a.ts', 'src/warehouse/b.ts', true)],
+    ['a stage that imports an adapter', module('src/walk/a.ts', 'src/postgres/b.ts', true)],
     ['an adapter that imports an adapter', module('src/source/a.ts', 'src/state/b.ts', true)],
-    ['an adapter that imports a stage', module('src/warehouse/a.ts', 'src/walk/ports.ts', true)],
+    ['an adapter that imports a stage', module('src/postgres/a.ts', 'src/walk/ports.ts', true)],
     ['the console that imports a driver', module('src/api/a.ts', 'pg', false)],
     ['the product that imports a test', module('src/cli/a.ts', 'test/support/b.ts', true)],
     ['what imports the composition root', module('jobs/a.ts', 'src/app/app.ts', true, true)],
@@ -184,7 +213,7 @@ describe('the check itself', () => {
   });
 
   test('allows the types of a port', () => {
-    expect(violations([module('src/warehouse/a.ts', 'src/walk/ports.ts', true, true)])).toEqual([]);
+    expect(violations([module('src/postgres/a.ts', 'src/walk/ports.ts', true, true)])).toEqual([]);
   });
 
   test('finds circles, of values and of types', () => {

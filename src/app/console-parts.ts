@@ -2,11 +2,11 @@
 import { CronExpressionParser } from 'cron-parser';
 import { enqueueRun } from '../../jobs/enqueue.ts';
 import { exportKey } from '../../jobs/progress-hints.ts';
-import type { ConsoleParts } from '../api/console-ports.ts';
-import { PostgresConsoleStore } from '../warehouse/console-store.ts';
-import type { NewRun } from '../warehouse/run-store.ts';
+import type { ConsoleParts } from '../api/console/console-ports.ts';
+import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
+import type { NewRun } from '../runs/store/run-store.ts';
 import type { App } from './app.ts';
-import { shownSettings } from './shown-settings.ts';
+import { shownSettings } from '../api/console/shown-settings.ts';
 
 export function consoleParts({ config, jobs, warehouse }: App): ConsoleParts {
   const begin = async (wanted: Pick<NewRun, 'kind' | 'subject'>): Promise<{ id: string }> => {

@@ -1,15 +1,15 @@
 /** The read API and console over this mirror, listening. */
 import { join } from 'node:path';
-import { listen, type Listening } from '../api/listen.ts';
-import { buildServer } from '../api/server.ts';
+import { listen, type Listening } from '../api/http/listen.ts';
+import { buildServer } from '../api/http/server.ts';
 import { version } from '../core/version.ts';
-import { ReadStore } from '../warehouse/read-store.ts';
+import { ReadStore } from '../api/service/store/read-store.ts';
 import type { App } from './app.ts';
 import { consoleParts } from './console-parts.ts';
-import { Downloads } from './downloads.ts';
-import { openExportOrders } from './export-orders.ts';
-import { PlaceMetrics } from './place-metrics.ts';
-import { addQueueBoard } from './queue-board.ts';
+import { Downloads } from '../api/mirror/downloads.ts';
+import { openExportOrders } from '../api/mirror/export-orders.ts';
+import { PlaceMetrics } from '../worker/place-metrics.ts';
+import { addQueueBoard } from '../api/console/queue-board.ts';
 import { storeProbes } from './store-probes.ts';
 
 /**

@@ -1,7 +1,7 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import { join } from 'node:path';
 import type { StageCall, Stages } from '../../jobs/job.ts';
-import { type LedgerIndex, ObjectLedgerReader } from '../api/ledger-reader.ts';
+import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
@@ -22,16 +22,16 @@ import type { Source } from '../source/source.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../walk/look-up.ts';
 import { walkList } from '../walk/walk.ts';
-import type { Warehouse } from '../warehouse/database.ts';
-import { CoverageStore } from '../warehouse/coverage-store.ts';
-import { ExportArchiveStore } from '../warehouse/export-archive.ts';
-import { ExportStore } from '../warehouse/export-store.ts';
-import { LakeStore } from '../warehouse/lake-store.ts';
-import { LoadStore } from '../warehouse/load-store.ts';
-import { RebuildStore } from '../warehouse/rebuild-store.ts';
-import { VerifyStore } from '../warehouse/verify-store.ts';
-import { WalkStore } from '../warehouse/walk-store.ts';
-import { exportLine, lakeLine, loadLine, verifyLine, walkLines } from './progress-lines.ts';
+import type { Warehouse } from '../postgres/database.ts';
+import { CoverageStore } from '../export/store/coverage-store.ts';
+import { ExportArchiveStore } from '../export/store/export-archive.ts';
+import { ExportStore } from '../export/store/export-store.ts';
+import { LakeStore } from '../lake/store/lake-store.ts';
+import { LoadStore } from '../load/store/load-store.ts';
+import { RebuildStore } from '../load/store/rebuild-store.ts';
+import { VerifyStore } from '../load/store/verify-store.ts';
+import { WalkStore } from '../walk/store/walk-store.ts';
+import { exportLine, lakeLine, loadLine, verifyLine, walkLines } from '../runs/progress-lines.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;

@@ -1,10 +1,10 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
 import { missedSlotMs } from '../../jobs/missed-slot.ts';
 import { nextSlotMs, type Schedule } from '../../jobs/slots.ts';
-import type { StatusStore, WorkFacts } from '../api/ports.ts';
-import type { Database } from '../warehouse/database.ts';
-import type { NightlyStore } from '../warehouse/nightly-store.ts';
-import { readWorkerFacts } from '../warehouse/work-facts.ts';
+import type { StatusStore, WorkFacts } from '../api/http/ports.ts';
+import type { Database } from '../postgres/database.ts';
+import type { NightlyStore } from '../runs/store/nightly-store.ts';
+import { readWorkerFacts } from '../worker/store/work-facts.ts';
 
 export interface StatusSourceDeps {
   readonly store: StatusStore;

@@ -1,5 +1,5 @@
 /** Each store that this process needs, asked the smallest question there is: for readiness and for metrics. */
-import type { Probe } from '../api/ports.ts';
+import type { Probe } from '../api/http/ports.ts';
 import type { App } from './app.ts';
 
 type ProbedApp = Pick<App, 'warehouse' | 'queues' | 'store'>;

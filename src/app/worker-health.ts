@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { isAskedLocally, isBearer, isLoopback } from '../api/access.ts';
+import { isAskedLocally, isBearer, isLoopback } from '../api/http/access.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { App } from './app.ts';
-import { PlaceMetrics } from './place-metrics.ts';
+import { PlaceMetrics } from '../worker/place-metrics.ts';
 import { storeProbes } from './store-probes.ts';
 
 const REQUEST_TIMEOUT_MS = 5_000;

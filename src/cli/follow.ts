@@ -5,7 +5,7 @@ import type { ProgressLine, ReportProgress } from '../../jobs/job.ts';
 import { UNREACHABLE_MAX_MS, workRun } from '../../jobs/work-run.ts';
 import type { App } from '../app/app.ts';
 import { errorLine, UnreachableError } from '../core/errors.ts';
-import type { NewRun, Run } from '../warehouse/run-store.ts';
+import type { NewRun, Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 import type { ProgressUpdate } from './progress.ts';
 

@@ -1,8 +1,8 @@
 /** Who is answered: tokens, sessions, other origins, rebound names. No network: requests are injected. */
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { isLoopback, refuseOpenListening } from '../../src/api/access.ts';
-import { listen } from '../../src/api/listen.ts';
+import { isLoopback, refuseOpenListening } from '../../src/api/http/access.ts';
+import { listen } from '../../src/api/http/listen.ts';
 import { UsageError } from '../../src/core/errors.ts';
 import { apiWithoutDatabase } from './mirror.ts';
 

@@ -3,8 +3,8 @@ import { get, type IncomingMessage } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
-import { listen } from '../../src/api/listen.ts';
-import type { ListStore } from '../../src/api/ports.ts';
+import { listen } from '../../src/api/http/listen.ts';
+import type { ListStore } from '../../src/api/http/ports.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { apiWithoutDatabase } from './mirror.ts';
 

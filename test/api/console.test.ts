@@ -43,7 +43,7 @@ describe.each(['/', '/login'])('the page %s', (page) => {
 });
 
 /** Every script of the page, in the folder they are served from. */
-const SCRIPTS = readdirSync(new URL('../../src/api/console/', import.meta.url)).filter((file) =>
+const SCRIPTS = readdirSync(new URL('../../src/api/console/page/', import.meta.url)).filter((file) =>
   file.endsWith('.js'),
 );
 

@@ -1,7 +1,7 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
-import { type CheckpointPosition, createCursors, type PartyPosition } from '../../src/api/cursors.ts';
+import { type CheckpointPosition, createCursors, type PartyPosition } from '../../src/api/service/cursors.ts';
 
 const secret = randomBytes(32);
 const { parties, checkpoints } = createCursors(secret);

@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import type { LedgerQuestion } from '../../src/api/ports.ts';
+import type { LedgerQuestion } from '../../src/api/http/ports.ts';
 import { PermanentError } from '../../src/core/errors.ts';
-import { listen } from '../../src/api/listen.ts';
+import { listen } from '../../src/api/http/listen.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { apiWithoutDatabase, type TestApi } from './mirror.ts';
 

@@ -1,6 +1,6 @@
 /** The mirror's own rules of paging, where they differ from the source's, and what a page costs. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ReadStore } from '../../src/warehouse/read-store.ts';
+import { ReadStore } from '../../src/api/service/store/read-store.ts';
 import { freshWarehouse, startApi } from './mirror.ts';
 
 const PARTIES = 100_000;
@@ -60,7 +60,7 @@ describe('pages', () => {
 
   it('of an earlier life give cursors that are refused with a reason', async () => {
     const store = new ReadStore(pool);
-    const { createCursors } = await import('../../src/api/cursors.ts');
+    const { createCursors } = await import('../../src/api/service/cursors.ts');
     const old = createCursors(await store.cursorSecret()).parties.ofNetwork(1);
     const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
     expect(response.status).toBe(400);

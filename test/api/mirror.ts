@@ -1,14 +1,14 @@
 /** A read API over a real database, for the tests of `test/api`. */
 import type { FastifyInstance } from 'fastify';
-import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
-import { PostgresStatusStore } from '../../src/warehouse/status-store.ts';
-import { ReadStore } from '../../src/warehouse/read-store.ts';
-import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/server.ts';
-import { listen } from '../../src/api/listen.ts';
+import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
+import { migrate } from '../../src/postgres/migrate.ts';
+import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
+import { ReadStore } from '../../src/api/service/store/read-store.ts';
+import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
+import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
-import type { ConsoleParts } from '../../src/api/console-ports.ts';
-import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/ports.ts';
+import type { ConsoleParts } from '../../src/api/console/console-ports.ts';
+import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 
 /** A migrated warehouse of its own; dropped after the test file. */

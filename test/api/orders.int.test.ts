@@ -1,7 +1,7 @@
 /** Exports on demand: what may be ordered, how an order is followed, and the file at its end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import { listen } from '../../src/api/listen.ts';
+import { listen } from '../../src/api/http/listen.ts';
 import type {
   ByteRange,
   Download,
@@ -10,8 +10,8 @@ import type {
   ExportStatus,
   OrderRecord,
   OrdersQuestion,
-} from '../../src/api/ports.ts';
-import { StatusError } from '../../src/api/status-error.ts';
+} from '../../src/api/http/ports.ts';
+import { StatusError } from '../../src/api/http/status-error.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { apiWithoutDatabase } from './mirror.ts';
 

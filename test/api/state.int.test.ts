@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { glance } from '../../src/api/glance.ts';
+import { glance } from '../../src/api/mirror/glance.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from './mirror.ts';
 

@@ -1,6 +1,6 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { PostgresConsoleStore } from '../../src/warehouse/console-store.ts';
+import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { freshWarehouse, startApi, type TestApi } from '../api/mirror.ts';
 
 const warehouse = await freshWarehouse();

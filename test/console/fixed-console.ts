@@ -1,7 +1,7 @@
 /** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
-import type { ConsoleParts, ListStretch, LiveFacts } from '../../src/api/console-ports.ts';
-import { listen } from '../../src/api/listen.ts';
-import type { MirrorFacts, RunDocument } from '../../src/api/ports.ts';
+import type { ConsoleParts, ListStretch, LiveFacts } from '../../src/api/console/console-ports.ts';
+import { listen } from '../../src/api/http/listen.ts';
+import type { MirrorFacts, RunDocument } from '../../src/api/http/ports.ts';
 import { EMPTY_FACTS, apiWithoutDatabase } from '../api/mirror.ts';
 
 export const PARTY = 'ab'.repeat(32);

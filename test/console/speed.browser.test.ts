@@ -1,7 +1,7 @@
 /** How fast the console is where the mirror is large and much happens. Measured and told; the limits here are far off. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { PostgresConsoleStore } from '../../src/warehouse/console-store.ts';
-import { PostgresStatusStore } from '../../src/warehouse/status-store.ts';
+import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
+import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { freshWarehouse, startApi, type TestApi } from '../api/mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { openFixedConsole, PARTY, quiet, wholeFacts, WHOLE_LISTS } from './fixed-console.ts';

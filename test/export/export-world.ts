@@ -11,8 +11,8 @@ import { decodeManifest } from '../../src/ledger/manifest.ts';
 import { compressionOf, isManifestKey, manifestKey } from '../../src/ledger/object-keys.ts';
 import { plainStream } from '../../src/ledger/plain-stream.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
-import { ExportStore } from '../../src/warehouse/export-store.ts';
+import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
+import { ExportStore } from '../../src/export/store/export-store.ts';
 import { at, LedgerDouble, PARTY } from './ledger-double.ts';
 
 export const signal = new AbortController().signal;

@@ -9,8 +9,8 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
 import type { ResumeState } from '../../src/state/resume-state.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { ExportStore } from '../../src/warehouse/export-store.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { ExportStore } from '../../src/export/store/export-store.ts';
 
 export interface FaultCase {
   readonly sourceUrl: string;

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ExportArchiveStore } from '../../src/warehouse/export-archive.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
+import { ExportArchiveStore } from '../../src/export/store/export-archive.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
 import { createLog } from '../../src/core/log.ts';
 import { tidyStore } from '../../src/export/janitor.ts';
 import { FileStore } from '../../src/objects/file-store.ts';

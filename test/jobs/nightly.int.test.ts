@@ -4,7 +4,7 @@ import { enqueueRun } from '../../jobs/enqueue.ts';
 import { exportDue } from '../../jobs/nightly-exports.ts';
 import { SourceWatch } from '../../jobs/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
-import type { Run } from '../../src/warehouse/run-store.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { COMPLETE, openJobWorld, type JobWorld } from './stages-double.ts';

@@ -7,7 +7,7 @@ import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
 import { sendReports } from '../../jobs/notify.ts';
 import { everyPartyFits } from '../../jobs/nightly-exports.ts';
 import { lastSlotMs } from '../../jobs/slots.ts';
-import { posterTo } from '../../src/app/post-report.ts';
+import { posterTo } from '../../src/runs/post-report.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';
 

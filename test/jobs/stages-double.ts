@@ -5,9 +5,9 @@ import { createLog } from '../../src/core/log.ts';
 import type { Outcome } from '../../src/core/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
 import { QUEUE_NAMES, Queues } from '../../src/queue/queues.ts';
-import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
-import { NightlyStore } from '../../src/warehouse/nightly-store.ts';
-import { RunStore } from '../../src/warehouse/run-store.ts';
+import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
+import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
+import { RunStore } from '../../src/runs/store/run-store.ts';
 
 export const COMPLETE: Outcome = { verdict: 'complete', evidence: {} };
 const CLOCK = { seen: 2_000_000_000_000_000n, closedTo: 1_999_999_880_000_000n, from: 'source' } as const;

@@ -12,8 +12,8 @@ import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { ACCOUNT_TYPES, WORDS_BY_TEXT } from '../../src/ledger/encodings.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { LakeStore } from '../../src/warehouse/lake-store.ts';
-import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { LakeStore } from '../../src/lake/store/lake-store.ts';
+import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
 import {
   ASSET,

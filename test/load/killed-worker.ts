@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { buildLake } from '../../src/lake/build.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { LakeStore } from '../../src/warehouse/lake-store.ts';
-import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { LakeStore } from '../../src/lake/store/lake-store.ts';
+import { LoadStore } from '../../src/load/store/load-store.ts';
 
 const [stage = '', url = '', folder = '', nth = '1'] = process.argv.slice(2);
 const signal = new AbortController().signal;

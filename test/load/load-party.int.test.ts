@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { LoadStore } from '../../src/warehouse/load-store.ts';
+import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';

@@ -1,7 +1,7 @@
 /** A migrated warehouse of a test file's own, and a fresh store for each of its tests. */
 import { afterAll, beforeEach } from 'vitest';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openWarehouse, type Warehouse } from '../../src/warehouse/database.ts';
+import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { temporaryStore } from './published.ts';
 

@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { DUMPED_MAJOR, dumpSchema } from '../../scripts/schema-dump.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../migrations/schema.sql');

@@ -4,9 +4,9 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { LoadStore } from '../../src/warehouse/load-store.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { LoadStore } from '../../src/load/store/load-store.ts';
+import { migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase } from '../support/database.ts';
 import { HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
 

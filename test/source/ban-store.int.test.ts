@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from 'vitest';
 import { nowMicros } from '../../src/core/time.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { openBanStore } from '../../src/warehouse/source-state.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { openBanStore } from '../../src/source/store/source-state.ts';
 import { freshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase({ isMigrated: true });

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { Kysely, PostgresDialect } from 'kysely';
 import { Client, Pool } from 'pg';
 import { afterAll } from 'vitest';
-import { migrate } from '../../src/warehouse/migrate.ts';
+import { migrate } from '../../src/postgres/migrate.ts';
 import { serviceUrl } from './services.ts';
 
 export interface FreshDatabase extends AsyncDisposable {

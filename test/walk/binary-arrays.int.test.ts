@@ -2,7 +2,7 @@
 import { Pool } from 'pg';
 import { afterAll, expect, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import { instantArray, int8Array, textArray } from '../../src/warehouse/binary-arrays.ts';
+import { instantArray, int8Array, textArray } from '../../src/walk/store/binary-arrays.ts';
 import { serviceUrl } from '../support/services.ts';
 
 const pool = new Pool({ connectionString: await serviceUrl('postgres'), options: '-c TimeZone=UTC' });

@@ -1,7 +1,7 @@
 /** The claim: one statement that succeeds only where it is true, and the constraints beneath it. */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Chain, ListedRow, PageCommit, WalkSession } from '../../src/walk/ports.ts';
-import { WalkStore } from '../../src/warehouse/walk-store.ts';
+import { WalkStore } from '../../src/walk/store/walk-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { ListDouble, parties, party } from './list-double.ts';
 import { newRun, openMigrated, WalkWorld } from './walk-world.ts';

@@ -8,10 +8,10 @@ import type { WalkDeps } from '../../src/walk/context.ts';
 import type { WalkEvidence } from '../../src/walk/evidence.ts';
 import type { ListName, ListSource, WalkHints } from '../../src/walk/ports.ts';
 import { walkList, type WalkRequest } from '../../src/walk/walk.ts';
-import type { Warehouse } from '../../src/warehouse/database.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { migrate } from '../../src/warehouse/migrate.ts';
-import { WalkStore } from '../../src/warehouse/walk-store.ts';
+import type { Warehouse } from '../../src/postgres/database.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { migrate } from '../../src/postgres/migrate.ts';
+import { WalkStore } from '../../src/walk/store/walk-store.ts';
 import type { ListDouble } from './list-double.ts';
 
 export const NO_HINTS: WalkHints = { get: async () => undefined, set: async () => undefined };

@@ -4,8 +4,8 @@ import { openSource } from '../../src/source/source.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
 import { tolerantState } from '../../src/state/tolerant-state.ts';
 import { walkList } from '../../src/walk/walk.ts';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { WalkStore } from '../../src/warehouse/walk-store.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { WalkStore } from '../../src/walk/store/walk-store.ts';
 import { sourceConfig } from './source-config.ts';
 
 const [sourceUrl = '', databaseUrl = '', redisUrl = '', list = '', runId = '', pageSize = '10'] =

@@ -1,8 +1,8 @@
 /** What Postgres does to transactions, and what becomes of the work: whole again, or the first cause. */
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { sql } from 'kysely';
-import { openWarehouse } from '../../src/warehouse/database.ts';
-import { databaseError, inTransaction } from '../../src/warehouse/transaction.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { databaseError, inTransaction } from '../../src/postgres/transaction.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 

@@ -6,7 +6,7 @@ import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } fro
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { outProblem, writeCsv } from '../csv-out.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
-import type { Run } from '../../warehouse/run-store.ts';
+import type { Run } from '../../runs/store/run-store.ts';
 import { runSummary } from '../summary.ts';
 
 export interface ExportOptions {

@@ -1,10 +1,10 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProgressLine } from '../../../jobs/job.ts';
-import { glance, type MirrorStatus } from '../../api/glance.ts';
+import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
-import type { Run } from '../../warehouse/run-store.ts';
+import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../format.ts';
 import { formatTable } from '../table.ts';

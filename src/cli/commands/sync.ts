@@ -1,6 +1,6 @@
 /** `sync`: walks lists now and waits. */
 import { needSource, openApp } from '../../app/app.ts';
-import type { MirrorFacts } from '../../api/ports.ts';
+import type { MirrorFacts } from '../../api/http/ports.ts';
 import type { Config } from '../../config/environment.ts';
 import { UsageError } from '../../core/errors.ts';
 import { canonicalId } from '../../core/ids.ts';

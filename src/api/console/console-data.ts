@@ -1,0 +1,160 @@
+/** The console's own data, and the buttons that begin work. Not an interface for others: it may change with the page. */
+import type { FastifyInstance } from 'fastify';
+import { canonicalId } from '../../core/ids.ts';
+import type { ConsoleParts, ListName, PartyView } from './console-ports.ts';
+import { shared } from '../../core/shared.ts';
+import { StatusError } from '../http/status-error.ts';
+
+const HIDDEN = { hide: true } as const;
+/** Summing up a million segments takes a moment: all who look share it. */
+const HISTORY_MAX_AGE_MS = 1_500;
+const LINES_MAX_AGE_MS = 1_000;
+const LINES_MAX = 16;
+const PARTIES_PAGE = 25;
+const SET_ASIDE_MAX = 1_000;
+const POINTS_MAX = 600;
+const PARTY = {
+  type: 'object',
+  properties: { id: { type: 'string', maxLength: 64 } },
+  required: ['id'],
+} as const;
+const ID = { type: 'string', maxLength: 66 } as const;
+const WORD = { type: 'string', maxLength: 100 } as const;
+
+interface PartiesQuery {
+  readonly view: PartyView;
+  readonly search: string;
+  readonly after?: string;
+}
+
+/** Adds the routes. */
+export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): void {
+  const history = shared(() => parts.store.history(), HISTORY_MAX_AGE_MS);
+  const lines = shared(() => parts.store.lines(LINES_MAX), LINES_MAX_AGE_MS);
+  server.get('/console/history', { schema: HIDDEN }, () => history());
+  server.get('/console/lines', { schema: HIDDEN }, async () => ({ lines: await lines() }));
+  server.get('/console/settings', { schema: HIDDEN }, () => ({ settings: parts.settings }));
+  server.get<{ Querystring: { limit: number } }>(
+    '/console/set-aside',
+    {
+      schema: {
+        ...HIDDEN,
+        querystring: {
+          type: 'object',
+          properties: { limit: { type: 'integer', minimum: 1, maximum: SET_ASIDE_MAX } },
+          required: ['limit'],
+          additionalProperties: false,
+        },
+      },
+    },
+    async (request) => ({ units: await parts.store.setAside(request.query.limit) }),
+  );
+  server.post('/console/nights', { schema: HIDDEN }, async (_request, reply) =>
+    reply.code(202).send(await parts.runNight()),
+  );
+  server.post<{ Params: { list: ListName } }>(
+    '/console/walks/:list',
+    {
+      schema: {
+        ...HIDDEN,
+        params: {
+          type: 'object',
+          properties: { list: { type: 'string', enum: ['parties', 'checkpoints'] } },
+          required: ['list'],
+        },
+      },
+    },
+    async (request, reply) => reply.code(202).send(await parts.walk(request.params.list)),
+  );
+  addParties(server, parts);
+}
+
+function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
+  const querystring = {
+    type: 'object',
+    properties: {
+      view: { type: 'string', enum: ['recent', 'id', 'set-aside'], default: 'id' },
+      search: { type: 'string', maxLength: 66, default: '' },
+      after: { type: 'string', maxLength: 66 },
+    },
+    additionalProperties: false,
+  } as const;
+  server.get<{ Querystring: PartiesQuery }>(
+    '/console/parties',
+    { schema: { ...HIDDEN, querystring } },
+    (request) => {
+      const { view, search, after } = request.query;
+      const prefix = search.trim().toLowerCase().replace(/^0x/, '');
+      if (!/^[a-z0-9]*$/.test(prefix)) return { parties: [], next: null };
+      if (view !== 'id' && after !== undefined && !/^\d{1,18}$/.test(after))
+        throw refuse('after: no such page');
+      return store.parties({ view, prefix, after, rowsMax: PARTIES_PAGE });
+    },
+  );
+  server.get<{ Params: { id: string } }>(
+    '/console/parties/:id',
+    { schema: { ...HIDDEN, params: PARTY } },
+    async (request) => {
+      const party = await store.party(partyId(request.params.id));
+      if (party === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
+      return party;
+    },
+  );
+  server.get<{ Params: { id: string }; Querystring: { asset: string; zone: string } }>(
+    '/console/parties/:id/flows',
+    {
+      schema: {
+        ...HIDDEN,
+        params: PARTY,
+        querystring: {
+          type: 'object',
+          properties: { asset: ID, zone: { ...WORD, default: 'UTC' } },
+          required: ['asset'],
+        },
+      },
+    },
+    async (request) => {
+      const { asset, zone } = request.query;
+      if (!isTimeZone(zone)) throw refuse('zone: give an IANA time zone');
+      return { days: await store.flows(partyId(request.params.id), asset, zone) };
+    },
+  );
+  server.get<{ Params: { id: string }; Querystring: { asset: string; type: string; market?: string } }>(
+    '/console/parties/:id/balance',
+    {
+      schema: {
+        ...HIDDEN,
+        params: PARTY,
+        querystring: {
+          type: 'object',
+          properties: { asset: ID, type: WORD, market: ID },
+          required: ['asset', 'type'],
+        },
+      },
+    },
+    async (request) => {
+      const { asset, type, market } = request.query;
+      const question = { assetId: asset, accountType: type, marketId: market, pointsMax: POINTS_MAX };
+      return { points: await store.balance({ partyId: partyId(request.params.id), ...question }) };
+    },
+  );
+}
+
+/** @throws StatusError 404 for what can be no party */
+function partyId(text: string): string {
+  const id = canonicalId(text);
+  if (id === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
+  return id;
+}
+
+function isTimeZone(name: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
+  }
+}
+
+function refuse(message: string): StatusError {
+  return StatusError.ofGateway('invalidArgument', message);
+}

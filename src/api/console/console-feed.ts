@@ -1,0 +1,90 @@
+/** What moves in the console: one snapshot for all who look, sent to each whenever it changed. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyInstance } from 'fastify';
+import type { ConsoleParts, LiveFacts, LiveRun, Snapshot } from './console-ports.ts';
+import { EventStreams } from '../http/events.ts';
+import type { MirrorStatus } from '../mirror/glance.ts';
+import type { RunDocument } from '../http/ports.ts';
+import { shared } from '../../core/shared.ts';
+
+const EVERY_MS = 500;
+/** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
+const SILENT_MS_MAX = 5_000;
+
+export interface FeedOptions {
+  /** Between two looks at the database, in milliseconds; tests look more often. */
+  readonly everyMs?: number | undefined;
+}
+
+/** Adds `/console/events`. */
+export function addConsoleFeed(
+  server: FastifyInstance,
+  parts: ConsoleParts,
+  status: () => Promise<MirrorStatus>,
+  { everyMs = EVERY_MS }: FeedOptions,
+): void {
+  const streams = new EventStreams();
+  const snapshot = shared(() => takeSnapshot(parts, status), everyMs / 2);
+  server.get('/console/events', { schema: { hide: true } }, async (_request, reply) => {
+    // A database that is away is told before the stream is open, with a status that a page can read.
+    await snapshot();
+    return streams.send(reply, (signal) => changes(snapshot, everyMs, signal));
+  });
+}
+
+async function* changes(
+  snapshot: () => Promise<Snapshot>,
+  everyMs: number,
+  signal: AbortSignal,
+): AsyncGenerator<Snapshot> {
+  let last = '';
+  let sentAtMs = -Infinity;
+  while (!signal.aborted) {
+    const { now, ...rest } = await snapshot();
+    const text = JSON.stringify(rest);
+    if (text !== last || performance.now() - sentAtMs > SILENT_MS_MAX) {
+      yield { now, ...rest };
+      last = text;
+      sentAtMs = performance.now();
+    }
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorStatus>): Promise<Snapshot> {
+  const [{ openRuns, inFlight, ...facts }, known] = await Promise.all([parts.store.live(), status()]);
+  const [live, exports] = await Promise.all([
+    Promise.all(openRuns.map((run) => withProgress(run, parts))),
+    Promise.all(
+      inFlight.map(async (unit) => ({ ...unit, progress: await parts.exportProgress(unit.partyId) })),
+    ),
+  ]);
+  return {
+    ...facts,
+    status: { ...known, attention: [...known.attention, ...idleAttention(facts, openRuns)] },
+    nextNight: parts.nextNight(),
+    live,
+    inFlight: exports,
+  };
+}
+
+async function withProgress(run: RunDocument, parts: ConsoleParts): Promise<LiveRun> {
+  const { evidence: _evidence, ...rest } = run;
+  return { ...rest, progress: run.state === 'running' ? await parts.progress(run.runId) : [] };
+}
+
+/** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
+function idleAttention(
+  { workers }: Pick<LiveFacts, 'workers'>,
+  openRuns: readonly RunDocument[],
+): MirrorStatus['attention'] {
+  const waiting = openRuns.filter((run) => run.state === 'queued' && run.parentRunId === null).length;
+  if (workers > 0 || waiting === 0) return [];
+  return [
+    {
+      what: `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is running`,
+      why: 'work is queued, and no process takes it',
+      todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',
+    },
+  ];
+}

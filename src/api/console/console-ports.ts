@@ -1,0 +1,228 @@
+/** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
+import type { MirrorStatus } from '../mirror/glance.ts';
+import type { RunDocument } from '../http/ports.ts';
+
+export type ListName = 'parties' | 'checkpoints';
+
+/** What one direction of a walk has read. */
+export interface WayDone {
+  readonly rows: string;
+  readonly newRows: string;
+  readonly pages: number;
+}
+
+/** The walk of a list that is going on, or the last there was. */
+export interface ListWalk {
+  readonly list: ListName;
+  readonly kind: 'walk' | 'audit';
+  readonly isOpen: boolean;
+  readonly runId: string;
+  readonly startedAt: string;
+  readonly finishedAt: string | null;
+  /** `up` from the oldest row, `down` from the newest; absent where nothing was read that way. */
+  readonly ways: { readonly up?: WayDone; readonly down?: WayDone };
+}
+
+/** A stretch of a list without a hole. Positions are decimal text: heights, or places in the source's order. */
+export interface ListStretch {
+  readonly list: ListName;
+  readonly lo: string;
+  readonly hi: string;
+  readonly hasTail: boolean;
+  readonly hasHead: boolean;
+}
+
+export interface ExportUnitName {
+  readonly partyId: string;
+  readonly assetId: string | null;
+}
+
+export interface SetAsideUnit extends ExportUnitName {
+  readonly unitId: string;
+  readonly since: string;
+  readonly attempts: number;
+  readonly reason: { readonly code?: string; readonly message?: string } | null;
+}
+
+/** How far a night has come with its list of parties. */
+export interface NightCounts {
+  readonly runId: string;
+  readonly waiting: number;
+  readonly done: number;
+  readonly failed: number;
+  readonly deferred: number;
+  readonly firstAt: string | null;
+}
+
+/** What is going on now, in one consistent reading that costs the same however large the mirror is. */
+export interface LiveFacts {
+  readonly now: string;
+  /** Processes that work jobs and were heard of lately. */
+  readonly workers: number;
+  readonly walks: readonly ListWalk[];
+  readonly stretches: readonly ListStretch[];
+  /** Runs that have not ended, oldest first; no more than a page can show. */
+  readonly openRuns: readonly RunDocument[];
+  readonly inFlight: readonly ExportUnitName[];
+  /** The first of them. */
+  readonly setAside: readonly SetAsideUnit[];
+  readonly night: NightCounts | null;
+  /** Another text whenever a run began or ended, or something was published. */
+  readonly revision: string;
+}
+
+/** A piece of what is known of a ledger. */
+export interface Covered {
+  readonly from: string;
+  readonly to: string;
+  readonly open: boolean;
+  /** Decimal text; null where the range is known to hold no entry. */
+  readonly rows: string | null;
+}
+
+export interface LedgerLine extends ExportUnitName {
+  readonly state: 'in flight' | 'set aside' | 'published';
+  readonly covered: readonly Covered[];
+  readonly firstEntryAt: string | null;
+}
+
+export interface GrowthPoint {
+  readonly at: string;
+  /** Published in the time that begins at `at`; decimal text. */
+  readonly rows: string;
+  readonly bytes: string;
+}
+
+export interface Night {
+  readonly runId: string;
+  readonly at: string;
+  readonly finishedAt: string | null;
+  readonly state: string;
+  readonly verdict: string | null;
+}
+
+export interface History {
+  readonly growth: readonly GrowthPoint[];
+  readonly nights: readonly Night[];
+}
+
+export type PartyView = 'recent' | 'id' | 'set-aside';
+
+export interface PartiesQuestion {
+  readonly view: PartyView;
+  /** The beginning of an id; only with the view `id`. */
+  readonly prefix: string;
+  /** Where the page before ended. */
+  readonly after: string | undefined;
+  readonly rowsMax: number;
+}
+
+export interface PartySummary {
+  readonly partyId: string;
+  readonly rows: string;
+  readonly bytes: string;
+  readonly lastEntryAt: string | null;
+  /** Everything up to here is known; null where nothing was ever asked. */
+  readonly knownTo: string | null;
+  readonly setAsideAt: string | null;
+}
+
+export interface PartyPage {
+  readonly parties: readonly PartySummary[];
+  readonly next: string | null;
+}
+
+export interface Account {
+  readonly assetId: string;
+  readonly accountType: string;
+  readonly marketId: string | null;
+  readonly entries: string;
+  readonly lastAt: string;
+}
+
+export interface PartyLedger extends PartySummary {
+  readonly firstSeenAt: string | null;
+  /** The source's release exports only what a party sends. */
+  readonly isSentOnly: boolean;
+  readonly covered: readonly Covered[];
+  /** The busiest first. */
+  readonly accounts: readonly Account[];
+}
+
+export interface FlowDay {
+  readonly day: string;
+  readonly received: string;
+  readonly sent: string;
+  readonly entries: string;
+}
+
+export interface BalancePoint {
+  readonly at: string;
+  readonly balance: string;
+}
+
+export interface AccountQuestion {
+  readonly partyId: string;
+  readonly assetId: string;
+  readonly accountType: string;
+  readonly marketId: string | undefined;
+  readonly pointsMax: number;
+}
+
+export interface ConsoleStore {
+  live(): Promise<LiveFacts>;
+  /** Ledgers that are in flight, set aside, or were published last, in this order. */
+  lines(linesMax: number): Promise<readonly LedgerLine[]>;
+  history(): Promise<History>;
+  parties(question: PartiesQuestion): Promise<PartyPage>;
+  party(partyId: string): Promise<PartyLedger | undefined>;
+  /** @param zone an IANA time zone, whose days are meant */
+  flows(partyId: string, assetId: string, zone: string): Promise<readonly FlowDay[]>;
+  /** The last balance of each of `pointsMax` equal parts of the account's time. */
+  balance(question: AccountQuestion): Promise<readonly BalancePoint[]>;
+  /** Those set aside last come first. */
+  setAside(rowsMax: number): Promise<readonly SetAsideUnit[]>;
+}
+
+/** One setting as it may be shown: a secret's value never gets here. */
+export interface ShownSetting {
+  readonly name: string;
+  readonly value: string | null;
+  readonly isSecret: boolean;
+  readonly origin: string;
+  readonly help: string;
+}
+
+/** One line of live progress, as jobs report it. */
+export interface ShownProgress {
+  readonly label: string;
+  readonly done: string;
+  readonly total?: string | undefined;
+  readonly unit: string;
+  readonly note?: string | undefined;
+}
+
+export interface ConsoleParts {
+  readonly store: ConsoleStore;
+  readonly settings: readonly ShownSetting[];
+  /** The next time the schedule fires; null where nothing is scheduled. */
+  nextNight(): string | null;
+  progress(runId: string): Promise<readonly ShownProgress[]>;
+  /** Of an export that is in flight, whoever ordered it. */
+  exportProgress(partyId: string): Promise<readonly ShownProgress[]>;
+  /** The nightly run, now; one that is going on is not begun twice. */
+  runNight(): Promise<{ id: string }>;
+  walk(list: ListName): Promise<{ id: string }>;
+}
+
+export interface LiveRun extends Omit<RunDocument, 'evidence'> {
+  readonly progress: readonly ShownProgress[];
+}
+
+/** What the event stream sends: everything that moves. */
+export interface Snapshot extends Omit<LiveFacts, 'openRuns' | 'inFlight'> {
+  readonly status: MirrorStatus;
+  readonly nextNight: string | null;
+  readonly live: readonly LiveRun[];
+  readonly inFlight: readonly (ExportUnitName & { readonly progress: readonly ShownProgress[] })[];
+}

@@ -1,0 +1,60 @@
+/**
+ * The console's files, read once at the start: no build step, nothing from another host. What a browser
+ * has already is not sent again.
+ */
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+
+const FOLDER = new URL('page/', import.meta.url);
+const PAGES: Readonly<Record<string, string>> = { 'index.html': '/', 'login.html': '/login' };
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+/** The chart library's own files. */
+const LIBRARY = [
+  { path: '/assets/uplot.js', url: import.meta.resolve('uplot/dist/uPlot.iife.min.js') },
+  { path: '/assets/uplot.css', url: import.meta.resolve('uplot/dist/uPlot.min.css') },
+] as const;
+
+interface Asset {
+  readonly path: string;
+  readonly type: string;
+  readonly content: Buffer;
+  readonly packed: Buffer;
+  readonly tag: string;
+}
+
+/** Adds the pages and what they load. */
+export async function addConsole(server: FastifyInstance): Promise<void> {
+  const own = (await readdir(FOLDER)).map((file) => ({
+    path: PAGES[file] ?? `/assets/${file}`,
+    url: new URL(file, FOLDER).href,
+  }));
+  for (const { path, url } of [...own, ...LIBRARY]) {
+    const asset = await readAsset(path, new URL(url));
+    server.get(path, { schema: { hide: true } }, (request, reply) => sendAsset(request, reply, asset));
+  }
+}
+
+async function readAsset(path: string, url: URL): Promise<Asset> {
+  const content = await readFile(url);
+  const packed = await promisify(gzip)(content, { level: 9 });
+  const type = TYPES[url.pathname.split('.').at(-1) ?? ''] ?? 'application/octet-stream';
+  const tag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
+  return { path, type, content, packed, tag };
+}
+
+function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
+  // Kept by the browser, and asked for again each time: a new version shows at once.
+  reply.headers({ 'cache-control': 'private, no-cache', etag: asset.tag, vary: 'accept-encoding' });
+  if (request.headers['if-none-match'] === asset.tag) return reply.code(304).send();
+  reply.header('content-type', asset.type);
+  const takesGzip = /\bgzip\b/.test(`${request.headers['accept-encoding']}`);
+  return takesGzip ? reply.header('content-encoding', 'gzip').send(asset.packed) : reply.send(asset.content);
+}

@@ -1,0 +1,55 @@
+/** The resolved configuration as the console shows it: each value, where it came from, no secret. */
+import { dirname, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import type { ShownSetting } from './console-ports.ts';
+import type { Config } from '../../config/environment.ts';
+import { SETTINGS, type Setting, type SettingKey } from '../../config/settings.ts';
+
+const MASK = '***';
+
+export function shownSettings(config: Config): readonly ShownSetting[] {
+  const all = Object.entries(SETTINGS) as [SettingKey, Setting<unknown>][];
+  return all.map(([key, setting]) => {
+    const value: unknown = config[key];
+    const isSecret = setting.secret === true;
+    return {
+      name: setting.name,
+      value: value === undefined ? null : isSecret ? MASK : textOf(value),
+      isSecret,
+      origin: originOf(key, setting, config),
+      help: setting.help,
+    };
+  });
+}
+
+/** A command such as `demo` sets some itself, whatever was configured. */
+function originOf(key: SettingKey, setting: Setting<unknown>, config: Config): string {
+  const value: unknown = config[key];
+  const origin = config.origins[key];
+  if (origin === 'unset') return value === undefined ? origin : 'this command';
+  if (origin !== 'default' || setting.fallback === undefined) return origin;
+  const fallback = setting.parse(setting.fallback);
+  // Read against the working directory, whichever that was.
+  const asRead = key === 'dataDir' ? resolve(dirname(config.dataDir), setting.fallback) : fallback;
+  return isDeepStrictEqual(value, asRead) ? origin : 'this command';
+}
+
+function textOf(value: unknown): string {
+  if (value instanceof URL) return withoutSecrets(value);
+  if (Array.isArray(value)) return value.join(', ');
+  if (typeof value === 'object' && value !== null && 'kind' in value) {
+    return 'ids' in value && Array.isArray(value.ids) ? value.ids.join(', ') : String(value.kind);
+  }
+  return String(value);
+}
+
+/** Users write keys into URLs. The object store's parameters are known, and none of them is one. */
+function withoutSecrets(url: URL): string {
+  const shown = new URL(url);
+  if (shown.username !== '') shown.username = MASK;
+  if (shown.password !== '') shown.password = MASK;
+  if (shown.protocol.startsWith('http')) {
+    for (const name of shown.searchParams.keys()) shown.searchParams.set(name, MASK);
+  }
+  return shown.href;
+}

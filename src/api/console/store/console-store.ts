@@ -1,0 +1,162 @@
+/** The console's questions about the mirror's work: what runs, what was published, what was set aside. */
+import type { Pool } from 'pg';
+import type {
+  AccountQuestion,
+  BalancePoint,
+  ConsoleStore,
+  FlowDay,
+  History,
+  LedgerLine,
+  LiveFacts,
+  PartiesQuestion,
+  PartyLedger,
+  PartyPage,
+  SetAsideUnit,
+} from '../console-ports.ts';
+import { readBalance, readFlows, readParties, readParty } from './console-ledgers.ts';
+import { guarded } from '../../../postgres/transaction.ts';
+
+const QUERY_TIMEOUT_MS = 10_000;
+
+/** One statement, so that all of it is of one instant. Every part of it is found by an index. */
+const LIVE = `
+  with network as (select max(epoch) as epoch from mirror.networks),
+  last_walks as (
+    select distinct on (list) * from mirror.walks
+    where epoch = (select epoch from network) and state <> 'abandoned' order by list, walk_id desc),
+  ways as (
+    select walk_id, case when direction in ('up', 'tail') then 'up' else 'down' end as way,
+      sum(rows)::text as rows, sum(new_rows)::text as new_rows, count(*)::int as pages
+    from mirror.walk_pages where walk_id in (select walk_id from last_walks) group by 1, 2),
+  stretches as (
+    select c.* from mirror.chains c left join last_walks w using (list)
+    where c.epoch = (select epoch from network)
+      and c.audit_walk is not distinct from (case when w.kind = 'audit' and w.state = 'open' then w.walk_id end)
+    order by list, lo limit 200),
+  open_runs as (
+    select * from mirror.runs where state in ('queued', 'running') order by queued_at, run_id limit 24),
+  night as (select run_id from open_runs where kind = 'nightly' limit 1),
+  set_aside as (
+    select unit_id, party_id, asset_id, set_aside_at, attempts, set_aside_reason from mirror.export_units
+    where set_aside_at is not null order by set_aside_at desc limit 5)
+  select json_build_object(
+    'now', clock_timestamp(),
+    'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - interval '15 seconds'),
+    'walks', (select coalesce(json_agg(json_build_object('list', list, 'kind', kind, 'isOpen', state = 'open',
+      'runId', run_id, 'startedAt', started_at, 'finishedAt', finished_at,
+      'ways', (select coalesce(json_object_agg(way, json_build_object('rows', rows, 'newRows', new_rows, 'pages', pages)), '{}')
+        from ways where ways.walk_id = last_walks.walk_id)) order by list), '[]') from last_walks),
+    'stretches', (select coalesce(json_agg(json_build_object('list', list, 'lo', lo::text, 'hi', hi::text,
+      'hasTail', has_tail, 'hasHead', has_head) order by list, lo), '[]') from stretches),
+    'openRuns', (select coalesce(json_agg(json_build_object('runId', run_id, 'parentRunId', parent_run_id, 'kind', kind,
+      'subject', subject, 'state', state, 'verdict', verdict, 'evidence', '{}'::json, 'queuedAt', queued_at,
+      'startedAt', started_at, 'finishedAt', finished_at, 'attempts', attempts) order by queued_at), '[]') from open_runs),
+    'inFlight', (select coalesce(json_agg(json_build_object('partyId', party_id, 'assetId', asset_id)), '[]') from (
+      select party_id, asset_id from mirror.export_units where lease_until > clock_timestamp()
+      order by lease_until limit 16) leased),
+    'setAside', (select coalesce(json_agg(json_build_object('unitId', unit_id::text, 'partyId', party_id,
+      'assetId', asset_id, 'since', set_aside_at, 'attempts', attempts, 'reason', set_aside_reason)), '[]') from set_aside),
+    'night', (select json_build_object('runId', run_id,
+      'waiting', count(*) filter (where state in ('due', 'queued')), 'done', count(*) filter (where state = 'done'),
+      'failed', count(*) filter (where state = 'failed'), 'deferred', count(*) filter (where state = 'deferred'),
+      'firstAt', min(updated_at)) from mirror.nightly_units where run_id = (select run_id from night) group by run_id),
+    'revision', md5(concat((select publication_seq from mirror.identity), (
+      select string_agg(run_id::text || state, ',') from (
+        select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;
+
+const LINES = `
+  with chosen as (
+    (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.export_units
+      where lease_until > clock_timestamp() order by lease_until limit 8)
+    union all
+    (select party_id, asset_id, 2, 'set aside', set_aside_at from mirror.export_units
+      where set_aside_at is not null order by set_aside_at desc limit 8)
+    union all
+    (select party_id, asset_id, 3, 'published', published_at from mirror.segments
+      where status = 'current' order by published_at desc limit $1)),
+  units as (
+    select distinct on (party_id, asset_id) * from chosen order by party_id, asset_id, rank),
+  shown as (select * from units order by rank, at desc limit $1)
+  select party_id as "partyId", asset_id as "assetId", state,
+    (select min(vega_time) from mirror.ledger_entries e where e.party_id = shown.party_id) as "firstEntryAt",
+    (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time, 'open', open, 'rows', rows) order by from_time), '[]')
+      from (select c.from_time, c.to_time, c.open, s.rows::text as rows
+        from mirror.coverage c left join mirror.segments s using (segment_id)
+        where c.party_id = shown.party_id and (c.asset_id is null or shown.asset_id is null or c.asset_id = shown.asset_id)
+        order by c.from_time desc limit 60) known) as covered
+  from shown order by rank, at desc`;
+
+/** Parts of the time that there is, so that a first night shows as well as a year of them. */
+const GROWTH = `
+  with bounds as (
+    select min(published_at) as first, greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
+    from mirror.segments)
+  select date_bin(make_interval(secs => step), published_at, first) as at, sum(rows)::text as rows, sum(bytes)::text as bytes
+  from mirror.segments, bounds where status = 'current' group by 1 order by 1`;
+
+const NIGHTS = `
+  select run_id as "runId", coalesce(started_at, queued_at) as at, finished_at as "finishedAt", state, verdict
+  from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
+  order by queued_at desc limit 1000`;
+
+const SET_ASIDE = `
+  select unit_id::text as "unitId", party_id as "partyId", asset_id as "assetId", set_aside_at as since, attempts,
+    set_aside_reason as reason
+  from mirror.export_units
+  where set_aside_at is not null order by set_aside_at desc, unit_id desc limit $1`;
+
+export class PostgresConsoleStore implements ConsoleStore {
+  readonly #pool: Pool;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  async live(): Promise<LiveFacts> {
+    const [row] = await this.#rows<{ found: LiveFacts }>('read what is going on', LIVE, []);
+    if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
+    return row.found;
+  }
+
+  lines(linesMax: number): Promise<readonly LedgerLine[]> {
+    return this.#rows<LedgerLine>('read the time lines of ledgers', LINES, [linesMax]);
+  }
+
+  async history(): Promise<History> {
+    const [growth, nights] = await Promise.all([
+      this.#rows<History['growth'][number]>('read how the mirror grew', GROWTH, []),
+      this.#rows<History['nights'][number]>('read the nights', NIGHTS, []),
+    ]);
+    return { growth, nights };
+  }
+
+  setAside(rowsMax: number): Promise<readonly SetAsideUnit[]> {
+    return this.#rows<SetAsideUnit>('list what was set aside', SET_ASIDE, [rowsMax]);
+  }
+
+  parties(question: PartiesQuestion): Promise<PartyPage> {
+    return readParties(this.#rows, question);
+  }
+
+  party(partyId: string): Promise<PartyLedger | undefined> {
+    return readParty(this.#rows, partyId);
+  }
+
+  flows(partyId: string, assetId: string, zone: string): Promise<readonly FlowDay[]> {
+    return readFlows(this.#rows, partyId, assetId, zone);
+  }
+
+  balance(question: AccountQuestion): Promise<readonly BalancePoint[]> {
+    return readBalance(this.#rows, question);
+  }
+
+  readonly #rows = async <Row extends object>(
+    action: string,
+    text: string,
+    values: unknown[],
+  ): Promise<Row[]> => {
+    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
+    const result = await guarded(action, () => this.#pool.query<Row>(query));
+    return result.rows;
+  };
+}

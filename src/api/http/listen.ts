@@ -1,0 +1,47 @@
+/** Opens the API's port, and closes it without cutting off answers that are nearly done. */
+import type { AddressInfo } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import { refuseOpenListening } from './access.ts';
+
+const CLOSE_GRACE_MS = 2_000;
+
+export interface ListenOptions {
+  readonly host: string;
+  /** 0: a free one. */
+  readonly port: number;
+  readonly token: string | undefined;
+}
+
+export interface Listening extends AsyncDisposable {
+  readonly url: string;
+}
+
+/**
+ * @throws UsageError where others could reach it and there is no token
+ * @throws PermanentError `API_PORT_UNUSABLE`
+ */
+export async function listen(server: FastifyInstance, options: ListenOptions): Promise<Listening> {
+  refuseOpenListening(options.host, options.token);
+  try {
+    await server.listen({ host: options.host, port: options.port });
+  } catch (error) {
+    throw new PermanentError(
+      `Cannot listen on ${options.host}:${options.port}: ${errorCode(error)}; set API_HOST and API_PORT to an address that is free`,
+      { code: 'API_PORT_UNUSABLE', meta: { host: options.host, port: options.port }, cause: error },
+    );
+  }
+  const { port } = server.server.address() as AddressInfo;
+  const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+  return { url: `http://${host}:${port}`, [Symbol.asyncDispose]: () => close(server) };
+}
+
+async function close(server: FastifyInstance): Promise<void> {
+  // Event streams and slow downloads would keep it open for ever.
+  const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
+  try {
+    await server.close();
+  } finally {
+    clearTimeout(impatient);
+  }
+}

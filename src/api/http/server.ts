@@ -1,0 +1,127 @@
+/** The read API and the console as one Fastify server; everything it needs is handed in. */
+import Fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
+import { UnreachableError } from '../../core/errors.ts';
+import type { Log } from '../../core/log.ts';
+import { addAccess } from './access.ts';
+import { addCompression } from './compression.ts';
+import { addConsoleData } from '../console/console-data.ts';
+import { addConsoleFeed } from '../console/console-feed.ts';
+import type { ConsoleParts } from '../console/console-ports.ts';
+import { addConsole } from '../console/console.ts';
+import { addHealth } from './health.ts';
+import { addLedgerExport } from '../service/ledger-export.ts';
+import { addLists } from '../service/lists.ts';
+import { addMetrics } from './metrics.ts';
+import { addMirrorRoutes } from '../mirror/mirror-routes.ts';
+import { addOpenApi } from './openapi.ts';
+import { addOrders } from '../mirror/orders.ts';
+import type { ExportJobs, ExportReader, ListStore, MetricsSource, Probe, StatusStore } from './ports.ts';
+import { addSafety } from './safety.ts';
+import { sendJson, StatusError, type StatusName } from './status-error.ts';
+
+export interface ApiDeps {
+  readonly lists: ListStore;
+  readonly ledger: ExportReader;
+  readonly status: StatusStore;
+  readonly jobs: ExportJobs;
+  readonly console: ConsoleParts;
+  readonly probes: readonly Probe[];
+  readonly metrics: readonly MetricsSource[];
+  readonly log: Log;
+}
+
+export interface ApiOptions {
+  /** API_TOKEN; without it only loopback names are answered. */
+  readonly token: string | undefined;
+  readonly version: string;
+  /** The clock of sessions, in milliseconds since 1970. */
+  readonly nowMs?: (() => number) | undefined;
+  /** Between two looks at what goes on, while somebody watches the console, in milliseconds. */
+  readonly consoleEveryMs?: number | undefined;
+}
+
+const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
+const BODY_BYTES_MAX = 16 * 1_024;
+const REQUEST_TIMEOUT_MS = 10_000;
+/** Nothing moved in either direction; event streams send a heartbeat long before. */
+const IDLE_TIMEOUT_MS = 120_000;
+const KEEP_ALIVE_MS = 60_000;
+const PARAMETER_CHARACTERS_MAX = 100;
+const CONNECTIONS_MAX = 1_024;
+/** Of answers that would have been another a little later. */
+const RETRY_AFTER_SECONDS = 5;
+
+/** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
+export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
+  const server = Fastify({
+    logger: false,
+    bodyLimit: BODY_BYTES_MAX,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionTimeout: IDLE_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // The service knows no HEAD.
+    exposeHeadRoutes: false,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
+    // What does not fit is refused, not trimmed or unpacked until it does.
+    ajv: { customOptions: { removeAdditional: false, coerceTypes: true } },
+    frameworkErrors: (_error, _request, reply) => {
+      sendStatusJson(reply, StatusError.ofGateway('invalidArgument', 'malformed request target'));
+    },
+  });
+  server.server.maxConnections = CONNECTIONS_MAX;
+  server.removeContentTypeParser('text/plain');
+  server.setErrorHandler<FastifyError>((error, request, reply) =>
+    answerError(error, request, reply, deps.log),
+  );
+  server.setNotFoundHandler((request, reply) => sendStatusJson(reply, notFound(request)));
+  addSafety(server);
+  addAccess(server, options);
+  addCompression(server);
+  addOpenApi(server, options.version);
+  addLists(server, deps.lists);
+  addLedgerExport(server, deps.ledger, deps.log);
+  addOrders(server, deps.jobs);
+  const status = addMirrorRoutes(server, deps.status);
+  addHealth(server, deps.probes, deps.log);
+  addMetrics(server, status, deps.metrics, deps.log);
+  await addConsole(server);
+  addConsoleData(server, deps.console);
+  addConsoleFeed(server, deps.console, status, { everyMs: options.consoleEveryMs });
+  return server;
+}
+
+/** A known path with another method is 501 in the service, whatever the method. */
+function notFound(request: FastifyRequest): StatusError {
+  const isKnown = SERVICE_PATHS.has(request.url.split('?', 1)[0] ?? '');
+  return isKnown
+    ? StatusError.ofGateway('unimplemented', 'Method Not Allowed')
+    : StatusError.ofGateway('notFound', 'Not Found');
+}
+
+/** What no handler answered itself. Nothing of the inside gets out: that goes to the log. */
+function answerError(error: Error, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
+  if (error instanceof StatusError) return sendStatusJson(reply, error);
+  const status = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
+  if (status < 500) {
+    const body = { code: 3, message: error.message, details: [] };
+    return sendJson(reply.code(status), body);
+  }
+  log.error({ err: error, route: request.routeOptions.url, method: request.method }, 'Request failed');
+  const [name, message]: readonly [StatusName, string] =
+    error instanceof UnreachableError
+      ? ['unavailable', 'the mirror cannot reach its database; try again']
+      : ['internal', 'Internal error'];
+  return sendStatusJson(reply, StatusError.ofGateway(name, message));
+}
+
+function sendStatusJson(reply: FastifyReply, error: StatusError): FastifyReply {
+  const isBusy = error.statusCode === 429 || error.statusCode === 503;
+  if (isBusy && !reply.hasHeader('retry-after')) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
+  return sendJson(reply.code(error.statusCode), error.body);
+}

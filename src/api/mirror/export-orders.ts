@@ -1,0 +1,101 @@
+/** On-demand exports as the read API offers them: runs, queued ahead of the night's work. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { validate as isUuid } from 'uuid';
+import { enqueueRun } from '../../../jobs/enqueue.ts';
+import type { JobDeps } from '../../../jobs/job.ts';
+import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http/ports.ts';
+import { formatInstant, parseInstant } from '../../core/time.ts';
+import type { Run } from '../../runs/store/run-store.ts';
+import type { Downloads } from './downloads.ts';
+
+const POLL_MS = 250;
+
+export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJobs {
+  const find = async (id: string): Promise<Run | undefined> => {
+    const run = isUuid(id) ? await deps.runs.get(id) : undefined;
+    return run?.kind === 'export' ? run : undefined;
+  };
+  return {
+    submit: (order) => submit(order, deps),
+    get: async (id) => {
+      const run = await find(id);
+      return run === undefined ? undefined : toStatus(run);
+    },
+    list: async ({ partyId, before, rowsMax }) => {
+      const runs = await deps.runs.list({
+        kind: 'export',
+        limit: rowsMax,
+        ...(partyId === undefined ? {} : { subject: partyId }),
+        ...(before === undefined ? {} : { before }),
+      });
+      return runs.map(toRecord);
+    },
+    cancel: async (id) => {
+      const run = await find(id);
+      if (run !== undefined) await deps.runs.requestCancel(run.runId);
+      return run !== undefined;
+    },
+    progress: async function* (id, signal) {
+      for (let last = ''; !signal.aborted;) {
+        const run = await find(id);
+        if (run === undefined) return;
+        const status = toStatus(run);
+        const now = { ...status, progress: await deps.progress.read(id) };
+        const text = JSON.stringify(now);
+        if (text !== last) yield now;
+        if (status.state === 'done' || status.state === 'cancelled') return;
+        last = text;
+        await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
+      }
+    },
+    openDownload: async (id) => {
+      const run = await find(id);
+      if (run?.verdict === undefined || run.verdict === 'failed') return undefined;
+      const { assetId, from, to } = rangeOf(run);
+      const fileName = `ledger_entries_${run.subject}_${assetId ?? 'all'}.csv`;
+      return downloads.open(run.runId, fileName, (signal) =>
+        deps.stages.readLedger({ partyId: run.subject, assetId, from, to }, signal),
+      );
+    },
+  };
+}
+
+async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }> {
+  const params = {
+    ...(order.assetId === undefined ? {} : { assetId: order.assetId }),
+    ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
+    ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
+  };
+  const { run, isNew } = await deps.runs.createUnlessOpen({
+    kind: 'export',
+    subject: order.partyId,
+    params: { ...params, isOrdered: true },
+  });
+  if (isNew) await enqueueRun(run, deps);
+  return { id: run.runId };
+}
+
+function rangeOf(run: Run): Pick<ExportOrder, 'assetId' | 'from' | 'to'> {
+  const { assetId, from, to } = paramsOf(run);
+  return {
+    assetId,
+    from: from === undefined ? undefined : parseInstant(from),
+    to: to === undefined ? undefined : parseInstant(to),
+  };
+}
+
+/** What was asked for, as the run keeps it. */
+function paramsOf({ params }: Run): Readonly<Partial<Record<'assetId' | 'from' | 'to', string>>> {
+  const texts = (['assetId', 'from', 'to'] as const).map((name) => [name, params[name]] as const);
+  return Object.fromEntries(texts.filter(([, value]) => typeof value === 'string'));
+}
+
+function toStatus(run: Run): ExportStatus {
+  return { id: run.runId, state: run.state, verdict: run.verdict ?? null, evidence: run.evidence };
+}
+
+function toRecord(run: Run): OrderRecord {
+  const { assetId = null, from = null, to = null } = paramsOf(run);
+  const { queuedAt, finishedAt = null } = run;
+  return { ...toStatus(run), partyId: run.subject, assetId, from, to, queuedAt, finishedAt };
+}

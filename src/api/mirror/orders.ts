@@ -1,0 +1,202 @@
+/** `/mirror/exports`: exports on demand, from the order to the downloaded file. */
+import { Readable } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { canonicalId, isExportableParty } from '../../core/ids.ts';
+import { floorSecond, type Micros, parseInstant } from '../../core/time.ts';
+import { EventStreams } from '../http/events.ts';
+import type { Download, ExportJobs, ExportOrder } from '../http/ports.ts';
+import { parseRange } from '../http/ranges.ts';
+import { StatusError } from '../http/status-error.ts';
+
+const TAGS = ['exports'];
+/** What the service numbers errors that have no number of their own. */
+const UNMAPPED = 10_000;
+const ID = { type: 'string', format: 'uuid' } as const;
+const PARAMS = { type: 'object', properties: { id: ID }, required: ['id'] } as const;
+const INSTANT = { type: 'string', maxLength: 40 } as const;
+const ORDER = {
+  type: 'object',
+  properties: {
+    partyId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
+    assetId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
+    from: { ...INSTANT, description: 'RFC 3339, inclusive, a whole second. Without it, from the beginning.' },
+    to: { ...INSTANT, description: 'RFC 3339, exclusive, a whole second. Without it, up to the present.' },
+  },
+  required: ['partyId'],
+  additionalProperties: false,
+} as const;
+const STATUS = {
+  type: 'object',
+  properties: {
+    id: ID,
+    state: { type: 'string', enum: ['queued', 'running', 'done', 'cancelled'] },
+    verdict: { type: ['string', 'null'], enum: ['complete', 'incomplete', 'suspicious', 'failed', null] },
+    evidence: { type: 'object', additionalProperties: true },
+  },
+  required: ['id', 'state', 'verdict', 'evidence'],
+} as const;
+
+const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
+const RECORD = {
+  type: 'object',
+  properties: {
+    ...STATUS.properties,
+    partyId: { type: 'string' },
+    assetId: TEXT_OR_NULL,
+    from: TEXT_OR_NULL,
+    to: TEXT_OR_NULL,
+    queuedAt: { type: 'string' },
+    finishedAt: TEXT_OR_NULL,
+  },
+} as const;
+const HISTORY_DEFAULT = 50;
+const HISTORY_MAX = 500;
+const HISTORY = {
+  type: 'object',
+  properties: {
+    partyId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$', description: 'Only orders for this party.' },
+    before: { ...ID, description: 'Only orders older than this one: the next page.' },
+    limit: { type: 'integer', minimum: 1, maximum: HISTORY_MAX, default: HISTORY_DEFAULT },
+  },
+  additionalProperties: false,
+} as const;
+
+interface HistoryQuery {
+  readonly partyId?: string;
+  readonly before?: string;
+  readonly limit: number;
+}
+
+interface OrderBody {
+  readonly partyId: string;
+  readonly assetId?: string;
+  readonly from?: string;
+  readonly to?: string;
+}
+
+type ById = FastifyRequest<{ Params: { id: string } }>;
+
+/** Adds the routes. */
+export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
+  addHistory(server, jobs);
+  const streams = new EventStreams();
+  server.post<{ Body: OrderBody }>(
+    '/mirror/exports',
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Order an export',
+        body: ORDER,
+        response: { 202: { type: 'object', properties: { id: ID }, required: ['id'] } },
+      },
+    },
+    async (request, reply) => {
+      const { id } = await jobs.submit(readOrder(request.body));
+      return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
+    },
+  );
+  server.get(
+    '/mirror/exports/:id',
+    { schema: { tags: TAGS, summary: 'How an order stands', params: PARAMS, response: { 200: STATUS } } },
+    async (request: ById) => (await jobs.get(request.params.id)) ?? unknownOrder(),
+  );
+  server.delete(
+    '/mirror/exports/:id',
+    {
+      schema: { tags: TAGS, summary: 'Cancel an order', params: PARAMS, response: { 204: { type: 'null' } } },
+    },
+    async (request: ById, reply) => {
+      if (!(await jobs.cancel(request.params.id))) unknownOrder();
+      return reply.code(204).send();
+    },
+  );
+  server.get(
+    '/mirror/exports/:id/events',
+    { schema: { tags: TAGS, summary: 'Live progress, as server-sent events', params: PARAMS } },
+    async (request: ById, reply) => {
+      const { id } = request.params;
+      if ((await jobs.get(id)) === undefined) unknownOrder();
+      return streams.send(reply, (signal) => jobs.progress(id, signal));
+    },
+  );
+  server.get(
+    '/mirror/exports/:id/download',
+    { schema: { tags: TAGS, summary: 'The CSV that an order brought', params: PARAMS } },
+    async (request: ById, reply) => {
+      const download = await jobs.openDownload(request.params.id);
+      if (download === undefined) throw StatusError.ofGateway('notFound', 'nothing to download (yet)');
+      return sendDownload(request, reply, download);
+    },
+  );
+}
+
+function addHistory(server: FastifyInstance, jobs: ExportJobs): void {
+  server.get<{ Querystring: HistoryQuery }>(
+    '/mirror/exports',
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Orders, newest first',
+        querystring: HISTORY,
+        response: { 200: { type: 'object', properties: { exports: { type: 'array', items: RECORD } } } },
+      },
+    },
+    async ({ query: { partyId, before, limit } }) => ({
+      exports: await jobs.list({ partyId: partyId?.toLowerCase(), before, rowsMax: limit }),
+    }),
+  );
+}
+
+/** @throws StatusError 400 naming the field and what is accepted */
+function readOrder(body: OrderBody): ExportOrder {
+  const partyId = canonicalId(body.partyId);
+  if (partyId === undefined || !isExportableParty(partyId)) throw refuse('partyId: give 64 hex digits');
+  const from = readInstant('from', body.from);
+  const to = readInstant('to', body.to);
+  if (from !== undefined && to !== undefined && from >= to) throw refuse('to: give an instant after from');
+  return { partyId, assetId: body.assetId?.toLowerCase(), from, to };
+}
+
+function readInstant(name: string, text: string | undefined): Micros | undefined {
+  if (text === undefined) return undefined;
+  const instant = parseInstant(text);
+  if (instant === undefined || floorSecond(instant) !== instant) {
+    throw refuse(`${name}: give an RFC 3339 instant of a whole second, for example 2023-05-10T00:00:00Z`);
+  }
+  return instant;
+}
+
+function refuse(inner: string): StatusError {
+  return StatusError.ofHandler('invalidArgument', { code: UNMAPPED, message: 'invalid order', inner });
+}
+
+function unknownOrder(): never {
+  throw StatusError.ofGateway('notFound', 'no order has this id');
+}
+
+function sendDownload(request: FastifyRequest, reply: FastifyReply, download: Download): FastifyReply {
+  const etag = `"${download.tag}"`;
+  const { 'if-range': ifRange, range: asked } = request.headers;
+  const range = ifRange === undefined || ifRange === etag ? parseRange(asked, download.bytes) : undefined;
+  reply.headers({
+    'content-type': 'text/csv',
+    'content-disposition': `attachment; filename="${download.fileName}"`,
+    'accept-ranges': 'bytes',
+    etag,
+  });
+  if (range === 'unsatisfiable') {
+    return reply
+      .code(416)
+      .removeHeader('content-disposition')
+      .headers({ 'content-type': 'text/plain', 'content-range': `bytes */${download.bytes}` })
+      .send('');
+  }
+  const { start, end } = range ?? { start: 0n, end: download.bytes };
+  if (range !== undefined)
+    reply.code(206).header('content-range', `bytes ${start}-${end - 1n}/${download.bytes}`);
+  const gone = new AbortController();
+  reply.raw.once('close', () => gone.abort());
+  return reply
+    .header('content-length', `${end - start}`)
+    .send(Readable.from(download.read({ start, end }, gone.signal), { objectMode: false }));
+}

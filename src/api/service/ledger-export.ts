@@ -1,0 +1,156 @@
+/** `GET /api/v2/ledgerentry/export`: a party's mirrored ledger as the service would stream it. */
+import { Readable } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { errorCode } from '../../core/errors.ts';
+import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import type { Log } from '../../core/log.ts';
+import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
+import type { ExportReader, LedgerQuestion } from '../http/ports.ts';
+import { readQuery } from '../http/query-text.ts';
+import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
+
+/** Each holds an object open; the service allows 250 a client. */
+const OPEN_EXPORTS_MAX = 32;
+const FIELDS = {
+  party_id: 'string',
+  asset_id: 'string',
+  'date_range.start_timestamp': 'int64',
+  'date_range.end_timestamp': 'int64',
+} as const;
+const ID = /^[0-9a-f]{64}$/i;
+const SECOND_NANOS = 1_000_000_000n;
+
+const SCHEMA = {
+  tags: ['service'],
+  summary: 'Export the ledger entries of a party as CSV',
+  description:
+    'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
+  querystring: {
+    type: 'object',
+    properties: {
+      partyId: { type: 'string', description: '64 hex digits.' },
+      assetId: { type: 'string', description: '64 hex digits; without it, every asset.' },
+      'dateRange.startTimestamp': {
+        type: 'string',
+        format: 'int64',
+        description: 'Nanoseconds since 1970, inclusive; parts of a second do not count.',
+      },
+      'dateRange.endTimestamp': { type: 'string', format: 'int64', description: 'The same, exclusive.' },
+    },
+    required: ['partyId'],
+  },
+} as const;
+
+/** Adds the route. */
+export function addLedgerExport(server: FastifyInstance, reader: ExportReader, log: Log): void {
+  let open = 0;
+  server.get(
+    '/api/v2/ledgerentry/export',
+    { schema: SCHEMA, validatorCompiler: () => () => true },
+    async (request, reply) => {
+      // Thrown outside the envelope: the gateway refuses a query string before the stream exists.
+      const question = readQuestion(readQuery(request.url, FIELDS));
+      if (question instanceof StatusError) return sendEnveloped(reply, question);
+      if (open >= OPEN_EXPORTS_MAX) {
+        return sendEnveloped(
+          reply,
+          StatusError.ofGateway('resourceExhausted', 'client reached max subscription allowed'),
+        );
+      }
+      open += 1;
+      reply.raw.once('close', () => (open -= 1));
+      return streamLedger(request, reply, question, reader, log);
+    },
+  );
+}
+
+/** The question, or what the service's handler would refuse it with. */
+function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerQuestion | StatusError {
+  const { party_id: partyId = '', asset_id: assetId } = given;
+  if (partyId === '') return StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
+  if (!ID.test(partyId)) {
+    return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
+  }
+  if (assetId !== undefined && !ID.test(assetId)) {
+    return StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
+  }
+  return {
+    partyId: partyId.toLowerCase(),
+    assetId: assetId?.toLowerCase(),
+    from: wholeSecond(given['date_range.start_timestamp']),
+    to: wholeSecond(given['date_range.end_timestamp']),
+  };
+}
+
+/** The service drops what is below the second from both bounds. */
+function wholeSecond(nanos: bigint | undefined): Micros | undefined {
+  if (nanos === undefined) return undefined;
+  const rest = ((nanos % SECOND_NANOS) + SECOND_NANOS) % SECOND_NANOS;
+  return ((nanos - rest) / SECOND_NANOS) * SECOND_MICROS;
+}
+
+async function streamLedger(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  question: LedgerQuestion,
+  reader: ExportReader,
+  log: Log,
+): Promise<FastifyReply> {
+  const form = ledgerForm(request.headers.accept);
+  const gone = new AbortController();
+  reply.raw.once('close', () => gone.abort());
+  reply.header('content-disposition', `attachment;filename=${fileName(question)}`).header('vary', 'Accept');
+  const describe = (error: unknown): StatusBody => {
+    if (!gone.signal.aborted)
+      log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+    return exportError(error).body;
+  };
+  const chunks = reader.read(question, gone.signal)[Symbol.asyncIterator]();
+  let first: IteratorResult<Buffer>;
+  try {
+    // The status is decided by the first bytes, as the service decides it.
+    first = await chunks.next();
+  } catch (error) {
+    describe(error);
+    return sendEnveloped(reply, exportError(error));
+  }
+  const body = Readable.from(ledgerBody(form, startingWith(first, chunks), describe), { objectMode: false });
+  return reply.header('content-type', CONTENT_TYPE[form]).send(body);
+}
+
+/** The whole iteration again, its first step having been taken. Ending it early ends the source. */
+async function* startingWith(
+  first: IteratorResult<Buffer>,
+  rest: AsyncIterator<Buffer>,
+): AsyncGenerator<Buffer> {
+  try {
+    for (let step = first; step.done !== true; step = await rest.next()) yield step.value;
+  } finally {
+    await rest.return?.();
+  }
+}
+
+function exportError(error: unknown): StatusError {
+  if (error instanceof StatusError) return error;
+  if (errorCode(error) === 'LEDGER_NOT_MIRRORED' && error instanceof Error) {
+    return StatusError.ofHandler('notFound', { ...DETAIL.export, inner: error.message }, error);
+  }
+  return StatusError.ofHandler('internal', { ...DETAIL.export, inner: errorCode(error) }, error);
+}
+
+/** Streamed operations put their errors into an envelope. */
+function sendEnveloped(reply: FastifyReply, error: StatusError): FastifyReply {
+  return sendJson(reply.code(error.statusCode), { error: error.body });
+}
+
+/** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */
+function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
+  const instant = (time: Micros): string =>
+    formatInstant(time)
+      .replaceAll(':', '_')
+      .replace(/\.\d+Z$/, 'Z');
+  const asset = assetId === undefined ? '' : `_${assetId}`;
+  const start = from === undefined ? '' : `_${instant(from)}`;
+  const end = to === undefined ? '' : `-${instant(to)}`;
+  return `ledger_entries_${partyId}${asset}${start}${end}.csv`;
+}

@@ -1,0 +1,166 @@
+/**
+ * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment that lies
+ * whole in what is asked is passed on as it is; only where a border or an asset cuts one, or the columns
+ * of its release are not those of the others, are its rows looked at.
+ */
+import { PermanentError } from '../../core/errors.ts';
+import { BEGINNING, formatInstant, type Micros } from '../../core/time.ts';
+import type { Coverage, ExportArchive, ExportBooks, Segment } from '../../export/ports.ts';
+import { RowFilter } from '../../export/row-filter.ts';
+import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
+import { layoutOf } from '../../ledger/header.ts';
+import { compressionOf } from '../../ledger/object-keys.ts';
+import { plainStream } from '../../ledger/plain-stream.ts';
+import { RowSplitter } from '../../ledger/row-splitter.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import type { ExportReader, LedgerQuestion } from '../http/ports.ts';
+
+const LINE_FEED = 0x0a;
+/** What release 0.71.4 begins an answer without entries with. */
+const EMPTY_HEADER =
+  'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,' +
+  'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
+
+/** Where a ledger is known, and in which objects. */
+export type LedgerIndex = Pick<ExportBooks, 'coverage'> & Pick<ExportArchive, 'currentSegments'>;
+
+export class ObjectLedgerReader implements ExportReader {
+  readonly #index: LedgerIndex;
+  readonly #objects: Pick<ObjectStore, 'read'>;
+
+  constructor(index: LedgerIndex, objects: Pick<ObjectStore, 'read'>) {
+    this.#index = index;
+    this.#objects = objects;
+  }
+
+  /** @throws PermanentError `LEDGER_NOT_MIRRORED` */
+  async *read(question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
+    const unit = { partyId: question.partyId, assetId: question.assetId };
+    refuseHoles(question, await this.#index.coverage(unit));
+    const range = { from: question.from ?? BEGINNING, to: question.to };
+    const segments = await this.#index.currentSegments(unit, range);
+    const headers = segments.map((segment) => segment.columns);
+    const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
+    // Sent with the first rows: until they are read, a failure can still be told by the status.
+    let header = Buffer.from(`${columns.join(',')}\n`);
+    for (const segment of segments) {
+      const rows = this.#rows(segment, question, signal);
+      const isAlike = segment.columns.join() === columns.join();
+      for await (const chunk of isAlike ? rows : withColumns(rows, segment.columns, columns)) {
+        yield header.length > 0 ? Buffer.concat([header, chunk]) : chunk;
+        header = Buffer.alloc(0);
+      }
+    }
+    if (header.length > 0) yield header;
+  }
+
+  async *#rows(segment: Segment, question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
+    const stored = await this.#objects.read(segment.objectKey, signal);
+    const plain = plainStream(stored, compressionOf(segment.objectKey));
+    try {
+      const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
+      yield* liesWithin(segment, question) ? chunks : keptRows(chunks, segment, question);
+    } finally {
+      plain.destroy();
+      stored.destroy();
+    }
+  }
+}
+
+/**
+ * An empty answer says "no entries", so what is not known must not look like one. The end is not
+ * checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
+ */
+function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): void {
+  if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
+  const named = new Set(coverage.map((range) => range.assetId).filter((asset) => asset !== undefined));
+  // What is known of every asset is known of each.
+  const everyAsset = coverage.filter((range) => range.assetId === undefined);
+  if (named.size === 0) refuseHole(question, everyAsset);
+  for (const asset of named) {
+    refuseHole(question, [...everyAsset, ...coverage.filter((range) => range.assetId === asset)]);
+  }
+}
+
+function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): void {
+  const from = question.from ?? BEGINNING;
+  const { to } = question;
+  let known = from;
+  for (const range of coverage.toSorted((left, right) => (left.from < right.from ? -1 : 1))) {
+    if (to !== undefined && known >= to) return;
+    if (range.to <= known) continue;
+    if (range.from > known) {
+      const hole = `${formatInstant(known)} to ${formatInstant(range.from)}`;
+      throw notMirrored(question, `nothing is known of ${hole}`);
+    }
+    known = range.to;
+  }
+  if (known === from && (to === undefined || from < to)) {
+    throw notMirrored(question, `nothing is known from ${formatInstant(from)} on`);
+  }
+}
+
+function notMirrored(question: LedgerQuestion, state: string): PermanentError {
+  return new PermanentError(
+    `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
+    { code: 'LEDGER_NOT_MIRRORED', meta: { partyId: question.partyId, assetId: question.assetId } },
+  );
+}
+
+function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuestion): boolean {
+  const isInTime = (from ?? BEGINNING) <= segment.from && (to === undefined || segment.to <= to);
+  return isInTime && (assetId === undefined || segment.assetId === assetId);
+}
+
+async function* withoutHeader(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let isHeader = true;
+  for await (const chunk of chunks) {
+    if (!isHeader) {
+      yield chunk;
+      continue;
+    }
+    // Column names are plain words: the first line end is the header's.
+    const end = chunk.indexOf(LINE_FEED);
+    if (end === -1) continue;
+    isHeader = false;
+    if (end + 1 < chunk.length) yield chunk.subarray(end + 1);
+  }
+}
+
+async function* keptRows(
+  chunks: AsyncIterable<Buffer>,
+  segment: Segment,
+  { partyId, assetId, from, to }: LedgerQuestion,
+): AsyncGenerator<Buffer> {
+  const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns));
+  const [fromSecond, toSecond] = [second(from, -Infinity), second(to, Infinity)];
+  // Rows that follow each other are kept as one slice.
+  let runs: Buffer[] = [];
+  let run: { buffer: Buffer; start: number; end: number } | undefined;
+  const endRun = (): void => {
+    if (run !== undefined) runs.push(run.buffer.subarray(run.start, run.end));
+    run = undefined;
+  };
+  const splitter = new RowSplitter((buffer, start, end, next) => {
+    const isKept =
+      filter.check(buffer, start, end) === 'ok' &&
+      filter.time.second >= fromSecond &&
+      filter.time.second < toSecond;
+    if (isKept && run?.buffer === buffer && run.end === start) run.end = next;
+    else {
+      endRun();
+      if (isKept) run = { buffer, start, end: next };
+    }
+  });
+  for await (const chunk of chunks) {
+    splitter.push(chunk);
+    endRun();
+    yield* runs;
+    runs = [];
+  }
+}
+
+/** Borders are whole seconds, which a double holds exactly. */
+function second(instant: Micros | undefined, otherwise: number): number {
+  return instant === undefined ? otherwise : Number(instant / 1_000_000n);
+}

@@ -1,0 +1,69 @@
+/** `GET /api/v2/parties` and `/api/v2/checkpoints`, as the mirrored service answers them. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { NETWORK_PARTY } from '../../core/ids.ts';
+import { checkpointPages } from './checkpoint-list.ts';
+import { createCursors } from './cursors.ts';
+import { LIST_SCHEMAS } from './list-schemas.ts';
+import type { Page } from './paging.ts';
+import { partyPages } from './party-list.ts';
+import type { ListState, ListStore } from '../http/ports.ts';
+import { shared } from '../../core/shared.ts';
+import { sendJson, sendStatus, sendWritten, StatusError } from '../http/status-error.ts';
+
+/** How much older than the rows the block named in the headers may be; never newer. */
+const STATE_MAX_AGE_MS = 1_000;
+
+type Answer = (url: string, state: ListState) => Promise<Page>;
+
+/** Adds both routes. */
+export function addLists(server: FastifyInstance, store: ListStore): void {
+  const cursors = shared(async () => createCursors(await store.cursorSecret()));
+  // Asked with every first page, and once in a mirror's life another: it is listed, or not yet.
+  const network = shared(
+    async () => store.party((await store.state('parties')).epoch, NETWORK_PARTY),
+    STATE_MAX_AGE_MS,
+  );
+  const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
+  const parties = shared(async () => partyPages({ store, hasNetwork, cursors: (await cursors()).parties }));
+  const checkpoints = shared(async () => checkpointPages(store, (await cursors()).checkpoints));
+  addList(server, 'parties', store, async (url, state) => (await parties())(url, state));
+  addList(server, 'checkpoints', store, async (url, state) => (await checkpoints())(url, state));
+}
+
+function addList(
+  server: FastifyInstance,
+  name: 'parties' | 'checkpoints',
+  store: ListStore,
+  answer: Answer,
+): void {
+  const readState = shared(() => store.state(name), STATE_MAX_AGE_MS);
+  server.get(
+    `/api/v2/${name}`,
+    // The query string is read by the gateway's rules in the handler, not by the schema.
+    { schema: LIST_SCHEMAS[name], validatorCompiler: () => () => true },
+    async (request, reply) => {
+      const state = await readState();
+      try {
+        const page = await answer(request.url, state);
+        return sendPage(request, nameState(reply, state), page);
+      } catch (error) {
+        if (!(error instanceof StatusError)) throw error;
+        // What the gateway refuses never reached the service's handlers, which name the block.
+        return sendStatus(error.body.details.length === 0 ? reply : nameState(reply, state), error);
+      }
+    },
+  );
+}
+
+function nameState(reply: FastifyReply, state: ListState): FastifyReply {
+  return reply.headers({
+    'x-block-height': `${state.headHeight ?? 0n}`,
+    'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
+    'x-mirror-whole': `${state.top !== undefined}`,
+  });
+}
+
+function sendPage(request: FastifyRequest, reply: FastifyReply, { json }: Page): FastifyReply {
+  const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
+  return isPretty ? sendJson(reply, JSON.parse(json.toString()), 1) : sendWritten(reply, json);
+}

@@ -1,0 +1,111 @@
+/** Coverage as it is recorded in the store: what has changed since the last time, read at one moment. */
+import type { Pool, PoolClient } from 'pg';
+import { readInstant } from '../../core/time.ts';
+import type { CoverageBooks, CoverageSnapshot } from '../ports.ts';
+import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/coverage-record.ts';
+import { takeLock } from '../../postgres/advisory-lock.ts';
+import { onOwnConnection } from '../../postgres/own-connection.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+const ACTION = 'record what is covered';
+const ROWS_AT_ONCE = 2000;
+
+/** What was noted and not recorded, a killed process leaves to the next. */
+const NOTE = `update mirror.export_units set recording_seq = coverage_seq where coverage_seq <> recorded_seq`;
+const NUMBER = `update mirror.identity set publication_seq = publication_seq + 1
+  returning warehouse_id, publication_seq`;
+const DONE = `update mirror.export_units set recorded_seq = recording_seq where recorded_seq <> recording_seq`;
+
+const CHANGED = `where c.party_id in (select party_id from mirror.export_units where recorded_seq <> recording_seq)`;
+const COVERED = (which: 'all' | 'changed'): string => `declare covered no scroll cursor for
+  select c.party_id, c.asset_id, c.from_time, c.to_time, c.open, c.sides, s.object_key, c.tail, c.run_id, c.checked_at
+  from mirror.coverage c left join mirror.segments s using (segment_id)
+  ${which === 'changed' ? CHANGED : ''}
+  order by c.party_id collate "C", c.from_time, c.asset_id collate "C"`;
+
+interface CoveredRow {
+  readonly party_id: string;
+  readonly asset_id: string | null;
+  readonly from_time: string;
+  readonly to_time: string;
+  readonly open: boolean;
+  readonly sides: RecordedRange['sides'];
+  readonly object_key: string | null;
+  readonly tail: unknown;
+  readonly run_id: string | null;
+  readonly checked_at: string;
+}
+
+export class CoverageStore implements CoverageBooks {
+  readonly #pool: Pool;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  /** All on one connection, closed behind the work: whoever lost the lock cannot note anything as recorded. */
+  async recording<Result>(
+    work: (snapshot: CoverageSnapshot) => Promise<Result>,
+    signal: AbortSignal,
+  ): Promise<Result | undefined> {
+    return onOwnConnection(this.#pool, ACTION, async (client) => {
+      await takeLock(client, 'mirror.coverage', 'session', signal);
+      const { rowCount } = await guarded(ACTION, () => client.query(NOTE));
+      if (rowCount === 0) return undefined;
+      const identity = await numbered(client);
+      // The moment comes after the note: what is noted is in it.
+      await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
+      const parties = (which: 'all' | 'changed'): AsyncGenerator<PartyCoverage> =>
+        readParties(client, which, signal);
+      const result = await work({ ...identity, parties });
+      await guarded(ACTION, () => client.query('commit'));
+      await guarded(ACTION, () => client.query(DONE));
+      return result;
+    });
+  }
+}
+
+async function numbered(client: PoolClient): Promise<{ warehouseId: string; seq: bigint }> {
+  const { rows } = await guarded(ACTION, () =>
+    client.query<{ warehouse_id: string; publication_seq: bigint }>(NUMBER),
+  );
+  const [row] = rows;
+  if (row === undefined) throw new RangeError('the warehouse has no identity');
+  return { warehouseId: row.warehouse_id, seq: row.publication_seq };
+}
+
+async function* readParties(
+  client: PoolClient,
+  which: 'all' | 'changed',
+  signal: AbortSignal,
+): AsyncGenerator<PartyCoverage> {
+  await guarded(ACTION, () => client.query(COVERED(which)));
+  let party: { partyId: string; coverage: RecordedRange[] } | undefined;
+  for (;;) {
+    signal.throwIfAborted();
+    const { rows } = await guarded(ACTION, () =>
+      client.query<CoveredRow>(`fetch ${ROWS_AT_ONCE} from covered`),
+    );
+    for (const row of rows) {
+      if (party !== undefined && party.partyId !== row.party_id) yield party;
+      if (party?.partyId !== row.party_id) party = { partyId: row.party_id, coverage: [] };
+      party.coverage.push(rangeOf(row));
+    }
+    if (rows.length === 0) break;
+  }
+  if (party !== undefined) yield party;
+}
+
+function rangeOf(row: CoveredRow): RecordedRange {
+  return {
+    assetId: row.asset_id,
+    from: readInstant(row.from_time),
+    to: readInstant(row.to_time),
+    open: row.open,
+    sides: row.sides,
+    objectKey: row.object_key,
+    tail: row.tail === null ? null : tailSum.parse(row.tail),
+    runId: row.run_id,
+    checkedAt: readInstant(row.checked_at),
+  };
+}

@@ -1,0 +1,110 @@
+/** What was published, for those who read it back and those who clear up. */
+import { sql } from 'kysely';
+import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
+import type { ExportArchive, ExportUnit, Segment } from '../ports.ts';
+import type { Database } from '../../postgres/database.ts';
+import { lockObjects } from './export-locks.ts';
+import { readIdentity } from './publications.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+const RETIRED_AT_ONCE = 500;
+
+export class ExportArchiveStore implements ExportArchive {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
+    return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
+  }
+
+  currentSegments(
+    unit: ExportUnit,
+    range: { from: Micros; to?: Micros | undefined },
+  ): Promise<readonly Segment[]> {
+    return guarded(`read the segments of party ${unit.partyId}`, async () => {
+      const { assetId } = unit;
+      let query = this.#db
+        .selectFrom('segments')
+        .select([
+          'segment_id',
+          'asset_id',
+          'from_time',
+          'to_time',
+          'open',
+          'object_key',
+          'rows',
+          'bytes',
+          'columns',
+        ])
+        .where('party_id', '=', unit.partyId)
+        .where('status', '=', 'current')
+        .where('to_time', '>', formatInstant(range.from))
+        .orderBy('from_time')
+        .orderBy('asset_id');
+      if (range.to !== undefined) query = query.where('from_time', '<', formatInstant(range.to));
+      if (assetId !== undefined) {
+        query = query.where((eb) => eb.or([eb('asset_id', 'is', null), eb('asset_id', '=', assetId)]));
+      }
+      return (await query.execute()).map((row) => ({
+        segmentId: row.segment_id,
+        assetId: row.asset_id ?? undefined,
+        from: parseInstant(row.from_time) ?? 0n,
+        to: parseInstant(row.to_time) ?? 0n,
+        open: row.open,
+        objectKey: row.object_key,
+        rows: row.rows,
+        bytes: row.bytes,
+        columns: row.columns,
+      }));
+    });
+  }
+
+  retire(supersededForMs: number): Promise<readonly string[]> {
+    return guarded('retire superseded segments', async () => {
+      const retired = await sql<{ object_key: string }>`
+        update mirror.segments set removed_at = clock_timestamp()
+        where segment_id in (
+          select segment_id from mirror.segments
+          where status = 'superseded' and removed_at is null
+            and superseded_at < clock_timestamp() - ${supersededForMs} * interval '1 ms'
+          order by segment_id limit ${RETIRED_AT_ONCE} for update skip locked)
+        returning object_key`.execute(this.#db);
+      return retired.rows.map((row) => row.object_key);
+    });
+  }
+
+  referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+    return guarded('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
+  }
+
+  async removing(objectKey: string, remove: () => Promise<void>): Promise<boolean> {
+    let failure: { readonly error: unknown } | undefined;
+    const isRemoved = await guarded(`see that nothing names ${objectKey}`, () =>
+      this.#db.transaction().execute(async (tx) => {
+        await lockObjects(tx, [objectKey]);
+        if ((await namedOf(tx, [objectKey])).size > 0) return false;
+        await remove().catch((error: unknown) => (failure = { error }));
+        return true;
+      }),
+    );
+    // The store's error, not the database's.
+    if (failure !== undefined) throw failure.error;
+    return isRemoved;
+  }
+}
+
+async function namedOf(db: Database, objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+  const named = await sql<{ object_key: string }>`
+        select object_key from mirror.segments
+        where object_key = any(${[...objectKeys]}::text[]) and removed_at is null
+        union
+        select planned -> 'manifest' ->> 'objectKey'
+        from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
+        where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${[...objectKeys]}::text[])`.execute(
+    db,
+  );
+  return new Set(named.rows.map((row) => row.object_key));
+}

@@ -1,0 +1,14 @@
+/** What exports, rebuilds and the janitor do one after another: locks until the end of a transaction. */
+import { sql } from 'kysely';
+import type { Database } from '../../postgres/database.ts';
+
+/** Who claims, or rebuilds, a party's units. */
+export async function lockParty(tx: Database, partyId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`export ${partyId}`}, 0))`.execute(tx);
+}
+
+/** Who comes to name objects, or removes one that nothing names. */
+export async function lockObjects(tx: Database, objectKeys: readonly string[]): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended('object ' || key, 0))
+    from (select key from unnest(${[...objectKeys]}::text[]) key order by key) ordered`.execute(tx);
+}

@@ -1,0 +1,292 @@
+/** Publications as Postgres keeps them: the plan as JSON, and the one transaction that makes it true. */
+import { sql } from 'kysely';
+import { z } from 'zod';
+import { RetryableError } from '../../core/errors.ts';
+import { formatInstant, readInstant } from '../../core/time.ts';
+import type { Coverage, ExportUnit, NewCoverage, Publication, TailSum, UnitClaim } from '../ports.ts';
+import { tailSum } from '../../ledger/coverage-record.ts';
+import { instant } from '../../ledger/json-values.ts';
+import { decodeManifest, type Manifest, manifestJson } from '../../ledger/manifest.ts';
+import type { Database } from '../../postgres/database.ts';
+import { segmentColumns } from './segment-row.ts';
+
+const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
+const plan = z.object({
+  publicationId: z.uuid(),
+  runId: z.uuid(),
+  segments: z.array(z.object({ spoolName: z.string(), manifest: z.unknown() })),
+  coverage: z.array(
+    z.object({
+      from: instant,
+      to: instant,
+      open: z.boolean(),
+      sides: z.enum(['from', 'both']),
+      objectKey: z.string().optional(),
+      tail: tailSum.optional(),
+    }),
+  ),
+  supersedes: z.array(bigId),
+  closes: z.array(z.object({ coverageId: bigId, tail: tailSum.optional() })).default([]),
+  lastEntryAt: instant.optional(),
+});
+
+function encodePublication(publication: Publication): Record<string, unknown> {
+  const { lastEntryAt } = publication;
+  return z.encode(plan, {
+    publicationId: publication.publicationId,
+    runId: publication.runId,
+    segments: publication.segments.map(({ spoolName, manifest }) => ({
+      spoolName,
+      manifest: manifestJson(manifest),
+    })),
+    coverage: publication.coverage.map((range) => ({ ...range })),
+    supersedes: [...publication.supersedes],
+    closes: publication.closes.map((row) => ({ ...row })),
+    lastEntryAt,
+  });
+}
+
+/** @throws where the stored JSON is none: it was written by another version, or by hand */
+export function decodePublication(json: unknown): Publication {
+  const decoded = plan.parse(json);
+  return {
+    ...decoded,
+    segments: decoded.segments.map(({ spoolName, manifest }) => ({
+      spoolName,
+      manifest: decodeManifest(manifest, `of publication ${decoded.publicationId}`),
+    })),
+  };
+}
+
+/** This lineage of the warehouse, and how far its publications have been numbered. */
+export async function readIdentity(db: Database): Promise<{ warehouseId: string; publicationSeq: bigint }> {
+  const row = await db
+    .selectFrom('identity')
+    .select(['warehouse_id', 'publication_seq'])
+    .executeTakeFirstOrThrow();
+  return { warehouseId: row.warehouse_id, publicationSeq: row.publication_seq };
+}
+
+/** Known ranges of the party whose assets overlap the unit's, by time. */
+export async function readCoverage(db: Database, unit: ExportUnit): Promise<readonly Coverage[]> {
+  let query = db
+    .selectFrom('coverage')
+    .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
+    .select([
+      'coverage.coverage_id',
+      'coverage.asset_id',
+      'coverage.from_time',
+      'coverage.to_time',
+      'coverage.open',
+      'coverage.sides',
+      'coverage.tail',
+      'segments.object_key',
+      'segments.rows',
+      'segments.bytes',
+      'segments.digest',
+      'segments.row_form',
+    ])
+    .where('coverage.party_id', '=', unit.partyId)
+    .orderBy('coverage.from_time');
+  const { assetId } = unit;
+  if (assetId !== undefined) {
+    query = query.where((eb) =>
+      eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
+    );
+  }
+  return (await query.execute()).map((row) => ({
+    coverageId: row.coverage_id,
+    assetId: row.asset_id ?? undefined,
+    from: readInstant(row.from_time),
+    to: readInstant(row.to_time),
+    open: row.open,
+    sides: row.sides,
+    objectKey: row.object_key ?? undefined,
+    rows: row.rows ?? 0n,
+    tail: row.tail === null ? undefined : tailSum.parse(row.tail),
+    content:
+      row.bytes === null || row.digest === null || row.row_form === null
+        ? undefined
+        : { bytes: row.bytes, digest: row.digest, rowForm: row.row_form },
+  }));
+}
+
+/**
+ * Everything of a publication at once: old coverage and its segments go, the new ones come. Called with
+ * the unit's row locked and its token checked.
+ */
+export async function commitPublication(
+  tx: Database,
+  claim: UnitClaim,
+  publication: Publication,
+): Promise<void> {
+  const settled = await tx
+    .insertInto('publications')
+    .values({ ...publicationRow(claim, publication), state: 'done' })
+    .onConflict((conflict) =>
+      conflict
+        .column('publication_id')
+        .doUpdateSet({ state: 'done' })
+        .where('publications.state', '=', 'intent'),
+    )
+    .returning('publication_id')
+    .executeTakeFirst();
+  // Done already: the answer to an earlier COMMIT was lost.
+  if (settled === undefined) return;
+  await forgetOlder(tx, claim, publication);
+  await supersede(tx, publication.supersedes);
+  for (const row of publication.closes) await closeAsItStands(tx, publication.runId, row);
+  const segmentIds = new Map<string, bigint>();
+  for (const { manifest } of publication.segments) {
+    segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
+  }
+  for (const range of publication.coverage) {
+    await insertCoverage(tx, claim.unit, publication.runId, range, segmentIds);
+  }
+  await tx
+    .updateTable('export_units')
+    .set((eb) => ({
+      coverage_seq: eb('coverage_seq', '+', 1n),
+      ...(publication.lastEntryAt === undefined
+        ? {}
+        : { last_entry_at: formatInstant(publication.lastEntryAt) }),
+    }))
+    .where('unit_id', '=', claim.unitId)
+    .execute();
+}
+
+/** The row of an intent; what has no objects is committed without one before. */
+export function publicationRow(
+  claim: UnitClaim,
+  publication: Publication,
+): { publication_id: string; unit_id: bigint; lease_token: string; plan: string } {
+  return {
+    publication_id: publication.publicationId,
+    unit_id: claim.unitId,
+    lease_token: claim.token,
+    plan: JSON.stringify(encodePublication(publication)),
+  };
+}
+
+/** One settled publication of a unit is kept, for a COMMIT whose answer was lost. */
+async function forgetOlder(tx: Database, claim: UnitClaim, publication: Publication): Promise<void> {
+  await tx
+    .deleteFrom('publications')
+    .where('unit_id', '=', claim.unitId)
+    .where('state', '<>', 'intent')
+    .where('publication_id', '<>', publication.publicationId)
+    .execute();
+}
+
+async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<void> {
+  if (coverageIds.length === 0) return;
+  const removed = await tx
+    .deleteFrom('coverage')
+    .where('coverage_id', 'in', coverageIds)
+    .returning('segment_id')
+    .execute();
+  if (removed.length !== coverageIds.length) throw changed();
+  const segmentIds = removed.flatMap((row) => (row.segment_id === null ? [] : [row.segment_id]));
+  if (segmentIds.length === 0) return;
+  await tx
+    .updateTable('segments')
+    .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
+    .where('segment_id', 'in', segmentIds)
+    .execute();
+}
+
+/** An open segment of which everything came again, and nothing else: its object and its rows stay. */
+async function closeAsItStands(
+  tx: Database,
+  runId: string,
+  { coverageId, tail: sum }: Publication['closes'][number],
+): Promise<void> {
+  const closed = await tx
+    .updateTable('coverage')
+    .set({
+      open: false,
+      tail: sum === undefined ? null : JSON.stringify(encodeTail(sum)),
+      run_id: runId,
+      checked_at: sql`clock_timestamp()`,
+    })
+    .where('coverage_id', '=', coverageId)
+    .where('open', '=', true)
+    .returning('segment_id')
+    .executeTakeFirst();
+  if (closed === undefined) throw changed();
+  await tx.updateTable('segments').set({ open: false }).where('segment_id', '=', closed.segment_id).execute();
+}
+
+/** The same object may come back: what was superseded by it, or before, is current again. */
+async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> {
+  const row = {
+    ...segmentColumns(manifest),
+    evidence: JSON.stringify({ leftOut: manifestJson(manifest).leftOut, seq: String(manifest.seq) }),
+  };
+  // loaded_at stays: it says whether its rows are in the warehouse, and only a load moves rows.
+  const revived = {
+    status: 'current' as const,
+    superseded_at: null,
+    removed_at: null,
+    open: row.open,
+    run_id: row.run_id,
+  };
+  const inserted = await guardConstraint(() =>
+    tx
+      .insertInto('segments')
+      .values(row)
+      .onConflict((conflict) => conflict.column('object_key').doUpdateSet(revived))
+      .returning('segment_id')
+      .executeTakeFirstOrThrow(),
+  );
+  return inserted.segment_id;
+}
+
+async function insertCoverage(
+  tx: Database,
+  unit: ExportUnit,
+  runId: string,
+  range: NewCoverage,
+  segmentIds: ReadonlyMap<string, bigint>,
+): Promise<void> {
+  const { objectKey } = range;
+  await guardConstraint(() =>
+    tx
+      .insertInto('coverage')
+      .values({
+        party_id: unit.partyId,
+        asset_id: unit.assetId ?? null,
+        from_time: formatInstant(range.from),
+        to_time: formatInstant(range.to),
+        open: range.open,
+        sides: range.sides,
+        segment_id: objectKey === undefined ? null : (segmentIds.get(objectKey) ?? null),
+        tail: range.tail === undefined ? null : JSON.stringify(encodeTail(range.tail)),
+        run_id: runId,
+      })
+      .execute(),
+  );
+}
+
+function encodeTail(sum: TailSum): Record<string, unknown> {
+  return z.encode(tailSum, { ...sum });
+}
+
+const EXCLUSION_VIOLATION = '23P01';
+
+/** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
+async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    const isOverlap = error instanceof Error && 'code' in error && error.code === EXCLUSION_VIOLATION;
+    throw isOverlap ? changed(error) : error;
+  }
+}
+
+function changed(cause?: unknown): RetryableError {
+  return new RetryableError(
+    'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
+    { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },
+  );
+}

@@ -1,0 +1,200 @@
+/** The warehouse's side of loading: what waits, and the transaction in which segments change place. */
+import { type Selectable, sql } from 'kysely';
+import type { PoolClient } from 'pg';
+import { ENTRY_COLUMNS } from '../../ledger/canonical.ts';
+import type {
+  LoadBooks,
+  LoadedSums,
+  Replacement,
+  ReplacementResult,
+  RowSink,
+  SegmentRecord,
+  SetAsideReason,
+  StaleSegment,
+} from '../ports.ts';
+import { takeLock } from '../../postgres/advisory-lock.ts';
+import { CopySink } from '../../postgres/copy-sink.ts';
+import type { Warehouse } from '../../postgres/database.ts';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+/** The order in which the loader writes its lines. */
+const COPY_COLUMNS = ['party_id', 'segment_id', 'extra', 'effect', ...ENTRY_COLUMNS];
+/** For one statement, a COPY of a whole segment among them. */
+const STATEMENT_TIMEOUT_MS = 3_600_000;
+
+export class LoadStore implements LoadBooks {
+  readonly #warehouse: Warehouse;
+
+  constructor(warehouse: Warehouse) {
+    this.#warehouse = warehouse;
+  }
+
+  async partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]> {
+    const { db } = this.#warehouse;
+    return guarded('list what is to be loaded', async () => {
+      const { rows } = await sql<{ party_id: string }>`
+        (select distinct party_id from mirror.segments
+          where status = 'current' and loaded_at is null
+            and party_id > ${after ?? ''} order by party_id limit ${rowsMax})
+        union
+        (select distinct party_id from mirror.segments
+          where status = 'superseded' and loaded_at is not null
+            and party_id > ${after ?? ''} order by party_id limit ${rowsMax})
+        order by party_id limit ${rowsMax}`.execute(db);
+      return rows.map((row) => row.party_id);
+    });
+  }
+
+  async toLoad(
+    partyId: string,
+  ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }> {
+    return guarded('read what is to be loaded', async () => {
+      const rows = await this.#warehouse.db
+        .selectFrom('segments')
+        .selectAll()
+        .where('party_id', '=', partyId)
+        .where((where) =>
+          where.or([
+            where.and([where('status', '=', 'current'), where('loaded_at', 'is', null)]),
+            where.and([where('status', '=', 'superseded'), where('loaded_at', 'is not', null)]),
+          ]),
+        )
+        .orderBy('from_time')
+        .execute();
+      const records = rows.map((row) => ({ record: toSegmentRecord(row), status: row.status }));
+      return {
+        pending: records.flatMap(({ record, status }) => (status === 'current' ? [record] : [])),
+        stale: records.flatMap(({ record, status }) => (status === 'superseded' ? [record] : [])),
+      };
+    });
+  }
+
+  async replace(
+    partyId: string,
+    replacement: Replacement,
+    write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
+    signal: AbortSignal,
+  ): Promise<ReplacementResult> {
+    const client = await guarded('load segments', () => this.#warehouse.pool.connect());
+    // Unless it ends well, a COPY may be under way: the connection is given up, and so the transaction.
+    let isBroken = true;
+    try {
+      const result = await this.#replaceOn(client, partyId, replacement, write, signal);
+      isBroken = false;
+      return result;
+    } finally {
+      client.release(isBroken);
+    }
+  }
+
+  async setAside(segmentId: bigint, reason: SetAsideReason): Promise<void> {
+    await guarded('set a segment aside', () =>
+      this.#warehouse.db
+        .updateTable('segments')
+        .set({ set_aside_reason: JSON.stringify(reason) })
+        .where('segment_id', '=', segmentId)
+        .where('loaded_at', 'is', null)
+        .execute(),
+    );
+  }
+
+  async #replaceOn(
+    client: PoolClient,
+    partyId: string,
+    replacement: Replacement,
+    write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
+    signal: AbortSignal,
+  ): Promise<ReplacementResult> {
+    await statement(async () => {
+      await client.query('begin');
+      await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
+    });
+    // Another loader of the same party has it as long as its segment takes.
+    await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
+    const removed = await statement(async () =>
+      (await isUpToDate(client, replacement)) ? removeRows(client, replacement.remove) : undefined,
+    );
+    let isCurrent = removed !== undefined;
+    for (const segment of isCurrent ? replacement.load : []) {
+      const sink = new CopySink(this.#warehouse.pool, client, COPY_COLUMNS, signal);
+      const sums = await write(segment, sink);
+      await sink.finish();
+      isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));
+    }
+    await statement(() => client.query(isCurrent ? 'commit' : 'rollback'));
+    return { state: isCurrent ? 'done' : 'changed', removedRows: isCurrent ? (removed ?? 0n) : 0n };
+  }
+}
+
+/** Errors of the writer are its own; those of statements get a retry class. */
+async function statement<Result>(work: () => Promise<Result>): Promise<Result> {
+  return guarded('load segments', work);
+}
+
+async function isUpToDate(client: PoolClient, replacement: Replacement): Promise<boolean> {
+  const { rows } = await client.query<{ pending: bigint; stale: bigint }>(
+    `select count(*) filter (where status = 'current' and loaded_at is null) as pending,
+            count(*) filter (where status = 'superseded' and loaded_at is not null) as stale
+       from mirror.segments where segment_id = any($1)`,
+    [[...replacement.load, ...replacement.remove].map((segment) => segment.segmentId)],
+  );
+  return (
+    rows[0]?.pending === BigInt(replacement.load.length) &&
+    rows[0].stale === BigInt(replacement.remove.length)
+  );
+}
+
+async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): Promise<bigint> {
+  if (stale.length === 0) return 0n;
+  const ids = stale.map((segment) => segment.segmentId);
+  const { rowCount } = await client.query('delete from mirror.ledger_entries where segment_id = any($1)', [
+    ids,
+  ]);
+  await client.query('delete from mirror.segment_months where segment_id = any($1)', [ids]);
+  // loaded_at says whether the rows are here, whatever the status.
+  await client.query('update mirror.segments set loaded_at = null where segment_id = any($1)', [ids]);
+  return BigInt(rowCount ?? 0);
+}
+
+/** @returns false where the segment was superseded while it was read */
+async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSums): Promise<boolean> {
+  const { rowCount } = await client.query(
+    `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, set_aside_reason = null,
+        evidence = evidence - 'effectsContradicted' || case when $3 > 0 then jsonb_build_object('effectsContradicted', $3::bigint) else '{}' end
+      where segment_id = $1 and status = 'current' and loaded_at is null`,
+    [segmentId, sums.valuesDigest, sums.effectsContradicted],
+  );
+  await client.query(
+    `insert into mirror.segment_months (segment_id, month, rows, values_digest)
+      select $1, (month || '-01')::date, rows, sum from unnest($2::text[], $3::bigint[], $4::text[]) as t (month, rows, sum)`,
+    [
+      segmentId,
+      sums.months.map(({ month }) => month),
+      sums.months.map(({ rows }) => rows),
+      sums.months.map(({ valuesDigest }) => valuesDigest),
+    ],
+  );
+  return rowCount === 1;
+}
+
+/** A row of mirror.segments as the stages see it. */
+export function toSegmentRecord(row: Selectable<MirrorSchema['segments']>): SegmentRecord {
+  return {
+    segmentId: row.segment_id,
+    partyId: row.party_id,
+    assetId: row.asset_id ?? undefined,
+    from: row.from_time,
+    to: row.to_time,
+    objectKey: row.object_key,
+    rows: row.rows,
+    bytes: row.bytes,
+    sha256: row.sha256,
+    digest: row.digest,
+    objectBytes: row.object_bytes,
+    objectSha256: row.object_sha256,
+    columns: row.columns,
+    isLoaded: row.loaded_at !== null,
+    valuesDigest: row.values_digest ?? undefined,
+  };
+}

@@ -1,0 +1,133 @@
+/** Manifest tables and coverage rebuilt from the store, one party a transaction. */
+import { type Insertable, sql, type Transaction } from 'kysely';
+import { formatInstant, nowMicros } from '../../core/time.ts';
+import { tailSum } from '../../ledger/coverage-record.ts';
+import type { Manifest } from '../../ledger/manifest.ts';
+import type { PartyBooks, RebuildBooks, RebuiltRange } from '../ports.ts';
+import type { Database } from '../../postgres/database.ts';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import { segmentColumns } from '../../export/store/segment-row.ts';
+import { lockParty } from '../../export/store/export-locks.ts';
+import { guarded, inTransaction } from '../../postgres/transaction.ts';
+
+/** Rows of one insert: Postgres takes 65,535 parameters. */
+const ROWS_MAX = 1000;
+
+export class RebuildStore implements RebuildBooks {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  isEmpty(): Promise<boolean> {
+    return guarded('look for segments', async () => {
+      const { rows } = await sql<{ is_known: boolean }>`
+        select exists (select from mirror.segments) or exists (select from mirror.coverage) as is_known`.execute(
+        this.#db,
+      );
+      return rows[0]?.is_known !== true;
+    });
+  }
+
+  isRebuilding(): Promise<boolean> {
+    return guarded('see whether a rebuild is under way', async () => {
+      const row = await this.#db.selectFrom('identity').select('is_rebuilding').executeTakeFirstOrThrow();
+      return row.is_rebuilding;
+    });
+  }
+
+  async begin(): Promise<void> {
+    await guarded('begin to rebuild', () =>
+      this.#db.updateTable('identity').set({ is_rebuilding: true }).execute(),
+    );
+  }
+
+  async adopt({ partyId, current, superseded, coverage }: PartyBooks): Promise<void> {
+    await inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
+      // Neither an export of the party nor another rebuild comes between.
+      await lockParty(tx, partyId);
+      const known = await tx
+        .selectFrom('coverage')
+        .select('coverage_id')
+        .where('party_id', '=', partyId)
+        .limit(1)
+        .executeTakeFirst();
+      if (known !== undefined) return;
+      await insertSegments(tx, superseded, 'superseded');
+      const segmentIds = await insertSegments(tx, current, 'current');
+      for (const batch of batches(coverage)) {
+        const rows = batch.map((range) => coverageRow(partyId, range, segmentIds));
+        await tx.insertInto('coverage').values(rows).execute();
+      }
+    });
+  }
+
+  async finish(lineage: { warehouseId: string; seq: bigint } | undefined): Promise<void> {
+    await inTransaction(this.#db, { action: 'finish the rebuild' }, async (tx) => {
+      await tx.updateTable('identity').set({ is_rebuilding: false }).execute();
+      if (lineage === undefined) return;
+      await tx
+        .updateTable('identity')
+        .set({ warehouse_id: lineage.warehouseId, publication_seq: lineage.seq })
+        .where('publication_seq', '<', lineage.seq)
+        .execute();
+    });
+  }
+}
+
+/** @returns their ids by object key */
+async function insertSegments(
+  tx: Transaction<MirrorSchema>,
+  manifests: readonly Manifest[],
+  status: 'current' | 'superseded',
+): Promise<ReadonlyMap<string, bigint>> {
+  const ids = new Map<string, bigint>();
+  for (const batch of batches(manifests)) {
+    const inserted = await tx
+      .insertInto('segments')
+      .values(batch.map((manifest) => segmentRow(manifest, status)))
+      .onConflict((conflict) => conflict.column('object_key').doUpdateSet({ status }))
+      .returning(['segment_id', 'object_key'])
+      .execute();
+    for (const row of inserted) ids.set(row.object_key, row.segment_id);
+  }
+  return ids;
+}
+
+function* batches<Row>(rows: readonly Row[]): Generator<readonly Row[]> {
+  for (let start = 0; start < rows.length; start += ROWS_MAX) yield rows.slice(start, start + ROWS_MAX);
+}
+
+function segmentRow(
+  manifest: Manifest,
+  status: 'current' | 'superseded',
+): Insertable<MirrorSchema['segments']> {
+  return {
+    ...segmentColumns(manifest),
+    evidence: JSON.stringify({ rebuilt: true }),
+    status,
+    superseded_at: status === 'superseded' ? formatInstant(nowMicros()) : null,
+  };
+}
+
+function coverageRow(
+  partyId: string,
+  range: RebuiltRange,
+  segmentIds: ReadonlyMap<string, bigint>,
+): Insertable<MirrorSchema['coverage']> {
+  const segmentId = range.objectKey === null ? null : segmentIds.get(range.objectKey);
+  if (segmentId === undefined) throw new RangeError(`no segment is current of ${range.objectKey}`);
+  return {
+    party_id: partyId,
+    asset_id: range.assetId,
+    from_time: formatInstant(range.from),
+    to_time: formatInstant(range.to),
+    open: range.open,
+    sides: range.sides,
+    segment_id: segmentId,
+    tail: range.tail === null ? null : JSON.stringify(tailSum.encode(range.tail)),
+    run_id: range.runId,
+    checked_at: formatInstant(range.checkedAt),
+  };
+}

@@ -1,0 +1,161 @@
+/** What the warehouse says of itself when it is verified. */
+import { sql } from 'kysely';
+import type { Inconsistency, MonthSum, NeverFetched, SegmentRecord, VerifyBooks } from '../ports.ts';
+import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
+import type { Warehouse } from '../../postgres/database.ts';
+import { toSegmentRecord } from './load-store.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+const ACTION = 'verify the warehouse';
+
+/** Each must count nothing. They are asked one by one: each sees its own moment, whole transactions only. */
+const STATEMENTS: readonly { readonly code: string; readonly message: string; readonly count: string }[] = [
+  {
+    code: 'ROWS_WITHOUT_SEGMENT',
+    message: 'ledger entries whose segment is not loaded',
+    count: `select count(*) from mirror.ledger_entries e where not exists (
+      select from mirror.segments s where s.segment_id = e.segment_id and s.loaded_at is not null)`,
+  },
+  {
+    code: 'ENTRIES_OUT_OF_PLACE',
+    message: 'ledger entries outside of their segment',
+    count: `select count(*) from mirror.ledger_entries e join mirror.segments s using (segment_id)
+      where e.party_id <> s.party_id or e.vega_time < s.from_time or e.vega_time >= s.to_time
+        or e.asset_id <> s.asset_id`,
+  },
+  {
+    code: 'SEGMENT_NOT_COVERED',
+    message: 'current segments without coverage of the same range',
+    count: `select count(*) from mirror.segments s where status = 'current' and not exists (
+      select from mirror.coverage c where c.segment_id = s.segment_id and c.party_id = s.party_id
+        and c.from_time <= s.from_time and c.to_time >= s.to_time)`,
+  },
+  {
+    code: 'COVERAGE_WITHOUT_SEGMENT',
+    message: 'covered ranges whose segment is not current',
+    count: `select count(*) from mirror.coverage c join mirror.segments s using (segment_id)
+      where s.status <> 'current'`,
+  },
+  {
+    code: 'PLACE_WITHOUT_PARTY',
+    message: 'places in the list of parties without a party',
+    count: `select count(*) from mirror.places p where not exists (
+      select from mirror.parties where party_id = p.party_id)`,
+  },
+  {
+    code: 'PLACE_OUTSIDE_CHAINS',
+    message: 'places in the list of parties outside of every proven chain',
+    count: `select count(*) from mirror.places p where not exists (
+      select from mirror.chains c where c.list = 'parties' and c.epoch = p.epoch and p.pos between c.lo and c.hi)`,
+  },
+];
+
+export class VerifyStore implements VerifyBooks {
+  readonly #warehouse: Warehouse;
+
+  constructor(warehouse: Warehouse) {
+    this.#warehouse = warehouse;
+  }
+
+  async currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]> {
+    return guarded(ACTION, async () => {
+      const rows = await this.#warehouse.db
+        .selectFrom('segments')
+        .selectAll()
+        .where('status', '=', 'current')
+        .where('segment_id', '>', after)
+        .orderBy('segment_id')
+        .limit(rowsMax)
+        .execute();
+      return rows.map(toSegmentRecord);
+    });
+  }
+
+  async currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined> {
+    return guarded(ACTION, async () => {
+      const row = await this.#warehouse.db
+        .selectFrom('segments')
+        .selectAll()
+        .where('segment_id', '=', segmentId)
+        .where('status', '=', 'current')
+        .executeTakeFirst();
+      return row === undefined ? undefined : toSegmentRecord(row);
+    });
+  }
+
+  async countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>> {
+    return guarded(ACTION, async () => {
+      const { rows } = await sql<{ segment_id: bigint; rows: bigint }>`
+        select segment_id, count(*) as rows from mirror.ledger_entries
+         where segment_id = any(${segmentIds}) group by segment_id`.execute(this.#warehouse.db);
+      return new Map(rows.map((row) => [row.segment_id, row.rows]));
+    });
+  }
+
+  async monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, readonly MonthSum[]>> {
+    return guarded(ACTION, async () => {
+      const { rows } = await sql<{ segment_id: bigint; month: string; rows: bigint; values_digest: string }>`
+        select segment_id, to_char(month, 'YYYY-MM') as month, rows, values_digest
+          from mirror.segment_months where segment_id = any(${segmentIds}) order by month`.execute(
+        this.#warehouse.db,
+      );
+      const sums = new Map<bigint, MonthSum[]>();
+      for (const row of rows) {
+        const months = sums.get(row.segment_id) ?? [];
+        months.push({ month: row.month, rows: row.rows, valuesDigest: row.values_digest });
+        sums.set(row.segment_id, months);
+      }
+      return sums;
+    });
+  }
+
+  async *loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncGenerator<Buffer> {
+    const ids = segmentIds.join(',');
+    const statement = `copy (select segment_id, extra, ${CANONICAL_SQL} from mirror.ledger_entries
+      where segment_id = any('{${ids}}'::bigint[])) to stdout`;
+    yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);
+  }
+
+  async inconsistencies(signal: AbortSignal): Promise<readonly Inconsistency[]> {
+    const found: Inconsistency[] = [];
+    for (const { code, message, count } of STATEMENTS) {
+      signal.throwIfAborted();
+      const { rows } = await guarded(ACTION, () =>
+        sql<{ count: bigint }>`${sql.raw(count)}`.execute(this.#warehouse.db),
+      );
+      found.push({ code, message, count: rows[0]?.count ?? 0n });
+    }
+    return found;
+  }
+
+  async neverFetched(): Promise<NeverFetched> {
+    return guarded(ACTION, async () => {
+      const { rows } = await sql<NeverFetchedRow>`select
+        (select count(*) from mirror.parties p where p.party_id <> 'network' and not exists (
+          select from mirror.coverage c where c.party_id = p.party_id)) as parties,
+        (select coalesce(array_agg(list order by list), '{}') from (
+          select list from mirror.chains where epoch = (select max(epoch) from mirror.networks)
+           group by list having count(*) > 1 or not bool_or(has_tail) or not bool_or(has_head)) gaps) as lists,
+        (select count(*) from mirror.segments where status = 'current' and open) as open,
+        (select count(*) from mirror.export_units where set_aside_at is not null) as units,
+        (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as not_loaded
+      `.execute(this.#warehouse.db);
+      const [row] = rows;
+      return {
+        parties: row?.parties ?? 0n,
+        listsWithGaps: row?.lists ?? [],
+        openSegments: row?.open ?? 0n,
+        unitsSetAside: row?.units ?? 0n,
+        segmentsNotLoaded: row?.not_loaded ?? 0n,
+      };
+    });
+  }
+}
+
+interface NeverFetchedRow {
+  readonly parties: bigint;
+  readonly lists: readonly string[];
+  readonly open: bigint;
+  readonly units: bigint;
+  readonly not_loaded: bigint;
+}

@@ -1,0 +1,284 @@
+/** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
+import { sql, type Selectable } from 'kysely';
+import { v7 as uuidv7 } from 'uuid';
+import type { Verdict } from '../../core/verdict.ts';
+import type { Database } from '../../postgres/database.ts';
+import type { MirrorSchema, RunKind, RunState } from '../../postgres/schema.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+export interface Run {
+  readonly runId: string;
+  readonly parentRunId: string | undefined;
+  readonly kind: RunKind;
+  readonly subject: string;
+  readonly slot: string | undefined;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly state: RunState;
+  readonly verdict: Verdict | undefined;
+  readonly evidence: Readonly<Record<string, unknown>>;
+  readonly queuedAt: string;
+  readonly startedAt: string | undefined;
+  readonly heartbeatAt: string | undefined;
+  readonly finishedAt: string | undefined;
+  readonly attempts: number;
+  readonly cancelRequested: boolean;
+}
+
+export interface NewRun {
+  readonly kind: RunKind;
+  readonly subject: string;
+  readonly parentRunId?: string | undefined;
+  /** At most one run has a given slot: the scheduled instant of a nightly run. */
+  readonly slot?: string | undefined;
+  readonly params?: Readonly<Record<string, unknown>>;
+}
+
+export interface RunFilter {
+  readonly kind?: RunKind;
+  readonly subject?: string;
+  readonly parentRunId?: string;
+  readonly states?: readonly RunState[];
+  /** Only runs queued before this one: the last of the page before. */
+  readonly before?: string;
+  readonly limit: number;
+}
+
+const LISTED_MAX = 1000;
+/** What a run keeps for itself beside what it was asked. */
+const NOT_ASKED = ['clock', 'isOrdered'] as const;
+
+export class RunStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** @returns the new run, or the one that already has this slot or this parent, kind and subject */
+  async create(fresh: NewRun): Promise<Run> {
+    return guarded('record a run', async () => {
+      const inserted = await this.#db
+        .insertInto('runs')
+        .values({
+          run_id: uuidv7(),
+          kind: fresh.kind,
+          subject: fresh.subject,
+          parent_run_id: fresh.parentRunId ?? null,
+          slot: fresh.slot ?? null,
+          params: JSON.stringify(fresh.params ?? {}),
+        })
+        .onConflict((conflict) => conflict.doNothing())
+        .returningAll()
+        .executeTakeFirst();
+      if (inserted !== undefined) return toRun(inserted);
+      const existing = await this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .where((where) =>
+          fresh.slot === undefined
+            ? where.and({
+                parent_run_id: fresh.parentRunId ?? null,
+                kind: fresh.kind,
+                subject: fresh.subject,
+              })
+            : where('slot', '=', fresh.slot),
+        )
+        .executeTakeFirstOrThrow();
+      return toRun(existing);
+    });
+  }
+
+  /** The newest unfinished run, of its own accord, that asks for the same and was not told to stop. */
+  async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
+    return guarded('look for an equal run', async () => {
+      const row = await this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .where('kind', '=', kind)
+        .where('subject', '=', subject)
+        .where('state', 'in', ['queued', 'running'])
+        .where('cancel_requested', '=', false)
+        .where('parent_run_id', 'is', null)
+        .where(
+          sql<boolean>`params - ${[...NOT_ASKED]}::text[] = ${JSON.stringify(params)}::jsonb - ${[...NOT_ASKED]}::text[]`,
+        )
+        .orderBy('queued_at', 'desc')
+        .limit(1)
+        .executeTakeFirst();
+      return row === undefined ? undefined : toRun(row);
+    });
+  }
+
+  /** The equal open run, else a new one: who asks for the same at the same moment gets the same. */
+  async createUnlessOpen(fresh: NewRun): Promise<{ readonly run: Run; readonly isNew: boolean }> {
+    return guarded('record a run', () =>
+      this.#db.transaction().execute(async (transaction) => {
+        const lock = `${fresh.kind} ${fresh.subject}`;
+        await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(transaction);
+        const runs = new RunStore(transaction);
+        const open = await runs.findOpen(fresh);
+        return { run: open ?? (await runs.create(fresh)), isNew: open === undefined };
+      }),
+    );
+  }
+
+  async get(runId: string): Promise<Run | undefined> {
+    return guarded('read a run', async () => {
+      const row = await this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .where('run_id', '=', runId)
+        .executeTakeFirst();
+      return row === undefined ? undefined : toRun(row);
+    });
+  }
+
+  /** Newest first. */
+  async list(filter: RunFilter): Promise<readonly Run[]> {
+    return guarded('list runs', async () => {
+      let query = this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .orderBy('queued_at', 'desc')
+        .orderBy('run_id', 'desc')
+        .limit(Math.min(filter.limit, LISTED_MAX));
+      if (filter.kind !== undefined) query = query.where('kind', '=', filter.kind);
+      if (filter.subject !== undefined) query = query.where('subject', '=', filter.subject);
+      if (filter.parentRunId !== undefined) query = query.where('parent_run_id', '=', filter.parentRunId);
+      if (filter.states !== undefined) query = query.where('state', 'in', filter.states);
+      if (filter.before !== undefined) {
+        const last = sql`select queued_at, run_id from mirror.runs where run_id = ${filter.before}`;
+        query = query.where(sql<boolean>`(queued_at, run_id) < (${last})`);
+      }
+      return (await query.execute()).map(toRun);
+    });
+  }
+
+  /** Counts one more attempt. @returns undefined where the run is finished or cancelled already */
+  async start(runId: string): Promise<Run | undefined> {
+    return guarded('start a run', async () => {
+      const row = await this.#db
+        .updateTable('runs')
+        .set({
+          state: 'running',
+          attempts: sql<number>`attempts + 1`,
+          started_at: sql<string>`coalesce(started_at, clock_timestamp())`,
+          heartbeat_at: sql<string>`clock_timestamp()`,
+        })
+        .where('run_id', '=', runId)
+        .where('state', 'in', ['queued', 'running'])
+        .returningAll()
+        .executeTakeFirst();
+      return row === undefined ? undefined : toRun(row);
+    });
+  }
+
+  /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
+  async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
+    return guarded('renew a run', async () => {
+      const row = await this.#db
+        .updateTable('runs')
+        .set({ heartbeat_at: sql<string>`clock_timestamp()` })
+        .where('run_id', '=', runId)
+        .where('state', 'in', ['queued', 'running'])
+        .returning('cancel_requested')
+        .executeTakeFirst();
+      return { cancelRequested: row?.cancel_requested ?? true };
+    });
+  }
+
+  /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
+  async giveBack(runId: string): Promise<void> {
+    await guarded('give a run back', () =>
+      this.#db
+        .updateTable('runs')
+        .set({ heartbeat_at: null })
+        .where('run_id', '=', runId)
+        .where('state', '=', 'running')
+        .execute(),
+    );
+  }
+
+  /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
+  async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
+    await guarded('update a run', () =>
+      sql`update mirror.runs set params = params || ${JSON.stringify(params)}::jsonb where run_id = ${runId}`.execute(
+        this.#db,
+      ),
+    );
+  }
+
+  /** Records the verdict once; a run that has one already keeps it. */
+  async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
+    await guarded('record a verdict', () =>
+      this.#db
+        .updateTable('runs')
+        .set({
+          state: 'done',
+          verdict,
+          evidence: JSON.stringify(evidence),
+          finished_at: sql<string>`clock_timestamp()`,
+        })
+        .where('run_id', '=', runId)
+        .where('state', 'in', ['queued', 'running'])
+        .execute(),
+    );
+  }
+
+  async requestCancel(runId: string): Promise<void> {
+    await guarded('cancel a run', () =>
+      sql`update mirror.runs set cancel_requested = true,
+            state = case when state = 'queued' then 'cancelled' else state end,
+            finished_at = case when state = 'queued' then clock_timestamp() else finished_at end
+          where run_id = ${runId} and state in ('queued', 'running')`.execute(this.#db),
+    );
+  }
+
+  async markCancelled(runId: string): Promise<void> {
+    await guarded('cancel a run', () =>
+      this.#db
+        .updateTable('runs')
+        .set({ state: 'cancelled', finished_at: sql<string>`clock_timestamp()` })
+        .where('run_id', '=', runId)
+        .where('state', 'in', ['queued', 'running'])
+        .execute(),
+    );
+  }
+
+  /** Unfinished runs that nobody has renewed for `staleMs`, oldest first. */
+  async stale(staleMs: number): Promise<readonly Run[]> {
+    return guarded('look for stale runs', async () => {
+      const rows = await this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .where('state', 'in', ['queued', 'running'])
+        .where(
+          sql<boolean>`coalesce(heartbeat_at, queued_at) < clock_timestamp() - ${staleMs} * interval '1 millisecond'`,
+        )
+        .orderBy('queued_at')
+        .limit(LISTED_MAX)
+        .execute();
+      return rows.map(toRun);
+    });
+  }
+}
+
+function toRun(row: Selectable<MirrorSchema['runs']>): Run {
+  return {
+    runId: row.run_id,
+    parentRunId: row.parent_run_id ?? undefined,
+    kind: row.kind,
+    subject: row.subject,
+    slot: row.slot ?? undefined,
+    params: row.params,
+    state: row.state,
+    verdict: row.verdict ?? undefined,
+    evidence: row.evidence,
+    queuedAt: row.queued_at,
+    startedAt: row.started_at ?? undefined,
+    heartbeatAt: row.heartbeat_at ?? undefined,
+    finishedAt: row.finished_at ?? undefined,
+    attempts: row.attempts,
+    cancelRequested: row.cancel_requested,
+  };
+}

@@ -1,0 +1,173 @@
+/** How the mirror stands, for `/mirror/status`, the console and the metrics. */
+import type { Pool } from 'pg';
+import type {
+  MirrorFacts,
+  RunDocument,
+  RunsQuestion,
+  StatusStore,
+  StreamStatus,
+} from '../../api/http/ports.ts';
+import type { Verdict } from '../../core/verdict.ts';
+import type { RunState } from '../../postgres/schema.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+const QUERY_TIMEOUT_MS = 30_000;
+
+/** One statement, so that all of it is of one instant. Counts are exact: an estimate would be doubted. */
+const FACTS = `
+  with network as (select max(epoch) as epoch from mirror.networks),
+  verdicts as (
+    select s.stream, r.verdict, r.finished_at
+    from (values ('parties', 'walk', 'parties'), ('checkpoints', 'walk', 'checkpoints'), ('ledger', 'nightly', null))
+      s(stream, kind, subject)
+    left join lateral (
+      select verdict, finished_at from mirror.runs
+      where kind = s.kind and (s.subject is null or subject = s.subject) and state = 'done'
+      order by queued_at desc limit 1) r on true),
+  heads as (
+    select distinct on (list) list, head_height, head_time from mirror.chains
+    where epoch = (select epoch from network) and has_tail and has_head and audit_walk is null
+    order by list, head_height desc nulls last),
+  ledger as (
+    select count(*) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
+      count(distinct party_id) as parties, count(*) filter (where loaded_at is null) as not_loaded
+    from mirror.segments where status = 'current')
+  select json_build_object(
+    'epoch', (select epoch from network),
+    'sourceUrl', (select source_url from mirror.identity),
+    'parties', (select count(*)::text from mirror.parties where epoch = (select epoch from network)),
+    'checkpoints', (select count(*)::text from mirror.checkpoints where epoch = (select epoch from network)),
+    'verdicts', (select json_object_agg(stream, json_build_object('verdict', verdict, 'at', finished_at)) from verdicts),
+    'heads', (select json_object_agg(list, json_build_object('height', head_height::text, 'time', head_time)) from heads),
+    'ledgerTo', (select min(to_time) from (
+      select max(to_time) as to_time from mirror.coverage group by party_id, asset_id) last),
+    'ledger', (select json_build_object('segments', segments::text, 'rows', rows::text, 'bytes', bytes::text,
+      'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
+    'setAside', (select count(*)::text from mirror.export_units where set_aside_at is not null),
+    'knownGaps', (select count(*)::text from mirror.known_gaps where epoch = (select epoch from network)),
+    'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
+
+interface FactsRow {
+  readonly epoch: number;
+  readonly sourceUrl: string | null;
+  readonly parties: string;
+  readonly checkpoints: string;
+  readonly verdicts: Readonly<Record<string, { verdict: Verdict | null; at: string | null }>>;
+  readonly heads: Readonly<Record<string, { height: string | null; time: string | null }>> | null;
+  readonly ledgerTo: string | null;
+  readonly ledger: { segments: string; rows: string; bytes: string; parties: string; notLoaded: string };
+  readonly setAside: string;
+  readonly knownGaps: string;
+  readonly openRuns: string;
+}
+
+const RUNS = `
+  select run_id, parent_run_id, kind, subject, state, verdict, evidence, queued_at, started_at, finished_at, attempts
+  from mirror.runs`;
+
+interface RunRow {
+  readonly run_id: string;
+  readonly parent_run_id: string | null;
+  readonly kind: string;
+  readonly subject: string;
+  readonly state: RunState;
+  readonly verdict: Verdict | null;
+  readonly evidence: Readonly<Record<string, unknown>>;
+  readonly queued_at: string;
+  readonly started_at: string | null;
+  readonly finished_at: string | null;
+  readonly attempts: number;
+}
+
+export class PostgresStatusStore implements StatusStore {
+  readonly #pool: Pool;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  async facts(): Promise<MirrorFacts> {
+    const [row] = await this.#rows<{ facts: FactsRow }>('read how the mirror stands', FACTS, []);
+    if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
+    const { facts } = row;
+    return {
+      sourceUrl: facts.sourceUrl,
+      epoch: facts.epoch,
+      streams: [listStatus('parties', facts), listStatus('checkpoints', facts), ledgerStatus(facts)],
+      ledger: {
+        segments: facts.ledger.segments,
+        bytes: facts.ledger.bytes,
+        parties: facts.ledger.parties,
+        notLoaded: facts.ledger.notLoaded,
+        setAside: facts.setAside,
+      },
+      knownGaps: facts.knownGaps,
+      openRuns: facts.openRuns,
+    };
+  }
+
+  async runs(question: RunsQuestion): Promise<readonly RunDocument[]> {
+    const rows = await this.#rows<RunRow>(
+      'list runs',
+      `${RUNS}
+       where ($1::text is null or kind = $1)
+         and ($2::uuid is null or (queued_at, run_id) < (select queued_at, run_id from mirror.runs where run_id = $2))
+       order by queued_at desc, run_id desc limit $3`,
+      [question.kind, question.before, question.rowsMax],
+    );
+    return rows.map(runDocument);
+  }
+
+  async run(runId: string): Promise<RunDocument | undefined> {
+    const [row] = await this.#rows<RunRow>('read a run', `${RUNS} where run_id = $1`, [runId]);
+    return row === undefined ? undefined : runDocument(row);
+  }
+
+  async #rows<Row extends object>(action: string, text: string, values: unknown[]): Promise<Row[]> {
+    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
+    const result = await guarded(action, () => this.#pool.query<Row>(query));
+    return result.rows;
+  }
+}
+
+function listStatus(name: 'parties' | 'checkpoints', facts: FactsRow): StreamStatus {
+  const last = facts.verdicts[name];
+  const head = facts.heads?.[name];
+  return {
+    name,
+    verdict: last?.verdict ?? null,
+    checkedAt: last?.at ?? null,
+    asOfBlock: head?.height ?? null,
+    asOfTime: head?.time ?? null,
+    rows: facts[name],
+  };
+}
+
+/** The ledger is as fresh as the party that was asked least lately. */
+function ledgerStatus(facts: FactsRow): StreamStatus {
+  const last = facts.verdicts['ledger'];
+  return {
+    name: 'ledger',
+    verdict: last?.verdict ?? null,
+    checkedAt: last?.at ?? null,
+    asOfBlock: null,
+    asOfTime: facts.ledgerTo,
+    rows: facts.ledger.rows,
+  };
+}
+
+function runDocument(row: RunRow): RunDocument {
+  return {
+    runId: row.run_id,
+    parentRunId: row.parent_run_id,
+    kind: row.kind,
+    subject: row.subject,
+    state: row.state,
+    verdict: row.verdict,
+    evidence: row.evidence,
+    queuedAt: row.queued_at,
+    startedAt: row.started_at,
+    finishedAt: row.finished_at,
+    attempts: row.attempts,
+  };
+}

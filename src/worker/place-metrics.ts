@@ -1,0 +1,92 @@
+/** Prometheus metrics of the places that work goes through: queues, this process's workers, stores. */
+import { Gauge, Histogram, Registry } from 'prom-client';
+import type { Probe } from '../api/http/ports.ts';
+import { shared } from '../core/shared.ts';
+import type { Log } from '../core/log.ts';
+import { QUEUE_NAMES, type Queues } from '../queue/queues.ts';
+import { PREFIX } from './work-metrics.ts';
+
+const STORE_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3];
+const PROBE_TIMEOUT_MS = 3_000;
+/** However many scrape, the stores are asked this often. */
+const ASKED_MAX_AGE_MS = 5_000;
+
+export interface PlaceMetricsDeps {
+  readonly queues: Queues;
+  readonly probes: readonly Probe[];
+  readonly log: Log;
+}
+
+export class PlaceMetrics {
+  readonly #deps: PlaceMetricsDeps;
+  readonly #registry = new Registry();
+  readonly #jobs = this.#gauge('queue_jobs', 'Jobs that a queue holds', ['queue', 'state']);
+  readonly #oldest = this.#gauge('queue_oldest_seconds', 'Age of the oldest job that comes next', ['queue']);
+  readonly #active = this.#gauge('worker_active_jobs', 'Jobs in work in this process', ['queue']);
+  readonly #quiet = this.#gauge('worker_quiet_seconds', 'Since a job or canary was taken here', ['queue']);
+  readonly #rebuilds = this.#gauge('worker_rebuilds', 'Workers replaced since the start', ['queue']);
+  readonly #up = this.#gauge('store_up', '1 where the store answered', ['store']);
+  readonly #seconds: Histogram;
+  readonly #ask = shared(() => this.#askStores(), ASKED_MAX_AGE_MS);
+
+  constructor(deps: PlaceMetricsDeps) {
+    this.#deps = deps;
+    this.#seconds = new Histogram({
+      name: `${PREFIX}store_seconds`,
+      help: 'The smallest question to a store',
+      labelNames: ['store'],
+      buckets: STORE_SECONDS,
+      registers: [this.#registry],
+    });
+  }
+
+  async metricsText(): Promise<string> {
+    await this.#ask();
+    for (const { queue, activeJobs, quietMs, rebuilds } of this.#deps.queues.pulses()) {
+      this.#active.set({ queue }, activeJobs);
+      this.#quiet.set({ queue }, quietMs / 1_000);
+      this.#rebuilds.set({ queue }, rebuilds);
+    }
+    return this.#registry.metrics();
+  }
+
+  /** A store that is away leaves the values of the others. */
+  async #askStores(): Promise<void> {
+    const depths = QUEUE_NAMES.map((queue) => this.#measureQueue(queue));
+    await Promise.all([...this.#deps.probes.map((probe) => this.#measureStore(probe)), ...depths]);
+  }
+
+  async #measureStore(probe: Probe): Promise<void> {
+    const store = probe.name;
+    const startedMs = performance.now();
+    const isUp = await this.#tried(store, (signal) => probe.check(signal));
+    this.#up.set({ store }, isUp ? 1 : 0);
+    if (isUp) this.#seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
+  }
+
+  async #measureQueue(queue: (typeof QUEUE_NAMES)[number]): Promise<void> {
+    await this.#tried(queue, async () => {
+      const { jobs, oldestMs } = await this.#deps.queues.depth(queue);
+      for (const [state, count] of Object.entries(jobs)) this.#jobs.set({ queue, state }, count);
+      this.#oldest.set({ queue }, oldestMs / 1_000);
+    });
+  }
+
+  async #tried(what: string, work: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
+    const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+    const late = new Promise<never>((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    });
+    try {
+      await Promise.race([work(signal), late]);
+      return true;
+    } catch (error) {
+      this.#deps.log.debug({ err: error, what }, 'Not measured');
+      return false;
+    }
+  }
+
+  #gauge(name: string, help: string, labelNames: string[]): Gauge {
+    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
+  }
+}

@@ -1,0 +1,25 @@
+/** Who works, and whether nights are left to a schedule at all: for the status. */
+import { sql } from 'kysely';
+import type { Database } from '../../postgres/database.ts';
+import { guarded } from '../../postgres/transaction.ts';
+import { WORKER_SILENT_MS } from './worker-registry.ts';
+
+export interface WorkerFacts {
+  /** Long-lived processes that were heard of just now. */
+  readonly workers: number;
+  /** A night was begun by the schedule before: somebody counts on it. */
+  readonly isScheduled: boolean;
+}
+
+export async function readWorkerFacts(db: Database): Promise<WorkerFacts> {
+  return guarded('look for workers', async () => {
+    const found = await sql<{ workers: bigint; scheduled: boolean }>`
+      select (select count(*) from mirror.workers
+               where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond') as workers,
+             exists (select from mirror.runs where kind = 'nightly' and slot is not null) as scheduled`.execute(
+      db,
+    );
+    const [row] = found.rows;
+    return { workers: Number(row?.workers ?? 0n), isScheduled: row?.scheduled === true };
+  });
+}

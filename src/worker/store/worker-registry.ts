@@ -1,0 +1,48 @@
+/** Which long-lived processes work jobs now. A command works its own job only where there is none. */
+import { sql } from 'kysely';
+import type { Database } from '../../postgres/database.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+/** A process that has not been heard of for this long is taken for dead. */
+export const WORKER_SILENT_MS = 10_000;
+const FORGOTTEN_AFTER_MS = 3_600_000;
+
+export class WorkerRegistry {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** Says that this process lives; called every few seconds. */
+  async beat(workerId: string, name: string, queues: readonly string[]): Promise<void> {
+    await guarded('renew this worker', async () => {
+      await sql`insert into mirror.workers (worker_id, name, queues) values (${workerId}, ${name}, ${[...queues]})
+        on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`.execute(this.#db);
+      await sql`delete from mirror.workers
+        where heartbeat_at < clock_timestamp() - ${FORGOTTEN_AFTER_MS} * interval '1 millisecond'`.execute(
+        this.#db,
+      );
+    });
+  }
+
+  async leave(workerId: string): Promise<void> {
+    await guarded('sign this worker off', async () => {
+      await this.#db.deleteFrom('workers').where('worker_id', '=', workerId).execute();
+    });
+  }
+
+  async anyAlive(): Promise<boolean> {
+    return guarded('look for workers', async () => {
+      const row = await this.#db
+        .selectFrom('workers')
+        .select('worker_id')
+        .where(
+          sql<boolean>`heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'`,
+        )
+        .limit(1)
+        .executeTakeFirst();
+      return row !== undefined;
+    });
+  }
+}

@@ -1,0 +1,100 @@
+/** The jobs that this process works, and the signs of life by which others know that it does. */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { reconcileRuns } from '../../jobs/enqueue.ts';
+import type { JobDeps } from '../../jobs/job.ts';
+import { sendReports } from '../../jobs/notify.ts';
+import { handleJob } from '../../jobs/registry.ts';
+import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
+import type { Schedule } from '../../jobs/slots.ts';
+import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
+import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
+
+/** How long jobs may take to checkpoint when the process is told to stop. */
+export const SHUTDOWN_GRACE_MS = 8_000;
+const BEAT_MS = WORKER_SILENT_MS / 3;
+const RECONCILE_MS = 60_000;
+const SLOT_CHECK_MS = 30_000;
+const CANARY_MS = 10_000;
+/** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
+const QUIET_MAX_MS = 120_000;
+/** Walks of both lists, loads side by side; one night at a time. Exports wait for their slots anyway. */
+const CONCURRENCY: Readonly<Record<QueueName, number>> = { walk: 2, export: 1, load: 1, nightly: 1 };
+
+export interface WorkForceOptions {
+  readonly queues: Queues;
+  readonly workers: WorkerRegistry;
+  readonly jobs: JobDeps;
+  readonly exportConcurrency: number;
+  readonly schedule: Schedule;
+}
+
+export class WorkForce implements AsyncDisposable {
+  readonly #options: WorkForceOptions;
+  readonly #workerId = randomUUID();
+  readonly #timers: NodeJS.Timeout[] = [];
+  #isWorking = false;
+  #isRegistered = false;
+
+  constructor(options: WorkForceOptions) {
+    this.#options = options;
+  }
+
+  /** Takes jobs, as a command does for its own. Calling it again does nothing. */
+  start(names: readonly QueueName[] = QUEUE_NAMES): void {
+    if (this.#isWorking) return;
+    this.#isWorking = true;
+    const { queues, jobs, exportConcurrency } = this.#options;
+    for (const queue of names) {
+      // One more than ask at once: while a large ledger is divided or published, a small one is asked for.
+      const concurrency = queue === 'export' ? exportConcurrency + 1 : CONCURRENCY[queue];
+      queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
+    }
+  }
+
+  /** The same for a long-lived process: commands leave their jobs to it, and it takes up what others dropped. */
+  async startAndRegister(): Promise<void> {
+    this.start();
+    await this.#beat();
+    this.#isRegistered = true;
+    await reconcileRuns(this.#options.jobs);
+    this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
+    this.#every(CANARY_MS, 'Canaries could not be sent', () =>
+      this.#options.queues.sendCanaries(this.#workerId),
+    );
+    this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () =>
+      makeUpMissedSlot(this.#options.schedule, this.#options.jobs, Date.now()),
+    );
+    this.#every(RECONCILE_MS, 'Reports could not be sent', () => sendReports(this.#options.jobs, Date.now()));
+    this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
+  }
+
+  /** Whether jobs are taken here: on each queue one is being worked, or was lately. */
+  health(): { readonly isHealthy: boolean; readonly queues: readonly Pulse[] } {
+    const queues = this.#options.queues.pulses();
+    const isHealthy =
+      queues.length > 0 && queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);
+    return { isHealthy, queues };
+  }
+
+  /** First of all that is closed: handlers checkpoint with their source and stores still there. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
+    if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
+  }
+
+  #beat(): Promise<void> {
+    return this.#options.workers.beat(this.#workerId, `${hostname()} ${process.pid}`, QUEUE_NAMES);
+  }
+
+  #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
+    const { log } = this.#options.jobs;
+    this.#timers.push(
+      setInterval(
+        () => void work().catch((error: unknown) => log.warn({ err: error }, complaint)),
+        intervalMs,
+      ),
+    );
+  }
+}
