@@ -104,9 +104,9 @@ table mirror.identity
   source_id text
   source_url text
   publication_seq bigint not null default 0
+  is_rebuilding boolean not null default false
   cursor_secret bytea not null default (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
   created_at timestamp with time zone not null default clock_timestamp()
-  is_rebuilding boolean not null default false
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
 

@@ -6,6 +6,9 @@ import { type Migration, type MigrationProvider, Migrator } from 'kysely/migrati
 import { PermanentError, UnreachableError } from '../core/errors.ts';
 import { databaseError, guarded } from './transaction.ts';
 
+/** The first step of the schema before 0.1.0: its lists were proven by other rules, so nothing is taken over. */
+const EARLIER_BASELINE = '0001-mirror';
+
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
 class FolderMigrations implements MigrationProvider {
@@ -25,13 +28,13 @@ class FolderMigrations implements MigrationProvider {
  * Runs every migration that the database has not seen, each call once over all processes.
  * @returns the names that were run
  * @throws UnreachableError `DATABASE_UNREACHABLE`, or PermanentError `DATABASE_NEWER` where the database was
- * made by a newer version, `DATABASE_RIGHTS` where this user may not make what is missing
+ * made by a newer version, `DATABASE_OLDER` where it was made before 0.1.0, `DATABASE_RIGHTS` where this user may not make what is missing
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const provider = new FolderMigrations();
   const known = Object.keys(await provider.getMigrations());
   await guarded('open the database', () => ensureSchema(db));
-  await guarded("read the schema's version", () => refuseNewer(db, known));
+  await guarded("read the schema's version", () => refuseOthers(db, known));
   const migrator = new Migrator({
     db,
     provider,
@@ -75,12 +78,19 @@ async function ensureSchema<Schema>(db: Kysely<Schema>): Promise<void> {
   );
 }
 
-async function refuseNewer<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<void> {
+async function refuseOthers<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<void> {
   const table = await sql<{
     present: boolean;
   }>`select to_regclass('mirror.migrations') is not null as present`.execute(db);
   if (table.rows[0]?.present !== true) return;
   const applied = await sql<{ name: string }>`select name from mirror.migrations order by name`.execute(db);
+  if (applied.rows.some((row) => row.name === EARLIER_BASELINE)) {
+    throw new PermanentError(
+      'Cannot use this database: a version before 0.1.0 made it; point DATABASE_URL to an empty database ' +
+        'and run `ledger-mirror load --all`, which rebuilds it from the objects',
+      { code: 'DATABASE_OLDER', meta: { migration: EARLIER_BASELINE } },
+    );
+  }
   const newer = applied.rows.find((row) => !known.includes(row.name));
   if (newer === undefined) return;
   throw new PermanentError(

@@ -67,3 +67,21 @@ test('a database that is newer is refused, and left as it is', async () => {
   }
   expect(await dumpSchema(newer.pool)).toBe(before);
 });
+
+test('a database of a version before 0.1.0 is refused with the way to rebuild it, and left as it is', async () => {
+  await using older = await openFreshDatabase({ isMigrated: false });
+  await older.pool.query('create schema mirror');
+  await older.pool.query('create table mirror.migrations (name text primary key, timestamp text not null)');
+  await older.pool.query(`insert into mirror.migrations values ('0001-mirror', '2026-11-20T00:00:00Z')`);
+  const before = await dumpSchema(older.pool);
+  const warehouse = openWarehouse({ url: older.url, onIdleError: () => undefined });
+  try {
+    await expect(migrate(warehouse.db)).rejects.toMatchObject({
+      code: 'DATABASE_OLDER',
+      message: expect.stringMatching(/empty database.*ledger-mirror load --all/),
+    });
+  } finally {
+    await warehouse[Symbol.asyncDispose]();
+  }
+  expect(await dumpSchema(older.pool)).toBe(before);
+});

@@ -93,6 +93,7 @@ const NAMES = [
   'activity',
   'checkpoint_cadence',
   'freshness',
+  'places',
 ].map((name) => `mirror.${name}`);
 
 /** A role belongs to the whole server: it may be there, another migration may be making it, or we may not. */

@@ -1,0 +1,39 @@
+/** Which mirror this is, of which source, and what is known of that source. */
+import { type Kysely, sql } from 'kysely';
+
+const STATEMENTS = [
+  'create schema if not exists mirror',
+  'create extension if not exists btree_gist',
+  // Assets as ranges of text: (,) is every asset, [a,a] is one. So a constraint can compare them.
+  'create type mirror.text_range as range (subtype = text, collation = "C")',
+
+  // One mirror is of one source. publication_seq rises with each publication and tells manifests of
+  // this lineage from those that a restored database has forgotten. cursor_secret signs the cursors
+  // that the read API hands out.
+  `create table mirror.identity (
+    only_row boolean primary key default true check (only_row),
+    warehouse_id uuid not null default gen_random_uuid(),
+    source_id text,
+    source_url text,
+    publication_seq bigint not null default 0,
+    is_rebuilding boolean not null default false,
+    cursor_secret bytea not null default uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
+    created_at timestamptz not null default clock_timestamp())`,
+  'insert into mirror.identity default values',
+  // ban_until: asking during a ban lengthens it, so it must survive a lost Redis.
+  `create table mirror.source_state (
+    only_row boolean primary key default true check (only_row),
+    ban_until timestamptz,
+    profile jsonb not null default '{}')`,
+  'insert into mirror.source_state default values',
+  // An epoch is one life of the source's chain: heights start again with the next.
+  `create table mirror.networks (
+    epoch int primary key,
+    started_at timestamptz not null default clock_timestamp(),
+    evidence jsonb not null default '{}')`,
+  'insert into mirror.networks (epoch) values (1)',
+];
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of STATEMENTS) await sql.raw(statement).execute(db);
+}

@@ -1,0 +1,60 @@
+/** Every run with its verdict, what it cost, the nightly plan, and who works. */
+import { type Kysely, sql } from 'kysely';
+
+const STATEMENTS = [
+  `create table mirror.runs (
+    run_id uuid primary key,
+    parent_run_id uuid references mirror.runs,
+    kind text not null check (kind in ('walk', 'export', 'load', 'nightly', 'verify')),
+    subject text not null,
+    slot text unique,
+    params jsonb not null default '{}',
+    state text not null default 'queued' check (state in ('queued', 'running', 'done', 'cancelled')),
+    verdict text check (verdict in ('complete', 'incomplete', 'suspicious', 'failed')),
+    evidence jsonb not null default '{}',
+    queued_at timestamptz not null default clock_timestamp(),
+    started_at timestamptz,
+    heartbeat_at timestamptz,
+    finished_at timestamptz,
+    attempts int not null default 0,
+    cancel_requested boolean not null default false,
+    check ((state = 'done') = (verdict is not null)),
+    check ((state in ('done', 'cancelled')) = (finished_at is not null)))`,
+  'create index runs_by_time on mirror.runs (queued_at desc)',
+  'create index runs_by_kind on mirror.runs (kind, subject, queued_at desc)',
+  `create index runs_open on mirror.runs (state) where state in ('queued', 'running')`,
+  // A resumed run finds the runs it started before.
+  'create unique index runs_of_parent on mirror.runs (parent_run_id, kind, subject) where parent_run_id is not null',
+
+  // Long-lived processes that work jobs: a command looks here before it works its job itself.
+  `create table mirror.workers (
+    worker_id uuid primary key,
+    name text not null,
+    queues text[] not null,
+    started_at timestamptz not null default clock_timestamp(),
+    heartbeat_at timestamptz not null default clock_timestamp())`,
+  // What each run asked of the source, added up over every process that works for it.
+  `create table mirror.source_costs (
+    run_id uuid primary key references mirror.runs,
+    list_requests bigint not null,
+    export_requests bigint not null,
+    retries bigint not null,
+    failures bigint not null,
+    bytes bigint not null,
+    waited_ms bigint not null)`,
+  // The night's list lies here, not in the queue: the verdict is computed from it.
+  `create table mirror.nightly_units (
+    run_id uuid not null references mirror.runs,
+    party_id text not null,
+    priority int not null,
+    is_idle boolean not null default false,
+    state text not null default 'due' check (state in ('due', 'queued', 'done', 'failed', 'deferred')),
+    outcome jsonb,
+    updated_at timestamptz not null default clock_timestamp(),
+    primary key (run_id, party_id))`,
+  `create index nightly_units_open on mirror.nightly_units (run_id, priority) where state in ('due', 'queued')`,
+];
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of STATEMENTS) await sql.raw(statement).execute(db);
+}

@@ -1,0 +1,101 @@
+/** What was exported and published, and who exports now. */
+import { type Kysely, sql } from 'kysely';
+
+const STATEMENTS = [
+  // One unit of export work: a party, and one asset or all. Its lease says who works on it.
+  `create table mirror.export_units (
+    unit_id bigint generated always as identity primary key,
+    party_id text not null,
+    asset_id text,
+    lease_token uuid,
+    lease_until timestamptz,
+    coverage_seq bigint not null default 0,
+    attempts int not null default 0,
+    last_asked_at timestamptz,
+    last_entry_at timestamptz,
+    idle_nights int not null default 0,
+    set_aside_at timestamptz,
+    set_aside_reason jsonb,
+    piece_plan jsonb,
+    slot_wanted_at timestamptz,
+    slot_polled_at timestamptz,
+    recorded_seq bigint not null default 0,
+    recording_seq bigint not null default 0,
+    unique nulls not distinct (party_id, asset_id))`,
+  // How many exports may run at once lies here in both modes: a flushed Redis must not free a slot.
+  `create table mirror.export_slots (
+    slot int primary key,
+    lease_token uuid,
+    lease_until timestamptz)`,
+  `create table mirror.segments (
+    segment_id bigint generated always as identity primary key,
+    party_id text not null,
+    asset_id text,
+    from_time timestamptz not null,
+    to_time timestamptz not null check (from_time < to_time),
+    open boolean not null default false,
+    object_key text not null unique,
+    rows bigint not null,
+    bytes bigint not null,
+    sha256 text not null,
+    object_bytes bigint not null,
+    object_sha256 text not null,
+    digest text not null,
+    row_form text not null,
+    values_digest text,
+    columns text[] not null,
+    evidence jsonb not null default '{}',
+    status text not null default 'current' check (status in ('current', 'superseded')),
+    run_id uuid,
+    published_at timestamptz not null default clock_timestamp(),
+    superseded_at timestamptz,
+    removed_at timestamptz,
+    loaded_at timestamptz,
+    set_aside_reason jsonb,
+    exclude using gist (
+      party_id with =,
+      (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
+      tstzrange(from_time, to_time) with &&) where (status = 'current'))`,
+  `create index segments_to_load on mirror.segments (party_id) where status = 'current' and loaded_at is null`,
+  `create index segments_to_unload on mirror.segments (party_id) where status = 'superseded' and loaded_at is not null`,
+  'create index segments_by_party on mirror.segments (party_id, from_time)',
+  // What is proven to be known of a ledger: current segments, and ranges without entries.
+  `create table mirror.coverage (
+    coverage_id bigint generated always as identity primary key,
+    party_id text not null,
+    asset_id text,
+    from_time timestamptz not null,
+    to_time timestamptz not null check (from_time < to_time),
+    open boolean not null default false,
+    sides text not null check (sides in ('from', 'both', 'unknown')),
+    segment_id bigint references mirror.segments,
+    tail jsonb,
+    run_id uuid,
+    checked_at timestamptz not null default clock_timestamp(),
+    exclude using gist (
+      party_id with =,
+      (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
+      tstzrange(from_time, to_time) with &&))`,
+  'create index coverage_of_segment on mirror.coverage (segment_id)',
+  // Everything one COMMIT will make visible, written before its first object is: what a crash leaves
+  // between the two is finished from here, or dropped.
+  `create table mirror.publications (
+    publication_id uuid primary key,
+    unit_id bigint not null references mirror.export_units,
+    lease_token uuid not null,
+    plan jsonb not null,
+    state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
+    created_at timestamptz not null default clock_timestamp())`,
+  'create index publications_of_unit on mirror.publications (unit_id)',
+  // What the console asks every second must not read a table of a million ledgers to find the few that matter.
+  'create index export_units_leased on mirror.export_units (lease_until) where lease_until is not null',
+  'create index export_units_set_aside on mirror.export_units (set_aside_at) where set_aside_at is not null',
+  `create index export_units_by_entry on mirror.export_units (last_entry_at desc, unit_id desc)
+     where last_entry_at is not null`,
+  'create index export_units_waiting on mirror.export_units (slot_wanted_at) where slot_wanted_at is not null',
+  'create index segments_by_publication on mirror.segments (published_at desc)',
+];
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of STATEMENTS) await sql.raw(statement).execute(db);
+}

@@ -1,0 +1,38 @@
+/** Loaded ledger entries. */
+import { type Kysely, sql } from 'kysely';
+
+const STATEMENTS = [
+  `create table mirror.ledger_entries (
+    party_id text not null,
+    vega_time timestamptz not null,
+    quantity numeric not null,
+    effect numeric,
+    transfer_type text not null,
+    asset_id text not null,
+    account_from_market_id text,
+    account_from_party_id text,
+    account_from_account_type text,
+    account_from_balance numeric,
+    account_to_market_id text,
+    account_to_party_id text,
+    account_to_account_type text,
+    account_to_balance numeric,
+    extra jsonb,
+    segment_id bigint not null) partition by range (vega_time)`,
+  'create index ledger_entries_by_party on mirror.ledger_entries (party_id, vega_time)',
+  'create index ledger_entries_by_asset on mirror.ledger_entries (asset_id, vega_time)',
+  'create index ledger_entries_by_segment on mirror.ledger_entries (segment_id)',
+
+  // What a load brought, by month: the sums add up to the segment's, and to the month's in the lake.
+  `create table mirror.segment_months (
+    segment_id bigint not null references mirror.segments,
+    month date not null check (month = date_trunc('month', month)),
+    rows bigint not null,
+    values_digest text not null,
+    primary key (segment_id, month))`,
+  'create index segment_months_by_month on mirror.segment_months (month)',
+];
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of STATEMENTS) await sql.raw(statement).execute(db);
+}
