@@ -11,8 +11,10 @@ import { parsePage } from './page.ts';
 import { RETRY_RULES } from './retry-policy.ts';
 import { LIST_RETRIES, type RetryLimits } from './retry.ts';
 
-/** Three times what the gateway itself can send. */
-export const PAGE_BYTES_MAX = 64 * 2 ** 20;
+/** The service itself ends at 20 MiB, before its answer is written as JSON. */
+export const PAGE_BYTES_MAX = 32 * 2 ** 20;
+/** A source that does not know the filter of a look-up sends a page of its own size. */
+const LOOK_UP_ROWS_MAX = 5_000;
 /** A page that no release refuses for its size. */
 const PROBE_ROWS = 4;
 const GRPC_NOT_FOUND = 5;
@@ -65,7 +67,7 @@ export class HttpListSource implements ListSource {
     const url = this.#url('parties', [['partyId', asked]]);
     let page: Page;
     try {
-      page = await this.#ask('parties', url, signal);
+      page = await this.#ask('parties', url, LOOK_UP_ROWS_MAX, signal);
     } catch (error) {
       if (errorCode(error) === 'SOURCE_ABSENT' && isOwnNotFound(error)) return undefined;
       throw error;
@@ -82,10 +84,11 @@ export class HttpListSource implements ListSource {
   }
 
   #page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
-    return this.#ask(question.list, this.#url(question.list, parametersOf(question)), signal);
+    const { list, size } = question;
+    return this.#ask(list, this.#url(list, parametersOf(question)), size, signal);
   }
 
-  async #ask(list: PageQuestion['list'], url: URL, signal: AbortSignal): Promise<Page> {
+  async #ask(list: PageQuestion['list'], url: URL, rowsMax: number, signal: AbortSignal): Promise<Page> {
     const isInVain = performance.now() < this.#inVainUntilMs;
     const attemptsMax = Math.min(this.#retries.attemptsMax, isInVain ? ATTEMPTS_AFTER_FAILURE : Infinity);
     const question: Question = {
@@ -96,7 +99,9 @@ export class HttpListSource implements ListSource {
       retries: { ...this.#retries, attemptsMax },
     };
     try {
-      const page = await this.#caller.read(question, signal, (answer) => readPage(list, url, answer));
+      const page = await this.#caller.read(question, signal, (answer) =>
+        readPage(list, url, answer, rowsMax),
+      );
       this.#inVainUntilMs = 0;
       return page;
     } catch (error) {
@@ -161,13 +166,18 @@ function parametersOf(question: PageQuestion): [string, string][] {
   return parameters;
 }
 
-async function readPage(list: PageQuestion['list'], url: URL, answer: OpenAnswer): Promise<Page> {
+async function readPage(
+  list: PageQuestion['list'],
+  url: URL,
+  answer: OpenAnswer,
+  rowsMax: number,
+): Promise<Page> {
   const body = await readWhole(answer.body, PAGE_BYTES_MAX);
   // Short bodies only: an error body with 200 is a proxy's doing.
   if (body.length < 4096 && errorBodyOf(body) !== undefined) {
     throw answerError(`list ${list}`, whereOf(url), { status: 200, headers: answer.headers, body });
   }
-  return { ...parsePage(list, body), ...blockOf(answer.headers), bytes: body.length };
+  return { ...parsePage(list, body, rowsMax), ...blockOf(answer.headers), bytes: body.length };
 }
 
 /** A 404 of the service has its own code; one without it means that the path is wrong. */

@@ -5,6 +5,7 @@ import { canonicalId } from '../core/ids.ts';
 import { isRecord, sampleOf } from '../ledger/error-body.ts';
 import { storable } from '../ledger/storable.ts';
 import type { ListedRow, ListName, Page } from '../walk/ports.ts';
+import { findExcess, type JsonBounds } from './bounded-json.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;
 const CURSOR_CHARS_MAX = 8192;
@@ -12,7 +13,11 @@ const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 /** The interface does not show how hashes are written; whatever can be printed is kept as it came. */
 const PRINTABLE_ASCII = /^[\x20-\x7e]{0,256}$/;
-const PRINTABLE = /^[^\p{Cc}\p{Cs}]{0,256}$/u;
+const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]{0,256}$/u;
+/** Edge, node and their fields take four levels; the rest is for fields that nobody knows yet. */
+const DEPTH_MAX = 32;
+const VALUES_PER_ROW_MAX = 64;
+const VALUES_BESIDE_ROWS_MAX = 1_000;
 /** A number of so many characters may have more digits than a JavaScript number keeps. */
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
@@ -20,14 +25,22 @@ const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'bytes'>;
 
 /**
+ * @param rowsMax how many rows were asked for: more are refused, before they are parsed where they are many
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error page)
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
  */
-export function parsePage(list: ListName, body: Buffer): PageRows {
+export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRows {
+  refuseExcess(list, body, {
+    depthMax: DEPTH_MAX,
+    valuesMax: rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX,
+  });
   const page = objectAt(list, objectAt(list, parseExact(list, body), '')[list], list);
   const info = objectAt(list, page['pageInfo'], `${list}.pageInfo`);
   const edges: unknown = page['edges'];
   if (!Array.isArray(edges)) throw shape(list, `${list}.edges`, edges, 'an array');
+  if (edges.length > rowsMax) {
+    throw shape(list, `${list}.edges.length`, edges.length, `at most ${rowsMax}, as asked,`);
+  }
   const readRow = list === 'parties' ? partyRow : checkpointRow;
   const rows = edges.map((edge: unknown, index) => {
     const where = new Place(list, index);
@@ -56,6 +69,15 @@ export function parsePage(list: ListName, body: Buffer): PageRows {
     startCursor: cursor('startCursor'),
     endCursor: cursor('endCursor'),
   };
+}
+
+function refuseExcess(list: ListName, body: Buffer, bounds: JsonBounds): void {
+  const excess = findExcess(body, bounds);
+  if (excess === undefined) return;
+  throw new PermanentError(
+    `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL names the query service`,
+    { code: 'PAGE_SHAPE', meta: { list, path: 'the answer', value: excess, bytes: body.length } },
+  );
 }
 
 /** Where in the page a value stands; made into words only when something is wrong with it. */

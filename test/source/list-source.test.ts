@@ -175,12 +175,33 @@ describe('a cursor or a size that is refused', () => {
 
   test('a page beyond our own limit is too large, also when it is packed small', async () => {
     const { gzipSync } = await import('node:zlib');
-    const bomb = gzipSync(Buffer.alloc(65 * 2 ** 20, 0x20));
+    const bomb = gzipSync(Buffer.alloc(33 * 2 ** 20, 0x20));
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
     );
     const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
     expect(error).toMatchObject({ code: 'PAGE_TOO_LARGE' });
+  });
+});
+
+describe('a source that would exhaust the process', () => {
+  test('is refused by the bounds of a page: 58 KB on the wire that are 30 million brackets', async () => {
+    const { gzipSync } = await import('node:zlib');
+    const bomb = gzipSync(Buffer.concat([Buffer.alloc(15e6, '['), Buffer.alloc(15e6, ']')]));
+    expect(bomb.length).toBeLessThan(60_000);
+    const server = await serve((_request, response) =>
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
+    );
+    const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
+    expect(error).toMatchObject({ code: 'PAGE_SHAPE' });
+    expect(server.asked).toHaveLength(1);
+  });
+
+  test('is refused where it sends more rows than were asked for', async () => {
+    const rows = Array.from({ length: PARTIES.size + 1 }, () => ({ id: PARTY }));
+    const server = await serve((_request, response) => send(response, 200, pageJson('parties', rows)));
+    const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
+    expect(error).toMatchObject({ code: 'PAGE_SHAPE', meta: { path: 'parties.edges.length' } });
   });
 });
 

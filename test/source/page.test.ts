@@ -8,8 +8,10 @@ import { pageJson } from './wire-server.ts';
 const ID = 'ab'.repeat(32);
 const NODE = { hash: 'a1', blockHash: 'b2', atBlock: '7' };
 
+const ROWS_MAX = 10;
+
 function parse(list: ListName, json: string) {
-  return parsePage(list, Buffer.from(json));
+  return parsePage(list, Buffer.from(json), ROWS_MAX);
 }
 
 /** One checkpoint whose node is the given JSON text. */
@@ -173,7 +175,7 @@ describe('what is no page', () => {
       Buffer.from(''),
       Buffer.from([0x22, 0xff, 0x22]),
     ]) {
-      expect(() => parsePage('parties', body)).toThrow(RetryableError);
+      expect(() => parsePage('parties', body, ROWS_MAX)).toThrow(RetryableError);
     }
   });
 
@@ -197,4 +199,33 @@ describe('what is no page', () => {
       endCursor: '',
     });
   });
+});
+
+describe('a page that would exhaust the process', () => {
+  test.each([
+    ['brackets', '['.repeat(30_000) + ']'.repeat(30_000)],
+    ['brackets inside a node', checkpointJson(`{"x":${'['.repeat(40)}${']'.repeat(40)}}`)],
+    ['millions of empty objects', `[${'{},'.repeat(1_000_000)}{}]`],
+    ['a node of countless fields', checkpointJson(`{${'"a":1,'.repeat(10_000)}"hash":"a"}`)],
+  ])('of %s is refused as no page before it is parsed', (_what, json) => {
+    expect(shapeError(() => parse('checkpoints', json)).message).toMatch(/it holds more than \d+/);
+  });
+
+  test('with more rows than were asked for is refused', () => {
+    const rows = Array.from({ length: ROWS_MAX + 1 }, () => NODE);
+    const error = shapeError(() => parse('checkpoints', pageJson('checkpoints', rows)));
+    expect(error.meta).toMatchObject({ path: 'checkpoints.edges.length', value: '11' });
+    expect(parse('checkpoints', pageJson('checkpoints', rows.slice(1))).rows).toHaveLength(ROWS_MAX);
+  });
+});
+
+describe('a hash', () => {
+  test.each(['\u202e', '\u200b', '\u2066', '\ufeff', '\u2028', '\u0007'])(
+    'with the invisible character %j is refused, for it would show as another',
+    (character) => {
+      shapeError(() =>
+        parse('checkpoints', pageJson('checkpoints', [{ ...NODE, hash: `ab${character}cd` }])),
+      );
+    },
+  );
 });
