@@ -26,24 +26,14 @@ export function findExcess(json: Uint8Array, { depthMax, valuesMax }: JsonBounds
   let depth = 0;
   let values = 0;
   for (let at = 0; at < json.length; at += 1) {
-    switch (json[at]) {
-      case QUOTE:
-        at = endOfString(json, at);
-        break;
-      case OPEN_BRACKET:
-      case OPEN_BRACE:
-        depth += 1;
-        values += 1;
-        if (depth > depthMax) return `more than ${depthMax} objects or arrays inside each other`;
-        break;
-      case CLOSE_BRACKET:
-      case CLOSE_BRACE:
-        depth -= 1;
-        break;
-      case COMMA:
-        values += 1;
-        break;
-      default:
+    const byte = json[at];
+    if (byte === QUOTE) at = endOfString(json, at);
+    else if (byte === COMMA) values += 1;
+    else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth -= 1;
+    else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
+      depth += 1;
+      values += 1;
+      if (depth > depthMax) return `more than ${depthMax} objects or arrays inside each other`;
     }
     if (values > valuesMax) return `more than ${valuesMax} values`;
   }
