@@ -223,9 +223,9 @@ describe('a hash', () => {
   test.each(['\u202e', '\u200b', '\u2066', '\ufeff', '\u2028', '\u0007'])(
     'with the invisible character %j is refused, for it would show as another',
     (character) => {
-      shapeError(() =>
-        parse('checkpoints', pageJson('checkpoints', [{ ...NODE, hash: `ab${character}cd` }])),
-      );
+      const page = pageJson('checkpoints', [{ ...NODE, hash: `ab${character}cd` }]);
+      const { meta } = shapeError(() => parse('checkpoints', page));
+      expect(meta).toMatchObject({ path: 'checkpoints.edges[0].node.hash' });
     },
   );
 });
