@@ -6,7 +6,7 @@ import type { ConsoleParts } from '../api/console/console-ports.ts';
 import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
 import type { NewRun } from '../runs/store/run-store.ts';
 import type { App } from './app.ts';
-import { shownSettings } from '../api/console/shown-settings.ts';
+import { shownSettings } from '../config/shown-settings.ts';
 
 export function consoleParts({ config, jobs, warehouse }: App): ConsoleParts {
   const begin = async (wanted: Pick<NewRun, 'kind' | 'subject'>): Promise<{ id: string }> => {

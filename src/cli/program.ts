@@ -1,10 +1,11 @@
 /** The command line: what there is, what each takes, and how errors are told. */
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { readConfig, type Config } from '../config/environment.ts';
 import { SETTINGS, type Setting } from '../config/settings.ts';
 import { errorLine, UnreachableError, UsageError } from '../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from './context.ts';
 import { settingsHelp } from './help.ts';
+import { completionScript, SHELLS, type CompletionCommand, type Shell } from './completion.ts';
 import { openTerminal, type Terminal, type TerminalOptions } from './terminal.ts';
 import { RELEASE_NAMES } from '../sandbox/release-names.ts';
 import { version } from '../core/version.ts';
@@ -18,6 +19,12 @@ export interface CliEnvironment {
   readonly signal: AbortSignal;
 }
 
+/** How a command tells what it does, whichever it is. */
+interface OutputOptions {
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
 type Handler<Options> = (options: Options, context: CommandContext) => Promise<CommandResult>;
 type Run = <Options>(load: () => Promise<Handler<Options>>, options: Options) => Promise<void>;
 
@@ -25,7 +32,7 @@ type Run = <Options>(load: () => Promise<Handler<Options>>, options: Options) =>
 export async function runCli(environment: CliEnvironment): Promise<number> {
   let exitCode: number = EXIT.done;
   const program = declare(environment, async (load, options) => {
-    exitCode = await execute(environment, program.opts<{ json?: boolean }>().json === true, load, options);
+    exitCode = await execute(environment, program.opts<OutputOptions>(), load, options);
   });
   try {
     await program.parseAsync([...environment.argv], { from: 'user' });
@@ -38,23 +45,32 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
 
 async function execute<Options>(
   environment: CliEnvironment,
-  isJson: boolean,
+  { json, quiet }: OutputOptions,
   load: () => Promise<Handler<Options>>,
   options: Options,
 ): Promise<number> {
+  const isJson = json === true;
   const config = readConfig({ env: environment.env, cwd: environment.cwd });
-  const isTerminal = environment.stderr.isTTY === true;
-  // On a terminal bars tell what happens; only what needs attention is logged beside them.
-  const level = isTerminal && config.origins.logLevel === 'default' ? 'warn' : config.logLevel;
   const handler = await load();
   const result = await inTerminal(
-    { stream: environment.stderr, level, secrets: secretsOf(config) },
+    { ...terminalOf(environment, config, quiet === true), secrets: secretsOf(config) },
     ({ log, progress }) => handler(options, { ...environment, config, log, isJson, progress }),
   );
   if (isJson && result.document !== undefined)
     environment.stdout.write(`${JSON.stringify(result.document, null, 2)}\n`);
   if (!isJson && result.text !== undefined) environment.stdout.write(result.text);
   return result.exitCode;
+}
+
+function terminalOf(
+  { stderr }: CliEnvironment,
+  config: Config,
+  isQuiet: boolean,
+): Pick<TerminalOptions, 'stream' | 'level' | 'isQuiet'> {
+  // On a terminal bars tell what happens; only what needs attention is logged beside them.
+  const isCalm = stderr.isTTY === true && config.origins.logLevel === 'default';
+  const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
+  return { stream: stderr, level, isQuiet };
 }
 
 /** The terminal is restored before anything else is written to it. */
@@ -94,13 +110,19 @@ function secretsOf(config: Config): string[] {
   return secrets;
 }
 
+const OUTPUT_OPTIONS = [
+  ['json', 'one JSON document on stdout; progress and logs on stderr'],
+  ['quiet', 'neither progress nor logs on stderr'],
+] as const;
+
 function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
   const program = new Command('ledger-mirror')
     .description(
       "Keeps a provably whole copy of a ledger network's query service, and feeds analytics from it.",
     )
     .version(version(), '--version')
-    .option('--json', 'one JSON document on stdout; progress and logs on stderr')
+    .option('--json', OUTPUT_OPTIONS[0][1])
+    .option('--quiet', OUTPUT_OPTIONS[1][1])
     .addHelpText('after', () => settingsHelp())
     .exitOverride()
     .configureOutput({
@@ -114,9 +136,12 @@ function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
   declareMirroring(program, run);
   declareReading(program, run);
   declareServing(program, run);
+  declareShell(program, run, stdout);
   for (const command of program.commands) {
-    command.option('--json', 'one JSON document on stdout; progress and logs on stderr').exitOverride();
-    command.on('option:json', () => program.setOptionValue('json', true));
+    for (const [flag, meaning] of OUTPUT_OPTIONS) command.option(`--${flag}`, meaning);
+    command.exitOverride();
+    for (const [flag] of OUTPUT_OPTIONS)
+      command.on(`option:${flag}`, () => program.setOptionValue(flag, true));
   }
   return program;
 }
@@ -125,7 +150,9 @@ function declareMirroring(program: Command, run: Run): void {
   program
     .command('sync')
     .description('walk the lists now and wait')
-    .argument('<what>', 'parties, checkpoints or all')
+    .addArgument(
+      withWords(new Argument('<what>', 'parties, checkpoints or all'), ['parties', 'checkpoints', 'all']),
+    )
     .option('--full', 'audit: every page again', false)
     .option('--party <id>', 'look one party up')
     .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
@@ -237,6 +264,37 @@ function declareServing(program: Command, run: Run): void {
     .option('--genesis <time>', 'when it began; default: a week before today')
     .option('--books-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
     .action((options) => run(async () => (await import('./commands/sandbox.ts')).sandbox, options));
+}
+
+function declareShell(program: Command, run: Run, stdout: CliEnvironment['stdout']): void {
+  program
+    .command('config')
+    .description('what is set, and where each value comes from; secrets are masked')
+    .action((options) => run(async () => (await import('./commands/config.ts')).config, options));
+  program
+    .command('completion')
+    .description('print a completion script')
+    .addArgument(new Argument('<shell>', 'the shell that reads the script').choices(SHELLS))
+    .action((shell: Shell) => {
+      stdout.write(completionScript(shell, completionCommands(program)));
+    });
+}
+
+/** Words for completion alone: the command itself says what is wrong with another one. */
+function withWords(argument: Argument, words: string[]): Argument {
+  argument.argChoices = words;
+  return argument;
+}
+
+function completionCommands(program: Command): readonly CompletionCommand[] {
+  return program.commands.map((command) => ({
+    name: command.name(),
+    description: command.description(),
+    options: command.options.flatMap(({ long, description }) =>
+      typeof long === 'string' ? [{ flag: long, description }] : [],
+    ),
+    words: command.registeredArguments[0]?.argChoices ?? [],
+  }));
 }
 
 function wholeNumber(min: number, max: number): (text: string) => number {

@@ -8,6 +8,8 @@ export interface TerminalOptions {
   /** stderr */
   readonly stream: TerminalStream & { readonly isTTY?: boolean };
   readonly level: LogLevel;
+  /** No bars. */
+  readonly isQuiet?: boolean;
   /** Values that no line may show. */
   readonly secrets?: readonly string[];
 }
@@ -19,7 +21,8 @@ export interface Terminal extends AsyncDisposable {
 
 export function openTerminal(options: TerminalOptions): Terminal {
   const secrets = options.secrets ?? [];
-  const screen = options.stream.isTTY === true ? new Screen(options.stream) : undefined;
+  const screen =
+    options.stream.isTTY === true && options.isQuiet !== true ? new Screen(options.stream) : undefined;
   const destination =
     screen === undefined ? {} : { destination: { write: (line: string) => screen.write(readableLog(line)) } };
   const log = createLog(options.level, { secrets, ...destination });

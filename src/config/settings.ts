@@ -1,6 +1,6 @@
 /**
  * The declared table of every setting: name, default, what is accepted, what it means. `--help`, the
- * README's table and the console's configuration page are made from it or tested against it.
+ * The table in docs/configuration.md and the console's configuration page are made from it or tested against it.
  */
 import { CronExpressionParser } from 'cron-parser';
 import { canonicalId } from '../core/ids.ts';

@@ -1,6 +1,6 @@
 /** What users read about commands, settings and exit codes is what the program does. */
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { Writable } from 'node:stream';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { EXIT_CODES } from '../../src/cli/help.ts';
@@ -26,13 +26,18 @@ const COMMANDS = [
   'runs',
   'doctor',
   'migrate',
+  'config',
+  'completion',
   'sandbox',
 ];
 
-/** The rows of the table below a heading, each as its cells. */
-function tableBelow(heading: string, header: string): string[][] {
-  const section = README.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
-  const lines = section.split('\n');
+function readPage(name: string): string {
+  return readFileSync(resolve(ROOT, 'docs', name), 'utf8');
+}
+
+/** The rows of the table of a page with this first header, each as its cells. */
+function tableOf(page: string, header: string): string[][] {
+  const lines = readPage(page).split('\n');
   const start = lines.findIndex((line) => line.startsWith(`| ${header}`));
   const rows = lines.slice(start + 2);
   const end = rows.findIndex((line) => !line.startsWith('|'));
@@ -87,32 +92,58 @@ describe('--help', () => {
   });
 });
 
-describe('README', () => {
-  test('has the table of settings, exactly', () => {
+describe('the docs', () => {
+  test('have the table of settings, exactly', () => {
     const expected = ALL.map((setting) => [
       `\`${setting.name}\`${setting.secret === true ? ' (secret)' : ''}`,
       setting.fallback === undefined ? '–' : `\`${setting.fallback}\``,
       setting.accepted,
       setting.help,
     ]);
-    expect(tableBelow('Configuration', 'Setting')).toEqual(expected);
+    expect(tableOf('configuration.md', 'Setting')).toEqual(expected);
   });
 
-  test('explains every command, and no other', () => {
-    const named = tableBelow('Commands', 'Command').map(([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1]);
+  test('explain every command, and no other', () => {
+    const named = tableOf('commands.md', 'Command').map(([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1]);
     expect(new Set(named)).toEqual(new Set(COMMANDS));
   });
 
-  test('explains every exit code, and no other', () => {
-    const codes = tableBelow('Commands', 'Exit code').map(([code]) => Number(code));
+  test('explain every exit code, and no other', () => {
+    const codes = tableOf('commands.md', 'Exit code').map(([code]) => Number(code));
     expect(codes).toEqual(EXIT_CODES.map(([code]) => code));
   });
 
-  test('names only npm scripts that there are', () => {
+  test('lead to pages that exist, from README and from each other', () => {
+    const pages = [
+      ['README.md', README],
+      ...readdirSync(resolve(ROOT, 'docs'))
+        .filter((name) => name.endsWith('.md'))
+        .map((name) => [`docs/${name}`, readPage(name)]),
+    ] as const;
+    const links = pages.flatMap(([path, text = '']) =>
+      [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)].map(([, link = '']) =>
+        resolve(ROOT, dirname(path ?? ''), link),
+      ),
+    );
+    expect(links.length).toBeGreaterThan(20);
+    expect(links.filter((link) => !existsSync(link))).toEqual([]);
+  });
+
+  test('README is short enough to be read', () => {
+    expect(README.split('\n').length).toBeLessThan(200);
+  });
+
+  test('name only npm scripts that there are', () => {
     const { scripts } = JSON.parse(readFileSync(resolve(ROOT, 'package.json'), 'utf8')) as {
       scripts: Record<string, string>;
     };
-    const named = [...README.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name ?? '');
+    const pages = [
+      README,
+      ...readdirSync(resolve(ROOT, 'docs'))
+        .filter((name) => name.endsWith('.md'))
+        .map(readPage),
+    ];
+    const named = [...pages.join('\n').matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name ?? '');
     expect(named.length).toBeGreaterThan(0);
     expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
   });

@@ -1,5 +1,6 @@
 /** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
 import type { MirrorStatus } from '../mirror/glance.ts';
+import type { ShownSetting } from '../../config/shown-settings.ts';
 import type { RunDocument } from '../http/ports.ts';
 
 export type ListName = 'parties' | 'checkpoints';
@@ -182,15 +183,6 @@ export interface ConsoleStore {
   balance(question: AccountQuestion): Promise<readonly BalancePoint[]>;
   /** Those set aside last come first. */
   setAside(rowsMax: number): Promise<readonly SetAsideUnit[]>;
-}
-
-/** One setting as it may be shown: a secret's value never gets here. */
-export interface ShownSetting {
-  readonly name: string;
-  readonly value: string | null;
-  readonly isSecret: boolean;
-  readonly origin: string;
-  readonly help: string;
 }
 
 /** One line of live progress, as jobs report it. */

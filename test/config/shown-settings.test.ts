@@ -1,6 +1,6 @@
 /** The configuration as the console shows it: everything, and no secret. */
 import { expect, it } from 'vitest';
-import { shownSettings } from '../../src/api/console/shown-settings.ts';
+import { shownSettings } from '../../src/config/shown-settings.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 

@@ -1,9 +1,17 @@
-/** The resolved configuration as the console shows it: each value, where it came from, no secret. */
+/** The resolved configuration as the console and `config` show it: each value, where it came from, no secret. */
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { ShownSetting } from './console-ports.ts';
-import type { Config } from '../../config/environment.ts';
-import { SETTINGS, type Setting, type SettingKey } from '../../config/settings.ts';
+import type { Config } from './environment.ts';
+import { SETTINGS, type Setting, type SettingKey } from './settings.ts';
+
+/** One setting as it may be shown: a secret's value never gets here. */
+export interface ShownSetting {
+  readonly name: string;
+  readonly value: string | null;
+  readonly isSecret: boolean;
+  readonly origin: string;
+  readonly help: string;
+}
 
 const MASK = '***';
 

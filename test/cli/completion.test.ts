@@ -1,0 +1,57 @@
+/** Completion scripts, and the bash one as bash runs it. */
+import { execFileSync } from 'node:child_process';
+import { Writable } from 'node:stream';
+import { describe, expect, test } from 'vitest';
+import { completionScript, SHELLS, type CompletionCommand } from '../../src/cli/completion.ts';
+import { runCli } from '../../src/cli/program.ts';
+
+async function printed(...argv: readonly string[]): Promise<string> {
+  const written: string[] = [];
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      written.push(chunk.toString());
+      done();
+    },
+  });
+  const { signal } = new AbortController();
+  const code = await runCli({ argv, env: {}, cwd: '/', stdout: stream, stderr: stream, signal });
+  expect(code).toBe(0);
+  return written.join('');
+}
+
+/** What bash offers once these words are typed, the last of them unfinished. */
+function offered(script: string, ...typed: readonly string[]): string[] {
+  const words = ['ledger-mirror', ...typed].map((word) => `'${word}'`).join(' ');
+  const probe = `${script}\nCOMP_WORDS=(${words}); COMP_CWORD=${typed.length}; _ledger_mirror; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  return execFileSync('bash', ['-c', probe], { encoding: 'utf8' }).split('\n').filter(Boolean);
+}
+
+describe('completion', () => {
+  test('bash completes commands, their options and the words that they take', async () => {
+    const script = await printed('completion', 'bash');
+    expect(offered(script, 'ex')).toEqual(['export']);
+    expect(offered(script, 'export', '--f')).toEqual(['--from']);
+    expect(offered(script, 'sync', 'ch')).toEqual(['checkpoints']);
+    expect(offered(script, 'completion', '')).toEqual(
+      expect.arrayContaining(['bash', 'zsh', 'fish', '--json', '--quiet']),
+    );
+  });
+
+  test.each(SHELLS)('%s knows every command that --help lists', async (shell) => {
+    const [script, help] = [await printed('completion', shell), await printed('--help')];
+    const commands = [...help.matchAll(/^ {2}([a-z]+) (?:.*?) {2}/gm)].map(([, name]) => name);
+    expect(commands.length).toBeGreaterThan(15);
+    for (const name of commands.filter((one) => one !== 'help')) expect(script).toContain(name);
+  });
+
+  test('a description with quotes, brackets and colons ends no word of zsh or fish early', () => {
+    const odd: CompletionCommand = {
+      name: 'odd',
+      description: "it's [odd]: really",
+      options: [{ flag: '--how', description: "party's [id]: which" }],
+      words: [],
+    };
+    expect(completionScript('zsh', [odd])).toContain(String.raw`'odd:it'\''s \[odd\]\: really'`);
+    expect(completionScript('fish', [odd])).toContain(String.raw`-d 'it\'s [odd]: really'`);
+  });
+});
