@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseInstant } from '../src/core/time.ts';
-import { exportUnit } from '../src/export/export-unit.ts';
+import { exportLedger } from '../src/export/export-ledger.ts';
 import type { Compression } from '../src/ledger/object-keys.ts';
-import { RowPool } from '../src/export/row-pool.ts';
+import { RowPool } from '../src/export/read/row-pool.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openSource } from '../src/source/source.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
@@ -30,8 +30,8 @@ await using source = openSource(
   { acceptGzip: false },
 );
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
-const books = new ExportStore(warehouse.db);
-await books.profile();
+const repository = new ExportStore(warehouse.db);
+await repository.profile();
 await using rowPool = new RowPool();
 const seenTime = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
@@ -39,17 +39,17 @@ delay.enable();
 let peakRss = 0;
 const watch = setInterval(() => (peakRss = Math.max(peakRss, process.memoryUsage.rss())), 20);
 const startMs = performance.now();
-const { verdict, bytes, rows } = await exportUnit(
+const { verdict, bytes, rows } = await exportLedger(
   { partyId: 'ab'.repeat(32), runId: randomUUID(), seenTime, closedTo: seenTime },
   {
     source: source.ledger,
-    books,
+    repository,
     objects: new FileStore(folder),
     compression: compression as Compression,
     rowPool,
     // One object: what is measured is one stream.
     segmentBytesMax: 2 ** 40,
-    slotsMax: 1,
+    exportLimit: 1,
   },
   new AbortController().signal,
 );

@@ -104,7 +104,7 @@ async function exported(
   megabytes: number,
 ): Promise<Export> {
   await warehouse.pool.query(
-    'truncate mirror.publications, mirror.coverage, mirror.segments, mirror.export_units, mirror.export_slots cascade',
+    'truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports cascade',
   );
   const objects = join(folder, 'objects');
   const worker = script('export-worker.ts', [

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { FencedError, PermanentError, RetryableError, UnreachableError } from '../src/core/errors.ts';
 import { canonicalId } from '../src/core/ids.ts';
 import { formatInstant, parseInstant, type Micros } from '../src/core/time.ts';
-import type { SourceClock } from '../src/export/source-clock.ts';
+import type { SourceClock } from '../src/export/plan/source-clock.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
 import type { JobContext, JobDefinition, JobDeps, ReportProgress } from './job.ts';
 import { exportKey } from './progress-hints.ts';

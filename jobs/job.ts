@@ -2,7 +2,7 @@
 import type { z } from 'zod';
 import type { Log } from '../src/core/log.ts';
 import type { Micros } from '../src/core/time.ts';
-import type { SourceClock } from '../src/export/source-clock.ts';
+import type { SourceClock } from '../src/export/plan/source-clock.ts';
 import type { Outcome } from '../src/core/verdict.ts';
 import type { PartySelection } from '../src/config/settings.ts';
 import type { JobData } from '../src/queue/backend.ts';

@@ -2,9 +2,10 @@
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // One unit of export work: a party, and one asset or all. Its lease says who works on it.
-  `create table mirror.export_units (
-    unit_id bigint generated always as identity primary key,
+  // What is exported as one: a party, and one asset or all. Its lease says who works on it; those at the source count towards the
+  // export limit, which lies here in both modes: a flushed Redis must not free it.
+  `create table mirror.exports (
+    export_id bigint generated always as identity primary key,
     party_id text not null,
     asset_id text,
     lease_token uuid,
@@ -14,19 +15,15 @@ const STATEMENTS = [
     last_asked_at timestamptz,
     last_entry_at timestamptz,
     idle_nights int not null default 0,
-    set_aside_at timestamptz,
-    set_aside_reason jsonb,
-    piece_plan jsonb,
-    slot_wanted_at timestamptz,
-    slot_polled_at timestamptz,
+    quarantined_at timestamptz,
+    quarantine_reason jsonb,
+    window_plan jsonb,
+    is_at_source boolean not null default false,
+    limit_wanted_at timestamptz,
+    limit_polled_at timestamptz,
     recorded_seq bigint not null default 0,
     recording_seq bigint not null default 0,
     unique nulls not distinct (party_id, asset_id))`,
-  // How many exports may run at once lies here in both modes: a flushed Redis must not free a slot.
-  `create table mirror.export_slots (
-    slot int primary key,
-    lease_token uuid,
-    lease_until timestamptz)`,
   `create table mirror.segments (
     segment_id bigint generated always as identity primary key,
     party_id text not null,
@@ -51,7 +48,7 @@ const STATEMENTS = [
     superseded_at timestamptz,
     removed_at timestamptz,
     loaded_at timestamptz,
-    set_aside_reason jsonb,
+    quarantine_reason jsonb,
     exclude using gist (
       party_id with =,
       (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
@@ -81,18 +78,18 @@ const STATEMENTS = [
   // between the two is finished from here, or dropped.
   `create table mirror.publications (
     publication_id uuid primary key,
-    unit_id bigint not null references mirror.export_units,
+    export_id bigint not null references mirror.exports,
     lease_token uuid not null,
     plan jsonb not null,
     state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
     created_at timestamptz not null default clock_timestamp())`,
-  'create index publications_of_unit on mirror.publications (unit_id)',
+  'create index publications_of_export on mirror.publications (export_id)',
   // What the console asks every second must not read a table of a million ledgers to find the few that matter.
-  'create index export_units_leased on mirror.export_units (lease_until) where lease_until is not null',
-  'create index export_units_set_aside on mirror.export_units (set_aside_at) where set_aside_at is not null',
-  `create index export_units_by_entry on mirror.export_units (last_entry_at desc, unit_id desc)
+  'create index exports_leased on mirror.exports (lease_until) where lease_until is not null',
+  'create index exports_quarantined on mirror.exports (quarantined_at) where quarantined_at is not null',
+  `create index exports_by_entry on mirror.exports (last_entry_at desc, export_id desc)
      where last_entry_at is not null`,
-  'create index export_units_waiting on mirror.export_units (slot_wanted_at) where slot_wanted_at is not null',
+  'create index exports_waiting on mirror.exports (limit_wanted_at) where limit_wanted_at is not null',
   'create index segments_by_publication on mirror.segments (published_at desc)',
 ];
 

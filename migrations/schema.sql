@@ -63,14 +63,8 @@ END) WITH &&, tstzrange(from_time, to_time) WITH &&)
   constraint coverage_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
   constraint coverage_sides_check CHECK ((sides = ANY (ARRAY['from'::text, 'both'::text, 'unknown'::text])))
 
-table mirror.export_slots
-  slot integer not null
-  lease_token uuid
-  lease_until timestamp with time zone
-  constraint export_slots_pkey PRIMARY KEY (slot)
-
-table mirror.export_units
-  unit_id bigint not null generated always as identity
+table mirror.exports
+  export_id bigint not null generated always as identity
   party_id text not null
   asset_id text
   lease_token uuid
@@ -80,15 +74,16 @@ table mirror.export_units
   last_asked_at timestamp with time zone
   last_entry_at timestamp with time zone
   idle_nights integer not null default 0
-  set_aside_at timestamp with time zone
-  set_aside_reason jsonb
-  piece_plan jsonb
-  slot_wanted_at timestamp with time zone
-  slot_polled_at timestamp with time zone
+  quarantined_at timestamp with time zone
+  quarantine_reason jsonb
+  window_plan jsonb
+  is_at_source boolean not null default false
+  limit_wanted_at timestamp with time zone
+  limit_polled_at timestamp with time zone
   recorded_seq bigint not null default 0
   recording_seq bigint not null default 0
-  constraint export_units_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
-  constraint export_units_pkey PRIMARY KEY (unit_id)
+  constraint exports_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
+  constraint exports_pkey PRIMARY KEY (export_id)
 
 table mirror.former_places
   epoch integer not null
@@ -185,14 +180,14 @@ table mirror.parties
 
 table mirror.publications
   publication_id uuid not null
-  unit_id bigint not null
+  export_id bigint not null
   lease_token uuid not null
   plan jsonb not null
   state text not null default 'intent'::text
   created_at timestamp with time zone not null default clock_timestamp()
+  constraint publications_export_id_fkey FOREIGN KEY (export_id) REFERENCES mirror.exports(export_id)
   constraint publications_pkey PRIMARY KEY (publication_id)
   constraint publications_state_check CHECK ((state = ANY (ARRAY['intent'::text, 'done'::text, 'dropped'::text])))
-  constraint publications_unit_id_fkey FOREIGN KEY (unit_id) REFERENCES mirror.export_units(unit_id)
 
 unlogged table mirror.rate_budgets
   budget text not null
@@ -263,7 +258,7 @@ table mirror.segments
   superseded_at timestamp with time zone
   removed_at timestamp with time zone
   loaded_at timestamp with time zone
-  set_aside_reason jsonb
+  quarantine_reason jsonb
   constraint segments_check CHECK ((from_time < to_time))
   constraint segments_object_key_key UNIQUE (object_key)
   constraint segments_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
@@ -339,13 +334,13 @@ table mirror.workers
 
 CREATE INDEX coverage_of_segment ON mirror.coverage USING btree (segment_id)
 
-CREATE INDEX export_units_by_entry ON mirror.export_units USING btree (last_entry_at DESC, unit_id DESC) WHERE (last_entry_at IS NOT NULL)
+CREATE INDEX exports_by_entry ON mirror.exports USING btree (last_entry_at DESC, export_id DESC) WHERE (last_entry_at IS NOT NULL)
 
-CREATE INDEX export_units_leased ON mirror.export_units USING btree (lease_until) WHERE (lease_until IS NOT NULL)
+CREATE INDEX exports_leased ON mirror.exports USING btree (lease_until) WHERE (lease_until IS NOT NULL)
 
-CREATE INDEX export_units_set_aside ON mirror.export_units USING btree (set_aside_at) WHERE (set_aside_at IS NOT NULL)
+CREATE INDEX exports_quarantined ON mirror.exports USING btree (quarantined_at) WHERE (quarantined_at IS NOT NULL)
 
-CREATE INDEX export_units_waiting ON mirror.export_units USING btree (slot_wanted_at) WHERE (slot_wanted_at IS NOT NULL)
+CREATE INDEX exports_waiting ON mirror.exports USING btree (limit_wanted_at) WHERE (limit_wanted_at IS NOT NULL)
 
 CREATE INDEX ledger_entries_by_asset ON ONLY mirror.ledger_entries USING btree (asset_id, vega_time)
 
@@ -355,7 +350,7 @@ CREATE INDEX ledger_entries_by_segment ON ONLY mirror.ledger_entries USING btree
 
 CREATE INDEX nightly_units_open ON mirror.nightly_units USING btree (run_id, priority) WHERE (state = ANY (ARRAY['due'::text, 'queued'::text]))
 
-CREATE INDEX publications_of_unit ON mirror.publications USING btree (unit_id)
+CREATE INDEX publications_of_export ON mirror.publications USING btree (export_id)
 
 CREATE INDEX resume_state_expired ON mirror.resume_state USING btree (expires_at)
 

@@ -144,9 +144,9 @@ async function phone(url: string): Promise<void> {
 /** A ledger that could not be exported, and the button that deals with it. */
 async function aside(url: string, app: App): Promise<void> {
   await app.warehouse.pool.query(
-    `update mirror.export_units set set_aside_at = now() - interval '4 hours', attempts = 5,
-       set_aside_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4 194 304, five times"}'
-     where unit_id = (select unit_id from mirror.export_units order by last_entry_at desc nulls last limit 1)`,
+    `update mirror.exports set quarantined_at = now() - interval '4 hours', attempts = 5,
+       quarantine_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4 194 304, five times"}'
+     where export_id = (select export_id from mirror.exports order by last_entry_at desc nulls last limit 1)`,
   );
   await using view = await openPage({ colorScheme: 'dark' });
   await view.page.goto(url);

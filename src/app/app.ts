@@ -12,7 +12,7 @@ import { UnreachableError, UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
 import { startEmbeddedPostgres } from '../embedded/postgres.ts';
-import { RowPool } from '../export/row-pool.ts';
+import { RowPool } from '../export/read/row-pool.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { openObjectStore } from '../objects/open-store.ts';
 import { openPostgresBackend } from '../queue/postgres-backend.ts';

@@ -8,10 +8,10 @@ import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
 import { worst, type Outcome } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
-import type { RowPool } from '../export/row-pool.ts';
-import { tidyStore } from '../export/janitor.ts';
-import { recordCoverage } from '../export/record-coverage.ts';
-import { sourceClock } from '../export/source-clock.ts';
+import type { RowPool } from '../export/read/row-pool.ts';
+import { tidyStore } from '../export/publish/janitor.ts';
+import { recordCoverage } from '../export/publish/record-coverage.ts';
+import { sourceClock } from '../export/plan/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
 import { verifyLake } from '../lake/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
@@ -89,12 +89,12 @@ function stagesOfSource({
         { ...request, closedTo: request.clock.closedTo, seenTime: request.clock.seen },
         {
           source: asked().ledger,
-          books: new ExportStore(warehouse.db),
+          repository: new ExportStore(warehouse.db),
           objects: store,
           hints: state,
           compression: config.exportCompression,
           segmentBytesMax: config.exportSegmentMax,
-          slotsMax: config.sourceExportConcurrency,
+          exportLimit: config.sourceExportConcurrency,
           rowPool,
           assets: config.sourceAssets,
           onProgress: (progress) => onProgress([exportLine(progress)]),
@@ -133,7 +133,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     resumeRebuild: (signal) => resumeRebuild(rebuildDeps(parts), signal),
     recordCoverage: async (signal) => {
       try {
-        await recordCoverage({ books: new CoverageStore(warehouse.pool), objects: store }, signal);
+        await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects: store }, signal);
       } catch (error) {
         signal.throwIfAborted();
         // Nothing is lost by it: the next run records this one as well.

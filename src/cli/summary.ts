@@ -92,10 +92,11 @@ function nightExportsText(exports: Fields): string {
 }
 
 function loadText(load: Fields): string {
-  const setAside = Number(load['setAsideCount']) > 0 ? `, ${amount(load['setAsideCount'])} set aside` : '';
+  const quarantined =
+    Number(load['quarantinedCount']) > 0 ? `, ${amount(load['quarantinedCount'])} quarantined` : '';
   const contradicted = Number(load['effectsContradicted'] ?? 0);
   const odd = contradicted > 0 ? `, ${amount(contradicted)} whose effect contradicts their accounts` : '';
-  return `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse${setAside}${odd}`;
+  return `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse${quarantined}${odd}`;
 }
 
 function lakeText(lake: Fields): string {
@@ -137,7 +138,7 @@ const FAULT_LISTS = [
   'knownGaps',
   'warnings',
   'problems',
-  'setAside',
+  'quarantined',
   'failures',
   'failed',
 ];

@@ -2,13 +2,13 @@
 import { formatInstant } from '../core/time.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
-import type { Coverage, ExportUnit, Publication, SourceProfile } from './ports.ts';
+import type { Coverage, ExportScope, Publication, SourceProfile } from './ports.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
 
 export interface ExportFacts {
-  readonly unit: ExportUnit;
+  readonly scope: ExportScope;
   readonly request: ExportRequest;
-  readonly questions: number;
+  readonly requests: number;
   /** Answers that were cancelled as too large, and what was lost with them and with those that broke. */
   readonly cancelled: number;
   readonly received: { readonly bytes: number; readonly rows: number };
@@ -22,21 +22,21 @@ export interface ExportFacts {
 }
 
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {
-  const { unit, request, questions, received, leftOut, last } = facts;
+  const { scope, request, requests, received, leftOut, last } = facts;
   const manifests = facts.published.flatMap(({ segments }) => segments.map(({ manifest }) => manifest));
   const rows = manifests.reduce((sum, manifest) => sum + manifest.rows, 0n);
   return {
     verdict,
     rows,
     bytes: manifests.reduce((sum, manifest) => sum + manifest.bytes, 0n),
-    questions,
+    requests,
     objectKeys: manifests.map((manifest) => manifest.objectKey),
     evidence: {
-      party: unit.partyId,
-      asset: unit.assetId ?? 'all',
+      party: scope.partyId,
+      asset: scope.assetId ?? 'all',
       closedTo: formatInstant(request.closedTo),
       sides: last?.sides,
-      questions,
+      requests,
       ...(facts.cancelled === 0 ? {} : { cancelled: facts.cancelled }),
       receivedRows: String(received.rows),
       receivedBytes: String(received.bytes),

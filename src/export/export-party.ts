@@ -1,8 +1,8 @@
 /** A party's ledger, whichever way its source gives it: in all assets at once, or in each asset apart. */
 import { errorCode, FencedError, PermanentError } from '../core/errors.ts';
 import { worst } from '../core/verdict.ts';
-import { exportUnit } from './export-unit.ts';
-import { demandsAsset } from './profile.ts';
+import { exportLedger } from './export-ledger.ts';
+import { demandsAsset } from './plan/profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
@@ -11,7 +11,7 @@ export interface PartyExportDeps extends ExportDeps {
 }
 
 /**
- * Like `exportUnit`. Where the source demands an asset and none was given, every configured or known
+ * Like `exportLedger`. Where the source demands an asset and none was given, every configured or known
  * asset is exported, and the evidence names them: whether there are others cannot be proven there.
  */
 export async function exportParty(
@@ -19,36 +19,36 @@ export async function exportParty(
   deps: PartyExportDeps,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
-  if (request.assetId !== undefined) return exportUnit(request, deps, signal);
-  const profile = await deps.books.profile();
+  if (request.assetId !== undefined) return exportLedger(request, deps, signal);
+  const profile = await deps.repository.profile();
   if (!demandsAsset(profile, request.seenTime)) {
     try {
-      const outcome = await exportUnit(request, deps, signal);
-      if (outcome.questions > 0) await unlearnDemand(deps);
+      const outcome = await exportLedger(request, deps, signal);
+      if (outcome.requests > 0) await unlearnDemand(deps);
       return outcome;
     } catch (error) {
       if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
-      const known = await deps.books.profile();
-      await deps.books.learn({ ...known, assetRequired: true, assetAskedAt: request.seenTime });
+      const known = await deps.repository.profile();
+      await deps.repository.learn({ ...known, assetRequired: true, assetAskedAt: request.seenTime });
     }
   }
   return exportAssets(request, deps, signal);
 }
 
 /** It answered without one. */
-async function unlearnDemand({ books }: PartyExportDeps): Promise<void> {
-  const profile = await books.profile();
+async function unlearnDemand({ repository }: PartyExportDeps): Promise<void> {
+  const profile = await repository.profile();
   if (profile.assetRequired !== true) return;
-  await books.learn({ ...profile, assetRequired: undefined, assetAskedAt: undefined });
+  await repository.learn({ ...profile, assetRequired: undefined, assetAskedAt: undefined });
 }
 
 /** What a new asset holds is asked for from the beginning: behind what is new of those that are known. */
 async function knownFirst(
   assets: readonly string[],
   partyId: string,
-  { books }: PartyExportDeps,
+  { repository }: PartyExportDeps,
 ): Promise<readonly string[]> {
-  const known = new Set((await books.coverage({ partyId })).map(({ assetId }) => assetId));
+  const known = new Set((await repository.coverage({ partyId })).map(({ assetId }) => assetId));
   return assets.toSorted((one, other) => Number(known.has(other)) - Number(known.has(one)));
 }
 
@@ -59,15 +59,15 @@ async function exportAssets(
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
   const configured = deps.assets ?? [];
-  const assets = configured.length > 0 ? configured : await deps.books.knownAssets();
+  const assets = configured.length > 0 ? configured : await deps.repository.knownAssets();
   const outcomes: ExportOutcome[] = [];
   const failures: PermanentError[] = [];
   for (const assetId of await knownFirst(assets, request.partyId, deps)) {
     try {
-      outcomes.push(await exportUnit({ ...request, assetId }, deps, signal));
+      outcomes.push(await exportLedger({ ...request, assetId }, deps, signal));
     } catch (error) {
       signal.throwIfAborted();
-      // One that is set aside fails every night: the others' turn comes all the same.
+      // One that is quarantined fails every night: the others' turn comes all the same.
       if (!(error instanceof PermanentError) || error instanceof FencedError) throw error;
       failures.push(error);
     }
@@ -79,7 +79,7 @@ async function exportAssets(
     verdict: worst([isNone ? 'incomplete' : 'complete', ...outcomes.map((outcome) => outcome.verdict)]),
     rows: outcomes.reduce((sum, outcome) => sum + outcome.rows, 0n),
     bytes: outcomes.reduce((sum, outcome) => sum + outcome.bytes, 0n),
-    questions: outcomes.reduce((sum, outcome) => sum + outcome.questions, 0),
+    requests: outcomes.reduce((sum, outcome) => sum + outcome.requests, 0),
     objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
     evidence: {
       party: request.partyId,

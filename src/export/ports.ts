@@ -4,7 +4,7 @@ import type { Sides } from '../ledger/header.ts';
 import type { PartyCoverage } from '../ledger/coverage-record.ts';
 import type { Manifest } from '../ledger/manifest.ts';
 
-export interface ExportQuestion {
+export interface WindowRequest {
   readonly partyId: string;
   readonly assetId?: string | undefined;
   /** Inclusive, a whole second. Absent: from the beginning. */
@@ -33,24 +33,24 @@ export interface LedgerSource {
    * itself only where the source did no work (busy, limited, banned, unreachable).
    * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the service's `detailCode`),
    *   `ASSET_REQUIRED` where the source demands an asset, `EXPORT_QUESTION` for what may not be asked: these
-   *   concern the unit. Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern all.
+   *   concern the scope. Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern all.
    * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, … (the whole question may be
    *   asked again, not before `retryAfterMs`); UnreachableError where no connection came about
    */
-  ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer>;
+  ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer>;
 }
 
 /** A party's entries in one asset, or in all of them: what is asked, leased and published as one. */
-export interface ExportUnit {
+export interface ExportScope {
   readonly partyId: string;
   /** Absent: every asset. */
   readonly assetId?: string | undefined;
 }
 
-/** The right to work on a unit, for as long as its lease is renewed. */
-export interface UnitClaim {
-  readonly unit: ExportUnit;
-  readonly unitId: bigint;
+/** The right to work on a scope, for as long as its lease is renewed. */
+export interface ExportLease {
+  readonly scope: ExportScope;
+  readonly exportId: bigint;
   readonly token: string;
 }
 
@@ -135,62 +135,56 @@ export interface ExportHints {
   delete(key: string): Promise<void>;
 }
 
-export interface SlotLease {
-  readonly slot: number;
-  readonly token: string;
-}
-
-export interface SetAside {
+export interface Quarantine {
   readonly attempts: number;
-  readonly isSetAside: boolean;
+  readonly isQuarantined: boolean;
 }
 
 /** The export's truth. Every lease is by the database's clock. */
-export interface ExportBooks {
+export interface ExportRepository {
   identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
-  /** Takes a unit whose lease is free; undefined while another works on it, or on one that overlaps it. */
-  claim(unit: ExportUnit, leaseMs: number): Promise<UnitClaim | undefined>;
+  /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
+  claim(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined>;
   /** @throws FencedError where another has taken over */
-  renew(claim: UnitClaim, leaseMs: number): Promise<void>;
-  release(claim: UnitClaim): Promise<void>;
-  /** What is known of the party, in every asset that the unit overlaps, by time. */
-  coverage(unit: ExportUnit): Promise<readonly Coverage[]>;
+  renew(claim: ExportLease, leaseMs: number): Promise<void>;
+  release(claim: ExportLease): Promise<void>;
+  /** What is known of the party, in every asset that the scope overlaps, by time. */
+  coverage(scope: ExportScope): Promise<readonly Coverage[]>;
   nextSeq(): Promise<bigint>;
   /** @throws FencedError */
-  intend(claim: UnitClaim, publication: Publication): Promise<void>;
-  /** Intended, neither committed nor dropped: what a dead worker of this unit left. */
-  openPublications(claim: UnitClaim): Promise<readonly Publication[]>;
+  intend(claim: ExportLease, publication: Publication): Promise<void>;
+  /** Intended, neither committed nor dropped: what a dead worker of this scope left. */
+  openPublications(claim: ExportLease): Promise<readonly Publication[]>;
   /**
    * Makes a publication the truth, once: a second call finds it done.
    * @throws FencedError
    * @throws RetryableError `COVERAGE_CHANGED` where the ledger's coverage is no longer what was planned on
    */
-  commit(claim: UnitClaim, publication: Publication): Promise<void>;
+  commit(claim: ExportLease, publication: Publication): Promise<void>;
   /** Gives an intended publication up; its objects stay unreferenced. */
-  drop(claim: UnitClaim, publicationId: string): Promise<void>;
-  /** What `keepPlan` kept of a unit that was not finished. */
-  plan(claim: UnitClaim): Promise<unknown>;
-  /** Keeps how a unit is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
-  keepPlan(claim: UnitClaim, plan: unknown): Promise<void>;
+  drop(claim: ExportLease, publicationId: string): Promise<void>;
+  /** What `keepPlan` kept of a scope that was not finished. */
+  plan(claim: ExportLease): Promise<unknown>;
+  /** Keeps how a scope is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
+  keepPlan(claim: ExportLease, plan: unknown): Promise<void>;
   /** Clears the count of failures, and the plan. */
-  succeed(claim: UnitClaim): Promise<void>;
+  succeed(claim: ExportLease): Promise<void>;
   /**
-   * Counts a failure; from `attemptsMax` on the unit is set aside with the reason.
+   * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
    * @throws FencedError
    */
   fail(
-    claim: UnitClaim,
+    claim: ExportLease,
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
-  ): Promise<SetAside>;
+  ): Promise<Quarantine>;
   /**
-   * One of `slotsMax` places at the source, over all workers; undefined while all are taken, or wanted by
-   * units that have asked for one longer. To be asked again within seconds, or the turn is lost.
+   * Counts the export among those at the source, over all workers, until it leaves or its lease ends. To be
+   * asked again within seconds, or the turn is lost.
+   * @returns false while `exportLimit` others are there, or wait longer
    */
-  takeSlot(claim: UnitClaim, slotsMax: number, leaseMs: number): Promise<SlotLease | undefined>;
-  /** @throws FencedError */
-  renewSlot(lease: SlotLease, leaseMs: number): Promise<void>;
-  freeSlot(lease: SlotLease): Promise<void>;
+  enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
+  leaveSource(lease: ExportLease): Promise<void>;
   profile(): Promise<SourceProfile>;
   /** Replaces the profile. */
   learn(profile: SourceProfile): Promise<void>;
@@ -202,7 +196,7 @@ export interface ExportBooks {
 export interface ExportArchive {
   /** Current segments that overlap the range, by time. */
   currentSegments(
-    unit: ExportUnit,
+    scope: ExportScope,
     range: { from: Micros; to?: Micros | undefined },
   ): Promise<readonly Segment[]>;
   /**
@@ -229,7 +223,7 @@ export interface CoverageSnapshot {
   parties(which: 'all' | 'changed'): AsyncIterable<PartyCoverage>;
 }
 
-export interface CoverageBooks {
+export interface CoverageRepository {
   /**
    * Runs `work` while no other process records; when it has returned, what it was given counts as recorded.
    * @returns undefined where nothing has changed since the last time

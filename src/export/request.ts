@@ -3,9 +3,9 @@ import type { Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { Compression } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { ExportBooks, ExportHints, ExportUnit, LedgerSource } from './ports.ts';
-import type { Step } from './publish.ts';
-import type { RowPool } from './row-pool.ts';
+import type { ExportRepository, ExportHints, ExportScope, LedgerSource } from './ports.ts';
+import type { Step } from './publish/publish.ts';
+import type { RowPool } from './read/row-pool.ts';
 
 export interface ExportRequest {
   readonly partyId: string;
@@ -21,7 +21,7 @@ export interface ExportRequest {
   readonly seenTime: Micros;
 }
 
-export interface ExportProgress extends ExportUnit {
+export interface ExportProgress extends ExportScope {
   /** Of plain CSV, received by the question in hand. */
   readonly bytes: number;
   readonly rows: number;
@@ -31,28 +31,28 @@ export interface ExportProgress extends ExportUnit {
 
 export interface ExportDeps {
   readonly source: LedgerSource;
-  readonly books: ExportBooks;
+  readonly repository: ExportRepository;
   readonly objects: ObjectStore;
   /** How far streams have come; without it a kill is taken to have cost up to twice as much as it did. */
   readonly hints?: ExportHints | undefined;
   readonly compression: Compression;
   readonly segmentBytesMax: number;
   /** Exports at once, over all workers. */
-  readonly slotsMax: number;
+  readonly exportLimit: number;
   /** Absent: the rows of every answer are read on the calling thread. */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
   readonly checkpoint?: (step: Step) => Promise<void> | void;
-  /** How long to wait for a unit or a slot that others hold. */
+  /** How long to wait for a scope or a slot that others hold. */
   readonly waitMs?: number;
 }
 
 export interface ExportOutcome extends Outcome {
   readonly rows: bigint;
   readonly bytes: bigint;
-  readonly questions: number;
+  readonly requests: number;
   readonly objectKeys: readonly string[];
 }
 
-/** For a unit or a slot that others hold, where nobody says otherwise. */
+/** For a scope or a slot that others hold, where nobody says otherwise. */
 export const WAIT_MS = 3_600_000;

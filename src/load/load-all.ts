@@ -16,7 +16,7 @@ const KEPT_MAX = 100;
 
 export interface LoadOutcome {
   /**
-   * `incomplete` where a segment was set aside or a party's load failed; `suspicious` where what was loaded
+   * `incomplete` where a segment was quarantined or a party's load failed; `suspicious` where what was loaded
    * contradicts itself.
    */
   readonly verdict: Verdict;
@@ -27,8 +27,8 @@ export interface LoadOutcome {
   /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
   readonly effectsContradicted: bigint;
   readonly heldBack: number;
-  readonly setAsideCount: number;
-  readonly setAside: readonly FaultySegment[];
+  readonly quarantinedCount: number;
+  readonly quarantined: readonly FaultySegment[];
   readonly failedCount: number;
   readonly failed: readonly { readonly partyId: string; readonly code: string; readonly message: string }[];
 }
@@ -104,9 +104,9 @@ class Totals {
   #removedRows = 0n;
   #effectsContradicted = 0n;
   #heldBack = 0;
-  #setAsideCount = 0;
+  #quarantinedCount = 0;
   #failedCount = 0;
-  readonly #setAside: FaultySegment[] = [];
+  readonly #quarantined: FaultySegment[] = [];
   readonly #failed: { partyId: string; code: string; message: string }[] = [];
 
   add(load: PartyLoad): void {
@@ -116,8 +116,8 @@ class Totals {
     this.#removedRows += load.removedRows;
     this.#effectsContradicted += load.effectsContradicted;
     this.#heldBack += load.heldBack;
-    this.#setAsideCount += load.setAside.length;
-    this.#setAside.push(...load.setAside.slice(0, KEPT_MAX - this.#setAside.length));
+    this.#quarantinedCount += load.quarantined.length;
+    this.#quarantined.push(...load.quarantined.slice(0, KEPT_MAX - this.#quarantined.length));
   }
 
   fail(partyId: string, error: unknown): void {
@@ -127,7 +127,7 @@ class Totals {
   }
 
   outcome(): LoadOutcome {
-    const isWhole = this.#setAsideCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
+    const isWhole = this.#quarantinedCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
     return {
       verdict: worst([
         isWhole ? 'complete' : 'incomplete',
@@ -139,8 +139,8 @@ class Totals {
       removedRows: this.#removedRows,
       effectsContradicted: this.#effectsContradicted,
       heldBack: this.#heldBack,
-      setAsideCount: this.#setAsideCount,
-      setAside: this.#setAside,
+      quarantinedCount: this.#quarantinedCount,
+      quarantined: this.#quarantined,
       failedCount: this.#failedCount,
       failed: this.#failed,
     };

@@ -3,7 +3,14 @@ import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { CopyRows } from './copy-rows.ts';
 import { planReplacements } from './plan.ts';
-import type { LoadBooks, LoadedSums, Replacement, RowSink, SegmentRecord, SetAsideReason } from './ports.ts';
+import type {
+  LoadBooks,
+  LoadedSums,
+  Replacement,
+  RowSink,
+  SegmentRecord,
+  QuarantineReason,
+} from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 
 export interface LoadDeps {
@@ -15,7 +22,7 @@ export interface LoadOptions {
   readonly onProgress?: (progress: { readonly rows: number; readonly bytes: number }) => void;
 }
 
-export interface FaultySegment extends SetAsideReason {
+export interface FaultySegment extends QuarantineReason {
   readonly segmentId: bigint;
   readonly objectKey: string;
 }
@@ -27,8 +34,8 @@ export interface PartyLoad {
   readonly removedRows: bigint;
   /** Loaded rows whose `effect` contradicts their quantity and accounts. */
   readonly effectsContradicted: bigint;
-  readonly setAside: readonly FaultySegment[];
-  /** Segments that wait because what they replace waits for one that is set aside. */
+  readonly quarantined: readonly FaultySegment[];
+  /** Segments that wait because what they replace waits for one that is quarantined. */
   readonly heldBack: number;
 }
 
@@ -49,7 +56,7 @@ class SegmentFault extends Error {
 
 /**
  * Loads every current segment that is not loaded, and removes rows of superseded ones in the transaction
- * that brings their replacement. Segments that cannot be read are set aside with their reason, and tried
+ * that brings their replacement. Segments that cannot be read are quarantined with their reason, and tried
  * again by the next load; the others go on. Doing it again, or twice at once, changes nothing.
  * @throws RetryableError where the warehouse or the store failed; what was committed stays
  */
@@ -59,7 +66,7 @@ export async function loadParty(
   signal: AbortSignal,
   options: LoadOptions = {},
 ): Promise<PartyLoad> {
-  const setAside: FaultySegment[] = [];
+  const quarantined: FaultySegment[] = [];
   const tried = new Set<bigint>();
   let [segments, rows, removedRows, effectsContradicted] = [0, 0n, 0n, 0n];
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
@@ -69,7 +76,7 @@ export async function loadParty(
     const work = planReplacements(pending, stale, new Set(faulty.map((segment) => segment.segmentId)));
     if (work.length === 0) {
       const heldBack = pending.length - faulty.length;
-      return { partyId, segments, rows, removedRows, effectsContradicted, setAside, heldBack };
+      return { partyId, segments, rows, removedRows, effectsContradicted, quarantined, heldBack };
     }
     const outcome = await replaceAll(partyId, work, deps, signal, options);
     segments += outcome.segments;
@@ -78,7 +85,7 @@ export async function loadParty(
     effectsContradicted += outcome.effectsContradicted;
     for (const fault of outcome.faults) {
       tried.add(fault.segmentId);
-      setAside.push(fault);
+      quarantined.push(fault);
     }
   }
   throw new PermanentError(
@@ -159,6 +166,6 @@ async function copySegment(
 
 async function setSegmentAside(fault: SegmentFault, books: LoadBooks): Promise<FaultySegment> {
   const reason = { code: fault.cause.code, message: fault.message };
-  await books.setAside(fault.segment.segmentId, reason);
+  await books.quarantine(fault.segment.segmentId, reason);
   return { ...reason, segmentId: fault.segment.segmentId, objectKey: fault.segment.objectKey };
 }

@@ -33,7 +33,7 @@ export interface StaleSegment {
   readonly to: string;
 }
 
-export interface SetAsideReason {
+export interface QuarantineReason {
   readonly code: string;
   readonly message: string;
 }
@@ -82,7 +82,7 @@ export interface ReplacementResult {
 export interface LoadBooks {
   /** Parties with something to load or to remove, in order, after `after`. */
   partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]>;
-  /** `pending` are the current segments that are not loaded, those that were set aside among them. */
+  /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
   toLoad(
     partyId: string,
   ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }>;
@@ -93,7 +93,7 @@ export interface LoadBooks {
     write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
     signal: AbortSignal,
   ): Promise<ReplacementResult>;
-  setAside(segmentId: bigint, reason: SetAsideReason): Promise<void>;
+  quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void>;
 }
 
 export type RebuiltRange = RecordedRange;
@@ -148,7 +148,7 @@ export interface NeverFetched {
   readonly parties: bigint;
   readonly listsWithGaps: readonly string[];
   readonly openSegments: bigint;
-  readonly unitsSetAside: bigint;
+  readonly exportsQuarantined: bigint;
   readonly segmentsNotLoaded: bigint;
 }
 

@@ -161,8 +161,8 @@ interface KnownGapsTable {
   found_at: Generated<Timestamp>;
 }
 
-interface ExportUnitsTable {
-  unit_id: GeneratedInt8;
+interface ExportsTable {
+  export_id: GeneratedInt8;
   party_id: string;
   asset_id: string | null;
   lease_token: string | null;
@@ -174,17 +174,12 @@ interface ExportUnitsTable {
   last_asked_at: Timestamp | null;
   last_entry_at: Timestamp | null;
   idle_nights: Generated<number>;
-  set_aside_at: Timestamp | null;
-  set_aside_reason: Json | null;
-  piece_plan: Json | null;
-  slot_wanted_at: Timestamp | null;
-  slot_polled_at: Timestamp | null;
-}
-
-interface ExportSlotsTable {
-  slot: number;
-  lease_token: string | null;
-  lease_until: Timestamp | null;
+  quarantined_at: Timestamp | null;
+  quarantine_reason: Json | null;
+  window_plan: Json | null;
+  is_at_source: Generated<boolean>;
+  limit_wanted_at: Timestamp | null;
+  limit_polled_at: Timestamp | null;
 }
 
 interface SegmentsTable {
@@ -211,7 +206,7 @@ interface SegmentsTable {
   superseded_at: Timestamp | null;
   removed_at: Timestamp | null;
   loaded_at: Timestamp | null;
-  set_aside_reason: Json | null;
+  quarantine_reason: Json | null;
 }
 
 interface CoverageTable {
@@ -230,7 +225,7 @@ interface CoverageTable {
 
 interface PublicationsTable {
   publication_id: string;
-  unit_id: Int8;
+  export_id: Int8;
   lease_token: string;
   plan: Json;
   state: Generated<'intent' | 'done' | 'dropped'>;
@@ -297,8 +292,7 @@ export interface MirrorSchema {
   walks: WalksTable;
   walk_pages: WalkPagesTable;
   known_gaps: KnownGapsTable;
-  export_units: ExportUnitsTable;
-  export_slots: ExportSlotsTable;
+  exports: ExportsTable;
   segments: SegmentsTable;
   coverage: CoverageTable;
   publications: PublicationsTable;

@@ -2,7 +2,7 @@
 import { errorCode, PermanentError } from '../core/errors.ts';
 import { canonicalId, isExportableParty } from '../core/ids.ts';
 import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
-import type { ExportAnswer, ExportQuestion, LedgerSource } from '../export/ports.ts';
+import type { ExportAnswer, WindowRequest, LedgerSource } from '../export/ports.ts';
 import { AnswerReader } from '../ledger/answer-form.ts';
 import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
 import { EXPORT_LIMITS, type HttpLimits } from './http.ts';
@@ -45,7 +45,7 @@ export class HttpLedgerSource implements LedgerSource {
     this.#retries = options.retries ?? EXPORT_RETRIES;
   }
 
-  async ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer> {
+  async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
     const request: Question = {
       route: 'export',
       action: 'export from',
@@ -65,7 +65,7 @@ export class HttpLedgerSource implements LedgerSource {
  * @throws PermanentError `EXPORT_QUESTION` for what is no id or no whole second, and for an end without
  *   a beginning: that one has crashed whole nodes
  */
-export function exportUrl(baseUrl: string, names: ExportNames, question: ExportQuestion): URL {
+export function exportUrl(baseUrl: string, names: ExportNames, question: WindowRequest): URL {
   const { partyId, assetId, from, to } = question;
   if (!isExportableParty(partyId)) throw badQuestion(`${shown(partyId)} is no party that can be exported`);
   if (assetId !== undefined && canonicalId(assetId) !== assetId)
@@ -128,7 +128,7 @@ class HttpExportAnswer implements ExportAnswer {
 }
 
 /** A question that is refused is the unit's affair; a client that is refused is everybody's. */
-function refusal(error: unknown, question: ExportQuestion): unknown {
+function refusal(error: unknown, question: WindowRequest): unknown {
   if (!(error instanceof PermanentError)) return error;
   const { meta, message } = error;
   if (question.assetId === undefined && meta['detailCode'] === DETAIL_ASSET_REQUIRED) {

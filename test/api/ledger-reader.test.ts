@@ -130,7 +130,7 @@ describe('a ledger', () => {
     expect(await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) })).toBe(csv());
   });
 
-  it('is cut right where rows span the pieces it is read in', async () => {
+  it('is cut right where rows span the windows it is read in', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
@@ -207,7 +207,7 @@ describe('columns that change from release to release', () => {
     );
   });
 
-  it('are brought together where a border cuts a segment, and where rows span the pieces it is read in', async () => {
+  it('are brought together where a border cuts a segment, and where rows span the windows it is read in', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );

@@ -71,7 +71,7 @@ export const EMPTY_FACTS: MirrorFacts = {
     asOfTime: null,
     rows: '0',
   })),
-  ledger: { segments: '0', bytes: '0', parties: '0', notLoaded: '0', setAside: '0' },
+  ledger: { segments: '0', bytes: '0', parties: '0', notLoaded: '0', quarantined: '0' },
   knownGaps: '0',
   openRuns: '0',
 };
@@ -95,7 +95,7 @@ const NO_CONSOLE: ConsoleParts = {
     party: unused,
     flows: unused,
     balance: unused,
-    setAside: unused,
+    quarantined: unused,
   },
   settings: [],
   nextNight: () => null,

@@ -94,8 +94,8 @@ describe('the status', () => {
   it('is not whole while something was left out', () => {
     const streams = EMPTY_FACTS.streams.map((empty) => ({ ...empty, verdict: 'complete' as const }));
     expect(glance({ ...EMPTY_FACTS, streams, knownGaps: '1' }).whole).toBe(false);
-    const aside = glance({ ...EMPTY_FACTS, streams, ledger: { ...EMPTY_FACTS.ledger, setAside: '2' } });
-    expect(aside).toMatchObject({ whole: false, attention: [{ what: '2 ledgers set aside' }] });
+    const aside = glance({ ...EMPTY_FACTS, streams, ledger: { ...EMPTY_FACTS.ledger, quarantined: '2' } });
+    expect(aside).toMatchObject({ whole: false, attention: [{ what: '2 ledgers quarantined' }] });
   });
 });
 

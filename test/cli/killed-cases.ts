@@ -87,8 +87,7 @@ function stallExports({ sandbox }: World): void {
 async function expectLeasesEndSoon({ pool }: World): Promise<void> {
   const { rows } = await pool.query(
     `select max(lease_until) < clock_timestamp() + $1 * interval '1 millisecond' as soon from (
-       select lease_until from mirror.walks union all select lease_until from mirror.export_units
-       union all select lease_until from mirror.export_slots) as held`,
+       select lease_until from mirror.walks union all select lease_until from mirror.exports) as held`,
     [TAKEOVER_MAX_MS],
   );
   expect(rows).toEqual([{ soon: true }]);

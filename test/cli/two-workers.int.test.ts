@@ -41,7 +41,7 @@ test('the evidence adds up what both workers asked, and each has asked its part'
   await waitFor(
     async () => {
       const waiting = await database.pool.query(
-        'select from mirror.export_units where slot_wanted_at is not null',
+        'select from mirror.exports where limit_wanted_at is not null',
       );
       return (waiting.rowCount ?? 0) >= 2;
     },

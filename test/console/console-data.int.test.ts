@@ -19,7 +19,7 @@ beforeAll(async () => {
     [[...PARTIES, 'network']],
   );
   await pool.query(
-    `insert into mirror.export_units (party_id, last_entry_at, set_aside_at, attempts, set_aside_reason)
+    `insert into mirror.exports (party_id, last_entry_at, quarantined_at, attempts, quarantine_reason)
      select id, case when n <= 30 then '2026-03-01T00:00Z'::timestamptz - n * interval '1 hour' end,
        case when n = 60 then now() end, 5, '{"code": "X", "message": "why"}'
      from unnest($1::text[]) with ordinality as party (id, n)`,
@@ -91,7 +91,7 @@ describe('parties', () => {
   it('are listed page by page, each once, in every view', async () => {
     expect(await everyPage('view=id')).toEqual([...PARTIES, 'network']);
     expect(await everyPage('view=recent')).toEqual(PARTIES.slice(0, 30));
-    expect(await everyPage('view=set-aside')).toEqual(PARTIES.slice(59));
+    expect(await everyPage('view=quarantined')).toEqual(PARTIES.slice(59));
   });
 
   it('are found by the beginning of an id, however it is written', async () => {
@@ -146,14 +146,14 @@ it.each([
   expect((await fetch(`${api?.url}/console/${path}`)).status).toBe(status);
 });
 
-it('lists what was set aside with its reason, and draws it on the line of time', async () => {
-  expect(await ask('set-aside?limit=1')).toMatchObject({
+it('lists what was quarantined with its reason, and draws it on the line of time', async () => {
+  expect(await ask('quarantined?limit=1')).toMatchObject({
     units: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
   });
-  expect((await fetch(`${api?.url}/console/set-aside?limit=1001`)).status).toBe(400);
+  expect((await fetch(`${api?.url}/console/quarantined?limit=1001`)).status).toBe(400);
   const { lines } = await ask<{ lines: { partyId: string; state: string }[] }>('lines');
   expect(lines.map(({ partyId, state }) => [partyId, state])).toEqual([
-    [PARTIES[59], 'set aside'],
+    [PARTIES[59], 'quarantined'],
     [FIRST, 'published'],
   ]);
 });
@@ -171,7 +171,7 @@ it('sends a snapshot at once, and as an event stream', async () => {
   const data = /^data: (.*)$/m.exec(text)?.[1] ?? '{}';
   expect(JSON.parse(data)).toMatchObject({
     live: [],
-    setAside: [{ partyId: PARTIES[59] }],
+    quarantined: [{ partyId: PARTIES[59] }],
     status: { whole: false },
     workers: 0,
   });

@@ -102,15 +102,15 @@ describe('an operator', () => {
     await page.getByRole('searchbox').fill('');
   });
 
-  it('asks again for a ledger that was set aside', async () => {
+  it('asks again for a ledger that was quarantined', async () => {
     const { page, mirror } = parts();
     const { id } = await biggestParty();
     await mirror.app.warehouse.pool.query(
-      `update mirror.export_units set set_aside_at = now(), attempts = 5,
-       set_aside_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4096"}' where party_id = $1`,
+      `update mirror.exports set quarantined_at = now(), attempts = 5,
+       quarantine_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4096"}' where party_id = $1`,
       [id],
     );
-    const item = page.locator('#attention > li', { hasText: '1 ledger set aside' });
+    const item = page.locator('#attention > li', { hasText: '1 ledger quarantined' });
     await item.getByText('the export broke off at byte 4096').waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     await item.getByRole('button', { name: `Ask again: ${id}` }).click();

@@ -31,7 +31,7 @@ export function quiet(): LiveFacts {
     stretches: [],
     openRuns: [],
     inFlight: [],
-    setAside: [],
+    quarantined: [],
     night: null,
     revision: '0',
   };
@@ -73,7 +73,7 @@ export async function openFixedConsole(
       party: async () => undefined,
       flows: async () => [],
       balance: async () => [],
-      setAside: async (rowsMax) => facts.live.setAside.slice(0, rowsMax),
+      quarantined: async (rowsMax) => facts.live.quarantined.slice(0, rowsMax),
     },
     get settings() {
       return facts.settings;

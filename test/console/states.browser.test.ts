@@ -47,7 +47,7 @@ describe('the glance', () => {
     await expectShown('growth', 'Nothing was published yet');
     await expectShown('nights', 'No night has run yet');
     await expectShown('runs', 'No run yet');
-    await expectShown('aside', 'Nothing is set aside');
+    await expectShown('aside', 'Nothing is quarantined');
     await expect.poll(() => view.page.locator('.loading').count()).toBe(0);
     expect(await accessibilityFaults(view.page)).toEqual([]);
     expect([...view.problems, ...view.foreign]).toEqual([]);
@@ -141,22 +141,22 @@ describe('a walk', () => {
   });
 });
 
-describe('what was set aside', () => {
+describe('what was quarantined', () => {
   it('is shown fifty at a time, and all of it stays over an update', async () => {
-    const setAside = Array.from({ length: 120 }, (_, at) => ({
-      unitId: `${at}`,
+    const quarantined = Array.from({ length: 120 }, (_, at) => ({
+      exportId: `${at}`,
       partyId: `${at}`.padStart(64, '0'),
       assetId: null,
       since: '2026-03-01T02:00:00Z',
       attempts: 5,
       reason: { code: 'STREAM_CUT' },
     }));
-    const { view, console: mirror } = await open({ live: { ...quiet(), setAside } });
+    const { view, console: mirror } = await open({ live: { ...quiet(), quarantined } });
     const units = view.page.locator('#aside li');
     await expect.poll(() => units.count()).toBe(50);
     await view.page.locator('#aside-more').click();
     await expect.poll(() => units.count()).toBe(100);
-    mirror.facts.live = { ...quiet(), setAside: setAside.slice(10), revision: '2' };
+    mirror.facts.live = { ...quiet(), quarantined: quarantined.slice(10), revision: '2' };
     await view.page.locator('#aside-more').click();
     await expect.poll(() => units.count()).toBe(110);
     await view.page.locator('#aside-more').waitFor({ state: 'hidden' });
@@ -182,7 +182,7 @@ describe('what the source, or anybody, wrote', () => {
   it('is text wherever it is shown', async () => {
     const evil = '<img src="/evil" onerror="document.title=1"><script>document.title=2</script>';
     const { view } = await open({
-      status: { ...wholeFacts(), sourceUrl: evil, ledger: { ...wholeFacts().ledger, setAside: '1' } },
+      status: { ...wholeFacts(), sourceUrl: evil, ledger: { ...wholeFacts().ledger, quarantined: '1' } },
       settings: [{ name: evil, value: evil, isSecret: false, origin: evil, help: evil }],
       runs: [
         run({
@@ -194,9 +194,9 @@ describe('what the source, or anybody, wrote', () => {
         ...quiet(),
         openRuns: [run({ subject: evil, state: 'running', verdict: null, finishedAt: null })],
         inFlight: [{ partyId: evil, assetId: evil }],
-        setAside: [
+        quarantined: [
           {
-            unitId: '1',
+            exportId: '1',
             partyId: evil,
             assetId: evil,
             since: '2026-03-01T02:00:00Z',

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Pool } from 'pg';
-import { exportUnit } from '../../src/export/export-unit.ts';
+import { exportLedger } from '../../src/export/export-ledger.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { decodeManifest } from '../../src/ledger/manifest.ts';
 import { compressionOf, isManifestKey, manifestKey } from '../../src/ledger/object-keys.ts';
@@ -20,7 +20,7 @@ export const signal = new AbortController().signal;
 export class World implements AsyncDisposable {
   readonly source = new LedgerDouble();
   readonly objects: FileStore;
-  readonly books: ExportStore;
+  readonly repository: ExportStore;
   readonly pool: Pool;
   readonly #warehouse: Warehouse;
   readonly folder: string;
@@ -30,13 +30,13 @@ export class World implements AsyncDisposable {
     this.folder = folder;
     this.pool = pool;
     this.#warehouse = openWarehouse({ url, onIdleError: () => undefined });
-    this.books = new ExportStore(this.#warehouse.db);
+    this.repository = new ExportStore(this.#warehouse.db);
     this.objects = new FileStore(join(folder, 'objects'));
   }
 
   static async open(database: { url: string; pool: Pool }): Promise<World> {
     await database.pool.query(
-      `truncate mirror.publications, mirror.coverage, mirror.segments, mirror.export_units, mirror.export_slots cascade`,
+      `truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports cascade`,
     );
     await database.pool.query(`update mirror.source_state set profile = '{}'`);
     return new World(database.url, database.pool, await mkdtemp(join(tmpdir(), 'ledger-mirror-export-')));
@@ -45,11 +45,11 @@ export class World implements AsyncDisposable {
   deps(changes: Partial<ExportDeps> = {}): ExportDeps {
     return {
       source: this.source,
-      books: this.books,
+      repository: this.repository,
       objects: this.objects,
       compression: 'zstd',
       segmentBytesMax: 2 ** 28,
-      slotsMax: 1,
+      exportLimit: 1,
       waitMs: 120_000,
       ...changes,
     };
@@ -70,10 +70,10 @@ export class World implements AsyncDisposable {
       closedTo: seenTime - 120_000_000n,
       ...request,
     };
-    return exportUnit(asked, this.deps(changes), stop);
+    return exportLedger(asked, this.deps(changes), stop);
   }
 
-  /** All rows of the current segments, sorted: the books' multiset. Checks every manifest on the way. */
+  /** All rows of the current segments, sorted: the repository' multiset. Checks every manifest on the way. */
   async rows(): Promise<string[]> {
     const { rows: segments } = await this.pool.query<{ object_key: string; columns: string[]; rows: bigint }>(
       `select object_key, columns, rows from mirror.segments where status = 'current' order by from_time`,
@@ -121,10 +121,7 @@ export class World implements AsyncDisposable {
   /** A dead worker's leases, as they are once they have run out. */
   async expireLeases(): Promise<void> {
     await this.pool.query(
-      `update mirror.export_units set lease_until = '2000-01-01' where lease_until is not null`,
-    );
-    await this.pool.query(
-      `update mirror.export_slots set lease_until = '2000-01-01' where lease_until is not null`,
+      `update mirror.exports set lease_until = '2000-01-01' where lease_until is not null`,
     );
   }
 

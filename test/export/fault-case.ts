@@ -1,10 +1,10 @@
 /** One export as a worker runs it: real source client, warehouse, store and hints, in whichever process. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { exportUnit } from '../../src/export/export-unit.ts';
-import type { RowQuestion } from '../../src/export/block-reader.ts';
+import { exportLedger } from '../../src/export/export-ledger.ts';
+import type { RowQuestion } from '../../src/export/read/block-reader.ts';
 import type { ExportDeps, ExportOutcome } from '../../src/export/request.ts';
-import { RowPool } from '../../src/export/row-pool.ts';
+import { RowPool } from '../../src/export/read/row-pool.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
@@ -76,15 +76,15 @@ export async function exportFrom(
   );
   await using warehouse = openWarehouse({ url: given.databaseUrl, onIdleError: () => undefined });
   const seenTime = BigInt(given.seenTime);
-  return await exportUnit(
+  return await exportLedger(
     { partyId: given.partyId, runId: randomUUID(), seenTime, closedTo: seenTime - MARGIN_MICROS },
     {
       source: source.ledger,
-      books: new ExportStore(warehouse.db),
+      repository: new ExportStore(warehouse.db),
       objects: new FileStore(join(given.folder, 'objects')),
       compression: 'zstd',
       segmentBytesMax: given.segmentBytesMax,
-      slotsMax: 1,
+      exportLimit: 1,
       waitMs: 120_000,
       ...changes,
     },

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { ExportArchiveStore } from '../../src/export/store/export-archive.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { createLog } from '../../src/core/log.ts';
-import { tidyStore } from '../../src/export/janitor.ts';
+import { tidyStore } from '../../src/export/publish/janitor.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
@@ -113,7 +113,7 @@ describe('two workers that both believe to hold the unit', () => {
       await world.export(NOW);
       expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
       expect(await world.spooled()).toEqual([]);
-      const units = await world.pool.query('select attempts from mirror.export_units where party_id = $1', [
+      const units = await world.pool.query('select attempts from mirror.exports where party_id = $1', [
         PARTY,
       ]);
       expect(units.rows).toEqual([{ attempts: 0 }]);
@@ -150,9 +150,7 @@ test.each(['asked', 'spooled', 'intended', 'object', 'manifest', 'committed'])(
     expect(await world.spooled()).toEqual([]);
     // What was received whole is finished from the spool: only the present is asked for.
     expect(world.source.asked[1]?.from !== undefined).toBe(at !== 'asked');
-    const units = await world.pool.query('select attempts from mirror.export_units where party_id = $1', [
-      PARTY,
-    ]);
+    const units = await world.pool.query('select attempts from mirror.exports where party_id = $1', [PARTY]);
     expect(units.rows).toEqual([{ attempts: 0 }]);
   },
 );

@@ -1,5 +1,5 @@
 /** A source in memory: a party's rows, served unordered as a release of the service would. */
-import type { ExportAnswer, ExportQuestion, LedgerSource } from '../../src/export/ports.ts';
+import type { ExportAnswer, WindowRequest, LedgerSource } from '../../src/export/ports.ts';
 import { parseInstant, type Micros } from '../../src/core/time.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 
@@ -45,11 +45,11 @@ export function row13(entry: Entry): string {
 }
 
 /** What happens to the bytes of one answer. */
-export type Spoil = (csv: Buffer, question: ExportQuestion) => Iterable<Buffer> | AsyncIterable<Buffer>;
+export type Spoil = (csv: Buffer, question: WindowRequest) => Iterable<Buffer> | AsyncIterable<Buffer>;
 
 export class LedgerDouble implements LedgerSource {
   readonly baseUrl = 'http://ledger.double';
-  readonly asked: ExportQuestion[] = [];
+  readonly asked: WindowRequest[] = [];
   entries: Entry[] = [];
   columns: 12 | 13 = 12;
   /** Answers in turn are spoiled by these; `undefined` leaves one alone. */
@@ -57,7 +57,7 @@ export class LedgerDouble implements LedgerSource {
   atOnce = 0;
   atOnceMax = 0;
 
-  async ask(question: ExportQuestion, signal: AbortSignal): Promise<ExportAnswer> {
+  async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
     signal.throwIfAborted();
     this.asked.push(question);
     this.atOnce += 1;
@@ -79,7 +79,7 @@ export class LedgerDouble implements LedgerSource {
   }
 
   /** The rows of this party, as the release writes them, shuffled anew by each call. */
-  rows(question: ExportQuestion): string[] {
+  rows(question: WindowRequest): string[] {
     const { partyId, assetId, from = 0n, to } = question;
     const write = this.columns === 12 ? row12 : row13;
     const served = this.entries.filter((entry) => {
@@ -93,7 +93,7 @@ export class LedgerDouble implements LedgerSource {
     return [...served.slice(turn), ...served.slice(0, turn)].map(write);
   }
 
-  csv(question: ExportQuestion): Buffer {
+  csv(question: WindowRequest): Buffer {
     const header = this.columns === 12 ? HEADER_12 : HEADER_13;
     return Buffer.from([header, ...this.rows(question)].map((line) => `${line}\n`).join(''));
   }

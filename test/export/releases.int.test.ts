@@ -94,7 +94,7 @@ test('an answer with less than a broken one had shown is not believed', async ()
   world.source.entries = mine.slice(0, 100);
   expect(await world.export(now)).toMatchObject({
     verdict: 'suspicious',
-    questions: 2,
+    requests: 2,
     evidence: { anchor: { state: 'less than seen' } },
   });
   expect(await world.keys()).toEqual([]);
@@ -108,15 +108,15 @@ test('a source believed to apply both bounds, of which nothing comes out: asked 
   const [whale] = night.sandbox.books.parties();
   if (whale === undefined) throw new Error('an empty network');
   await night.run(whale.id, [], { to: at('2023-05-02T00:00:00Z') });
-  const { books } = night.world;
-  await books.learn({ ...(await books.profile()), bounds: 'right' });
+  const { repository } = night.world;
+  await repository.learn({ ...(await repository.profile()), bounds: 'right' });
   const range = { from: at('2023-05-03T00:00:00Z'), to: at('2023-05-04T00:00:00Z') };
   expect(await night.run(whale.id, [], range)).toMatchObject({
     verdict: 'complete',
-    questions: 2,
+    requests: 2,
     evidence: { findings: [{ state: 'nothing left' }] },
   });
-  expect(await books.profile()).toMatchObject({ bounds: 'broken' });
+  expect(await repository.profile()).toMatchObject({ bounds: 'broken' });
   await night.run(whale.id);
   await expectTheBooks({ ...night, parties: [whale.id] });
 });

@@ -1,4 +1,4 @@
-/** Nights of exports against a sandbox network, and its books to compare with. */
+/** Nights of exports against a sandbox network, and its repository to compare with. */
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';

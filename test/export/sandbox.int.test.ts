@@ -1,4 +1,4 @@
-/** The whole path against the sandbox network: its books say what the objects must hold. */
+/** The whole path against the sandbox network: its repository say what the objects must hold. */
 import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -26,13 +26,15 @@ describe('objects hold exactly what the books say', () => {
       for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
         night.sandbox.advance(passed);
         for (const { id } of night.sandbox.books.parties()) {
-          expect(await night.run(id)).toMatchObject({ verdict: 'complete', questions: 1 });
+          expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
         }
         await expectTheBooks(night);
       }
       const rows = await night.world.rows();
-      const books = [...night.sandbox.books.parties()].flatMap(({ id }) => [...night.sandbox.books.rows(id)]);
-      expect(rows).toEqual(books.toSorted());
+      const repository = [...night.sandbox.books.parties()].flatMap(({ id }) => [
+        ...night.sandbox.books.rows(id),
+      ]);
+      expect(rows).toEqual(repository.toSorted());
       expect(await night.world.spooled()).toEqual([]);
     },
   );
@@ -42,11 +44,13 @@ describe('objects hold exactly what the books say', () => {
     for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
       night.sandbox.advance(passed);
       for (const { id } of night.sandbox.books.parties()) {
-        expect(await night.run(id)).toMatchObject({ verdict: 'complete', questions: 1 });
+        expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
       }
       await expectTheBooks(night);
     }
-    expect((await night.world.books.profile()).bounds).toBe(release === '0.71.6' ? 'broken' : 'unproven');
+    expect((await night.world.repository.profile()).bounds).toBe(
+      release === '0.71.6' ? 'broken' : 'unproven',
+    );
     expect(night.sandbox.fatalQuestions()).toBe(0);
   });
 
@@ -76,7 +80,7 @@ describe('objects hold exactly what the books say', () => {
       await expectTheBooks({ ...night, parties: [whale.id] });
       // It was shown by asking for a known entry, before both bounds were ever relied on.
       const bounds = { '0.71.4': 'right', '0.71.6': 'broken', '0.73': 'right' } as const;
-      expect((await night.world.books.profile()).bounds).toBe(bounds[release]);
+      expect((await night.world.repository.profile()).bounds).toBe(bounds[release]);
       expect(night.sandbox.fatalQuestions()).toBe(0);
     },
   );
@@ -96,7 +100,7 @@ describe('objects hold exactly what the books say', () => {
       const { rows } = await night.world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
       expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(segmentBytesMax);
       // What comes in comes with every piece: such a release is asked once for all, after it was found out.
-      expect(outcome.questions > 4).toBe(release !== '0.71.6');
+      expect(outcome.requests > 4).toBe(release !== '0.71.6');
       night.sandbox.advance(86_400_000);
       expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
       await expectTheBooks({ ...night, parties: [whale.id] });

@@ -9,15 +9,14 @@ import { row12 } from './ledger-double.ts';
 const CLOCKS_APART_MS = 10;
 const database = await freshDatabase({ isMigrated: true });
 
-test('a killed worker’s unit and slot are taken over once its leases have run out, and not before', async () => {
+test('a killed worker’s export is taken over once its lease has run out, and not before', async () => {
   await using world = await World.open(database);
   world.source.entries = LARGE;
   await killAt(world, database.url, 'asked', 1);
   const { rows } = await world.pool.query<{ until: Date }>(
-    `select lease_until as until from mirror.export_units where lease_until is not null
-     union all select lease_until from mirror.export_slots where lease_until is not null`,
+    `select lease_until as until from mirror.exports where lease_until is not null`,
   );
-  expect(rows).toHaveLength(2);
+  expect(rows).toHaveLength(1);
   const freeAtMs = Math.max(...rows.map(({ until }) => until.getTime()));
   expect(freeAtMs).toBeLessThanOrEqual(Date.now() + LEASE_MS);
   let takenAtMs = 0;

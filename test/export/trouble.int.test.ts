@@ -80,7 +80,7 @@ describe('a source that is silent', () => {
     ]);
     expect(asked).toEqual([170, 170, 80, 35, 35]);
     const { rows } = await night.world.pool.query<{ code: string }>(
-      `select set_aside_reason->>'code' as code from mirror.export_units where party_id = $1 and set_aside_at is not null`,
+      `select quarantine_reason->>'code' as code from mirror.exports where party_id = $1 and quarantined_at is not null`,
       [whale],
     );
     expect(rows).toEqual([{ code: 'SOURCE_CANNOT_ANSWER' }]);
@@ -119,7 +119,7 @@ describe('a source that demands an asset', () => {
     const whale = whaleOf(night);
     const assets = night.sandbox.books.assetIds();
     await night.run(whale, assets);
-    expect(await night.world.books.profile()).toMatchObject({ assetRequired: true });
+    expect(await night.world.repository.profile()).toMatchObject({ assetRequired: true });
     let demands = 0;
     night.sandbox.faults.add(({ route, query }) => {
       if (route === 'export' && !query.has('assetId')) demands += 1;
@@ -129,12 +129,12 @@ describe('a source that demands an asset', () => {
     await night.run(whale, assets);
     expect(demands).toBe(0);
     // Its successor does not.
-    const seen = await night.world.books.profile();
+    const seen = await night.world.repository.profile();
     const later = await openNights(database, { whaleEntries: 300, parties: 2 });
-    await later.world.books.learn(seen);
+    await later.world.repository.learn(seen);
     later.sandbox.advance(2 * DAY_MS);
     expect(await later.run(whale, assets)).toMatchObject({ verdict: 'complete', evidence: { asset: 'all' } });
-    expect((await later.world.books.profile()).assetRequired).toBeUndefined();
+    expect((await later.world.repository.profile()).assetRequired).toBeUndefined();
     await expectTheBooks({ ...later, parties: [whale] });
   });
 

@@ -20,7 +20,7 @@ const openWorld = (): ReturnType<typeof openJobWorld> =>
 
 beforeEach(async () => {
   await database.pool.query(
-    'truncate mirror.runs, mirror.nightly_units, mirror.parties, mirror.export_units cascade',
+    'truncate mirror.runs, mirror.nightly_units, mirror.parties, mirror.exports cascade',
   );
   await database.pool.query(`update mirror.identity set created_at = '2026-01-01'`);
 });
@@ -110,7 +110,7 @@ describe('the night plan', () => {
     await database.pool.query(`
       insert into mirror.parties (party_id, first_epoch) select repeat(d, 64), 1 from unnest(array['1','2','3','4','5']) d`);
     await database.pool.query(`
-      insert into mirror.export_units (party_id, last_asked_at, last_entry_at, idle_nights, set_aside_at) values
+      insert into mirror.exports (party_id, last_asked_at, last_entry_at, idle_nights, quarantined_at) values
         ('${id('1')}', now() - interval '1 day', now() - interval '1 day', 0, null),
         ('${id('2')}', now() - interval '1 day', now() - interval '90 days', 5, null),
         ('${id('3')}', now() - interval '20 days', now() - interval '90 days', 4, null),
@@ -138,7 +138,7 @@ describe('the night plan', () => {
   it('goes by all assets together where the source demands one, and otherwise by none', async () => {
     const parties = ['1', '2', '3'].map(id);
     await database.pool.query(
-      `insert into mirror.export_units (party_id, asset_id, last_asked_at, last_entry_at, idle_nights) values
+      `insert into mirror.exports (party_id, asset_id, last_asked_at, last_entry_at, idle_nights) values
          ('${id('1')}', null, null, null, 0),
          ('${id('1')}', '${id('a')}', now() - interval '1 day', now() - interval '90 days', 5),
          ('${id('1')}', '${id('b')}', now() - interval '1 day', now() - interval '90 days', 5),
@@ -168,7 +168,7 @@ describe('the night plan', () => {
 
   it('counts idle nights, and starts again with an entry', async () => {
     await database.pool.query(
-      `insert into mirror.export_units (party_id, idle_nights) values ('${id('1')}', 3), ('${id('2')}', 3)`,
+      `insert into mirror.exports (party_id, idle_nights) values ('${id('1')}', 3), ('${id('2')}', 3)`,
     );
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
@@ -182,9 +182,7 @@ describe('the night plan', () => {
     await world.deps.nightly.settle(run.runId, id('1'), 'done', { rows: '0' });
     await world.deps.nightly.settle(run.runId, id('1'), 'done', { rows: '0' });
     await world.deps.nightly.settle(run.runId, id('2'), 'done', { rows: '9' });
-    const { rows } = await database.pool.query(
-      'select idle_nights from mirror.export_units order by party_id',
-    );
+    const { rows } = await database.pool.query('select idle_nights from mirror.exports order by party_id');
     expect(rows).toEqual([{ idle_nights: 4 }, { idle_nights: 0 }]);
   });
 

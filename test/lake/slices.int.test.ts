@@ -48,8 +48,8 @@ beforeEach(async () => {
 const put = (segment: Publication): ReturnType<typeof publish> => publish(database.pool, objects, segment);
 
 async function load(): Promise<void> {
-  const { setAside } = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
-  expect(setAside).toEqual([]);
+  const { quarantined } = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+  expect(quarantined).toEqual([]);
 }
 
 interface Built {

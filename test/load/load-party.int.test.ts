@@ -85,7 +85,7 @@ describe('loadParty', () => {
     const loaded = await entries();
     const again = await loadParty(PARTY_A, deps, signal);
 
-    expect(first).toMatchObject({ segments: 1, rows: 4n, setAside: [] });
+    expect(first).toMatchObject({ segments: 1, rows: 4n, quarantine: [] });
     expect(again).toMatchObject({ segments: 0, rows: 0n });
     expect(loaded).toHaveLength(4);
     expect(await entries()).toEqual(loaded);
@@ -131,7 +131,7 @@ describe('loadParty', () => {
     ]);
   });
 
-  it('sets aside what it cannot read, and keeps the rows that it would have replaced', async () => {
+  it('quarantines what it cannot read, and keeps the rows that it would have replaced', async () => {
     const range = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
     await publish(database.pool, objects, { ...range, rows: [row12({ time: '2023-05-01 01:00:00+00' })] });
     await loadParty(PARTY_A, deps, signal);
@@ -143,13 +143,13 @@ describe('loadParty', () => {
     const result = await loadParty(PARTY_A, deps, signal);
 
     expect(result).toMatchObject({ segments: 1, rows: 1n, removedRows: 0n });
-    expect(result.setAside).toMatchObject([
+    expect(result.quarantined).toMatchObject([
       { code: 'BAD_VALUE', message: expect.stringContaining('row 1 of') },
     ]);
     expect(await entries()).toHaveLength(2);
     expect(await books.partiesToLoad(undefined, 10)).toEqual([PARTY_A]);
     const again = await loadParty(PARTY_A, deps, signal);
-    expect(again).toMatchObject({ segments: 0, setAside: result.setAside });
+    expect(again).toMatchObject({ segments: 0, quarantine: result.quarantined });
   });
 
   it('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
@@ -190,7 +190,7 @@ describe('loadParty', () => {
 
     const result = await loadParty(PARTY_A, deps, signal);
 
-    expect(result.setAside).toEqual([]);
+    expect(result.quarantined).toEqual([]);
     expect((await entries())[0]?.['extra']).toEqual({
       note: 'tab\there, \\N and\nline "€"',
       'odd, "name"': '',
@@ -219,7 +219,7 @@ describe('loadParty', () => {
 
     const result = await loadParty(PARTY_A, deps, signal);
 
-    expect(result.setAside).toHaveLength(1);
+    expect(result.quarantined).toHaveLength(1);
     expect(await entries()).toEqual([]);
   });
 
@@ -270,7 +270,7 @@ describe('loadParty', () => {
     async function expectWholeAfterwards(): Promise<void> {
       expect(await entries()).toEqual([]);
       const { rows: marked } = await database.pool.query(
-        'select 1 from mirror.segments where loaded_at is not null or set_aside_reason is not null',
+        'select 1 from mirror.segments where loaded_at is not null or quarantine_reason is not null',
       );
       expect(marked).toEqual([]);
       expect(await loadParty(PARTY_A, deps, signal)).toMatchObject({ rows: 20_000n });
@@ -282,7 +282,7 @@ describe('loadParty', () => {
       await publish(database.pool, objects, { party: PARTY_A, ...range, rows, compression: 'none' });
     });
 
-    it('by the store: nothing is kept or set aside, the next try loads it', async () => {
+    it('by the store: nothing is kept or quarantined, the next try loads it', async () => {
       const store = breaking(() => {
         throw Object.assign(new Error('reset'), { code: 'ECONNRESET' });
       });
@@ -312,7 +312,7 @@ describe('loadParty', () => {
       const watched: LoadDeps['books'] = {
         partiesToLoad: books.partiesToLoad.bind(books),
         toLoad: books.toLoad.bind(books),
-        setAside: books.setAside.bind(books),
+        quarantine: books.quarantine.bind(books),
         replace: (party, replacement, write, replaceSignal) =>
           books.replace(
             party,
@@ -356,7 +356,7 @@ describe('loadParty', () => {
         },
       });
       const result = await loadParty(PARTY_A, { books: racing, objects }, signal);
-      expect(result).toMatchObject({ segments: 1, rows: 5n, setAside: [] });
+      expect(result).toMatchObject({ segments: 1, rows: 5n, quarantine: [] });
       expect(await entries()).toHaveLength(5);
     });
   });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
-import { recordCoverage } from '../../src/export/record-coverage.ts';
+import { recordCoverage } from '../../src/export/publish/record-coverage.ts';
 import { readRecordKey } from '../../src/ledger/coverage-record.ts';
 import { rebuildIfEmpty, type RebuildResult } from '../../src/load/rebuild.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
@@ -84,7 +84,7 @@ async function openScene(release: ReleaseName): Promise<Scene> {
 
 async function recordIn({ url }: FreshDatabase, objects: FileStore): Promise<string | undefined> {
   await using warehouse = openWarehouse({ url, onIdleError: () => undefined });
-  return recordCoverage({ books: new CoverageStore(warehouse.pool), objects }, signal);
+  return recordCoverage({ repository: new CoverageStore(warehouse.pool), objects }, signal);
 }
 
 /** All that says what is left to ask, and what is believed of the answers. The source's order is random. */
@@ -152,8 +152,8 @@ test('records stay few, however often one is written, and say the same', async (
   for (let round = 0; round < 40; round += 1) {
     // As a commit would.
     await scene.world.pool.query(
-      `update mirror.export_units set coverage_seq = coverage_seq + 1
-       where unit_id = (select unit_id from mirror.export_units order by unit_id offset $1 limit 1)`,
+      `update mirror.exports set coverage_seq = coverage_seq + 1
+       where export_id = (select export_id from mirror.exports order by export_id offset $1 limit 1)`,
       [round % 3],
     );
     expect(await scene.record()).toBeDefined();

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/core/errors.ts';
 import { parseInstant } from '../../src/core/time.ts';
-import type { ExportQuestion } from '../../src/export/ports.ts';
+import type { WindowRequest } from '../../src/export/ports.ts';
 import { type CallerOptions, type Question, SourceCaller } from '../../src/source/caller.ts';
 import { exportUrl, type ExportNames, HttpLedgerSource } from '../../src/source/ledger-source.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
@@ -20,7 +20,7 @@ const FROM = parseInstant('2023-05-10T00:00:00Z') ?? 0n;
 const TO = parseInstant('2023-05-11T00:00:00Z') ?? 0n;
 const CSV = 'a,b\n1,2\n';
 
-function queryOf(question: ExportQuestion, names: Partial<ExportNames> = {}): string {
+function queryOf(question: WindowRequest, names: Partial<ExportNames> = {}): string {
   return exportUrl('http://x', { ...NAMES, ...names }, question).search;
 }
 

@@ -35,7 +35,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
   server.get('/console/lines', { schema: HIDDEN }, async () => ({ lines: await lines() }));
   server.get('/console/settings', { schema: HIDDEN }, () => ({ settings: parts.settings }));
   server.get<{ Querystring: { limit: number } }>(
-    '/console/set-aside',
+    '/console/quarantined',
     {
       schema: {
         ...HIDDEN,
@@ -47,7 +47,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
         },
       },
     },
-    async (request) => ({ units: await parts.store.setAside(request.query.limit) }),
+    async (request) => ({ units: await parts.store.quarantined(request.query.limit) }),
   );
   server.post('/console/nights', { schema: HIDDEN }, async (_request, reply) =>
     reply.code(202).send(await parts.runNight()),
@@ -73,7 +73,7 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
   const querystring = {
     type: 'object',
     properties: {
-      view: { type: 'string', enum: ['recent', 'id', 'set-aside'], default: 'id' },
+      view: { type: 'string', enum: ['recent', 'id', 'quarantined'], default: 'id' },
       search: { type: 'string', maxLength: 66, default: '' },
       after: { type: 'string', maxLength: 66 },
     },

@@ -33,13 +33,13 @@ export interface ListStretch {
   readonly hasHead: boolean;
 }
 
-export interface ExportUnitName {
+export interface ExportName {
   readonly partyId: string;
   readonly assetId: string | null;
 }
 
-export interface SetAsideUnit extends ExportUnitName {
-  readonly unitId: string;
+export interface QuarantinedExport extends ExportName {
+  readonly exportId: string;
   readonly since: string;
   readonly attempts: number;
   readonly reason: { readonly code?: string; readonly message?: string } | null;
@@ -64,9 +64,9 @@ export interface LiveFacts {
   readonly stretches: readonly ListStretch[];
   /** Runs that have not ended, oldest first; no more than a page can show. */
   readonly openRuns: readonly RunDocument[];
-  readonly inFlight: readonly ExportUnitName[];
+  readonly inFlight: readonly ExportName[];
   /** The first of them. */
-  readonly setAside: readonly SetAsideUnit[];
+  readonly quarantined: readonly QuarantinedExport[];
   readonly night: NightCounts | null;
   /** Another text whenever a run began or ended, or something was published. */
   readonly revision: string;
@@ -81,8 +81,8 @@ export interface Covered {
   readonly rows: string | null;
 }
 
-export interface LedgerLine extends ExportUnitName {
-  readonly state: 'in flight' | 'set aside' | 'published';
+export interface LedgerLine extends ExportName {
+  readonly state: 'in flight' | 'quarantined' | 'published';
   readonly covered: readonly Covered[];
   readonly firstEntryAt: string | null;
 }
@@ -107,7 +107,7 @@ export interface History {
   readonly nights: readonly Night[];
 }
 
-export type PartyView = 'recent' | 'id' | 'set-aside';
+export type PartyView = 'recent' | 'id' | 'quarantined';
 
 export interface PartiesQuestion {
   readonly view: PartyView;
@@ -125,7 +125,7 @@ export interface PartySummary {
   readonly lastEntryAt: string | null;
   /** Everything up to here is known; null where nothing was ever asked. */
   readonly knownTo: string | null;
-  readonly setAsideAt: string | null;
+  readonly quarantinedAt: string | null;
 }
 
 export interface PartyPage {
@@ -172,7 +172,7 @@ export interface AccountQuestion {
 
 export interface ConsoleStore {
   live(): Promise<LiveFacts>;
-  /** Ledgers that are in flight, set aside, or were published last, in this order. */
+  /** Ledgers that are in flight, quarantined, or were published last, in this order. */
   lines(linesMax: number): Promise<readonly LedgerLine[]>;
   history(): Promise<History>;
   parties(question: PartiesQuestion): Promise<PartyPage>;
@@ -181,8 +181,8 @@ export interface ConsoleStore {
   flows(partyId: string, assetId: string, zone: string): Promise<readonly FlowDay[]>;
   /** The last balance of each of `pointsMax` equal parts of the account's time. */
   balance(question: AccountQuestion): Promise<readonly BalancePoint[]>;
-  /** Those set aside last come first. */
-  setAside(rowsMax: number): Promise<readonly SetAsideUnit[]>;
+  /** Those quarantined last come first. */
+  quarantined(rowsMax: number): Promise<readonly QuarantinedExport[]>;
 }
 
 /** One line of live progress, as jobs report it. */
@@ -216,5 +216,5 @@ export interface Snapshot extends Omit<LiveFacts, 'openRuns' | 'inFlight'> {
   readonly status: MirrorStatus;
   readonly nextNight: string | null;
   readonly live: readonly LiveRun[];
-  readonly inFlight: readonly (ExportUnitName & { readonly progress: readonly ShownProgress[] })[];
+  readonly inFlight: readonly (ExportName & { readonly progress: readonly ShownProgress[] })[];
 }

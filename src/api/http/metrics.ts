@@ -76,7 +76,7 @@ function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
     'stream',
   ]);
   const bytes = gauge('ledger_bytes', 'Plain CSV in the current segments');
-  const setAside = gauge('ledger_set_aside', 'Ledgers whose export was set aside');
+  const quarantined = gauge('ledger_set_aside', 'Ledgers whose export was quarantined');
   const notLoaded = gauge(
     'ledger_segments_not_loaded',
     'Published segments that the warehouse does not hold yet',
@@ -93,7 +93,7 @@ function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
       if (time !== undefined) asOf.set({ stream: stream.name }, Number(time / 1_000n) / 1_000);
     }
     bytes.set(Number(status.ledger.bytes));
-    setAside.set(Number(status.ledger.setAside));
+    quarantined.set(Number(status.ledger.quarantined));
     notLoaded.set(Number(status.ledger.notLoaded));
     open.set(Number(status.openRuns));
   };

@@ -114,7 +114,7 @@ export interface MirrorFacts {
     readonly bytes: string;
     readonly parties: string;
     readonly notLoaded: string;
-    readonly setAside: string;
+    readonly quarantined: string;
   };
   readonly knownGaps: string;
   readonly openRuns: string;

@@ -32,7 +32,7 @@ const LABELS: Readonly<Record<StreamStatus['name'], string>> = {
 export function glance(facts: MirrorFacts): MirrorStatus {
   const attention = [
     ...facts.streams.flatMap((stream) => attentionOf(stream)),
-    ...(facts.ledger.setAside === '0' ? [] : [setAside(facts.ledger.setAside)]),
+    ...(facts.ledger.quarantined === '0' ? [] : [quarantined(facts.ledger.quarantined)]),
     ...(facts.knownGaps === '0' ? [] : [gaps(facts.knownGaps)]),
   ];
   const late = facts.work?.missedSlot ?? null;
@@ -82,9 +82,9 @@ function actionOf({ name, verdict }: StreamStatus): Action {
   return name === 'ledger' ? { does: 'night' } : { does: 'walk', list: name };
 }
 
-function setAside(count: string): Attention {
+function quarantined(count: string): Attention {
   return {
-    what: `${count} ${count === '1' ? 'ledger' : 'ledgers'} set aside`,
+    what: `${count} ${count === '1' ? 'ledger' : 'ledgers'} quarantined`,
     why: 'the export failed again and again',
     todo: 'See the export runs for the reason; every nightly run asks again.',
     action: { does: 'ask again' },

@@ -5,8 +5,8 @@
  */
 import { PermanentError } from '../../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros } from '../../core/time.ts';
-import type { Coverage, ExportArchive, ExportBooks, Segment } from '../../export/ports.ts';
-import { RowFilter } from '../../export/row-filter.ts';
+import type { Coverage, ExportArchive, ExportRepository, Segment } from '../../export/ports.ts';
+import { RowFilter } from '../../export/read/row-filter.ts';
 import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
 import { compressionOf } from '../../ledger/object-keys.ts';
@@ -22,7 +22,7 @@ const EMPTY_HEADER =
   'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
 
 /** Where a ledger is known, and in which objects. */
-export type LedgerIndex = Pick<ExportBooks, 'coverage'> & Pick<ExportArchive, 'currentSegments'>;
+export type LedgerIndex = Pick<ExportRepository, 'coverage'> & Pick<ExportArchive, 'currentSegments'>;
 
 export class ObjectLedgerReader implements ExportReader {
   readonly #index: LedgerIndex;
@@ -35,10 +35,10 @@ export class ObjectLedgerReader implements ExportReader {
 
   /** @throws PermanentError `LEDGER_NOT_MIRRORED` */
   async *read(question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
-    const unit = { partyId: question.partyId, assetId: question.assetId };
-    refuseHoles(question, await this.#index.coverage(unit));
+    const scope = { partyId: question.partyId, assetId: question.assetId };
+    refuseHoles(question, await this.#index.coverage(scope));
     const range = { from: question.from ?? BEGINNING, to: question.to };
-    const segments = await this.#index.currentSegments(unit, range);
+    const segments = await this.#index.currentSegments(scope, range);
     const headers = segments.map((segment) => segment.columns);
     const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
     // Sent with the first rows: until they are read, a failure can still be told by the status.

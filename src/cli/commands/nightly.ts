@@ -43,7 +43,7 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
       asked: exports,
       deferred: due - exports,
       notDue: estimate.notDue,
-      setAside: estimate.setAside,
+      quarantined: estimate.quarantined,
     },
     requests,
     seconds: Math.ceil(seconds),
@@ -60,7 +60,9 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
           `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${sourceRate} a second:`,
           `  lists     ${formatCount(estimate.listRequests)} (${document.lists.known})`,
           `  exports   ${formatCount(exports)} of ${formatCount(due)} parties due` +
-            (estimate.setAside > 0 ? `, ${formatCount(estimate.setAside)} of them set aside before` : '') +
+            (estimate.quarantined > 0
+              ? `, ${formatCount(estimate.quarantined)} of them quarantined before`
+              : '') +
             (estimate.notDue > 0 ? `; ${formatCount(estimate.notDue)} idle ones wait for another night` : ''),
         ]),
     'Nothing was asked.',

@@ -1,7 +1,7 @@
 /** Coverage as it is recorded in the store: what has changed since the last time, read at one moment. */
 import type { Pool, PoolClient } from 'pg';
 import { readInstant } from '../../core/time.ts';
-import type { CoverageBooks, CoverageSnapshot } from '../ports.ts';
+import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
 import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/coverage-record.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
@@ -11,12 +11,12 @@ const ACTION = 'record what is covered';
 const ROWS_AT_ONCE = 2000;
 
 /** What was noted and not recorded, a killed process leaves to the next. */
-const NOTE = `update mirror.export_units set recording_seq = coverage_seq where coverage_seq <> recorded_seq`;
+const NOTE = `update mirror.exports set recording_seq = coverage_seq where coverage_seq <> recorded_seq`;
 const NUMBER = `update mirror.identity set publication_seq = publication_seq + 1
   returning warehouse_id, publication_seq`;
-const DONE = `update mirror.export_units set recorded_seq = recording_seq where recorded_seq <> recording_seq`;
+const DONE = `update mirror.exports set recorded_seq = recording_seq where recorded_seq <> recording_seq`;
 
-const CHANGED = `where c.party_id in (select party_id from mirror.export_units where recorded_seq <> recording_seq)`;
+const CHANGED = `where c.party_id in (select party_id from mirror.exports where recorded_seq <> recording_seq)`;
 const COVERED = (which: 'all' | 'changed'): string => `declare covered no scroll cursor for
   select c.party_id, c.asset_id, c.from_time, c.to_time, c.open, c.sides, s.object_key, c.tail, c.run_id, c.checked_at
   from mirror.coverage c left join mirror.segments s using (segment_id)
@@ -36,7 +36,7 @@ interface CoveredRow {
   readonly checked_at: string;
 }
 
-export class CoverageStore implements CoverageBooks {
+export class CoverageStore implements CoverageRepository {
   readonly #pool: Pool;
 
   constructor(pool: Pool) {

@@ -1,7 +1,7 @@
 /** What was published, for those who read it back and those who clear up. */
 import { sql } from 'kysely';
 import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
-import type { ExportArchive, ExportUnit, Segment } from '../ports.ts';
+import type { ExportArchive, ExportScope, Segment } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockObjects } from './export-locks.ts';
 import { readIdentity } from './publications.ts';
@@ -21,11 +21,11 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   currentSegments(
-    unit: ExportUnit,
+    scope: ExportScope,
     range: { from: Micros; to?: Micros | undefined },
   ): Promise<readonly Segment[]> {
-    return guarded(`read the segments of party ${unit.partyId}`, async () => {
-      const { assetId } = unit;
+    return guarded(`read the segments of party ${scope.partyId}`, async () => {
+      const { assetId } = scope;
       let query = this.#db
         .selectFrom('segments')
         .select([
@@ -39,7 +39,7 @@ export class ExportArchiveStore implements ExportArchive {
           'bytes',
           'columns',
         ])
-        .where('party_id', '=', unit.partyId)
+        .where('party_id', '=', scope.partyId)
         .where('status', '=', 'current')
         .where('to_time', '>', formatInstant(range.from))
         .orderBy('from_time')

@@ -1,15 +1,14 @@
-/** The export's books in Postgres: claims, coverage, publications, slots. Leases by the database's clock. */
+/** The export's repository in Postgres: claims, coverage, publications, slots. Leases by the database's clock. */
 import { sql } from 'kysely';
 import { FencedError } from '../../core/errors.ts';
 import type {
   Coverage,
-  ExportBooks,
-  ExportUnit,
+  ExportRepository,
+  ExportScope,
   Publication,
-  SetAside,
-  SlotLease,
+  Quarantine,
   SourceProfile,
-  UnitClaim,
+  ExportLease,
 } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import {
@@ -26,7 +25,7 @@ import { guarded, inTransaction } from '../../postgres/transaction.ts';
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
 
-export class ExportStore implements ExportBooks {
+export class ExportStore implements ExportRepository {
   readonly #db: Database;
 
   constructor(db: Database) {
@@ -37,52 +36,53 @@ export class ExportStore implements ExportBooks {
     return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
-  claim(unit: ExportUnit, leaseMs: number): Promise<UnitClaim | undefined> {
-    const assetId = unit.assetId ?? null;
-    return inTransaction(this.#db, { action: `claim the export of party ${unit.partyId}` }, async (tx) => {
+  claim(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
+    const assetId = scope.assetId ?? null;
+    return inTransaction(this.#db, { action: `claim the export of party ${scope.partyId}` }, async (tx) => {
       // Units of one party overlap where one is "all assets": their claims are taken one after another.
-      await lockParty(tx, unit.partyId);
+      await lockParty(tx, scope.partyId);
       await tx
-        .insertInto('export_units')
-        .values({ party_id: unit.partyId, asset_id: assetId })
+        .insertInto('exports')
+        .values({ party_id: scope.partyId, asset_id: assetId })
         .onConflict((conflict) => conflict.columns(['party_id', 'asset_id']).doNothing())
         .execute();
-      const claimed = await sql<{ unit_id: bigint; lease_token: string }>`
-        update mirror.export_units u
-        set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-        where u.party_id = ${unit.partyId} and u.asset_id is not distinct from ${assetId}
+      const claimed = await sql<{ export_id: bigint; lease_token: string }>`
+        update mirror.exports u
+        set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
+          is_at_source = false
+        where u.party_id = ${scope.partyId} and u.asset_id is not distinct from ${assetId}
           and not exists (
-            select from mirror.export_units o
+            select from mirror.exports o
             where o.party_id = u.party_id and o.lease_until > clock_timestamp()
-              and (o.unit_id = u.unit_id or o.asset_id is null or u.asset_id is null))
-        returning unit_id, lease_token`.execute(tx);
+              and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
+        returning export_id, lease_token`.execute(tx);
       const row = claimed.rows[0];
-      return row === undefined ? undefined : { unit, unitId: row.unit_id, token: row.lease_token };
+      return row === undefined ? undefined : { scope, exportId: row.export_id, token: row.lease_token };
     });
   }
 
-  renew(claim: UnitClaim, leaseMs: number): Promise<void> {
-    return guarded(`renew the lease of ${nameOf(claim.unit)}`, async () => {
+  renew(claim: ExportLease, leaseMs: number): Promise<void> {
+    return guarded(`renew the lease of ${nameOf(claim.scope)}`, async () => {
       const renewed = await sql`
-        update mirror.export_units set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-        where unit_id = ${claim.unitId} and lease_token = ${claim.token}`.execute(this.#db);
-      if (renewed.numAffectedRows !== 1n) throw new FencedError(nameOf(claim.unit));
+        update mirror.exports set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+        where export_id = ${claim.exportId} and lease_token = ${claim.token}`.execute(this.#db);
+      if (renewed.numAffectedRows !== 1n) throw new FencedError(nameOf(claim.scope));
     });
   }
 
-  release(claim: UnitClaim): Promise<void> {
-    return guarded(`release ${nameOf(claim.unit)}`, async () => {
+  release(claim: ExportLease): Promise<void> {
+    return guarded(`release ${nameOf(claim.scope)}`, async () => {
       await this.#db
-        .updateTable('export_units')
-        .set({ lease_token: null, lease_until: null })
-        .where('unit_id', '=', claim.unitId)
+        .updateTable('exports')
+        .set({ lease_token: null, lease_until: null, is_at_source: false })
+        .where('export_id', '=', claim.exportId)
         .where('lease_token', '=', claim.token)
         .execute();
     });
   }
 
-  coverage(unit: ExportUnit): Promise<readonly Coverage[]> {
-    return guarded(`read the coverage of ${nameOf(unit)}`, () => readCoverage(this.#db, unit));
+  coverage(scope: ExportScope): Promise<readonly Coverage[]> {
+    return guarded(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
   }
 
   nextSeq(): Promise<bigint> {
@@ -96,8 +96,8 @@ export class ExportStore implements ExportBooks {
     });
   }
 
-  intend(claim: UnitClaim, publication: Publication): Promise<void> {
-    return inTransaction(this.#db, { action: `intend to publish ${nameOf(claim.unit)}` }, async (tx) => {
+  intend(claim: ExportLease, publication: Publication): Promise<void> {
+    return inTransaction(this.#db, { action: `intend to publish ${nameOf(claim.scope)}` }, async (tx) => {
       await checkFence(tx, claim);
       await lockObjects(
         tx,
@@ -111,12 +111,12 @@ export class ExportStore implements ExportBooks {
     });
   }
 
-  openPublications(claim: UnitClaim): Promise<readonly Publication[]> {
-    return guarded(`read the open publications of ${nameOf(claim.unit)}`, async () => {
+  openPublications(claim: ExportLease): Promise<readonly Publication[]> {
+    return guarded(`read the open publications of ${nameOf(claim.scope)}`, async () => {
       const rows = await this.#db
         .selectFrom('publications')
         .select('plan')
-        .where('unit_id', '=', claim.unitId)
+        .where('export_id', '=', claim.exportId)
         .where('state', '=', 'intent')
         .orderBy('created_at')
         .execute();
@@ -124,10 +124,10 @@ export class ExportStore implements ExportBooks {
     });
   }
 
-  commit(claim: UnitClaim, publication: Publication): Promise<void> {
+  commit(claim: ExportLease, publication: Publication): Promise<void> {
     return inTransaction(
       this.#db,
-      { action: `commit the publication of ${nameOf(claim.unit)}` },
+      { action: `commit the publication of ${nameOf(claim.scope)}` },
       async (tx) => {
         await checkFence(tx, claim);
         await commitPublication(tx, claim, publication);
@@ -135,8 +135,8 @@ export class ExportStore implements ExportBooks {
     );
   }
 
-  drop(claim: UnitClaim, publicationId: string): Promise<void> {
-    return inTransaction(this.#db, { action: `drop a publication of ${nameOf(claim.unit)}` }, async (tx) => {
+  drop(claim: ExportLease, publicationId: string): Promise<void> {
+    return inTransaction(this.#db, { action: `drop a publication of ${nameOf(claim.scope)}` }, async (tx) => {
       await checkFence(tx, claim);
       await tx
         .updateTable('publications')
@@ -147,113 +147,91 @@ export class ExportStore implements ExportBooks {
     });
   }
 
-  plan(claim: UnitClaim): Promise<unknown> {
-    return guarded(`read the plan of ${nameOf(claim.unit)}`, async () => {
+  plan(claim: ExportLease): Promise<unknown> {
+    return guarded(`read the plan of ${nameOf(claim.scope)}`, async () => {
       const row = await this.#db
-        .selectFrom('export_units')
-        .select('piece_plan')
-        .where('unit_id', '=', claim.unitId)
+        .selectFrom('exports')
+        .select('window_plan')
+        .where('export_id', '=', claim.exportId)
         .executeTakeFirst();
-      return row?.piece_plan ?? undefined;
+      return row?.window_plan ?? undefined;
     });
   }
 
-  keepPlan(claim: UnitClaim, plan: unknown): Promise<void> {
-    return guarded(`keep the plan of ${nameOf(claim.unit)}`, async () => {
+  keepPlan(claim: ExportLease, plan: unknown): Promise<void> {
+    return guarded(`keep the plan of ${nameOf(claim.scope)}`, async () => {
       await this.#db
-        .updateTable('export_units')
-        .set({ piece_plan: JSON.stringify(plan) })
-        .where('unit_id', '=', claim.unitId)
+        .updateTable('exports')
+        .set({ window_plan: JSON.stringify(plan) })
+        .where('export_id', '=', claim.exportId)
         .where('lease_token', '=', claim.token)
         .execute();
     });
   }
 
-  succeed(claim: UnitClaim): Promise<void> {
-    return guarded(`record the success of ${nameOf(claim.unit)}`, async () => {
+  succeed(claim: ExportLease): Promise<void> {
+    return guarded(`record the success of ${nameOf(claim.scope)}`, async () => {
       await this.#db
-        .updateTable('export_units')
+        .updateTable('exports')
         .set({
           attempts: 0,
-          set_aside_at: null,
-          set_aside_reason: null,
-          piece_plan: null,
+          quarantined_at: null,
+          quarantine_reason: null,
+          window_plan: null,
           last_asked_at: sql`clock_timestamp()`,
         })
-        .where('unit_id', '=', claim.unitId)
+        .where('export_id', '=', claim.exportId)
         .execute();
     });
   }
 
   fail(
-    claim: UnitClaim,
+    claim: ExportLease,
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
-  ): Promise<SetAside> {
-    return guarded(`record the failure of ${nameOf(claim.unit)}`, async () => {
+  ): Promise<Quarantine> {
+    return guarded(`record the failure of ${nameOf(claim.scope)}`, async () => {
       const failed = await sql<{ attempts: number; is_set_aside: boolean }>`
-        update mirror.export_units
+        update mirror.exports
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
-          set_aside_at = case when attempts + 1 >= ${attemptsMax} then coalesce(set_aside_at, clock_timestamp()) end,
-          set_aside_reason = ${JSON.stringify(reason)}::jsonb
-        where unit_id = ${claim.unitId} and lease_token = ${claim.token}
-        returning attempts, set_aside_at is not null as is_set_aside`.execute(this.#db);
+          quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
+          quarantine_reason = ${JSON.stringify(reason)}::jsonb
+        where export_id = ${claim.exportId} and lease_token = ${claim.token}
+        returning attempts, quarantined_at is not null as is_set_aside`.execute(this.#db);
       const [row] = failed.rows;
-      if (row === undefined) throw new FencedError(nameOf(claim.unit));
-      return { attempts: row.attempts, isSetAside: row.is_set_aside };
+      if (row === undefined) throw new FencedError(nameOf(claim.scope));
+      return { attempts: row.attempts, isQuarantined: row.is_set_aside };
     });
   }
 
-  takeSlot(claim: UnitClaim, slotsMax: number, leaseMs: number): Promise<SlotLease | undefined> {
-    return inTransaction(this.#db, { action: 'take a place among the exports at once' }, async (tx) => {
-      await sql`insert into mirror.export_slots (slot) select generate_series(1, ${slotsMax}::int)
-        on conflict do nothing`.execute(tx);
-      const wanted = await sql<{ slot_wanted_at: string }>`
-        update mirror.export_units
-        set slot_polled_at = clock_timestamp(),
-          slot_wanted_at = case when slot_polled_at > clock_timestamp() - ${TURN_LOST} then slot_wanted_at
-                                else clock_timestamp() end
-        where unit_id = ${claim.unitId} returning slot_wanted_at`.execute(tx);
-      const taken = await sql<{ slot: number; lease_token: string }>`
-        with free as (
-          select slot from mirror.export_slots
-          where slot <= ${slotsMax} and (lease_until is null or lease_until < clock_timestamp())),
-        earlier as (
-          select from mirror.export_units
-          where slot_wanted_at < ${wanted.rows[0]?.slot_wanted_at ?? null}::timestamptz
-            and slot_polled_at > clock_timestamp() - ${TURN_LOST})
-        update mirror.export_slots
-        set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-        where slot = (
-          select slot from mirror.export_slots
-          where slot <= ${slotsMax} and (lease_until is null or lease_until < clock_timestamp())
-          order by slot limit 1 for update skip locked)
-          and (select count(*) from earlier) < (select count(*) from free)
-        returning slot, lease_token`.execute(tx);
-      const row = taken.rows[0];
-      if (row !== undefined) {
-        await sql`update mirror.export_units set slot_wanted_at = null, slot_polled_at = null
-          where unit_id = ${claim.unitId}`.execute(tx);
-      }
-      return row === undefined ? undefined : { slot: row.slot, token: row.lease_token };
+  enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
+    return inTransaction(this.#db, { action: 'count an export towards the export limit' }, async (tx) => {
+      await sql`select pg_advisory_xact_lock(hashtextextended('export limit', 0))`.execute(tx);
+      const wanted = await sql<{ limit_wanted_at: string }>`
+        update mirror.exports
+        set limit_polled_at = clock_timestamp(),
+          limit_wanted_at = case when limit_polled_at > clock_timestamp() - ${TURN_LOST} then limit_wanted_at
+                                 else clock_timestamp() end
+        where export_id = ${lease.exportId} returning limit_wanted_at`.execute(tx);
+      const entered = await sql`
+        update mirror.exports set is_at_source = true, limit_wanted_at = null, limit_polled_at = null
+        where export_id = ${lease.exportId} and lease_token = ${lease.token}
+          and ${exportLimit} > (
+            select count(*) from mirror.exports
+            where is_at_source and lease_until > clock_timestamp() and export_id <> ${lease.exportId})
+          + (select count(*) from mirror.exports
+             where limit_wanted_at < ${wanted.rows[0]?.limit_wanted_at ?? null}::timestamptz
+               and limit_polled_at > clock_timestamp() - ${TURN_LOST})`.execute(tx);
+      return entered.numAffectedRows === 1n;
     });
   }
 
-  renewSlot(lease: SlotLease, leaseMs: number): Promise<void> {
-    return guarded('renew a place among the exports at once', async () => {
-      const renewed = await sql`
-        update mirror.export_slots set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-        where slot = ${lease.slot} and lease_token = ${lease.token}`.execute(this.#db);
-      if (renewed.numAffectedRows !== 1n) throw new FencedError(`export slot ${lease.slot}`);
-    });
-  }
-
-  freeSlot(lease: SlotLease): Promise<void> {
-    return guarded('free a place among the exports at once', async () => {
+  leaveSource(lease: ExportLease): Promise<void> {
+    return guarded('free the export limit', async () => {
       await this.#db
-        .updateTable('export_slots')
-        .set({ lease_token: null, lease_until: null })
-        .where('slot', '=', lease.slot)
+        .updateTable('exports')
+        .set({ is_at_source: false })
+        .where('export_id', '=', lease.exportId)
         .where('lease_token', '=', lease.token)
         .execute();
     });
@@ -286,7 +264,7 @@ export class ExportStore implements ExportBooks {
           from known k where k.asset_id is not null)
         select asset_id from known where asset_id is not null
         union
-        select distinct asset_id from mirror.export_units where asset_id is not null
+        select distinct asset_id from mirror.exports where asset_id is not null
         order by asset_id limit 1000`.execute(this.#db);
       return found.rows.map((row) => row.asset_id);
     });
@@ -294,14 +272,14 @@ export class ExportStore implements ExportBooks {
 }
 
 /** Another owner, or a lease that has run out: what follows must not happen. */
-async function checkFence(tx: Database, claim: UnitClaim): Promise<void> {
+async function checkFence(tx: Database, claim: ExportLease): Promise<void> {
   const held = await sql`
-    select from mirror.export_units
-    where unit_id = ${claim.unitId} and lease_token = ${claim.token} and lease_until > clock_timestamp()
+    select from mirror.exports
+    where export_id = ${claim.exportId} and lease_token = ${claim.token} and lease_until > clock_timestamp()
     for update`.execute(tx);
-  if (held.rows.length !== 1) throw new FencedError(nameOf(claim.unit));
+  if (held.rows.length !== 1) throw new FencedError(nameOf(claim.scope));
 }
 
-function nameOf(unit: ExportUnit): string {
-  return `party ${unit.partyId}, ${unit.assetId === undefined ? 'all assets' : `asset ${unit.assetId}`}`;
+function nameOf(scope: ExportScope): string {
+  return `party ${scope.partyId}, ${scope.assetId === undefined ? 'all assets' : `asset ${scope.assetId}`}`;
 }

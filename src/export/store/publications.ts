@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
 import { formatInstant, readInstant } from '../../core/time.ts';
-import type { Coverage, ExportUnit, NewCoverage, Publication, TailSum, UnitClaim } from '../ports.ts';
+import type { Coverage, ExportScope, NewCoverage, Publication, TailSum, ExportLease } from '../ports.ts';
 import { tailSum } from '../../ledger/coverage-record.ts';
 import { instant } from '../../ledger/json-values.ts';
 import { decodeManifest, type Manifest, manifestJson } from '../../ledger/manifest.ts';
@@ -68,7 +68,7 @@ export async function readIdentity(db: Database): Promise<{ warehouseId: string;
 }
 
 /** Known ranges of the party whose assets overlap the unit's, by time. */
-export async function readCoverage(db: Database, unit: ExportUnit): Promise<readonly Coverage[]> {
+export async function readCoverage(db: Database, scope: ExportScope): Promise<readonly Coverage[]> {
   let query = db
     .selectFrom('coverage')
     .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
@@ -86,9 +86,9 @@ export async function readCoverage(db: Database, unit: ExportUnit): Promise<read
       'segments.digest',
       'segments.row_form',
     ])
-    .where('coverage.party_id', '=', unit.partyId)
+    .where('coverage.party_id', '=', scope.partyId)
     .orderBy('coverage.from_time');
-  const { assetId } = unit;
+  const { assetId } = scope;
   if (assetId !== undefined) {
     query = query.where((eb) =>
       eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
@@ -117,7 +117,7 @@ export async function readCoverage(db: Database, unit: ExportUnit): Promise<read
  */
 export async function commitPublication(
   tx: Database,
-  claim: UnitClaim,
+  claim: ExportLease,
   publication: Publication,
 ): Promise<void> {
   const settled = await tx
@@ -141,38 +141,38 @@ export async function commitPublication(
     segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
   }
   for (const range of publication.coverage) {
-    await insertCoverage(tx, claim.unit, publication.runId, range, segmentIds);
+    await insertCoverage(tx, claim.scope, publication.runId, range, segmentIds);
   }
   await tx
-    .updateTable('export_units')
+    .updateTable('exports')
     .set((eb) => ({
       coverage_seq: eb('coverage_seq', '+', 1n),
       ...(publication.lastEntryAt === undefined
         ? {}
         : { last_entry_at: formatInstant(publication.lastEntryAt) }),
     }))
-    .where('unit_id', '=', claim.unitId)
+    .where('export_id', '=', claim.exportId)
     .execute();
 }
 
 /** The row of an intent; what has no objects is committed without one before. */
 export function publicationRow(
-  claim: UnitClaim,
+  claim: ExportLease,
   publication: Publication,
-): { publication_id: string; unit_id: bigint; lease_token: string; plan: string } {
+): { publication_id: string; export_id: bigint; lease_token: string; plan: string } {
   return {
     publication_id: publication.publicationId,
-    unit_id: claim.unitId,
+    export_id: claim.exportId,
     lease_token: claim.token,
     plan: JSON.stringify(encodePublication(publication)),
   };
 }
 
-/** One settled publication of a unit is kept, for a COMMIT whose answer was lost. */
-async function forgetOlder(tx: Database, claim: UnitClaim, publication: Publication): Promise<void> {
+/** One settled publication of a scope is kept, for a COMMIT whose answer was lost. */
+async function forgetOlder(tx: Database, claim: ExportLease, publication: Publication): Promise<void> {
   await tx
     .deleteFrom('publications')
-    .where('unit_id', '=', claim.unitId)
+    .where('export_id', '=', claim.exportId)
     .where('state', '<>', 'intent')
     .where('publication_id', '<>', publication.publicationId)
     .execute();
@@ -244,7 +244,7 @@ async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> 
 
 async function insertCoverage(
   tx: Database,
-  unit: ExportUnit,
+  scope: ExportScope,
   runId: string,
   range: NewCoverage,
   segmentIds: ReadonlyMap<string, bigint>,
@@ -254,8 +254,8 @@ async function insertCoverage(
     tx
       .insertInto('coverage')
       .values({
-        party_id: unit.partyId,
-        asset_id: unit.assetId ?? null,
+        party_id: scope.partyId,
+        asset_id: scope.assetId ?? null,
         from_time: formatInstant(range.from),
         to_time: formatInstant(range.to),
         open: range.open,

@@ -9,7 +9,7 @@ import type {
   ReplacementResult,
   RowSink,
   SegmentRecord,
-  SetAsideReason,
+  QuarantineReason,
   StaleSegment,
 } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
@@ -88,11 +88,11 @@ export class LoadStore implements LoadBooks {
     }
   }
 
-  async setAside(segmentId: bigint, reason: SetAsideReason): Promise<void> {
+  async quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void> {
     await guarded('set a segment aside', () =>
       this.#warehouse.db
         .updateTable('segments')
-        .set({ set_aside_reason: JSON.stringify(reason) })
+        .set({ quarantine_reason: JSON.stringify(reason) })
         .where('segment_id', '=', segmentId)
         .where('loaded_at', 'is', null)
         .execute(),
@@ -160,7 +160,7 @@ async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): P
 /** @returns false where the segment was superseded while it was read */
 async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSums): Promise<boolean> {
   const { rowCount } = await client.query(
-    `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, set_aside_reason = null,
+    `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, quarantine_reason = null,
         evidence = evidence - 'effectsContradicted' || case when $3 > 0 then jsonb_build_object('effectsContradicted', $3::bigint) else '{}' end
       where segment_id = $1 and status = 'current' and loaded_at is null`,
     [segmentId, sums.valuesDigest, sums.effectsContradicted],

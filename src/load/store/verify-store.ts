@@ -137,7 +137,7 @@ export class VerifyStore implements VerifyBooks {
           select list from mirror.chains where epoch = (select max(epoch) from mirror.networks)
            group by list having count(*) > 1 or not bool_or(has_tail) or not bool_or(has_head)) gaps) as lists,
         (select count(*) from mirror.segments where status = 'current' and open) as open,
-        (select count(*) from mirror.export_units where set_aside_at is not null) as units,
+        (select count(*) from mirror.exports where quarantined_at is not null) as units,
         (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as not_loaded
       `.execute(this.#warehouse.db);
       const [row] = rows;
@@ -145,7 +145,7 @@ export class VerifyStore implements VerifyBooks {
         parties: row?.parties ?? 0n,
         listsWithGaps: row?.lists ?? [],
         openSegments: row?.open ?? 0n,
-        unitsSetAside: row?.units ?? 0n,
+        exportsQuarantined: row?.units ?? 0n,
         segmentsNotLoaded: row?.not_loaded ?? 0n,
       };
     });

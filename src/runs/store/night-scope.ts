@@ -17,8 +17,8 @@ export interface NightScope {
  */
 export const ASKED = sql`
   select party_id, max(last_asked_at) as last_asked_at, max(last_entry_at) as last_entry_at,
-         min(idle_nights) filter (where last_asked_at is not null) as idle_nights, max(set_aside_at) as set_aside_at
-  from mirror.export_units
+         min(idle_nights) filter (where last_asked_at is not null) as idle_nights, max(quarantined_at) as quarantined_at
+  from mirror.exports
   where asset_id is null or exists (select from mirror.source_state where profile @> '{"assetRequired": true}')
   group by party_id`;
 
@@ -30,7 +30,7 @@ export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): R
       union select unnest(${chosen}::text[])),
     units as (
       select ids.party_id, u.last_asked_at,
-             case when u.set_aside_at is not null then 1
+             case when u.quarantined_at is not null then 1
                   when u.last_asked_at is null then 2
                   when u.last_entry_at > clock_timestamp() - interval '7 days' then 3
                   when named.party_id is not null then 4

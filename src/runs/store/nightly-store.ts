@@ -56,7 +56,7 @@ export interface Deferral {
 /** What is known of a run before it asks. */
 export interface Estimate {
   readonly parties: number;
-  readonly setAside: number;
+  readonly quarantined: number;
   /** No list was walked yet: the parties are not known. */
   readonly isFirst: boolean;
   readonly listRequests: number;
@@ -75,7 +75,7 @@ export class NightlyStore {
   }
 
   /**
-   * Writes the list once; a resumed run finds it. Order: set-aside units, parties never asked, those with
+   * Writes the list once; a resumed run finds it. Order: quarantined units, parties never asked, those with
    * an entry in the last seven nights, those named as a counterparty lately, idle ones whose turn it is
    * (after 1, 2, 4, … nights, spread by their id). Skipping an idle party loses nothing: its next question
    * starts at its own frontier.
@@ -154,11 +154,11 @@ export class NightlyStore {
       const chosen = partyIds === undefined ? null : [...partyIds];
       const found = await sql<{
         parties: bigint;
-        set_aside: bigint;
+        quarantined: bigint;
         walked: boolean;
         seconds: string | null;
       }>`
-        select count(*) as parties, count(u.set_aside_at) as set_aside,
+        select count(*) as parties, count(u.quarantined_at) as quarantined,
           exists (select from mirror.runs where kind = 'walk' and state = 'done') as walked,
           (select extract(epoch from max(updated_at) - min(r.started_at)) / nullif(count(*), 0)
              from mirror.nightly_units n join mirror.runs r using (run_id)
@@ -172,7 +172,7 @@ export class NightlyStore {
       const seconds = row?.seconds ?? undefined;
       return {
         parties: Number(row?.parties ?? 0n),
-        setAside: Number(row?.set_aside ?? 0n),
+        quarantined: Number(row?.quarantined ?? 0n),
         isFirst: row?.walked !== true,
         listRequests: LIST_REQUESTS,
         secondsPerExport: seconds === undefined ? undefined : Number(seconds),
@@ -233,7 +233,7 @@ export class NightlyStore {
           update mirror.nightly_units
           set state = ${state}, outcome = ${JSON.stringify(outcome)}::jsonb, updated_at = clock_timestamp()
           where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued') returning party_id)
-        update mirror.export_units u set idle_nights = case when ${isIdle} then u.idle_nights + 1 else 0 end
+        update mirror.exports u set idle_nights = case when ${isIdle} then u.idle_nights + 1 else 0 end
         from settled where ${state} = 'done' and u.party_id = settled.party_id`.execute(this.#db),
     );
   }

@@ -43,7 +43,7 @@ const FACTS = `
       select max(to_time) as to_time from mirror.coverage group by party_id, asset_id) last),
     'ledger', (select json_build_object('segments', segments::text, 'rows', rows::text, 'bytes', bytes::text,
       'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
-    'setAside', (select count(*)::text from mirror.export_units where set_aside_at is not null),
+    'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null),
     'knownGaps', (select count(*)::text from mirror.known_gaps where epoch = (select epoch from network)),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
@@ -56,7 +56,7 @@ interface FactsRow {
   readonly heads: Readonly<Record<string, { height: string | null; time: string | null }>> | null;
   readonly ledgerTo: string | null;
   readonly ledger: { segments: string; rows: string; bytes: string; parties: string; notLoaded: string };
-  readonly setAside: string;
+  readonly quarantined: string;
   readonly knownGaps: string;
   readonly openRuns: string;
 }
@@ -99,7 +99,7 @@ export class PostgresStatusStore implements StatusStore {
         bytes: facts.ledger.bytes,
         parties: facts.ledger.parties,
         notLoaded: facts.ledger.notLoaded,
-        setAside: facts.setAside,
+        quarantined: facts.quarantined,
       },
       knownGaps: facts.knownGaps,
       openRuns: facts.openRuns,

@@ -1,4 +1,4 @@
-// What was set aside, why, and asking again.
+// What was quarantined, why, and asking again.
 import { ask } from './ask.js';
 import { el, failed, keyed, place, show } from './dom.js';
 import { plural } from './format.js';
@@ -20,7 +20,7 @@ export function startAside() {
 export async function loadAside() {
   const target = place('aside');
   try {
-    const { units } = await ask(`/console/set-aside?limit=${shown + 1}`);
+    const { units } = await ask(`/console/quarantined?limit=${shown + 1}`);
     place('aside-more').hidden = units.length <= shown || shown === SHOWN_MAX - 1;
     if (units.length === 0) {
       target.list = undefined;
@@ -29,7 +29,7 @@ export async function loadAside() {
         el(
           'p',
           { class: 'none' },
-          'Nothing is set aside. A ledger whose export fails again and again would stand here, with the reason.',
+          'Nothing is quarantined. A ledger whose export fails again and again would stand here, with the reason.',
         ),
       );
       return;
@@ -38,7 +38,7 @@ export async function loadAside() {
       target.list = el('ul', { class: 'asides wide' });
       show(target, target.list);
     }
-    keyed(target.list, units.slice(0, shown), ({ unitId }) => unitId, makeUnit);
+    keyed(target.list, units.slice(0, shown), ({ exportId }) => exportId, makeUnit);
   } catch (error) {
     target.list = undefined;
     place('aside-more').hidden = true;

@@ -1,4 +1,4 @@
-// Ledgers as lines in time: what is closed, what is open, what is being asked for, what was set aside.
+// Ledgers as lines in time: what is closed, what is open, what is being asked for, what was quarantined.
 import { ask } from './ask.js';
 import { el, failed, place, show, svg } from './dom.js';
 import { plural } from './format.js';
@@ -76,7 +76,7 @@ function row(line, domain) {
     block(Date.parse(from), Date.parse(to), open ? 'open' : rows === null ? 'empty' : 'closed'),
   );
   if (line.state === 'in flight') parts.push(block(frontierMs, domain.nowMs, 'flight'));
-  if (line.state === 'set aside') parts.push(block(frontierMs, domain.nowMs, 'aside'));
+  if (line.state === 'quarantined') parts.push(block(frontierMs, domain.nowMs, 'aside'));
   const said = sayLine(line);
   return el(
     'li',

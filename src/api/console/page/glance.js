@@ -15,7 +15,7 @@ const NUMBERS = [
   ['Not loaded yet', ({ ledger }) => count(ledger.notLoaded)],
 ];
 
-export function showGlance({ status, nextNight, setAside }) {
+export function showGlance({ status, nextNight, quarantined }) {
   setText(place('source'), status.sourceUrl ?? '');
   const state = status.whole
     ? 'whole'
@@ -30,7 +30,7 @@ export function showGlance({ status, nextNight, setAside }) {
     place('attention'),
     status.attention,
     ({ what }) => what.replace(/^\d+ /, ''),
-    (item) => attentionItem(item, setAside),
+    (item) => attentionItem(item, quarantined),
   );
   keyed(
     place('numbers'),
@@ -142,7 +142,7 @@ function showAsides(target) {
   keyed(
     target,
     asides,
-    ({ unitId }) => unitId,
+    ({ exportId }) => exportId,
     (unit) => ({
       node: el(
         'li',

@@ -25,7 +25,7 @@ let isReloading = false;
 
 function take(snapshot) {
   setMirrorTime(snapshot.now);
-  takeAsides(snapshot.setAside);
+  takeAsides(snapshot.quarantined);
   takeLive(snapshot.live);
   showGlance(snapshot);
   showNow(snapshot);

@@ -81,7 +81,7 @@ export function refreshParties() {
 
 const NOTHING = {
   recent: 'No ledger with an entry was exported yet.',
-  'set-aside': 'Nothing is set aside.',
+  quarantined: 'Nothing is quarantined.',
   id: 'No party is known yet: the list was never walked.',
 };
 
@@ -106,7 +106,7 @@ function row(party) {
       'th',
       { scope: 'row' },
       partyName(party.partyId),
-      party.setAsideAt !== null && el('span', { class: 'badge', 'data-is': 'incomplete' }, 'set aside'),
+      party.quarantinedAt !== null && el('span', { class: 'badge', 'data-is': 'incomplete' }, 'quarantined'),
     ),
     el('td', { class: 'number' }, known ? count(party.rows) : '–'),
     el('td', { class: 'number' }, known ? bytes(party.bytes) : '–'),

@@ -19,11 +19,11 @@ export type Rows = <Row extends object>(action: string, text: string, values: un
 const SUMMARY = `
   select page.party_id as "partyId", page.key,
     coalesce(s.rows, 0)::text as rows, coalesce(s.bytes, 0)::text as bytes,
-    u.last_entry_at as "lastEntryAt", u.set_aside_at as "setAsideAt", c.known_to as "knownTo"
+    u.last_entry_at as "lastEntryAt", u.quarantined_at as "quarantinedAt", c.known_to as "knownTo"
   from page
   left join lateral (
-    select max(last_entry_at) as last_entry_at, max(set_aside_at) as set_aside_at
-    from mirror.export_units where party_id = page.party_id) u on true
+    select max(last_entry_at) as last_entry_at, max(quarantined_at) as quarantined_at
+    from mirror.exports where party_id = page.party_id) u on true
   left join lateral (
     select sum(rows) as rows, sum(bytes) as bytes from mirror.segments
     where party_id = page.party_id and status = 'current') s on true
@@ -39,17 +39,17 @@ const BY_ID = `
 
 const UNIT_PAGES = {
   recent: 'last_entry_at',
-  'set-aside': 'set_aside_at',
+  quarantined: 'quarantined_at',
 } as const;
 
 function byUnit(column: (typeof UNIT_PAGES)[keyof typeof UNIT_PAGES]): string {
   return `
   with page as materialized (
-    select party_id, unit_id::text as key, ${column} as at, unit_id from mirror.export_units
-    where ${column} is not null and ($1::bigint is null or (${column}, unit_id) <
-      (select ${column}, unit_id from mirror.export_units where unit_id = $1))
-    order by ${column} desc, unit_id desc limit $2)
-  ${SUMMARY} order by page.at desc, page.unit_id desc`;
+    select party_id, export_id::text as key, ${column} as at, export_id from mirror.exports
+    where ${column} is not null and ($1::bigint is null or (${column}, export_id) <
+      (select ${column}, export_id from mirror.exports where export_id = $1))
+    order by ${column} desc, export_id desc limit $2)
+  ${SUMMARY} order by page.at desc, page.export_id desc`;
 }
 
 type KeyedSummary = PartySummary & { readonly key: string };

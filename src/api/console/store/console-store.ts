@@ -1,4 +1,4 @@
-/** The console's questions about the mirror's work: what runs, what was published, what was set aside. */
+/** The console's questions about the mirror's work: what runs, what was published, what was quarantined. */
 import type { Pool } from 'pg';
 import type {
   AccountQuestion,
@@ -11,7 +11,7 @@ import type {
   PartiesQuestion,
   PartyLedger,
   PartyPage,
-  SetAsideUnit,
+  QuarantinedExport,
 } from '../console-ports.ts';
 import { readBalance, readFlows, readParties, readParty } from './console-ledgers.ts';
 import { guarded } from '../../../postgres/transaction.ts';
@@ -36,9 +36,9 @@ const LIVE = `
   open_runs as (
     select * from mirror.runs where state in ('queued', 'running') order by queued_at, run_id limit 24),
   night as (select run_id from open_runs where kind = 'nightly' limit 1),
-  set_aside as (
-    select unit_id, party_id, asset_id, set_aside_at, attempts, set_aside_reason from mirror.export_units
-    where set_aside_at is not null order by set_aside_at desc limit 5)
+  quarantined as (
+    select export_id, party_id, asset_id, quarantined_at, attempts, quarantine_reason from mirror.exports
+    where quarantined_at is not null order by quarantined_at desc limit 5)
   select json_build_object(
     'now', clock_timestamp(),
     'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - interval '15 seconds'),
@@ -52,10 +52,10 @@ const LIVE = `
       'subject', subject, 'state', state, 'verdict', verdict, 'evidence', '{}'::json, 'queuedAt', queued_at,
       'startedAt', started_at, 'finishedAt', finished_at, 'attempts', attempts) order by queued_at), '[]') from open_runs),
     'inFlight', (select coalesce(json_agg(json_build_object('partyId', party_id, 'assetId', asset_id)), '[]') from (
-      select party_id, asset_id from mirror.export_units where lease_until > clock_timestamp()
+      select party_id, asset_id from mirror.exports where lease_until > clock_timestamp()
       order by lease_until limit 16) leased),
-    'setAside', (select coalesce(json_agg(json_build_object('unitId', unit_id::text, 'partyId', party_id,
-      'assetId', asset_id, 'since', set_aside_at, 'attempts', attempts, 'reason', set_aside_reason)), '[]') from set_aside),
+    'quarantined', (select coalesce(json_agg(json_build_object('exportId', export_id::text, 'partyId', party_id,
+      'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts, 'reason', quarantine_reason)), '[]') from quarantined),
     'night', (select json_build_object('runId', run_id,
       'waiting', count(*) filter (where state in ('due', 'queued')), 'done', count(*) filter (where state = 'done'),
       'failed', count(*) filter (where state = 'failed'), 'deferred', count(*) filter (where state = 'deferred'),
@@ -66,11 +66,11 @@ const LIVE = `
 
 const LINES = `
   with chosen as (
-    (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.export_units
+    (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.exports
       where lease_until > clock_timestamp() order by lease_until limit 8)
     union all
-    (select party_id, asset_id, 2, 'set aside', set_aside_at from mirror.export_units
-      where set_aside_at is not null order by set_aside_at desc limit 8)
+    (select party_id, asset_id, 2, 'quarantined', quarantined_at from mirror.exports
+      where quarantined_at is not null order by quarantined_at desc limit 8)
     union all
     (select party_id, asset_id, 3, 'published', published_at from mirror.segments
       where status = 'current' order by published_at desc limit $1)),
@@ -99,11 +99,11 @@ const NIGHTS = `
   from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
 
-const SET_ASIDE = `
-  select unit_id::text as "unitId", party_id as "partyId", asset_id as "assetId", set_aside_at as since, attempts,
-    set_aside_reason as reason
-  from mirror.export_units
-  where set_aside_at is not null order by set_aside_at desc, unit_id desc limit $1`;
+const QUARANTINED = `
+  select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId", quarantined_at as since, attempts,
+    quarantine_reason as reason
+  from mirror.exports
+  where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
 export class PostgresConsoleStore implements ConsoleStore {
   readonly #pool: Pool;
@@ -130,8 +130,8 @@ export class PostgresConsoleStore implements ConsoleStore {
     return { growth, nights };
   }
 
-  setAside(rowsMax: number): Promise<readonly SetAsideUnit[]> {
-    return this.#rows<SetAsideUnit>('list what was set aside', SET_ASIDE, [rowsMax]);
+  quarantined(rowsMax: number): Promise<readonly QuarantinedExport[]> {
+    return this.#rows<QuarantinedExport>('list what was quarantined', QUARANTINED, [rowsMax]);
   }
 
   parties(question: PartiesQuestion): Promise<PartyPage> {

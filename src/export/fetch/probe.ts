@@ -1,0 +1,46 @@
+/**
+ * Asks the source whether it applies a start and an end together: for a few seconds around an entry that
+ * is known to have left a party. The releases that get it wrong send none that left, and all that came.
+ */
+import { SECOND_MICROS } from '../../core/time.ts';
+import { readHeader } from '../../ledger/header.ts';
+import { RowSplitter } from '../../ledger/row-splitter.ts';
+import type { ExportAnswer, WindowRequest, SourceProfile } from '../ports.ts';
+import { RowFilter } from '../read/row-filter.ts';
+import { secondOf } from '../validate/tail.ts';
+
+/** The entry's second, and what an entry's own time may lie behind the one that is exported. */
+const PROBE_MICROS = 3n * SECOND_MICROS;
+
+export type Probe = WindowRequest & { readonly from: bigint };
+
+/** @returns undefined where no entry is known to ask for */
+export function probeQuestion({ known }: SourceProfile): Probe | undefined {
+  if (known === undefined) return undefined;
+  const { partyId, assetId, second } = known;
+  return { partyId, assetId, from: second, to: second + PROBE_MICROS };
+}
+
+/** Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing, and is thrown. */
+export async function readProbe(answer: ExportAnswer, question: Probe): Promise<'right' | 'broken'> {
+  const known = secondOf(question.from);
+  const end = secondOf(question.from + PROBE_MICROS);
+  let filter: RowFilter | undefined;
+  let found: 'right' | 'broken' | undefined;
+  const splitter = new RowSplitter((buffer, start, stop) => {
+    if (filter === undefined) {
+      filter = new RowFilter(question, readHeader(buffer.subarray(start, stop)));
+      return;
+    }
+    const finding = filter.check(buffer, start, stop);
+    const { second } = filter.time;
+    if (finding === 'ok' && filter.leaves && second === known) found ??= 'right';
+    else if ((finding === 'ok' || finding === 'asset') && (second < known - 2 || second > end))
+      found ??= 'broken';
+  });
+  for await (const chunk of answer.chunks) {
+    splitter.push(chunk);
+    if (found !== undefined) return found;
+  }
+  return 'broken';
+}

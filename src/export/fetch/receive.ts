@@ -1,0 +1,367 @@
+/**
+ * Reads one answer to its end: every row checked, summed and put where it belongs in the spool. Returns
+ * only what was proven whole; on any failure nothing of it is kept.
+ */
+import { RetryableError } from '../../core/errors.ts';
+import { gluedError } from '../../ledger/glued-error.ts';
+import { type Layout, readHeader } from '../../ledger/header.ts';
+import { RowSplitter } from '../../ledger/row-splitter.ts';
+import type { RowSum } from '../../ledger/row-sum.ts';
+import { AnswerTotals } from '../read/answer-totals.ts';
+import { type Block, BlockCutter, rowsOf } from '../read/block-cutter.ts';
+import { BlockFlight } from '../read/block-flight.ts';
+import {
+  type BlockFindings,
+  readBlock,
+  type RowQuestion,
+  type Seconds,
+  type UnreadRow,
+} from '../read/block-reader.ts';
+import { Parts, type ReceivedSegment, type SpoolOptions } from '../spool/segment-spool.ts';
+import type { Seen } from '../plan/window-plan.ts';
+import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
+import type { AskPlan } from '../plan/remaining.ts';
+import { BLOCK_SIZES, type BlockSizes, type RowPool } from '../read/row-pool.ts';
+import { secondOf, Tail } from '../validate/tail.ts';
+
+/** Enough of what could not be read to find an error message in it. */
+const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
+/** What is kept of where the bytes lie in time. */
+const BUCKETS_MAX = 256;
+/** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
+const PAD_SECONDS = 2;
+
+export interface ReceiveOptions extends SpoolOptions {
+  /** Absent: all rows are read on this thread. */
+  readonly rowPool?: RowPool | undefined;
+  /** What the continuation of a piece may ask for again. */
+  readonly tailBytesMax: number;
+  readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
+  /**
+   * Called after each chunk.
+   * @returns false: the answer is cancelled, as too large to be risked whole
+   */
+  readonly mayGoOn: (receiver: Receiving) => Promise<boolean>;
+}
+
+/** How far an answer has come. */
+export interface Receiving {
+  readonly bytes: number;
+  readonly layout: Layout | undefined;
+  /** Of the newest entry that left the party. */
+  readonly leavingSecond: number | undefined;
+  seen(): Seen;
+}
+
+/** What the whole of an answer says about the release that gave it. */
+export interface Traits {
+  readonly layout: Layout;
+  /** The header line as sent, with its line end. */
+  readonly header: Buffer;
+  /** Rows of the party far outside the bounds that were asked for: they are not applied. */
+  readonly farOutside: number;
+  /** Rows in the range that was asked for that left the party. */
+  readonly leaving: number;
+  readonly leavingSecond: number | undefined;
+}
+
+export interface Received extends Traits {
+  readonly state: 'whole';
+  readonly parts: readonly ReceivedSegment[];
+  readonly tail: Tail | undefined;
+  /** The sum of the rows before the first part: what the anchor's tail must equal. */
+  readonly before: RowSum;
+  /** How many of them are out of an account of the party. */
+  readonly beforeFrom: number;
+  /** Rows that were not asked for. */
+  readonly leftOut: { readonly party: bigint; readonly asset: bigint; readonly range: bigint };
+  /** Rows that lie between the parts, known already. */
+  readonly known: number;
+  readonly bytes: number;
+  readonly rows: number;
+  readonly newestSecond: number | undefined;
+  readonly oldestSecond: number | undefined;
+  readonly contentType: string | undefined;
+  readonly extensions: readonly unknown[];
+  readonly seen: Seen;
+}
+
+/** An answer that was cancelled. */
+export interface Outgrown extends Partial<Traits> {
+  readonly state: 'outgrown';
+  readonly bytes: number;
+  readonly seen: Seen;
+}
+
+/**
+ * @param question what was asked of the source; the plan's, or a superset of it
+ * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`,
+ *   `ROW_THREAD_LOST`
+ * @throws PermanentError what the header and the row splitter say
+ */
+export async function receive(
+  answer: ExportAnswer,
+  scope: ExportScope,
+  plan: AskPlan,
+  question: Pick<WindowRequest, 'from' | 'to'>,
+  options: ReceiveOptions,
+): Promise<Received | Outgrown> {
+  await using receiver = new Receiver(scope, plan, question, options);
+  for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
+    await receiver.push(chunk);
+    if (!(await options.mayGoOn(receiver))) return await receiver.cancelled();
+  }
+  return await receiver.end(answer);
+}
+
+/** What was received before the source broke off is read first: what is wrong with it came first. */
+async function* untilBroken(
+  chunks: AsyncIterable<Buffer>,
+  settle: () => Promise<void>,
+): AsyncGenerator<Buffer, void, undefined> {
+  try {
+    yield* chunks;
+  } catch (error) {
+    await settle();
+    throw error;
+  }
+}
+
+class Receiver implements AsyncDisposable, Receiving {
+  readonly #scope: ExportScope;
+  readonly #options: ReceiveOptions;
+  readonly #sizes: BlockSizes;
+  readonly #cutter: BlockCutter;
+  readonly #flight: BlockFlight | undefined;
+  readonly #parts: Parts;
+  /** What is kept; and what was asked for, with room for a time that is not exported. */
+  readonly #kept: Seconds;
+  readonly #asked: Seconds;
+  readonly #tail: Tail | undefined;
+  readonly #totals: AnswerTotals;
+  #header: Buffer | undefined;
+  #question: RowQuestion | undefined;
+  /** All that came, and what of it was read. */
+  #bytes = 0;
+  #offset = 0;
+
+  constructor(
+    scope: ExportScope,
+    plan: AskPlan,
+    question: Pick<WindowRequest, 'from' | 'to'>,
+    options: ReceiveOptions,
+  ) {
+    this.#scope = scope;
+    this.#options = options;
+    this.#sizes = options.rowPool?.sizes ?? BLOCK_SIZES;
+    this.#cutter = new BlockCutter(this.#sizes.blockBytes);
+    this.#parts = new Parts(plan, options);
+    this.#kept = secondsOf(plan.question);
+    const asked = secondsOf(question);
+    this.#asked = { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS };
+    const closedEnd = plan.closed.at(-1)?.to;
+    this.#tail =
+      closedEnd === undefined
+        ? undefined
+        : new Tail(plan.question.from ?? 0n, closedEnd, plan.isWindow ? options.tailBytesMax : undefined);
+    this.#totals = new AnswerTotals(this.#parts, this.#tail);
+    if (options.rowPool !== undefined) {
+      this.#flight = new BlockFlight(options.rowPool, (block, findings) => this.#take(block, findings));
+    }
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get layout(): Layout | undefined {
+    return this.#question?.layout;
+  }
+
+  get leavingSecond(): number | undefined {
+    return this.#totals.leavingSecond;
+  }
+
+  seen(): Seen {
+    return {
+      bytes: this.#bytes,
+      sample: this.#parts.sample(BUCKETS_MAX),
+      sortedTo: this.#totals.sortedTo,
+    };
+  }
+
+  async push(chunk: Buffer): Promise<void> {
+    this.#bytes += chunk.length;
+    this.#flight?.check();
+    for (let from = 0; from < chunk.length;) {
+      from += this.#cutter.fill(chunk, from);
+      const isBeginning = this.#bytes <= this.#sizes.beginningBytes;
+      if (this.#flight === undefined || this.#question === undefined || isBeginning) {
+        await this.#readHere();
+      } else if (this.#cutter.isFull) await this.#handOn(this.#flight, this.#question);
+    }
+    this.#options.onProgress({ bytes: this.#bytes, rows: this.#totals.rows });
+  }
+
+  /** Resolves when all whole rows that came are read. @throws what is wrong with them */
+  async settle(): Promise<void> {
+    await this.#flight?.landed();
+    await this.#readHere();
+  }
+
+  async cancelled(): Promise<Outgrown> {
+    await this.settle();
+    const outgrown = { state: 'outgrown', bytes: this.#bytes, seen: this.seen() } as const;
+    const [layout, header] = [this.layout, this.#header];
+    return layout === undefined || header === undefined
+      ? outgrown
+      : { ...outgrown, ...this.#traitsOf(layout, header) };
+  }
+
+  async end(answer: ExportAnswer): Promise<Received> {
+    await this.settle();
+    const { rest } = this.#cutter;
+    if (rest.length > 0) {
+      throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
+    }
+    const [layout, header] = [this.layout, this.#header];
+    if (layout === undefined || header === undefined) {
+      throw new RetryableError(
+        'Cannot export: the source answered 200 with nothing, not even a header; ask again',
+        { code: 'ANSWER_EMPTY', meta: this.#where() },
+      );
+    }
+    const { left, before, beforeFrom, known, rows, newestSecond, oldestSecond } = this.#totals;
+    return {
+      state: 'whole',
+      ...this.#traitsOf(layout, header),
+      parts: await this.#parts.finish(),
+      tail: this.#tail,
+      before,
+      beforeFrom,
+      leftOut: { party: BigInt(left.party), asset: BigInt(left.asset), range: BigInt(left.range) },
+      known,
+      bytes: this.#offset,
+      rows,
+      newestSecond,
+      oldestSecond,
+      contentType: answer.contentType,
+      extensions: answer.extensions(),
+      seen: this.seen(),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#flight?.stop();
+    await this.#parts[Symbol.asyncDispose]();
+  }
+
+  #traitsOf(layout: Layout, header: Buffer): Traits {
+    const { farOutside, leaving, leavingSecond } = this.#totals;
+    return { layout, header, farOutside, leaving, leavingSecond };
+  }
+
+  async #readHere(): Promise<void> {
+    if (this.#question === undefined && !this.#readHeader()) return;
+    const [block, question] = [this.#cutter.rows(), this.#question];
+    if (block === undefined || question === undefined) return;
+    const { done } = await this.#take(block, readBlock(question, rowsOf(block)));
+    await done;
+    this.#cutter.drop(block);
+  }
+
+  async #handOn(flight: BlockFlight, question: RowQuestion): Promise<void> {
+    const block = this.#cutter.rows();
+    if (block !== undefined) this.#cutter.leave(block, await flight.send(question, block));
+  }
+
+  /** @returns false where it has not come yet */
+  #readHeader(): boolean {
+    const block = this.#cutter.rows();
+    if (block === undefined) return false;
+    const { line, next } = firstRow(rowsOf(block));
+    const failed = gluedError(rowsOf(block).subarray(0, next), 0n);
+    if (failed !== undefined) throw failed;
+    const layout = readHeader(line);
+    this.#header = Buffer.from(rowsOf(block).subarray(0, next));
+    this.#question = {
+      scope: { partyId: this.#scope.partyId, assetId: this.#scope.assetId },
+      layout,
+      asked: this.#asked,
+      kept: this.#kept,
+      borders: bordersOf([
+        this.#kept.from,
+        this.#kept.to,
+        ...this.#parts.borders,
+        ...(this.#tail?.borders ?? []),
+      ]),
+      tailEnd: this.#tail?.end,
+    };
+    this.#cutter.drop({ ...block, bytes: next });
+    this.#offset = next;
+    return true;
+  }
+
+  /** Adds what was found, and sends the block's rows on their way into the spool. */
+  async #take(block: Block, findings: BlockFindings): Promise<{ readonly done: Promise<unknown> }> {
+    this.#totals.add(findings);
+    if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, block);
+    this.#offset += block.bytes;
+    return await this.#parts.write(this.#header ?? Buffer.alloc(0), rowsOf(block), findings);
+  }
+
+  #notUnderstood({ finding, fieldCount, start, end }: UnreadRow, block: Block): Error {
+    const offset = this.#offset + start;
+    const buffer = rowsOf(block);
+    const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
+    if (failed !== undefined) return failed;
+    const state =
+      finding === 'fields'
+        ? `has ${fieldCount} fields where the header has ${this.layout?.columns.length ?? 0}`
+        : 'has no time that can be read';
+    return new RetryableError(
+      `Cannot export: row ${this.#totals.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
+      {
+        code: finding === 'fields' ? 'ROW_FIELDS' : 'ROW_TIME',
+        meta: {
+          ...this.#where(offset),
+          sample: buffer.toString('latin1', start, Math.min(end, start + 160)),
+        },
+      },
+    );
+  }
+
+  #truncated(rest: Buffer): RetryableError {
+    return new RetryableError(
+      `Cannot export: the answer ends in the middle of row ${this.#totals.rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
+      { code: 'SOURCE_TRUNCATED', meta: this.#where() },
+    );
+  }
+
+  #where(byteOffset = this.#offset): Record<string, unknown> {
+    const range = [this.#kept.from, this.#kept.to].map((second) =>
+      Number.isFinite(second) ? new Date(second * 1000).toISOString() : null,
+    );
+    return { ...this.#scope, byteOffset, row: this.#totals.rows + 1, asked: range };
+  }
+}
+
+function secondsOf({ from, to }: Pick<WindowRequest, 'from' | 'to'>): { from: number; to: number } {
+  return {
+    from: from === undefined ? Number.NEGATIVE_INFINITY : secondOf(from),
+    to: to === undefined ? Number.POSITIVE_INFINITY : secondOf(to),
+  };
+}
+
+/** Without its line end, and where the next one begins. */
+function firstRow(rows: Buffer): { readonly line: Buffer; readonly next: number } {
+  let first: { readonly line: Buffer; readonly next: number } | undefined;
+  new RowSplitter((buffer, start, end, next) => {
+    first ??= { line: buffer.subarray(start, end), next };
+  }).push(rows);
+  return first ?? { line: rows, next: rows.length };
+}
+
+function bordersOf(seconds: readonly number[]): number[] {
+  return [...new Set(seconds)].filter(Number.isFinite).toSorted((one, other) => one - other);
+}

@@ -1,0 +1,100 @@
+/**
+ * What the source's release can be trusted with, decided from its answers alone: it never names itself.
+ * A mistake here costs bytes or a question, never a row: what belongs is decided row by row. Pure.
+ */
+import { hash } from 'node:crypto';
+import { DAY_MICROS, type Micros } from '../../core/time.ts';
+import type { Sides } from '../../ledger/header.ts';
+import { instantOf } from '../spool/segment-spool.ts';
+import type { WindowRequest, SourceProfile } from '../ports.ts';
+import type { Traits } from '../fetch/receive.ts';
+
+/** An upgraded source is noticed after so long. */
+const BELIEVED_MICROS = DAY_MICROS;
+/** What left a party lately must still be there when it is asked for again. */
+const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
+
+/** @returns the profile itself where an answer teaches nothing new */
+export function learned(
+  profile: SourceProfile,
+  traits: Traits,
+  question: WindowRequest,
+  now: Micros,
+): SourceProfile {
+  const header = hash('sha256', traits.header, 'hex').slice(0, 16);
+  const { sides } = traits.layout;
+  const known = knownEntry(profile, traits, question, now);
+  const base = header === profile.header ? profile : ofHeader(profile, header, sides, now);
+  const bounds = judgedByRows(base, traits, question, now);
+  if (bounds === undefined && base === profile && known === profile.known) return profile;
+  return { ...base, ...bounds, known };
+}
+
+/** Another header is another release: what was known of the old one says nothing. */
+function ofHeader(profile: SourceProfile, header: string, sides: Sides, now: Micros): SourceProfile {
+  const { assetRequired, assetAskedAt } = profile;
+  return {
+    header,
+    sides,
+    ...decided(sides === 'from' ? 'right' : 'unproven', headerEvidence(sides), now),
+    // The refusal came before any header, and from the same release.
+    ...(profile.header === undefined ? { assetRequired, assetAskedAt } : {}),
+  };
+}
+
+/** Known rows did not come back as they were: what filters right has to be shown again. */
+export function doubted(profile: SourceProfile, now: Micros): SourceProfile {
+  if (profile.bounds === 'unproven' || profile.sides === 'from') return profile;
+  return { ...profile, ...decided('unproven', 'known entries did not come back as they were', now) };
+}
+
+/** Whether the source still is believed to demand an asset: a refusal costs it nothing, so it is asked daily. */
+export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
+  return profile.assetRequired === true && now - (profile.assetAskedAt ?? 0n) < BELIEVED_MICROS;
+}
+
+export function decided(
+  bounds: 'right' | 'broken' | 'unproven',
+  evidence: string,
+  decidedAt: Micros,
+): Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'> {
+  return { bounds, evidence, decidedAt };
+}
+
+function headerEvidence(sides: Sides): string {
+  return sides === 'from'
+    ? 'no column effect: a release that sends what leaves a party, and filters it rightly'
+    : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
+}
+
+function judgedByRows(
+  base: SourceProfile,
+  { farOutside, layout }: Traits,
+  { from, to }: WindowRequest,
+  now: Micros,
+): Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'> | undefined {
+  if (from === undefined) return undefined;
+  if (farOutside > 0) {
+    if (base.bounds === 'broken') return undefined;
+    const bounds = to === undefined ? 'a start' : 'a start and an end';
+    return decided('broken', `${farOutside} entries far outside of ${bounds} that was asked for`, now);
+  }
+  // It may have been upgraded without another header.
+  const isOld = now - (base.decidedAt ?? 0n) > BELIEVED_MICROS;
+  if (base.bounds !== 'broken' || layout.sides === 'from' || !isOld) return undefined;
+  return decided('unproven', 'an answer within its bounds, of a release that did not keep them before', now);
+}
+
+/** The newest entry that left a party: kept while it may be needed, and young enough to be served. */
+function knownEntry(
+  profile: SourceProfile,
+  { leavingSecond, layout }: Traits,
+  { partyId, assetId }: WindowRequest,
+  now: Micros,
+): SourceProfile['known'] {
+  const { known } = profile;
+  if (leavingSecond === undefined || layout.sides === 'from') return known;
+  const second = instantOf(leavingSecond);
+  const isYoung = known !== undefined && now - known.second < KNOWN_AGE_MICROS;
+  return isYoung || (known !== undefined && known.second >= second) ? known : { partyId, assetId, second };
+}

@@ -1,0 +1,40 @@
+/** Half-open ranges of time and what is left of them: `[from, to)`, whole seconds. */
+import type { Micros } from '../../core/time.ts';
+
+export interface Range {
+  readonly from: Micros;
+  readonly to: Micros;
+}
+
+export function overlaps(left: Range, right: Range): boolean {
+  return left.from < right.to && right.from < left.to;
+}
+
+/** `range` without `holes` (in any order, overlapping or not): disjoint, in order, none empty. */
+export function subtract(range: Range, holes: readonly Range[]): Range[] {
+  const rest: Range[] = [];
+  let from = range.from;
+  for (const hole of holes.toSorted(byFrom)) {
+    if (hole.to <= from) continue;
+    if (hole.from >= range.to) break;
+    if (hole.from > from) rest.push({ from, to: hole.from });
+    from = hole.to;
+  }
+  if (from < range.to) rest.push({ from, to: range.to });
+  return rest;
+}
+
+/** The same instants in the fewest ranges, in order. */
+export function union(ranges: readonly Range[]): Range[] {
+  const joined: { from: Micros; to: Micros }[] = [];
+  for (const range of ranges.filter(({ from, to }) => from < to).toSorted(byFrom)) {
+    const last = joined.at(-1);
+    if (last === undefined || last.to < range.from) joined.push({ ...range });
+    else if (last.to < range.to) last.to = range.to;
+  }
+  return joined;
+}
+
+function byFrom(left: Range, right: Range): number {
+  return left.from < right.from ? -1 : Number(left.from > right.from);
+}

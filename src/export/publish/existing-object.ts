@@ -1,0 +1,46 @@
+/**
+ * A key names the plain CSV, but one CSV can be compressed to different bytes (another version of the
+ * library, other windows). Where an object with the same content lies there already, it is taken as it is.
+ */
+import { createHash } from 'node:crypto';
+import { PassThrough, pipeline } from 'node:stream';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import type { Manifest } from '../../ledger/manifest.ts';
+import { plainStream } from '../../ledger/plain-stream.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+
+/**
+ * @returns the manifest with the sums of what is stored, or undefined where nothing lies under its key
+ * @throws PermanentError `OBJECT_CONFLICT` where something else does
+ */
+export async function existingObject(
+  manifest: Manifest,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<Manifest | undefined> {
+  const { objectKey, compression } = manifest;
+  if ((await objects.head(objectKey, signal)) === undefined) return undefined;
+  const storedHash = createHash('sha256');
+  const plainHash = createHash('sha256');
+  let objectBytes = 0n;
+  const counted = new PassThrough();
+  counted.on('data', (chunk: Buffer) => {
+    storedHash.update(chunk);
+    objectBytes += BigInt(chunk.length);
+  });
+  const stored = pipeline(await objects.read(objectKey, signal), counted, () => undefined);
+  const plain = plainStream(stored, compression);
+  try {
+    for await (const chunk of plain) plainHash.update(chunk as Buffer);
+  } catch (error) {
+    // A damaged archive is other content, too; what the store said is the store's affair.
+    if (!/^(?:ZSTD_|Z_)/.test(errorCode(error))) throw error;
+  }
+  if (plainHash.digest('hex') === manifest.sha256) {
+    return { ...manifest, objectBytes, objectSha256: storedHash.digest('hex') };
+  }
+  throw new PermanentError(
+    `Cannot publish ${objectKey}: an object with other content lies there; it was changed from outside, remove it`,
+    { code: 'OBJECT_CONFLICT', meta: { key: objectKey } },
+  );
+}

@@ -1,0 +1,166 @@
+/**
+ * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the COMMIT counts:
+ * readers go by the tables. What a crash leaves in between is finished or given up by the next claim.
+ */
+import { access, unlink } from 'node:fs/promises';
+import { buffer } from 'node:stream/consumers';
+import { errorCode, RetryableError } from '../../core/errors.ts';
+import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/manifest.ts';
+import { manifestKey } from '../../ledger/object-keys.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import { existingObject } from './existing-object.ts';
+import type { ExportRepository, Publication, ExportLease } from '../ports.ts';
+
+export interface PublishDeps {
+  readonly repository: ExportRepository;
+  readonly objects: ObjectStore;
+  /** Called at each numbered step: where tests pull the plug. */
+  readonly checkpoint: (step: Step) => Promise<void>;
+}
+
+export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
+
+/**
+ * Steps 2 to 6. The publication's spool files are gone afterwards.
+ * @returns what was published: objects that lay there already keep the bytes they have
+ */
+export async function publish(
+  claim: ExportLease,
+  planned: Publication,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<Publication> {
+  const present = new Set<string>();
+  const segments: Publication['segments'][number][] = [];
+  for (const segment of planned.segments) {
+    const existing = await existingObject(segment.manifest, deps.objects, signal);
+    if (existing !== undefined) present.add(existing.objectKey);
+    segments.push({ ...segment, manifest: existing ?? segment.manifest });
+  }
+  const publication = { ...planned, segments };
+  // Without objects there is nothing that a crash could leave half done.
+  if (segments.length > 0) await deps.repository.intend(claim, publication);
+  for (const key of present) await stillThere(key, claim, publication, deps, signal);
+  await deps.checkpoint('intended');
+  await makeVisible(claim, publication, present, deps, signal);
+  signal.throwIfAborted();
+  await deps.repository.commit(claim, publication);
+  await deps.checkpoint('committed');
+  await dropSpool(publication, deps.objects);
+  return publication;
+}
+
+/** The janitor may have taken it, as nothing named it: from the intent on it will not. */
+async function stillThere(
+  objectKey: string,
+  claim: ExportLease,
+  { publicationId }: Publication,
+  { repository, objects }: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  if ((await objects.head(objectKey, signal)) !== undefined) return;
+  // What is intended has the bytes of the object that was there.
+  await repository.drop(claim, publicationId);
+  throw new RetryableError(
+    `Cannot publish ${objectKey}: the object that lay there was just cleared away; ask again`,
+    { code: 'OBJECT_CLEARED', meta: { key: objectKey } },
+  );
+}
+
+/** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
+async function makeVisible(
+  claim: ExportLease,
+  publication: Publication,
+  present: ReadonlySet<string>,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { spoolName, manifest } of publication.segments) {
+    if (!present.has(manifest.objectKey)) {
+      const path = await deps.objects.spoolPath(spoolName);
+      const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
+      await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+    }
+    await deps.checkpoint('object');
+    await publishManifest(claim, manifest, deps, signal);
+    await deps.checkpoint('manifest');
+  }
+}
+
+/** An object that was published before, and superseded, comes back with the manifest it has. */
+async function publishManifest(
+  claim: ExportLease,
+  manifest: Manifest,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const key = manifestKey(manifest.objectKey);
+  try {
+    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(claim));
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
+    const found = decodeManifest(await buffer(await deps.objects.read(key, signal)), key);
+    if (found.objectSha256 !== manifest.objectSha256 || found.to !== manifest.to) throw error;
+  }
+}
+
+/**
+ * Finishes what dead workers of this scope intended, where every object is there or still in the spool;
+ * gives the rest up. Clears the unit's spool.
+ * @returns the publications that were finished, without the source
+ */
+export async function recover(
+  claim: ExportLease,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<readonly Publication[]> {
+  const adopted: Publication[] = [];
+  for (const publication of await deps.repository.openPublications(claim)) {
+    if (await adopt(claim, publication, deps, signal)) adopted.push(publication);
+    else await deps.repository.drop(claim, publication.publicationId);
+  }
+  await deps.objects.clearSpool(spoolPrefix(claim), new Set());
+  return adopted;
+}
+
+async function adopt(
+  claim: ExportLease,
+  publication: Publication,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (const { spoolName, manifest } of publication.segments) {
+    if (await isPublished(manifest, deps.objects, signal)) continue;
+    const path = await deps.objects.spoolPath(spoolName);
+    const isSpooled = await access(path).then(
+      () => true,
+      () => false,
+    );
+    if (!isSpooled) return false;
+    const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
+    await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+  }
+  for (const { manifest } of publication.segments) await publishManifest(claim, manifest, deps, signal);
+  await deps.repository.commit(claim, publication);
+  return true;
+}
+
+async function isPublished(manifest: Manifest, objects: ObjectStore, signal: AbortSignal): Promise<boolean> {
+  const head = await objects.head(manifest.objectKey, signal);
+  return (
+    head?.bytes === manifest.objectBytes &&
+    (head.sha256 === undefined || head.sha256 === manifest.objectSha256)
+  );
+}
+
+async function dropSpool(publication: Publication, objects: ObjectStore): Promise<void> {
+  for (const { spoolName } of publication.segments) {
+    // A leftover is cleared by the unit's next claim.
+    await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
+  }
+}
+
+/** Every spool file of a scope begins with this, so that its next owner finds what a dead one left. */
+export function spoolPrefix(claim: ExportLease): string {
+  return `unit-${claim.exportId}.`;
+}

@@ -1,0 +1,115 @@
+/**
+ * Writes down in the store what is covered, so that a lost database need not ask for it again. A record holds
+ * the parties whose coverage changed since the one before; now and then all of them, and takes the place of
+ * the others. It only says what is committed, and an older one only says less.
+ */
+import { createHash } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { unlink } from 'node:fs/promises';
+import { Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createZstdCompress } from 'node:zlib';
+import {
+  encodeHead,
+  encodeParty,
+  readRecordKey,
+  recordKey,
+  recordsOf,
+} from '../../ledger/coverage-record.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
+
+/** A rebuild reads them side by side. */
+const CHANGES_MAX = 32;
+const SPOOL_PREFIX = 'coverage.';
+
+export interface RecordDeps {
+  readonly repository: CoverageRepository;
+  readonly objects: ObjectStore;
+}
+
+interface StoredRecord {
+  readonly key: string;
+  readonly bytes: bigint;
+  readonly seq: bigint;
+  readonly isWhole: boolean;
+}
+
+/** @returns the record's key; undefined where nothing has changed since the last one */
+export async function recordCoverage(
+  { repository, objects }: RecordDeps,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  return repository.recording(async (snapshot) => {
+    await objects.clearSpool(SPOOL_PREFIX, new Set());
+    const before = await storedRecords(snapshot.warehouseId, objects, signal);
+    const isWhole = wantsWhole(before);
+    const key = await write(snapshot, isWhole, objects, signal);
+    // One above ours is of a database that went back to a backup: it knows what this one has forgotten.
+    const older = isWhole ? before.filter(({ seq }) => seq < snapshot.seq) : [];
+    for (const record of older) await objects.remove(record.key, signal);
+    return key;
+  }, signal);
+}
+
+async function storedRecords(
+  warehouseId: string,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<readonly StoredRecord[]> {
+  const records: StoredRecord[] = [];
+  for await (const { key, bytes } of objects.list(recordsOf(warehouseId), signal)) {
+    const name = readRecordKey(key);
+    if (name !== undefined) records.push({ key, bytes, seq: name.seq, isWhole: name.isWhole });
+  }
+  return records;
+}
+
+/** So that all of them together are never much more than twice what one of everything is. */
+function wantsWhole(records: readonly StoredRecord[]): boolean {
+  const whole = records.findLast(({ isWhole }) => isWhole);
+  if (whole === undefined) return true;
+  const changes = records.filter(({ seq }) => seq > whole.seq);
+  return changes.length >= CHANGES_MAX || changes.reduce((sum, { bytes }) => sum + bytes, 0n) >= whole.bytes;
+}
+
+async function write(
+  snapshot: CoverageSnapshot,
+  isWhole: boolean,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<string> {
+  const path = await objects.spoolPath(`${SPOOL_PREFIX}${snapshot.seq}.jsonl.zst`);
+  const [plain, stored] = [new Summed(), new Summed()];
+  try {
+    const lines = Readable.from(linesOf(snapshot, isWhole));
+    await pipeline(lines, plain, createZstdCompress(), stored, createWriteStream(path), { signal });
+    const key = recordKey({ ...snapshot, isWhole, sha256: plain.sha256() });
+    await objects.publishFile(key, path, { bytes: stored.bytes, sha256: stored.sha256() }, signal);
+    return key;
+  } finally {
+    await unlink(path).catch(() => undefined);
+  }
+}
+
+async function* linesOf(snapshot: CoverageSnapshot, isWhole: boolean): AsyncGenerator<string> {
+  yield encodeHead({ version: 1, warehouseId: snapshot.warehouseId, seq: snapshot.seq });
+  for await (const party of snapshot.parties(isWhole ? 'all' : 'changed')) yield encodeParty(party);
+}
+
+/** Lets everything through. */
+class Summed extends Transform {
+  readonly #hash = createHash('sha256');
+  bytes = 0n;
+
+  override _transform(chunk: Buffer, _encoding: string, done: (error: null, chunk: Buffer) => void): void {
+    this.#hash.update(chunk);
+    this.bytes += BigInt(chunk.length);
+    done(null, chunk);
+  }
+
+  /** Hex; once, when all has passed. */
+  sha256(): string {
+    return this.#hash.digest('hex');
+  }
+}

@@ -1,0 +1,288 @@
+/**
+ * Reads a block of whole rows: which of them are what was asked for, how they add up, and where they lie.
+ * It keeps nothing from one block to the next, so that any thread can read any block, and what is found in
+ * the blocks of an answer adds up to what is in the answer.
+ */
+import { hashRow } from '../../ledger/digest.ts';
+import type { Layout } from '../../ledger/header.ts';
+import { RowSplitter } from '../../ledger/row-splitter.ts';
+import { type PlainRowSum, RowSum } from '../../ledger/row-sum.ts';
+import { NumberList } from './number-list.ts';
+import type { ExportScope } from '../ports.ts';
+import { RowFilter } from './row-filter.ts';
+
+/** In seconds, `to` exclusive; either may be infinite. */
+export interface Seconds {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What the rows of an answer are held against. Plain data. */
+export interface RowQuestion {
+  readonly scope: ExportScope;
+  readonly layout: Layout;
+  /** Rows of the party that lie outside of it show that bounds are not applied. */
+  readonly asked: Seconds;
+  /** Rows outside of it are counted, and no more. */
+  readonly kept: Seconds;
+  /** Ascending. The rows between two of them are summed together, and apart from others. */
+  readonly borders: readonly number[];
+  /** The rows of the newest second before this one are summed by themselves, too. */
+  readonly tailEnd: number | undefined;
+}
+
+/** What was found of the rows between two borders. */
+export interface SpanFindings {
+  /** The border before them; -Infinity before the first one. */
+  readonly from: number;
+  readonly sum: PlainRowSum;
+  readonly bytes: number;
+  /** How many of them are out of an account of the party. */
+  readonly fromRows: number;
+  readonly oldestSecond: number;
+  readonly newestSecond: number;
+  /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
+  readonly bytesBySecond: Float64Array;
+}
+
+/** Rows that were not asked for. */
+export interface LeftOut {
+  readonly party: number;
+  readonly asset: number;
+  readonly range: number;
+}
+
+export interface BlockFindings {
+  /** All rows but the one that is not understood and what follows it. */
+  readonly rows: number;
+  readonly leftOut: LeftOut;
+  readonly farOutside: number;
+  /** Rows in the range that left the party, and the second of the newest. */
+  readonly leaving: number;
+  readonly leavingSecond: number;
+  /** Of all rows, whether kept or not; NaN where there is none. */
+  readonly firstSecond: number;
+  readonly lastSecond: number;
+  readonly isSorted: boolean;
+  readonly spans: readonly SpanFindings[];
+  /** Triples in the order of the rows: the number of a span in `spans`, and where a run of its rows lies. */
+  readonly runs: Float64Array;
+  /** Of the tail: its newest second, and the sum of the rows in it. */
+  readonly newest: { readonly second: number; readonly sum: PlainRowSum } | undefined;
+  /** The first row that is not understood: nothing behind it was read. */
+  readonly unread: UnreadRow | undefined;
+}
+
+export interface UnreadRow {
+  readonly finding: 'fields' | 'time';
+  readonly fieldCount: number;
+  /** In the block; the end without the line end. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** @param block whole rows, with their line ends */
+export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
+  const reader = new BlockReader(question);
+  new RowSplitter((buffer, start, end, next) => {
+    // A blank line is no row; gateways add some between their messages.
+    if (end > start) reader.row(buffer, start, end, next);
+  }).push(block);
+  return reader.findings();
+}
+
+class BlockReader {
+  readonly #question: RowQuestion;
+  readonly #filter: RowFilter;
+  readonly #spans: Span[] = [];
+  readonly #runs = new NumberList();
+  readonly #left = { party: 0, asset: 0, range: 0 };
+  #rows = 0;
+  #farOutside = 0;
+  #leaving = 0;
+  #leavingSecond = Number.NEGATIVE_INFINITY;
+  #firstSecond = Number.NaN;
+  #lastSecond = Number.NaN;
+  #isSorted = true;
+  /** The span of the row before, and the run that it ended. */
+  #current: Span | undefined;
+  #runStart = 0;
+  #runEnd = -1;
+  /** Hashes of the rows in the newest second of the tail: seconds that are outdone need not be summed. */
+  readonly #newestHashes: string[] = [];
+  #newestRows = 0;
+  readonly #newestZones = new Set<number>();
+  #newestSecond = Number.NEGATIVE_INFINITY;
+  #unread: UnreadRow | undefined;
+
+  constructor(question: RowQuestion) {
+    this.#question = question;
+    this.#filter = new RowFilter(question.scope, question.layout);
+  }
+
+  row(buffer: Buffer, start: number, end: number, next: number): void {
+    if (this.#unread !== undefined) return;
+    const filter = this.#filter;
+    const finding = filter.check(buffer, start, end);
+    if (finding === 'fields' || finding === 'time') {
+      this.#unread = { finding, fieldCount: filter.fieldCount, start, end };
+      return;
+    }
+    const { second, zoneSeconds } = filter.time;
+    if (!this.#count(finding, second)) return;
+    if (filter.leaves) this.#leave(second);
+    this.#keep(buffer, start, end, next, second, zoneSeconds, filter.isFrom);
+  }
+
+  findings(): BlockFindings {
+    this.#endRun();
+    return {
+      rows: this.#rows,
+      leftOut: this.#left,
+      farOutside: this.#farOutside,
+      leaving: this.#leaving,
+      leavingSecond: this.#leavingSecond,
+      firstSecond: this.#firstSecond,
+      lastSecond: this.#lastSecond,
+      isSorted: this.#isSorted,
+      spans: this.#spans.map((span) => span.findings()),
+      runs: this.#runs.values(),
+      newest: this.#newest(),
+      unread: this.#unread,
+    };
+  }
+
+  /** @returns whether the row is to be kept */
+  #count(finding: 'ok' | 'party' | 'asset', second: number): boolean {
+    this.#rows += 1;
+    if (second < this.#lastSecond) this.#isSorted = false;
+    if (Number.isNaN(this.#firstSecond)) this.#firstSecond = second;
+    this.#lastSecond = second;
+    const { asked, kept } = this.#question;
+    if (finding !== 'party' && (second < asked.from || second >= asked.to)) this.#farOutside += 1;
+    const isKept = second >= kept.from && second < kept.to;
+    if (finding !== 'ok') this.#left[finding] += 1;
+    else if (!isKept) this.#left.range += 1;
+    return finding === 'ok' && isKept;
+  }
+
+  #leave(second: number): void {
+    this.#leaving += 1;
+    if (second > this.#leavingSecond) this.#leavingSecond = second;
+  }
+
+  #keep(
+    buffer: Buffer,
+    start: number,
+    end: number,
+    next: number,
+    second: number,
+    zone: number,
+    isFrom: boolean,
+  ): void {
+    let span = this.#current;
+    if (span === undefined || second < span.from || second >= span.to || start !== this.#runEnd) {
+      this.#endRun();
+      span = this.#spanOf(second);
+      this.#current = span;
+      this.#runStart = start;
+    }
+    this.#runEnd = next;
+    const hash = hashRow(buffer, start, end);
+    span.add(second, hash, zone, next - start, isFrom);
+    const { tailEnd } = this.#question;
+    if (tailEnd !== undefined && second >= this.#newestSecond && second < tailEnd) {
+      this.#outdo(second, hash, zone);
+    }
+  }
+
+  #outdo(second: number, hash: string, zone: number): void {
+    if (second > this.#newestSecond) {
+      this.#newestSecond = second;
+      // Those of before are overwritten: emptying the list for each second would cost more than the sum.
+      this.#newestRows = 0;
+      if (this.#newestZones.size > 1 || !this.#newestZones.has(zone)) this.#newestZones.clear();
+    }
+    this.#newestHashes[this.#newestRows] = hash;
+    this.#newestRows += 1;
+    this.#newestZones.add(zone);
+  }
+
+  #newest(): BlockFindings['newest'] {
+    if (this.#newestRows === 0) return undefined;
+    const sum = new RowSum();
+    for (const hash of this.#newestHashes.slice(0, this.#newestRows)) sum.digest.add(hash);
+    return { second: this.#newestSecond, sum: { ...sum.plain(), zones: [...this.#newestZones] } };
+  }
+
+  #spanOf(second: number): Span {
+    const known = this.#spans.find((span) => second >= span.from && second < span.to);
+    if (known !== undefined) return known;
+    const { borders } = this.#question;
+    const after = borders.findIndex((border) => border > second);
+    const before = (after === -1 ? borders.length : after) - 1;
+    const span = new Span(
+      borders[before] ?? Number.NEGATIVE_INFINITY,
+      borders[before + 1] ?? Number.POSITIVE_INFINITY,
+      this.#spans.length,
+    );
+    this.#spans.push(span);
+    return span;
+  }
+
+  #endRun(): void {
+    if (this.#current !== undefined) this.#runs.push3(this.#current.index, this.#runStart, this.#runEnd);
+    this.#current = undefined;
+  }
+}
+
+class Span {
+  readonly from: number;
+  readonly to: number;
+  readonly index: number;
+  readonly #sum = new RowSum();
+  readonly #bytesBySecond = new NumberList();
+  #bytes = 0;
+  #fromRows = 0;
+  #oldestSecond = Number.POSITIVE_INFINITY;
+  #newestSecond = Number.NEGATIVE_INFINITY;
+  #second = Number.NaN;
+  #secondBytes = 0;
+
+  constructor(from: number, to: number, index: number) {
+    this.from = from;
+    this.to = to;
+    this.index = index;
+  }
+
+  add(second: number, hash: string, zone: number, bytes: number, isFrom: boolean): void {
+    this.#sum.add(hash, zone);
+    this.#bytes += bytes;
+    if (isFrom) this.#fromRows += 1;
+    if (second < this.#oldestSecond) this.#oldestSecond = second;
+    if (second > this.#newestSecond) this.#newestSecond = second;
+    if (second !== this.#second) {
+      this.#endSecond();
+      this.#second = second;
+    }
+    this.#secondBytes += bytes;
+  }
+
+  findings(): SpanFindings {
+    this.#endSecond();
+    return {
+      from: this.from,
+      sum: this.#sum.plain(),
+      bytes: this.#bytes,
+      fromRows: this.#fromRows,
+      oldestSecond: this.#oldestSecond,
+      newestSecond: this.#newestSecond,
+      bytesBySecond: this.#bytesBySecond.values(),
+    };
+  }
+
+  #endSecond(): void {
+    if (this.#secondBytes > 0) this.#bytesBySecond.push2(this.#second, this.#secondBytes);
+    this.#secondBytes = 0;
+  }
+}

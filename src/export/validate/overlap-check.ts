@@ -1,0 +1,39 @@
+/**
+ * Every continuation asks again for something whose answer is known. What comes back says whether the
+ * question was understood, whether old rows are still served, and whether late ones have appeared.
+ */
+import type { Received } from '../fetch/receive.ts';
+import type { Anchor } from '../plan/remaining.ts';
+import { withoutLineEnd } from '../spool/spool-writer.ts';
+
+export type AnchorFinding =
+  /** `sides changed`: the source now sends more of each movement; what it sent before is all there. */
+  | { readonly state: 'verified' | 'row form changed' | 'sides changed' }
+  /** `fewer`: known rows are missing, the answer is not to be trusted; `other`: there is more, or different. */
+  | { readonly state: 'fewer' | 'other'; readonly expected: AnchorSum; readonly received: AnchorSum };
+
+interface AnchorSum {
+  readonly rows: string;
+  readonly digest: string;
+}
+
+export function compareAnchor({ tail, sides }: Anchor, received: Received): AnchorFinding {
+  const { before } = received;
+  const form = before.form(withoutLineEnd(received.header));
+  const digest = before.digest.hex();
+  const isSameForm = form === tail.rowForm || tail.rows === 0;
+  const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
+  // Of both sides sent before, only those that leave come now: how many these were is not known.
+  const rows = hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
+  if (hasOtherSides && (sides === 'both' || rows === tail.rows)) return { state: 'sides changed' };
+  if (!hasOtherSides && rows === tail.rows) {
+    // Another release or time zone writes every row differently: then only the count can be compared.
+    if (!isSameForm) return { state: 'row form changed' };
+    if (digest === tail.digest) return { state: 'verified' };
+  }
+  return {
+    state: rows < tail.rows ? 'fewer' : 'other',
+    expected: { rows: String(tail.rows), digest: tail.digest },
+    received: { rows: String(rows), digest },
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
+ * its last hour, or where that is empty, of the newest second that has any. Behind a piece of a larger
+ * range, which is continued at once, less is enough where an hour holds much.
+ */
+import { floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import { RowSum } from '../../ledger/row-sum.ts';
+import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
+import type { TailSum } from '../ports.ts';
+
+const WINDOW_SECONDS = 3600;
+const PIECE_WINDOWS_SECONDS = [3600, 60, 1];
+
+interface Window {
+  readonly from: number;
+  readonly sum: RowSum;
+  bytes: number;
+}
+
+export class Tail {
+  /** The longest first. */
+  readonly #windows: readonly Window[];
+  readonly #bytesMax: number;
+  /** In seconds. */
+  readonly end: number;
+  readonly #newest = new RowSum();
+  #newestSecond = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param asked the earliest instant the answer holds; the tail cannot reach behind it
+   * @param pieceBytesMax given where the range is only a piece: what its continuation may ask for again
+   */
+  constructor(asked: Micros, end: Micros, pieceBytesMax?: number) {
+    const [first, last] = [secondOf(asked), secondOf(end)];
+    const lengths = pieceBytesMax === undefined ? [WINDOW_SECONDS] : PIECE_WINDOWS_SECONDS;
+    this.#windows = lengths.map((seconds) => ({
+      from: Math.max(first, last - seconds),
+      sum: new RowSum(),
+      bytes: 0,
+    }));
+    this.#bytesMax = pieceBytesMax ?? Number.POSITIVE_INFINITY;
+    this.end = last;
+  }
+
+  get borders(): number[] {
+    return [...this.#windows.map(({ from }) => from), this.end];
+  }
+
+  /** Adds what was found in a block: windows begin at borders of spans. */
+  add(spans: readonly SpanFindings[], newest: BlockFindings['newest']): void {
+    for (const { from, sum, bytes } of spans) {
+      for (const window of this.#windows) {
+        if (from < window.from || from >= this.end) continue;
+        window.sum.merge(sum);
+        window.bytes += bytes;
+      }
+    }
+    if (newest === undefined || newest.second < this.#newestSecond) return;
+    if (newest.second > this.#newestSecond) {
+      this.#newest.reset();
+      this.#newestSecond = newest.second;
+    }
+    this.#newest.merge(newest.sum);
+  }
+
+  result(headerLine: Buffer): TailSum {
+    const { from, sum } = this.#chosen();
+    return {
+      from: BigInt(from) * SECOND_MICROS,
+      rows: sum.rows,
+      digest: sum.digest.hex(),
+      rowForm: sum.form(headerLine),
+    };
+  }
+
+  /** The longest that has rows and is small enough; else the newest second, where there is one. */
+  #chosen(): { readonly from: number; readonly sum: RowSum } {
+    const fitting = this.#windows.find(({ sum, bytes }) => sum.rows > 0 && bytes <= this.#bytesMax);
+    if (fitting !== undefined) return fitting;
+    if (this.#newest.rows > 0) return { from: this.#newestSecond, sum: this.#newest };
+    return { from: this.#windows[0]?.from ?? this.end, sum: new RowSum() };
+  }
+}
+
+/** Whole seconds since 1970: exact in a double for any time there is. */
+export function secondOf(instant: Micros): number {
+  return Number(floorSecond(instant) / SECOND_MICROS);
+}

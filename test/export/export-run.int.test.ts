@@ -1,0 +1,346 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { PermanentError, RetryableError } from '../../src/core/errors.ts';
+import { exportLedger } from '../../src/export/export-ledger.ts';
+import { freshDatabase } from '../support/database.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { World } from './export-world.ts';
+import {
+  ASSET,
+  ASSET_2,
+  at,
+  entries,
+  OTHER,
+  PARTY,
+  pieces,
+  row12,
+  row13,
+  type Spoil,
+} from './ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');
+
+describe('what is published', () => {
+  test('a first export is everything: closed up to the border, open behind it', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+    const outcome = await world.export('2023-05-01T11:00:30Z');
+    expect(outcome.verdict).toBe('complete');
+    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    expect(await world.coverage()).toEqual([
+      '1970-01-01 00:00:00 2023-05-01 10:58:30 closed 60',
+      '2023-05-01 10:58:30 2023-05-01 11:38:01 open 40',
+    ]);
+    expect(await world.objectKeys()).toHaveLength(2);
+    expect(world.source.asked).toEqual([{ partyId: PARTY }]);
+    expect(await world.spooled()).toEqual([]);
+  });
+
+  test('the next night asks once more, proves the tail, and replaces the open segment', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 30);
+    await world.export('2023-05-01T10:20:00Z');
+    world.source.entries.push(...entries('2023-05-02T10:00:00Z', 30));
+    const outcome = await world.export('2023-05-02T10:20:00Z');
+    expect(outcome).toMatchObject({ verdict: 'complete', requests: 1, evidence: { anchor: 'verified' } });
+    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    const coverage = await world.coverage();
+    expect(coverage.map((line) => line.split(' ').slice(4).join(' '))).toEqual([
+      'closed 18',
+      // Yesterday's present came back the same, and stands.
+      'closed 12',
+      'closed 18',
+      'open 12',
+    ]);
+    expect(world.source.asked[1]?.from).toBe(at('2023-05-01T09:18:00Z'));
+  });
+
+  test('a party without entries costs one row of coverage, for ever', async () => {
+    await using world = await World.open(database);
+    await world.export('2023-05-01T10:00:00Z');
+    await world.export('2023-05-02T10:00:00Z');
+    expect(await world.coverage()).toEqual(['1970-01-01 00:00:00 2023-05-02 09:58:00 closed empty']);
+    expect(await world.keys()).toEqual([]);
+    const kept = await world.pool.query('select state from mirror.publications');
+    expect(kept.rows).toEqual([{ state: 'done' }]);
+  });
+
+  test('an idle party proves its newest entry again, however old', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 5);
+    for (const day of ['02', '03', '04']) {
+      expect(await world.export(`2023-05-${day}T10:00:00Z`)).toMatchObject({
+        verdict: 'complete',
+        requests: 1,
+      });
+    }
+    expect(world.source.asked.map(({ from }) => from)).toEqual([
+      undefined,
+      at('2023-05-01T10:03:00Z'),
+      at('2023-05-01T10:03:00Z'),
+    ]);
+    expect(await world.coverage()).toEqual([
+      '1970-01-01 00:00:00 2023-05-02 09:58:00 closed 5',
+      '2023-05-02 09:58:00 2023-05-04 09:58:00 closed empty',
+    ]);
+  });
+
+  test('what is covered is never asked for again; the rest of a range is', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+    const now = '2023-06-01T00:00:00Z';
+    await world.export(now, { from: at('2023-05-01T10:10:00Z'), to: at('2023-05-01T10:20:00Z') });
+    const again = await world.export(now, {
+      from: at('2023-05-01T10:12:00Z'),
+      to: at('2023-05-01T10:15:00Z'),
+    });
+    expect(again).toMatchObject({ verdict: 'complete', requests: 0, evidence: { covered: true } });
+    await world.export(now);
+    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    expect(world.source.asked).toHaveLength(2);
+  });
+
+  test('rows of another party, asset or range are left out and counted', async () => {
+    await using world = await World.open(database);
+    const [first, second, third] = entries('2023-05-01T10:00:00Z', 3);
+    if (first === undefined || second === undefined || third === undefined) throw new Error('no entries');
+    world.source.entries = [first];
+    world.source.spoils.push((csv) => [
+      csv,
+      Buffer.from(
+        `${row12({ ...second, from: OTHER, to: PARTY })}\n${row12({ ...third, asset: ASSET_2 })}\n`,
+      ),
+      Buffer.from(`${row12({ ...first, time: '2020-01-01 00:00:00+00' })}\n`),
+    ]);
+    const outcome = await world.export('2023-06-01T00:00:00Z', {
+      assetId: ASSET,
+      from: at('2023-01-01T00:00:00Z'),
+    });
+    expect(outcome.evidence).toMatchObject({ leftOut: { party: '1', asset: '1', range: '1' } });
+    expect(await world.rows()).toEqual([row12(first)]);
+  });
+
+  test.each(['zstd', 'gzip', 'none'] as const)('13 columns, %s', async (compression) => {
+    await using world = await World.open(database);
+    world.source.columns = 13;
+    const mine = entries('2023-05-01T10:00:00Z', 20);
+    world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, from: OTHER, to: PARTY }))];
+    await world.export('2023-06-01T00:00:00Z', {}, { compression });
+    expect(await world.rows()).toEqual(world.source.entries.map(row13).toSorted());
+  });
+
+  test('what is larger than a segment is cut at whole seconds, without asking again', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 2000, 7);
+    const segmentBytesMax = 2 ** 19;
+    const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax });
+    expect(outcome.requests).toBe(1);
+    expect(outcome.objectKeys.length).toBeGreaterThan(1);
+    const { rows } = await world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
+    expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(segmentBytesMax);
+    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    const coverage = await world.coverage();
+    expect(coverage.slice(1).map((line) => line.slice(0, 19))).toEqual(
+      coverage.slice(0, -1).map((line) => line.slice(20, 39)),
+    );
+    expect(await world.spooled()).toEqual([]);
+  });
+});
+
+describe('assets', () => {
+  test('one asset, then all: the one is taken over whole', async () => {
+    await using world = await World.open(database);
+    const mine = entries('2023-05-01T10:00:00Z', 20);
+    world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, asset: ASSET_2 }))];
+    await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2, from: at('2023-05-01T10:05:00Z') });
+    await world.export('2023-06-01T00:00:00Z', { from: at('2023-05-01T10:10:00Z') });
+    const expected = world.source.entries.filter(({ time }) => at(time) >= at('2023-05-01T10:05:00Z'));
+    expect(await world.rows()).toEqual(expected.map(row12).toSorted());
+    const asset = await world.export('2023-06-02T00:00:00Z', {
+      assetId: ASSET,
+      to: at('2023-05-02T00:00:00Z'),
+      from: at('2023-05-01T10:05:00Z'),
+    });
+    expect(asset.requests).toBe(0);
+  });
+});
+
+test('the assets seen so far are those of entries and of units, each once', async () => {
+  await using world = await World.open(database);
+  world.source.entries = entries('2023-05-01T10:00:00Z', 3);
+  await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
+  await world.pool.query('create table mirror.ledger_entries_all partition of mirror.ledger_entries default');
+  await world.pool.query(
+    `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, segment_id)
+     select $1, now(), 1, 'WIN', asset, 1 from unnest($2::text[]) asset, generate_series(1, 20)`,
+    [PARTY, [ASSET, ASSET_2, 'fBTC']],
+  );
+  expect(await world.repository.knownAssets()).toEqual([ASSET, ASSET_2, 'fBTC']);
+  await world.pool.query('drop table mirror.ledger_entries_all');
+});
+
+describe('a bad answer publishes nothing and says where it broke', () => {
+  const halfRow = Buffer.from('2023-05-01 10:00:00+00,12');
+  test.each([
+    ['SOURCE_TRUNCATED', (csv: Buffer) => [csv.subarray(0, csv.length - 1)]],
+    ['SOURCE_TRUNCATED', (csv: Buffer) => [csv, halfRow]],
+    ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => [csv, ERROR]],
+    ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => [csv, halfRow, ERROR]],
+    ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => pieces(Buffer.concat([csv, ERROR, Buffer.from('\n')]), 1)],
+    ['SOURCE_ERROR_IN_STREAM', () => [ERROR]],
+    ['ANSWER_EMPTY', () => []],
+    ['ROW_FIELDS', (csv: Buffer) => [csv, Buffer.from('1,2,3\n'), csv]],
+    ['ROW_TIME', (csv: Buffer) => [csv, Buffer.from(`${','.repeat(11)}\n`)]],
+    ['HEADER_NOT_UNDERSTOOD', () => [Buffer.from('<html>\n</html>\n')]],
+    ['COLUMNS_MISSING', (csv: Buffer) => [Buffer.from(csv.toString().replace('quantity', 'amount'))]],
+  ])('%s', async (code, spoil) => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    world.source.spoils.push(spoil);
+    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(expect.objectContaining({ code }));
+    expect([await world.keys(), await world.spooled(), await world.coverage()]).toEqual([[], [], []]);
+    expect(world.source.atOnce).toBe(0);
+    await world.export('2023-06-01T00:00:00Z');
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('a stop in mid-stream lets go of the source and is no failure of the unit', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 200);
+    const stop = new AbortController();
+    world.source.spoils.push(async function* (csv) {
+      yield csv.subarray(0, 5000);
+      stop.abort(new Error('Ctrl-C'));
+      yield csv.subarray(5000);
+    });
+    const request = {
+      partyId: PARTY,
+      runId: randomUUID(),
+      seenTime: at('2023-06-01T00:00:00Z'),
+      closedTo: at('2023-06-01T00:00:00Z'),
+    };
+    await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow('Ctrl-C');
+    expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([[], [], 0]);
+    const units = await world.pool.query('select attempts, lease_token from mirror.exports');
+    expect(units.rows).toEqual([{ attempts: 0, lease_token: null }]);
+  });
+
+  test('after five failures the scope is quarantined with its reason; a success clears it', async () => {
+    await using world = await World.open(database);
+    const scope = async (): Promise<unknown> =>
+      (
+        await world.pool.query(
+          'select attempts, quarantined_at is not null as aside, quarantine_reason as reason from mirror.exports',
+        )
+      ).rows[0];
+    for (let failure = 1; failure <= 5; failure += 1) {
+      world.source.spoils.push(() => []);
+      const failed = await world.export('2023-06-01T00:00:00Z').catch((error: unknown) => error);
+      expect(failed).toMatchObject({ code: 'ANSWER_EMPTY' });
+      // Then there is no more trying before the next night.
+      expect(failed).toBeInstanceOf(failure < 5 ? RetryableError : PermanentError);
+      expect(await scope()).toMatchObject({
+        attempts: failure,
+        aside: failure === 5,
+        reason: { code: 'ANSWER_EMPTY' },
+      });
+    }
+    await world.export('2023-06-01T00:00:00Z');
+    expect(await scope()).toEqual({ attempts: 0, aside: false, reason: null });
+  });
+});
+
+describe('the anchor', () => {
+  test('known rows that do not come back: asked a second way, then nothing is believed', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    await world.export('2023-05-02T00:00:00Z');
+    const before = await world.rows();
+    world.source.entries = entries('2023-05-02T10:00:00Z', 5);
+    const outcome = await world.export('2023-05-03T00:00:00Z');
+    expect(outcome).toMatchObject({ verdict: 'suspicious', requests: 2, rows: 0n });
+    expect(await world.rows()).toEqual(before);
+    expect(world.source.asked[2]?.from).not.toEqual(world.source.asked[1]?.from);
+    expect(await world.spooled()).toEqual([]);
+  });
+
+  test('a hiccup is forgiven: the second answer holds what is known', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.spoils.push((csv) => [csv.subarray(0, csv.indexOf(10) + 1)]);
+    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 2 });
+  });
+
+  test('late rows: the range is asked for again and replaced, and the verdict says so', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.entries.push({ time: '2023-05-01 10:15:00.5+00' }, { time: '2023-05-01 10:18:00.1+00' });
+    const outcome = await world.export('2023-05-03T00:00:00Z');
+    expect(outcome).toMatchObject({ verdict: 'suspicious', requests: 3 });
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+  });
+});
+
+describe('workers side by side', () => {
+  test('two on one scope: the second finds it covered', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 50);
+    const to = at('2023-05-10T00:00:00Z');
+    const outcomes = await Promise.all([1, 2, 3].map(() => world.export('2023-06-01T00:00:00Z', { to })));
+    expect(outcomes.map(({ requests }) => requests).toSorted((a, b) => a - b)).toEqual([0, 0, 1]);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('a large ledger lets a small one in between its windows', async () => {
+    await using world = await World.open(database);
+    const small = '01'.repeat(32);
+    world.source.entries = [
+      ...entries('2023-05-01T10:00:00Z', 1500, 10),
+      ...entries('2023-05-01T10:00:00Z', 5).map((entry) => ({ ...entry, from: small })),
+    ];
+    const now = '2023-06-01T00:00:00Z';
+    let other: Promise<unknown> = Promise.resolve();
+    world.source.spoils.push(async function* (csv) {
+      // It comes while the first question of the large one holds the only place.
+      other = world.export(now, { partyId: small });
+      await waitFor(
+        async () =>
+          (await world.pool.query(`select from mirror.exports where limit_wanted_at is not null`)).rowCount,
+        { what: 'the small one to wait' },
+      );
+      yield csv;
+    });
+    await world.export(now, {}, { segmentBytesMax: 2 ** 16 });
+    await other;
+    const asked = world.source.asked.map(({ partyId }) => (partyId === small ? 'small' : 'large'));
+    expect(asked.slice(0, 3)).toEqual(['large', 'small', 'large']);
+    expect(asked.length).toBeGreaterThan(5);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('never more exports at once than there are slots', async () => {
+    await using world = await World.open(database);
+    const parties = ['01', '02', '03', '04', '05'].map((pair) => pair.repeat(32));
+    world.source.entries = parties.flatMap((from) =>
+      entries('2023-05-01T10:00:00Z', 20).map((entry) => ({ ...entry, from })),
+    );
+    const refused = `select from mirror.exports where limit_wanted_at is not null`;
+    // Two have a place, and keep it until the others have asked for one in vain.
+    const held: Spoil = async function* (csv) {
+      const areAllHere = async (): Promise<boolean> =>
+        world.source.atOnce > 2 || (await world.pool.query(refused)).rowCount === parties.length - 2;
+      await waitFor(areAllHere, { what: 'the others to ask for a place' });
+      yield csv;
+    };
+    world.source.spoils.push(held, held);
+    await Promise.all(
+      parties.map((partyId) => world.export('2023-06-01T00:00:00Z', { partyId }, { exportLimit: 2 })),
+    );
+    expect(world.source.atOnceMax).toBe(2);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+});

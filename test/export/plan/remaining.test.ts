@@ -1,0 +1,195 @@
+import { fc } from '../../support/properties.ts';
+import { describe, expect, test } from 'vitest';
+import type { Micros } from '../../../src/core/time.ts';
+import type { Coverage } from '../../../src/export/ports.ts';
+import { overlaps, type Range, subtract, union } from '../../../src/export/plan/ranges.ts';
+import { type AskPlan, planAsk } from '../../../src/export/plan/remaining.ts';
+
+const SECOND = 1_000_000n;
+/** Small seconds, so that ranges meet in every way. */
+const second = fc.integer({ min: 0, max: 40 });
+const range = fc.tuple(second, fc.integer({ min: 1, max: 12 })).map(([from, length]) => ({
+  from: BigInt(from) * SECOND,
+  to: BigInt(from + length) * SECOND,
+}));
+
+function holds(ranges: readonly Range[], at: Micros): boolean {
+  return ranges.some(({ from, to }) => at >= from && at < to);
+}
+
+const instants = Array.from({ length: 120 }, (_, half) => (BigInt(half) * SECOND) / 2n);
+
+describe('ranges', () => {
+  test('subtract leaves exactly the instants that no hole holds', () => {
+    fc.assert(
+      fc.property(range, fc.array(range, { maxLength: 6 }), (whole, holes) => {
+        const rest = subtract(whole, holes);
+        for (const at of instants) {
+          expect(holds(rest, at)).toBe(holds([whole], at) && !holds(holes, at));
+        }
+        for (const [index, { from }] of rest.entries())
+          expect(from >= (rest[index - 1]?.to ?? 0n)).toBe(true);
+      }),
+    );
+  });
+
+  test('union holds the same instants in ranges that do not touch', () => {
+    fc.assert(
+      fc.property(fc.array(range, { maxLength: 6 }), (ranges) => {
+        const joined = union(ranges);
+        for (const at of instants) expect(holds(joined, at)).toBe(holds(ranges, at));
+        for (const [index, { from }] of joined.entries()) {
+          expect(index === 0 || from > (joined[index - 1]?.to ?? from)).toBe(true);
+        }
+      }),
+    );
+  });
+});
+
+const assets = [undefined, 'a', 'b'] as const;
+const spec = fc.record({
+  range,
+  assetId: fc.constantFrom(...assets),
+  open: fc.boolean(),
+  hasTail: fc.boolean(),
+});
+
+/** Coverage that the warehouse's constraint lets stand: no asset's instant twice, open only behind closed. */
+const coverage = fc.array(spec, { maxLength: 6 }).map((specs) => {
+  const rows: Coverage[] = [];
+  for (const { range: span, assetId, open, hasTail } of specs) {
+    const meets = (row: Coverage): boolean =>
+      overlaps(row, span) && (row.assetId === undefined || assetId === undefined || row.assetId === assetId);
+    if (rows.some(meets)) continue;
+    const tail = { from: span.from, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
+    rows.push({
+      coverageId: BigInt(rows.length),
+      assetId,
+      ...span,
+      open,
+      sides: 'from',
+      objectKey: undefined,
+      rows: 0n,
+      tail: hasTail && !open ? tail : undefined,
+    });
+  }
+  return rows.toSorted((left, right) => Number(left.from - right.from));
+});
+
+const target = fc
+  .record({
+    assetId: fc.constantFrom(...assets),
+    from: second,
+    length: fc.option(fc.integer({ min: 1, max: 50 }), { nil: undefined }),
+    closedTo: second,
+  })
+  .map(({ assetId, from, length, closedTo }) => ({
+    assetId,
+    from: BigInt(from) * SECOND,
+    to: length === undefined ? undefined : BigInt(from + length) * SECOND,
+    closedTo: BigInt(closedTo) * SECOND,
+  }));
+
+function scoped(rows: readonly Coverage[], assetId: string | undefined): Coverage[] {
+  return rows.filter((row) => assetId === undefined || row.assetId === undefined || row.assetId === assetId);
+}
+
+function partsOf(plan: AskPlan): Range[] {
+  const open = plan.open === undefined ? [] : [{ from: plan.open.from, to: plan.open.to ?? 10n ** 18n }];
+  return [...plan.closed, ...open];
+}
+
+describe('planAsk', () => {
+  test('what is published afterwards covers the target, and nothing twice', () => {
+    fc.assert(
+      fc.property(target, coverage, (wanted, rows) => {
+        const overlapping = scoped(rows, wanted.assetId);
+        const plan = planAsk(wanted, overlapping, {});
+        const parts = plan === undefined ? [] : partsOf(plan);
+        const superseded = new Set(plan?.supersedes.map((row) => row.coverageId));
+        const kept = overlapping.filter((row) => !superseded.has(row.coverageId));
+        for (const part of parts) expect(kept.filter((row) => overlaps(row, part))).toEqual([]);
+        expect(union(parts).length).toBeLessThanOrEqual(parts.length);
+        // Behind a clock that went back, what lies before older closed ranges waits for the clock.
+        const openFrom = plan?.open?.from ?? wanted.closedTo;
+        const asked = instants.filter(
+          (at) =>
+            at >= wanted.from &&
+            at < (wanted.to ?? 10n ** 18n) &&
+            (at < wanted.closedTo || (plan?.open !== undefined && at >= openFrom)),
+        );
+        expect(asked.filter((at) => !holds(parts, at) && !holds(kept, at))).toEqual([]);
+      }),
+    );
+  });
+
+  test('a superseded closed segment is asked for whole', () => {
+    fc.assert(
+      fc.property(target, coverage, (wanted, rows) => {
+        const plan = planAsk(wanted, scoped(rows, wanted.assetId), {});
+        for (const row of plan?.supersedes ?? []) {
+          if (row.open) continue;
+          expect(subtract(row, plan === undefined ? [] : partsOf(plan))).toEqual([]);
+        }
+      }),
+    );
+  });
+
+  test('an end is never asked for without a start, nor of a release that is not known to filter rightly', () => {
+    fc.assert(
+      fc.property(
+        target,
+        coverage,
+        fc.constantFrom('right', 'unproven', undefined),
+        (wanted, rows, bounds) => {
+          const plan = planAsk(wanted, scoped(rows, wanted.assetId), { bounds });
+          const { from, to } = plan?.question ?? {};
+          if (to === undefined) return;
+          expect(from).toBeDefined();
+          expect(bounds).toBe('right');
+          expect(to > (plan?.closed.at(-1)?.to ?? plan?.open?.from ?? 0n)).toBe(true);
+        },
+      ),
+    );
+  });
+
+  test('every continuation of what is known asks for the end of it again', () => {
+    fc.assert(
+      fc.property(target, coverage, fc.constantFrom('right', 'unproven'), (wanted, rows, bounds) => {
+        const overlapping = scoped(rows, wanted.assetId);
+        const plan = planAsk(wanted, overlapping, { bounds });
+        const first = plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
+        const known = overlapping.find(
+          (row) => !row.open && row.to === first && row.assetId === wanted.assetId && row.tail !== undefined,
+        );
+        if (known?.tail === undefined) return;
+        expect(plan?.anchor).toEqual({ to: known.to, tail: known.tail, sides: known.sides });
+        expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
+        expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(true);
+      }),
+    );
+  });
+
+  test('a continuation asks from the known tail on', () => {
+    const tail = { from: 5n * SECOND, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
+    const [from, to] = [0n, 10n * SECOND];
+    const row = {
+      coverageId: 1n,
+      assetId: undefined,
+      from,
+      to,
+      open: false,
+      sides: 'from',
+      objectKey: 'k',
+      rows: 1n,
+      tail,
+    } as const;
+    const plan = planAsk({ from: 0n, closedTo: 20n * SECOND }, [row], {});
+    expect(plan).toMatchObject({
+      question: { from: 5n * SECOND },
+      closed: [{ from: to, to: 20n * SECOND }],
+      open: { from: 20n * SECOND },
+      anchor: { to, tail },
+    });
+  });
+});

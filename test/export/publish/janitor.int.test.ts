@@ -1,0 +1,114 @@
+import { strict as assert } from 'node:assert';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { FileStore } from '../../../src/objects/file-store.ts';
+import { createLog } from '../../../src/core/log.ts';
+import { tidyStore } from '../../../src/export/publish/janitor.ts';
+import { openWarehouse } from '../../../src/postgres/database.ts';
+import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { signal, World } from '../export-world.ts';
+import { entries, row12 } from '../ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const NO_GRACE = -1000;
+
+test('superseded objects go when their time is up, current ones never', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const archive = new ExportArchiveStore(warehouse.db);
+  const deps = { objects: world.objects, archive, log: createLog('silent') };
+  world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+  await world.export('2023-05-01T11:00:00Z');
+  // Late: the open segment does not come back as it was, and is replaced.
+  world.source.entries.push({ time: '2023-05-01 11:10:00.5+00' });
+  await world.export('2023-05-01T12:00:00Z');
+  expect(await world.objectKeys()).toHaveLength(3);
+  expect(await tidyStore(deps, signal)).toEqual({ sweptFiles: 0, removedObjects: 0, keptObjects: 0 });
+  expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({ removedObjects: 1 });
+  expect(await world.keys()).toHaveLength(4);
+  expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({ removedObjects: 0 });
+});
+
+test('a damaged manifest keeps its object', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const deps = {
+    objects: world.objects,
+    archive: new ExportArchiveStore(warehouse.db),
+    log: createLog('silent'),
+    graceMs: NO_GRACE,
+  };
+  await world.objects.publishBytes('ledger/party=a/asset=all/x.csv', Buffer.from('x'), signal);
+  await world.objects.publishBytes('ledger/party=a/asset=all/x.csv.manifest.json', Buffer.from('{'), signal);
+  await world.objects.publishBytes('ledger/party=a/asset=all/y.csv', Buffer.from('y'), signal);
+  expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
+  expect(await world.objectKeys()).toEqual(['ledger/party=a/asset=all/x.csv']);
+});
+
+describe('an object that nothing names, and that is published again at the same moment', () => {
+  /** One that was superseded long ago, and its row of the manifest table. */
+  async function superseded(world: World): Promise<string> {
+    // So many that the double's order is the same each time.
+    world.source.entries = entries('2023-05-01T10:00:00Z', 7, 0);
+    await world.export('2023-05-01T11:00:00Z');
+    await world.pool.query('delete from mirror.coverage');
+    await world.pool.query(`update mirror.segments set status = 'superseded', superseded_at = '2000-01-01'`);
+    const [key = ''] = await world.objectKeys();
+    return key;
+  }
+
+  test('is kept where the publication was first', async () => {
+    await using world = await World.open(database);
+    await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    const archive = new ExportArchiveStore(warehouse.db);
+    const key = await superseded(world);
+    // Marked, and not removed yet.
+    expect(await archive.retire(0)).toEqual([key]);
+    const wasRemoved: boolean[] = [];
+    await world.export(
+      '2023-05-01T11:00:00Z',
+      {},
+      {
+        checkpoint: async (step) => {
+          if (step === 'intended') wasRemoved.push(await archive.removing(key, async () => assert.fail()));
+        },
+      },
+    );
+    wasRemoved.push(await archive.removing(key, async () => assert.fail()));
+    expect(wasRemoved).toEqual([false, false]);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('is asked for again where the janitor was first', async () => {
+    await using world = await World.open(database);
+    await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    const archive = new ExportArchiveStore(warehouse.db);
+    const key = await superseded(world);
+    expect(await archive.retire(0)).toEqual([key]);
+    /** Finds it there, and then it is cleared away. */
+    class Cleared extends FileStore {
+      heads = 0;
+      wasRemoved = false;
+
+      override async head(...[asked]: Parameters<FileStore['head']>): ReturnType<FileStore['head']> {
+        const found = await super.head(asked);
+        this.heads += 1;
+        return found;
+      }
+
+      override async read(...given: Parameters<FileStore['read']>): ReturnType<FileStore['read']> {
+        const content = await super.read(...given);
+        if (this.heads === 1) this.wasRemoved = await archive.removing(key, () => this.remove(key, signal));
+        return content;
+      }
+    }
+    const objects = new Cleared(join(world.folder, 'objects'));
+    const again = world.export('2023-05-01T11:00:00Z', {}, { objects });
+    await expect(again).rejects.toMatchObject({ code: 'OBJECT_CLEARED', name: 'RetryableError' });
+    expect(objects.wasRemoved).toBe(true);
+    await world.export('2023-05-01T11:00:00Z');
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+});

@@ -1,0 +1,44 @@
+import { describe, expect, test } from 'vitest';
+import { RowFilter, type RowFinding } from '../../../src/export/read/row-filter.ts';
+import { readHeader } from '../../../src/ledger/header.ts';
+import { HEADER_12, HEADER_13 } from '../../ledger/csv.ts';
+import { ASSET, ASSET_2, OTHER, PARTY, row12, row13 } from '../ledger-double.ts';
+
+const time = '2023-05-01 10:00:00.5+00';
+
+function finding(row: string, scope: { partyId?: string; assetId?: string } = {}): RowFinding {
+  const header = row.split(',').length === 13 ? HEADER_13 : HEADER_12;
+  const filter = new RowFilter({ partyId: PARTY, ...scope }, readHeader(Buffer.from(header)));
+  const bytes = Buffer.from(row);
+  return filter.check(bytes, 0, bytes.length);
+}
+
+describe('RowFilter', () => {
+  test('with 12 columns only what leaves the party is its own', () => {
+    expect(finding(row12({ time }))).toBe('ok');
+    expect(finding(row12({ time, from: OTHER, to: PARTY }))).toBe('party');
+  });
+
+  test('with 13 columns either side is', () => {
+    expect(finding(row13({ time }))).toBe('ok');
+    expect(finding(row13({ time, from: OTHER, to: PARTY }))).toBe('ok');
+    expect(finding(row13({ time, from: OTHER, to: OTHER }))).toBe('party');
+  });
+
+  test('ids match in every encoding and case', () => {
+    expect(finding(row12({ time, from: PARTY.toUpperCase() }), { assetId: ASSET })).toBe('ok');
+    expect(finding(row12({ time }).replace(`\\x${ASSET}`, `"${ASSET}"`), { assetId: ASSET })).toBe('ok');
+    expect(finding(row12({ time }), { assetId: ASSET_2 })).toBe('asset');
+  });
+
+  test('built-in assets are words, or bytes', () => {
+    expect(finding(row12({ time, asset: '09' }), { assetId: 'fBTC' })).toBe('ok');
+    expect(finding(row13({ time, asset: 'fBTC' }), { assetId: 'fBTC' })).toBe('ok');
+    expect(finding(row12({ time, asset: '0a' }), { assetId: 'fBTC' })).toBe('asset');
+  });
+
+  test('a row of another width or without a time is none', () => {
+    expect(finding(`${row12({ time })},1,2,3`)).toBe('fields');
+    expect(finding(row12({ time: 'yesterday' }))).toBe('time');
+  });
+});
