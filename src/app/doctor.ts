@@ -7,6 +7,7 @@ import { errorCode, errorLine } from '../core/errors.ts';
 import { formatInstant, type Micros, nowMicros } from '../core/time.ts';
 import type { Config } from '../config/environment.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
+import { requireWritable } from './data-dir.ts';
 
 export interface Finding {
   readonly what: string;
@@ -68,6 +69,7 @@ async function examineDataDir({
   sourceExportConcurrency,
 }: Config): Promise<Result> {
   const spoolBytes = SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency + 1);
+  await requireWritable(dataDir);
   return examineSpace(dataDir, FREE_BYTES_MIN + spoolBytes, 'point DATA_DIR at a larger disk');
 }
 

@@ -252,7 +252,8 @@ function declareServing(program: Command, run: Run): void {
   program
     .command('sandbox')
     .description('serve a made-up network, for trying things out')
-    .option('--port <port>', 'where to listen (0: a free port)', wholeNumber(0, 65_535), 8090)
+    .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
+    .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
     .option('--parties <n>', 'how many parties there are', wholeNumber(1, 10_000_000), 200)
     .option('--entries <n>', 'ledger entries in all, about', wholeNumber(0, 1_000_000_000), 50_000)
     .option('--seed <seed>', 'the same seed and genesis, the same network', 'sandbox')
@@ -261,7 +262,10 @@ function declareServing(program: Command, run: Run): void {
         .choices(RELEASE_NAMES)
         .default('0.71.4'),
     )
-    .option('--genesis <time>', 'when it began; default: a week before today')
+    .option(
+      '--genesis <time>',
+      'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json',
+    )
     .option('--books-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
     .action((options) => run(async () => (await import('./commands/sandbox.ts')).sandbox, options));
 }

@@ -24,6 +24,9 @@ const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
 /** Names that are not ours but that users expect to work from `.env` too. */
 const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
+/** What a compose file reads from the same `.env`: its own passwords and images, and Compose's settings. */
+const COMPOSE =
+  /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
 /** More, and it is another word. */
 const EDITS_MAX = 3;
@@ -91,7 +94,7 @@ function refuseUnknown(
     if (GUARDED.test(name) && !known.has(name)) problems.push(unknown(name, 'the environment'));
   }
   for (const name of Object.keys(dotEnv)) {
-    if (!known.has(name) && !AMBIENT.test(name)) problems.push(unknown(name, '.env'));
+    if (!known.has(name) && !AMBIENT.test(name) && !COMPOSE.test(name)) problems.push(unknown(name, '.env'));
   }
 }
 

@@ -236,6 +236,13 @@ export const SETTINGS = {
     help: 'the time zone of SCHEDULE',
     parse: timeZone,
   }),
+  firstRun: setting({
+    name: 'FIRST_RUN',
+    fallback: 'now',
+    accepted: 'now or scheduled',
+    help: 'when a mirror that has had no nightly run starts its first',
+    parse: oneOf('now', 'scheduled'),
+  }),
   nightlyParties: setting({
     name: 'NIGHTLY_PARTIES',
     fallback: 'all',
@@ -321,6 +328,7 @@ type Required =
   | 'dataDir'
   | 'schedule'
   | 'scheduleTz'
+  | 'firstRun'
   | 'nightlyParties'
   | 'exportCompression'
   | 'exportSegmentMax'

@@ -125,9 +125,10 @@ function copyOnce(packageDir: string): string {
   const root = cacheRoot();
   const copy = join(root, `postgres-${version}-${process.arch}`);
   if (existsSync(copy)) return copy;
-  mkdirSync(root, { recursive: true });
-  const staging = mkdtempSync(join(root, 'copy-'));
+  let staging: string | undefined;
   try {
+    mkdirSync(root, { recursive: true });
+    staging = mkdtempSync(join(root, 'copy-'));
     cpSync(join(packageDir, 'native'), join(staging, 'native'), { recursive: true, verbatimSymlinks: true });
     makeLinks(join(staging, 'native'));
     makeReadable(staging);
@@ -141,7 +142,7 @@ function copyOnce(packageDir: string): string {
       { code: 'EMBEDDED_BINARIES', meta: { copy }, cause: error },
     );
   } finally {
-    rmSync(staging, { recursive: true, force: true });
+    if (staging !== undefined) rmSync(staging, { recursive: true, force: true });
   }
   return copy;
 }

@@ -45,7 +45,13 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
   const dataDir = join(dir, 'data');
   const children: Child[] = [];
   const start = (args: readonly string[], more: Settings = {}): Child => {
-    const defaults = { SOURCE_RATE: RATE, DATA_DIR: dataDir, LOG_LEVEL: 'info', SCHEDULE: farSchedule() };
+    const defaults = {
+      SOURCE_RATE: RATE,
+      DATA_DIR: dataDir,
+      LOG_LEVEL: 'info',
+      SCHEDULE: farSchedule(),
+      FIRST_RUN: 'scheduled',
+    };
     const env = { ...defaults, ...settings, ...more };
     const child = runScript(BIN, args, { cwd: dir, env });
     children.push(child);

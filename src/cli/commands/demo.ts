@@ -3,7 +3,7 @@
  * mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that a real run is not disturbed.
  */
 import { once } from 'node:events';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { z } from 'zod';
@@ -15,6 +15,7 @@ import { worst } from '../../core/verdict.ts';
 import { openLake, type Lake } from '../../lake/lake.ts';
 import { inquiry, readyQuestion } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
+import { keptGenesis } from '../kept-genesis.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
@@ -71,25 +72,16 @@ export async function demo(
 
 /** The same network at every run in this checkout, grown by the time that has passed. */
 async function startNetwork(dataDir: string): Promise<Sandbox> {
-  const path = join(dataDir, 'sandbox.json');
-  const birth = z.object({ genesisMicros: z.string().regex(/^\d{1,18}$/) });
-  const stored = birth.safeParse(
-    await readFile(path, 'utf8')
-      .then(JSON.parse)
-      .catch(() => undefined),
+  const genesis = await keptGenesis(
+    join(dataDir, 'sandbox.json'),
+    floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS,
   );
-  const fresh = { genesisMicros: String(floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS) };
-  const { genesisMicros } = stored.success ? stored.data : fresh;
-  if (!stored.success) {
-    await writeFile(`${path}.new`, JSON.stringify(fresh), { flush: true });
-    await rename(`${path}.new`, path);
-  }
   return startSandbox({
     seed: 'demo',
     parties: PARTIES,
     entriesMean: ENTRIES_MEAN,
     historyMs: HISTORY_DAYS * 86_400_000,
-    genesis: BigInt(genesisMicros),
+    genesis,
     clock: nowMicros,
     rateLimit: 'none',
   });

@@ -1,5 +1,6 @@
 /** `sandbox`: serves a made-up network until it is told to stop. */
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { UsageError } from '../../core/errors.ts';
 import {
   DAY_MICROS,
@@ -9,11 +10,13 @@ import {
   parseInstant,
   type Micros,
 } from '../../core/time.ts';
+import { keptGenesis } from '../kept-genesis.ts';
 import type { ReleaseName } from '../../sandbox/release-names.ts';
 import { startSandbox } from '../../sandbox/server.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 
 export interface SandboxCommandOptions {
+  readonly host: string;
   readonly port: number;
   readonly parties: number;
   readonly entries: number;
@@ -25,10 +28,11 @@ export interface SandboxCommandOptions {
 
 const HISTORY_DAYS = 7;
 
-/** Today's midnight a week ago where none is given: the same network all day. */
-function genesisOf(given: string | undefined): Micros {
+/** Where none is given: a midnight a week before the first start, the same network from then on. */
+async function genesisOf(given: string | undefined, dataDir: string): Promise<Micros> {
   const midnight = nowMicros() - (nowMicros() % DAY_MICROS);
-  if (given === undefined) return midnight - BigInt(HISTORY_DAYS) * DAY_MICROS;
+  if (given === undefined)
+    return keptGenesis(join(dataDir, 'sandbox.json'), midnight - BigInt(HISTORY_DAYS) * DAY_MICROS);
   const parsed = parseInstant(given);
   if (parsed !== undefined && parsed < nowMicros()) return floorSecond(parsed);
   throw new UsageError([
@@ -40,10 +44,11 @@ export async function sandbox(
   options: SandboxCommandOptions,
   context: CommandContext,
 ): Promise<CommandResult> {
-  const genesis = genesisOf(options.genesis);
+  const genesis = await genesisOf(options.genesis, context.config.dataDir);
   await using network = await startSandbox({
     seed: options.seed,
     release: options.release,
+    host: options.host,
     port: options.port,
     parties: options.parties,
     entriesMean: Math.ceil(options.entries / options.parties),

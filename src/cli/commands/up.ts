@@ -1,8 +1,11 @@
 /** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
 import { once } from 'node:events';
+import { startFirstRun } from '../../../jobs/first-run.ts';
 import { needSource, openApp, type App } from '../../app/app.ts';
+import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serve.ts';
 import { startWorkerHealth } from '../../app/worker-health.ts';
+import { refuseOpenListening } from '../../api/http/access.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 
 export function up(_options: object, context: CommandContext): Promise<CommandResult> {
@@ -23,6 +26,9 @@ async function run(
 ): Promise<CommandResult> {
   const { config, log, signal } = context;
   if (parts.worker) needSource(config);
+  // Before anything is started: what would be refused later costs a database first.
+  if (parts.api) refuseOpenListening(config.apiHost, config.apiToken);
+  await requireWritable(config.dataDir);
   try {
     await runUntilStopped(parts, context);
   } catch (error) {
@@ -74,5 +80,6 @@ async function startWork(app: App): Promise<void> {
       { name: 'walk-list', data: { audit: list } },
     );
   }
+  if (app.config.firstRun === 'now') await startFirstRun(app.jobs);
   app.log.info({ schedule, scheduleTz, queues: app.queues.kind }, 'Working');
 }

@@ -1,0 +1,22 @@
+/** DATA_DIR must be there and writable before anything starts: a night that cannot spool would fail at its end. */
+import { randomUUID } from 'node:crypto';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorCode, UsageError } from '../core/errors.ts';
+
+/**
+ * Makes the folder where it is missing, and writes and removes a file in it.
+ * @throws UsageError where that is refused
+ */
+export async function requireWritable(dir: string): Promise<void> {
+  const probe = join(dir, `.probe-${randomUUID()}`);
+  try {
+    await mkdir(dir, { recursive: true });
+    await writeFile(probe, 'written and removed to see whether that is possible\n');
+    await rm(probe);
+  } catch (error) {
+    throw new UsageError([
+      `DATA_DIR: cannot write to ${dir} (${errorCode(error)}); make it writable for user ${process.getuid?.() ?? 'of this process'}, or point DATA_DIR elsewhere`,
+    ]);
+  }
+}
