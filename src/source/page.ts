@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../core/errors.ts';
 import { canonicalId } from '../core/ids.ts';
 import { isRecord, sampleOf } from '../ledger/error-body.ts';
-import { storable } from '../ledger/storable.ts';
+import { storable } from '../core/evidence.ts';
 import type { ListedRow, ListName, Page } from '../walk/ports.ts';
 import { findExcess, type JsonBounds } from './bounded-json.ts';
 

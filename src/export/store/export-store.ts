@@ -1,5 +1,6 @@
 /** The export's repository in Postgres: claims, coverage, publications, slots. Leases by the database's clock. */
 import { sql } from 'kysely';
+import { evidenceJson } from '../../core/evidence.ts';
 import { FencedError } from '../../core/errors.ts';
 import type {
   Coverage,
@@ -162,7 +163,7 @@ export class ExportStore implements ExportRepository {
     return guarded(`keep the plan of ${nameOf(claim.scope)}`, async () => {
       await this.#db
         .updateTable('exports')
-        .set({ window_plan: JSON.stringify(plan) })
+        .set({ window_plan: evidenceJson(plan) })
         .where('export_id', '=', claim.exportId)
         .where('lease_token', '=', claim.token)
         .execute();
@@ -195,7 +196,7 @@ export class ExportStore implements ExportRepository {
         update mirror.exports
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
           quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
-          quarantine_reason = ${JSON.stringify(reason)}::jsonb
+          quarantine_reason = ${evidenceJson(reason)}::jsonb
         where export_id = ${claim.exportId} and lease_token = ${claim.token}
         returning attempts, quarantined_at is not null as is_set_aside`.execute(this.#db);
       const [row] = failed.rows;

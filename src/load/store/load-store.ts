@@ -92,7 +92,7 @@ export class LoadStore implements LoadBooks {
     await guarded('set a segment aside', () =>
       this.#warehouse.db
         .updateTable('segments')
-        .set({ quarantine_reason: JSON.stringify(reason) })
+        .set({ quarantine_reason: evidenceJson(reason) })
         .where('segment_id', '=', segmentId)
         .where('loaded_at', 'is', null)
         .execute(),

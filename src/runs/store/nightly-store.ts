@@ -1,5 +1,6 @@
 /** The night's list: whose ledger is due, what became of it. The nightly verdict is computed from here. */
 import { sql } from 'kysely';
+import { evidenceJson } from '../../core/evidence.ts';
 import type { Database } from '../../postgres/database.ts';
 import { ASKED, dueUnits, type NightScope } from './night-scope.ts';
 import { guarded } from '../../postgres/transaction.ts';
@@ -231,7 +232,7 @@ export class NightlyStore {
       sql`
         with settled as (
           update mirror.nightly_units
-          set state = ${state}, outcome = ${JSON.stringify(outcome)}::jsonb, updated_at = clock_timestamp()
+          set state = ${state}, outcome = ${evidenceJson(outcome)}::jsonb, updated_at = clock_timestamp()
           where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued') returning party_id)
         update mirror.exports u set idle_nights = case when ${isIdle} then u.idle_nights + 1 else 0 end
         from settled where ${state} = 'done' and u.party_id = settled.party_id`.execute(this.#db),

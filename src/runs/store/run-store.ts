@@ -1,6 +1,7 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { sql, type Selectable } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
+import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema, RunKind, RunState } from '../../postgres/schema.ts';
@@ -202,7 +203,7 @@ export class RunStore {
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
     await guarded('update a run', () =>
-      sql`update mirror.runs set params = params || ${JSON.stringify(params)}::jsonb where run_id = ${runId}`.execute(
+      sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`.execute(
         this.#db,
       ),
     );
@@ -216,7 +217,7 @@ export class RunStore {
         .set({
           state: 'done',
           verdict,
-          evidence: JSON.stringify(evidence),
+          evidence: evidenceJson(evidence),
           finished_at: sql<string>`clock_timestamp()`,
         })
         .where('run_id', '=', runId)
