@@ -15,7 +15,14 @@ describe('evidence', () => {
   test('is JSON for whatever an error carries', () => {
     const circle: Record<string, unknown> = {};
     circle['self'] = circle;
-    for (const value of [circle, { at: new Date(Number.NaN) }, { n: Number.NaN }, [undefined], undefined, () => 1]) {
+    for (const value of [
+      circle,
+      { at: new Date(Number.NaN) },
+      { n: Number.NaN },
+      [undefined],
+      undefined,
+      () => 1,
+    ]) {
       expect(JSON.parse(evidenceJson(value))).toBeDefined();
     }
   });

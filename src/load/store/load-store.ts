@@ -1,4 +1,5 @@
 /** The warehouse's side of loading: what waits, and the transaction in which segments change place. */
+import { evidenceJson } from '../../core/evidence.ts';
 import { type Selectable, sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { ENTRY_COLUMNS } from '../../ledger/canonical.ts';
