@@ -8,8 +8,10 @@ import { ProgressHints } from '../../jobs/progress-hints.ts';
 import type { JobDeps } from '../../jobs/job.ts';
 import type { StatusStore } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
+import { secretsOfUrl } from '../config/secrets.ts';
 import { UnreachableError, UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
 import { startEmbeddedPostgres } from '../embedded/postgres.ts';
 import { RowPool } from '../export/read/row-pool.ts';
@@ -182,6 +184,7 @@ async function openDatabase(
 ): Promise<string> {
   if (config.databaseUrl !== undefined) return config.databaseUrl.href;
   const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
+  rememberSecrets(secretsOfUrl(new URL(embedded.connectionString)));
   return embedded.connectionString;
 }
 

@@ -1,8 +1,9 @@
 /** The command line: what there is, what each takes, and how errors are told. */
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { readConfig, type Config } from '../config/environment.ts';
-import { SETTINGS, type Setting } from '../config/settings.ts';
+import { secretsOf } from '../config/secrets.ts';
 import { errorLine, UnreachableError, UsageError } from '../core/errors.ts';
+import { hideSecrets, hideSecretsIn, rememberSecrets } from '../core/secrets.ts';
 import { EXIT, type CommandContext, type CommandResult } from './context.ts';
 import { settingsHelp } from './help.ts';
 import { completionScript, SHELLS, type CompletionCommand, type Shell } from './completion.ts';
@@ -51,14 +52,14 @@ async function execute<Options>(
 ): Promise<number> {
   const isJson = json === true;
   const config = readConfig({ env: environment.env, cwd: environment.cwd });
+  rememberSecrets(secretsOf(config));
   const handler = await load();
-  const result = await inTerminal(
-    { ...terminalOf(environment, config, quiet === true), secrets: secretsOf(config) },
-    ({ log, progress }) => handler(options, { ...environment, config, log, isJson, progress }),
+  const result = await inTerminal(terminalOf(environment, config, quiet === true), ({ log, progress }) =>
+    handler(options, { ...environment, config, log, isJson, progress }),
   );
   if (isJson && result.document !== undefined)
-    environment.stdout.write(`${JSON.stringify(result.document, null, 2)}\n`);
-  if (!isJson && result.text !== undefined) environment.stdout.write(result.text);
+    environment.stdout.write(`${JSON.stringify(hideSecretsIn(result.document), null, 2)}\n`);
+  if (!isJson && result.text !== undefined) environment.stdout.write(hideSecrets(result.text));
   return result.exitCode;
 }
 
@@ -85,7 +86,7 @@ async function inTerminal<Result>(
 /** One line for each problem; never a stack trace for what a user can mend. */
 function tell({ stderr, signal }: CliEnvironment, error: unknown): number {
   if (error instanceof UsageError) {
-    for (const problem of error.problems) stderr.write(`ledger-mirror: ${problem}\n`);
+    for (const problem of error.problems) stderr.write(`ledger-mirror: ${hideSecrets(problem)}\n`);
     return EXIT.wrong;
   }
   if (signal.aborted) {
@@ -94,20 +95,8 @@ function tell({ stderr, signal }: CliEnvironment, error: unknown): number {
     );
     return EXIT.tryAgain;
   }
-  stderr.write(`ledger-mirror: ${errorLine(error)}\n`);
+  stderr.write(`ledger-mirror: ${hideSecrets(errorLine(error))}\n`);
   return error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
-}
-
-function secretsOf(config: Config): string[] {
-  const secrets: string[] = [];
-  for (const [key, setting] of Object.entries(SETTINGS) as [keyof typeof SETTINGS, Setting<unknown>][]) {
-    const value = config[key];
-    if (setting.secret !== true || value === undefined) continue;
-    // Of a URL only the password is secret; its host must stay readable in errors.
-    const text = value instanceof URL ? decodeURIComponent(value.password) : value;
-    if (typeof text === 'string' && text !== '') secrets.push(text);
-  }
-  return secrets;
 }
 
 const OUTPUT_OPTIONS = [

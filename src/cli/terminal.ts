@@ -10,8 +10,6 @@ export interface TerminalOptions {
   readonly level: LogLevel;
   /** No bars. */
   readonly isQuiet?: boolean;
-  /** Values that no line may show. */
-  readonly secrets?: readonly string[];
 }
 
 export interface Terminal extends AsyncDisposable {
@@ -20,12 +18,11 @@ export interface Terminal extends AsyncDisposable {
 }
 
 export function openTerminal(options: TerminalOptions): Terminal {
-  const secrets = options.secrets ?? [];
   const screen =
     options.stream.isTTY === true && options.isQuiet !== true ? new Screen(options.stream) : undefined;
   const destination =
     screen === undefined ? {} : { destination: { write: (line: string) => screen.write(readableLog(line)) } };
-  const log = createLog(options.level, { secrets, ...destination });
+  const log = createLog(options.level, destination);
   const progress = createProgress({ screen, log });
   return { log, progress, [Symbol.asyncDispose]: () => progress[Symbol.asyncDispose]() };
 }

@@ -1,5 +1,7 @@
 /** The one way in which evidence becomes JSON: whatever an error or an answer carried, Postgres takes it. */
 
+import { hideSecretsIn } from './secrets.ts';
+
 /** Evidence nests a few levels; what nests deeper was made by a source, or is a circle. */
 const DEPTH_MAX = 32;
 
@@ -23,10 +25,10 @@ export function storable(value: unknown, depth = 0): unknown {
   );
 }
 
-/** Never throws: where evidence cannot be read at all, its code alone is kept. */
+/** Without secrets. Never throws: where evidence cannot be read at all, its code alone is kept. */
 export function evidenceJson(value: unknown): string {
   try {
-    return JSON.stringify(storable(value)) ?? 'null';
+    return JSON.stringify(hideSecretsIn(storable(value))) ?? 'null';
   } catch {
     return '{"code":"EVIDENCE_UNREADABLE"}';
   }

@@ -3,6 +3,7 @@
  * through `plain()` first, so that no secret, no unprintable bigint and no endless error can get out.
  */
 import { pino, type Logger } from 'pino';
+import { HIDDEN, hideKnownSecrets, hideSecrets } from './secrets.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
 export interface LogMethod {
@@ -26,30 +27,17 @@ export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent';
 export interface LogOptions {
   /** Where lines go, each with its line end. Default: stderr, written before the call returns. */
   readonly destination?: { write(line: string): void };
-  /** Values that must never appear, wherever they turn up (the secrets of the configuration). */
-  readonly secrets?: readonly string[];
 }
 
-/** What stands in the place of a secret. */
-const HIDDEN = '[secret]';
 const SECRET_NAME =
   /(?:authorization|cookie|password|passwd|secret|(?<!page)token|api[-_]?key|access[-_]?key)$/i;
-/** `scheme://user:password@` anywhere in a text. */
-const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
-const URL_PARAMETER = /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
-const AUTH_SCHEME = /\b(bearer|basic)\s+[\w.~+/=-]{4,}/gi;
 
 const DEPTH_MAX = 8;
 const ITEMS_MAX = 100;
 const TEXT_MAX = 4_000;
-/** Shorter values would blot out ordinary words. */
-const SECRET_CHARACTERS_MIN = 4;
 
 /** @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields */
 export function createLog(level: LogLevel, options: LogOptions = {}): Log {
-  const secrets = (options.secrets ?? [])
-    .filter((secret) => secret.length >= SECRET_CHARACTERS_MIN)
-    .map((secret) => JSON.stringify(secret).slice(1, -1));
   const logger = pino(
     {
       level,
@@ -58,9 +46,7 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
       formatters: { level: (label) => ({ level: label }), log: plainObject },
       // `plain()` has dealt with errors already; pino's own serializer would undo it.
       serializers: { err: (value: unknown) => value },
-      hooks: {
-        streamWrite: (line) => secrets.reduce((safe, secret) => safe.replaceAll(secret, HIDDEN), line),
-      },
+      hooks: { streamWrite: hideKnownSecrets },
     },
     options.destination ?? pino.destination({ fd: 2, sync: true }),
   );
@@ -77,17 +63,6 @@ function withPlainChildren(logger: Logger): Log {
     error: logger.error.bind(logger),
     child: (fields) => withPlainChildren(logger.child(plainObject(fields))),
   };
-}
-
-/**
- * The text without passwords in URLs, secret parameters and authorization values.
- * For every text from outside that is shown or stored.
- */
-export function hideSecrets(text: string): string {
-  return text
-    .replace(URL_USER, `$1${HIDDEN}@`)
-    .replace(URL_PARAMETER, `$1${HIDDEN}`)
-    .replace(AUTH_SCHEME, `$1 ${HIDDEN}`);
 }
 
 /** A value that JSON can hold: bigint as text, errors as objects, secrets hidden, size bounded. */

@@ -2,6 +2,8 @@
  * The service's error body, `{code, message, details}`: bare, or enveloped in `error`. Both shapes
  * occur on every route, and spacing differs between answers, so only the parsed value is looked at.
  */
+import { hideSecrets } from '../core/secrets.ts';
+
 const TEXT_MAX = 500;
 
 export interface SourceErrorBody {
@@ -56,6 +58,9 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** A source that refuses a credential often repeats it: hidden before the cut, which could halve it. */
 function printable(text: string): string {
-  return text.slice(0, TEXT_MAX).replaceAll(/[\p{Cc}\p{Cs}]+/gu, ' ');
+  return hideSecrets(text.slice(0, TEXT_MAX * 4))
+    .slice(0, TEXT_MAX)
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]+/gu, ' ');
 }

@@ -1,6 +1,7 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../core/errors.ts';
+import { hideSecrets } from '../core/secrets.ts';
 import { canonicalId } from '../core/ids.ts';
 import { isRecord, sampleOf } from '../ledger/error-body.ts';
 import { storable } from '../core/evidence.ts';
@@ -168,7 +169,9 @@ function objectAt(list: ListName, value: unknown, path: string): Record<string, 
 
 function shape(list: ListName, path: string, value: unknown, accepted: string): PermanentError {
   const shown =
-    value === undefined ? 'missing' : (JSON.stringify(value) ?? typeof value).slice(0, SHOWN_CHARS_MAX);
+    value === undefined
+      ? 'missing'
+      : hideSecrets(JSON.stringify(value) ?? typeof value).slice(0, SHOWN_CHARS_MAX);
   return new PermanentError(
     `Cannot read a page of ${list}: ${path} is ${shown}, where ${accepted} is expected; see whether SOURCE_URL names the query service`,
     { code: 'PAGE_SHAPE', meta: { list, path, value: shown } },

@@ -4,6 +4,7 @@ import { RateMeter } from '../../src/core/rate-meter.ts';
 import { Screen } from '../../src/cli/screen.ts';
 import { openTerminal } from '../../src/cli/terminal.ts';
 import { createLog } from '../../src/core/log.ts';
+import { rememberSecrets } from '../../src/core/secrets.ts';
 
 /** What a terminal would show: understands just the sequences that a screen writes. */
 class FakeTerminal {
@@ -75,7 +76,8 @@ describe('on a terminal', () => {
 
   test('leaves finished lines and logs above, and gives the cursor back', async () => {
     const terminal = new FakeTerminal();
-    await using open = openTerminal({ stream: terminal, level: 'info', secrets: ['hunter22'] });
+    rememberSecrets(['hunter22']);
+    await using open = openTerminal({ stream: terminal, level: 'info' });
     const done = open.progress.task('parties');
     const running = open.progress.task('checkpoints');
     done.update({ done: 3, unit: 'rows' });

@@ -1,11 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/core/errors.ts';
-import { createLog, hideSecrets, type Log, type LogLevel } from '../../src/core/log.ts';
+import { createLog, type Log, type LogLevel } from '../../src/core/log.ts';
+import { hideSecrets, rememberSecrets } from '../../src/core/secrets.ts';
 
-function capture(
-  level: LogLevel = 'info',
-  secrets: string[] = [],
-): { log: Log; lines: Record<string, unknown>[]; text: () => string } {
+function capture(level: LogLevel = 'info'): {
+  log: Log;
+  lines: Record<string, unknown>[];
+  text: () => string;
+} {
   const written: string[] = [];
   const lines: Record<string, unknown>[] = [];
   const destination = {
@@ -14,7 +16,7 @@ function capture(
       lines.push(JSON.parse(line) as Record<string, unknown>);
     },
   };
-  return { log: createLog(level, { destination, secrets }), lines, text: () => written.join('') };
+  return { log: createLog(level, { destination }), lines, text: () => written.join('') };
 }
 
 describe('createLog', () => {
@@ -86,7 +88,8 @@ describe('createLog', () => {
   });
 
   test('hides the configured secrets wherever they turn up', () => {
-    const { log, text } = capture('info', ['pa"ss\\word']);
+    rememberSecrets(['pa"ss\\word']);
+    const { log, text } = capture();
     log.info({ any: 'the word pa"ss\\word is here' }, 'said pa"ss\\word');
     expect(text()).not.toContain('ss\\\\word');
     expect(text().match(/\[secret\]/g)).toHaveLength(2);

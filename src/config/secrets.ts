@@ -1,0 +1,60 @@
+/** Every value of a configuration that must never be told: settings, parts of URLs, other libraries' keys. */
+import type { Config } from './environment.ts';
+import { SETTINGS, type Setting, type SettingKey } from './settings.ts';
+
+const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
+/** Of the path of NOTIFY_URL, which is the secret of most chat services, and of parameters; short parts are words. */
+const PART_CHARACTERS_MIN = 8;
+
+export function secretsOf(config: Config): readonly string[] {
+  const secrets: string[] = [];
+  for (const [key, setting] of Object.entries(SETTINGS) as [SettingKey, Setting<unknown>][]) {
+    const value: unknown = config[key];
+    if (value instanceof URL) secrets.push(...secretsOfUrl(value));
+    else if (setting.secret === true && typeof value === 'string') secrets.push(value);
+  }
+  if (config.notifyUrl !== undefined) secrets.push(...secretsOfPath(config.notifyUrl));
+  // Gateways take keys as parameters.
+  if (config.sourceUrl !== undefined) secrets.push(...longValues(config.sourceUrl));
+  for (const [name, value] of Object.entries(config.ambient)) {
+    if (AMBIENT_SECRET.test(name)) secrets.push(value, ...headerValues(value));
+    if (URL.canParse(value)) secrets.push(...secretsOfUrl(new URL(value)));
+  }
+  return secrets.filter((secret) => secret !== '');
+}
+
+/** The password, alone and as Basic authentication sends it; of URLs within it too (`?endpoint=`). */
+export function secretsOfUrl(url: URL): readonly string[] {
+  const inner = [...url.searchParams.values()].filter((value) => URL.canParse(value));
+  const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
+  const [user, password] = [decoded(url.username), decoded(url.password)];
+  // A password that is shown beside itself as user, host or database hides nothing, and is a word.
+  const beside = [user, url.hostname, url.pathname.slice(1), url.protocol.replace(/(?:ql)?:$/, '')];
+  if (password === '' || beside.includes(password)) return nested;
+  return [password, url.password, `${user}:${password}`, ...nested];
+}
+
+function secretsOfPath(url: URL): readonly string[] {
+  return [...[url.pathname, ...url.pathname.split('/')].filter(isLong), ...longValues(url)];
+}
+
+function longValues(url: URL): readonly string[] {
+  return [...url.searchParams.values()].filter(isLong);
+}
+
+function isLong(part: string): boolean {
+  return part.length >= PART_CHARACTERS_MIN;
+}
+
+/** `api-key=…,other=…`, as OpenTelemetry writes headers. */
+function headerValues(list: string): readonly string[] {
+  return list.split(',').flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * The one way to hide secrets: for everything that is stored, told, logged or posted. It is fed once with
+ * the secrets of the configuration, and hides each in every form in which another side may echo it.
+ */
+
+/** What stands in the place of a secret. */
+export const HIDDEN = '[secret]';
+/** Shorter values would blot out ordinary words. */
+const CHARACTERS_MIN = 4;
+const DEPTH_MAX = 64;
+
+/** `scheme://user:password@` anywhere in a text. */
+const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
+const URL_PARAMETER = /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
+const AUTH_SCHEME = /\b(bearer|basic)\s+[\w.~+/=-]{4,}/gi;
+
+const known = new Set<string>();
+let pattern: RegExp | undefined;
+
+/** From now on these values, and what they are made of, are hidden in this process. */
+export function rememberSecrets(secrets: Iterable<string>): void {
+  for (const secret of secrets) {
+    for (const part of partsOf(secret)) {
+      for (const form of formsOf(part)) if (form.length >= CHARACTERS_MIN) known.add(form);
+    }
+  }
+  const longestFirst = [...known].toSorted((a, b) => b.length - a.length);
+  const alternatives = longestFirst.map((form) => form.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, '\\$&'));
+  pattern = alternatives.length === 0 ? undefined : new RegExp(alternatives.join('|'), 'gi');
+}
+
+/** The text without known secrets. */
+export function hideKnownSecrets(text: string): string {
+  return pattern === undefined ? text : text.replace(pattern, HIDDEN);
+}
+
+/** The text without known secrets, and without what looks like one: passwords in URLs, authorization values. */
+export function hideSecrets(text: string): string {
+  return hideKnownSecrets(text)
+    .replace(URL_USER, `$1${HIDDEN}@`)
+    .replace(URL_PARAMETER, `$1${HIDDEN}`)
+    .replace(AUTH_SCHEME, `$1 ${HIDDEN}`);
+}
+
+/** The same value with every text in it hidden so, names included. For what is stored or sent as JSON. */
+export function hideSecretsIn<Value>(value: Value): Value {
+  return hideIn(value, 0) as Value;
+}
+
+function hideIn(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return hideSecrets(value);
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth >= DEPTH_MAX) return '[too deep]';
+  if (value instanceof URL) return hideSecrets(value.href);
+  if (Array.isArray(value)) return value.map((item) => hideIn(item, depth + 1));
+  if ('toJSON' in value && typeof value.toJSON === 'function') return hideIn(value.toJSON(), depth + 1);
+  // Not by assignment: a member named __proto__ stays a member.
+  return Object.fromEntries(
+    Object.entries(value).map(([name, item]) => [hideSecrets(name), hideIn(item, depth + 1)]),
+  );
+}
+
+/** `Bearer X` is secret as a whole and as X; of `Basic` also what it encodes, and the password in that. */
+function partsOf(secret: string): readonly string[] {
+  const [, scheme = '', value = ''] = /^([\w-]+)\s+(.+)$/.exec(secret) ?? [];
+  if (value === '') return [secret];
+  if (scheme.toLowerCase() !== 'basic') return [secret, value];
+  const pair = Buffer.from(value, 'base64').toString('utf8');
+  return [secret, value, pair, pair.slice(pair.indexOf(':') + 1)];
+}
+
+/** As it is, as URLs, JSON and Basic authentication write it. */
+function formsOf(part: string): readonly string[] {
+  const base64 = Buffer.from(part).toString('base64');
+  return [
+    part,
+    decodedUrl(part),
+    encodeURIComponent(part),
+    new URLSearchParams([['', part]]).toString().slice(1),
+    JSON.stringify(part).slice(1, -1),
+    base64,
+    base64.replace(/=+$/, ''),
+    Buffer.from(part).toString('base64url'),
+  ];
+}
+
+function decodedUrl(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
