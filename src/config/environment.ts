@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { UsageError } from '../core/errors.ts';
 import { canonicalId } from '../core/ids.ts';
+import { hideSecrets } from '../core/secrets.ts';
 import { SETTINGS, type PartySelection, type Setting, type SettingKey, type Settings } from './settings.ts';
 
 /** Where a value came from, for the console's configuration page. */
@@ -51,7 +52,8 @@ export function readConfig(input: EnvironmentInput): Config {
     if (given.text === undefined) continue;
     const value = setting.parse(given.text);
     if (value === undefined) {
-      const shown = setting.secret === true ? 'the value given (a secret, not shown)' : quote(given.text);
+      const shown =
+        setting.secret === true ? 'the value given (a secret, not shown)' : quote(hideSecrets(given.text));
       problems.push(`${setting.name}: ${shown} is not accepted; give ${setting.accepted}`);
     }
     settings[key] =
@@ -59,9 +61,22 @@ export function readConfig(input: EnvironmentInput): Config {
         ? readPartyFile(value as PartySelection | undefined, input.cwd, problems)
         : value;
   }
+  if (origins['apiToken'] === 'unset' || settings['apiToken'] !== undefined) {
+    problems.push(...tokenProblems(settings['apiToken'], settings['apiReadToken']));
+  }
   if (typeof settings['dataDir'] === 'string') settings['dataDir'] = resolve(input.cwd, settings['dataDir']);
   if (problems.length > 0) throw new UsageError(problems);
   return { ...settings, origins, ambient: ambientOf(input.env, dotEnv) } as unknown as Config;
+}
+
+function tokenProblems(token: unknown, readToken: unknown): readonly string[] {
+  if (readToken === undefined) return [];
+  if (token === undefined) {
+    return ['API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too'];
+  }
+  return token === readToken
+    ? ['API_READ_TOKEN: is the same as API_TOKEN; give another one, which reads and orders nothing']
+    : [];
 }
 
 function readDotEnv(cwd: string, problems: string[]): Readonly<Record<string, string>> {

@@ -27,11 +27,44 @@ function setting<Value>(declared: Setting<Value>): Setting<Value> {
   return declared;
 }
 
+/** What must be escaped in a URL so that every reader of it takes the same user and password. */
+const ESCAPED = '(a % in its password is written %25)';
+
 function url(protocols: readonly string[]): (text: string) => URL | undefined {
   return (text) => {
     const parsed = URL.canParse(text) ? new URL(text) : undefined;
-    return parsed !== undefined && protocols.includes(parsed.protocol) ? parsed : undefined;
+    if (parsed === undefined || !protocols.includes(parsed.protocol)) return undefined;
+    return isEscaped(parsed.username) && isEscaped(parsed.password) ? parsed : undefined;
   };
+}
+
+function isEscaped(text: string): boolean {
+  return !/%(?![0-9a-f]{2})/i.test(text);
+}
+
+const TOKEN_CHARACTERS_MIN = 16;
+const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
+/** How the tokens of published examples begin: whoever scans the network tries them first. */
+const EXAMPLE_TOKEN = /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
+const TOKEN = `at least ${TOKEN_CHARACTERS_MIN} printable characters, ${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for instance what 'openssl rand -hex 32' prints`;
+
+/** Long and mixed enough that guessing over the network is hopeless. */
+function token(given: string): string | undefined {
+  const isLong = /^[\x21-\x7e]+$/.test(given) && given.length >= TOKEN_CHARACTERS_MIN;
+  const isMixed = new Set(given).size >= TOKEN_CHARACTERS_DIFFERENT_MIN;
+  return isLong && isMixed && !EXAMPLE_TOKEN.test(given) ? given : undefined;
+}
+
+const HOST_NAME = /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/i;
+
+function hostNames(given: string): readonly string[] | undefined {
+  const names = given.split(',').map((name) =>
+    name
+      .trim()
+      .toLowerCase()
+      .replace(/^\[(.*)\]$/, '$1'),
+  );
+  return names.every((name) => HOST_NAME.test(name)) ? [...new Set(names)] : undefined;
 }
 
 function integer(min: number, max: number): (text: string) => number | undefined {
@@ -106,10 +139,12 @@ function objectStoreUrl(given: string): URL | undefined {
     return parsed.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
   const known = ['region', 'endpoint'];
   const isKnown = [...parsed.searchParams.keys()].every((key) => known.includes(key));
-  return parsed.host !== '' && isKnown ? parsed : undefined;
+  const endpoint = parsed.searchParams.get('endpoint');
+  const isUsable = endpoint === null || url(['http:', 'https:'])(endpoint) !== undefined;
+  return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
 }
 
-const HTTP_URL = 'an http:// or https:// URL';
+const HTTP_URL = `an http:// or https:// URL ${ESCAPED}`;
 const PARAMETER = 'a query parameter name';
 
 export const SETTINGS = {
@@ -198,14 +233,14 @@ export const SETTINGS = {
   databaseUrl: setting({
     name: 'DATABASE_URL',
     secret: true,
-    accepted: 'a postgres:// or postgresql:// URL',
+    accepted: `a postgres:// or postgresql:// URL ${ESCAPED}`,
     help: 'the warehouse; unset: Postgres embedded in DATA_DIR',
     parse: url(['postgres:', 'postgresql:']),
   }),
   redisUrl: setting({
     name: 'REDIS_URL',
     secret: true,
-    accepted: 'a redis:// or rediss:// URL',
+    accepted: `a redis:// or rediss:// URL ${ESCAPED}`,
     help: 'queues and resume state; unset: both in Postgres',
     parse: url(['redis:', 'rediss:']),
   }),
@@ -294,9 +329,22 @@ export const SETTINGS = {
   apiToken: setting({
     name: 'API_TOKEN',
     secret: true,
-    accepted: 'at least 8 printable characters',
+    accepted: TOKEN,
     help: 'what the read API and the console ask for; needed beyond loopback',
-    parse: text(/^[\x21-\x7e]{8,}$/),
+    parse: token,
+  }),
+  apiReadToken: setting({
+    name: 'API_READ_TOKEN',
+    secret: true,
+    accepted: `${TOKEN}; another than API_TOKEN`,
+    help: 'a second token that reads and orders nothing',
+    parse: token,
+  }),
+  apiHosts: setting({
+    name: 'API_HOSTS',
+    accepted: 'host names or addresses, separated by commas; *.name for every name below one',
+    help: 'the names that requests may be for, beside loopback ones and API_HOST',
+    parse: hostNames,
   }),
   workerHealthPort: setting({
     name: 'WORKER_HEALTH_PORT',

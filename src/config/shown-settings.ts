@@ -51,13 +51,15 @@ function textOf(value: unknown): string {
   return String(value);
 }
 
-/** Users write keys into URLs. The object store's parameters are known, and none of them is one. */
+/** Users write keys into URLs. A parameter of the object store is shown, save what it holds of a user. */
 function withoutSecrets(url: URL): string {
   const shown = new URL(url);
   if (shown.username !== '') shown.username = MASK;
   if (shown.password !== '') shown.password = MASK;
-  if (shown.protocol.startsWith('http')) {
-    for (const name of shown.searchParams.keys()) shown.searchParams.set(name, MASK);
+  for (const [name, value] of [...shown.searchParams]) {
+    const isPlain = !shown.protocol.startsWith('http') && !value.includes('@');
+    const isUrl = !shown.protocol.startsWith('http') && URL.canParse(value);
+    if (!isPlain) shown.searchParams.set(name, isUrl ? withoutSecrets(new URL(value)) : MASK);
   }
   return shown.href;
 }

@@ -126,7 +126,15 @@ describe('what is not accepted', () => {
     ['NOTIFY_URL', 'mail'],
     ['API_HOST', 'a b'],
     ['API_PORT', '65536'],
+    ['DATABASE_URL', 'postgres://me:50%off@h/d'],
+    ['REDIS_URL', 'redis://:50%@h'],
+    ['OBJECT_STORE_URL', 's3://bucket/x?endpoint=http%3A%2F%2Fme%3A50%25off%40h'],
     ['API_TOKEN', 'short'],
+    ['API_TOKEN', 'aaaaaaaaaaaaaaaaaaaaaaaa'],
+    ['API_TOKEN', 'change-this-token'],
+    ['API_TOKEN', 'with a blank 0123456789abcdef'],
+    ['API_HOSTS', 'mirror.example,bad name'],
+    ['API_HOSTS', 'https://mirror.example'],
     ['WORKER_HEALTH_PORT', 'x'],
     ['LOG_LEVEL', 'loud'],
   ])('%s=%s is one line with name, value and what is accepted', (name, value) => {
@@ -199,14 +207,14 @@ describe('secrets', () => {
   });
 
   test('come from a file', () => {
-    writeFileSync(join(cwd, 'token'), 'from-a-file\n');
+    writeFileSync(join(cwd, 'token'), '0f3a-from-a-file\n');
     const config = read({ API_TOKEN_FILE: 'token' });
-    expect(config.apiToken).toBe('from-a-file');
+    expect(config.apiToken).toBe('0f3a-from-a-file');
     expect(config.origins.apiToken).toBe(`file ${join(cwd, 'token')}`);
   });
 
   test('given twice, or from a file that is not there, are problems', () => {
-    expect(problemsOf({ API_TOKEN: 'long-enough', API_TOKEN_FILE: 'token' })).toEqual([
+    expect(problemsOf({ API_TOKEN: '0123456789abcdef', API_TOKEN_FILE: 'token' })).toEqual([
       expect.stringContaining('given twice'),
     ]);
     expect(problemsOf({ API_TOKEN_FILE: 'token' })).toEqual([expect.stringContaining('ENOENT')]);
@@ -236,4 +244,22 @@ describe('NIGHTLY_PARTIES', () => {
     writeFileSync(join(cwd, 'parties.txt'), content);
     expect(problemsOf({ NIGHTLY_PARTIES: '@parties.txt' })).toEqual([expect.stringContaining(shown)]);
   });
+});
+
+describe('the tokens of the API', () => {
+  const [token, other] = ['0123456789abcdef', 'fedcba9876543210'];
+
+  test('are two different ones, and the one that only reads needs the other', () => {
+    expect(read({ API_TOKEN: token, API_READ_TOKEN: other })).toMatchObject({ apiReadToken: other });
+    expect(problemsOf({ API_READ_TOKEN: other })).toEqual([expect.stringContaining('set API_TOKEN too')]);
+    expect(problemsOf({ API_TOKEN: token, API_READ_TOKEN: token })).toEqual([
+      expect.stringContaining('is the same as API_TOKEN'),
+    ]);
+  });
+});
+
+test('a URL that is not accepted is told without its password', () => {
+  const [line] = problemsOf({ SOURCE_URL: 'https://me:50%off@h/' });
+  expect(line).toContain('https://[secret]@h/');
+  expect(line).not.toContain('50%off');
 });

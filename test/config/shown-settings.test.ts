@@ -4,7 +4,7 @@ import { shownSettings } from '../../src/config/shown-settings.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 
-const SECRET = 'hush-hush-hush';
+const SECRET = 'hush-0123456789abc';
 const config = readConfig({
   env: {
     SOURCE_URL: `https://user:${SECRET}@ledger.example.com/api?key=${SECRET}`,
@@ -13,6 +13,7 @@ const config = readConfig({
     REDIS_URL: `redis://:${SECRET}@localhost`,
     NOTIFY_URL: `https://hooks.example.com/${SECRET}`,
     API_TOKEN: SECRET,
+    OBJECT_STORE_URL: `s3://bucket/prefix?region=eu-1&endpoint=${encodeURIComponent(`http://user:${SECRET}@store:9000`)}`,
     SOURCE_RATE: '7',
   },
   cwd: '/nonexistent',
@@ -24,6 +25,9 @@ it('shows every setting and no secret', () => {
   expect(JSON.stringify(shown)).not.toContain(SECRET);
   const of = (name: string): unknown => shown.find((one) => one.name === name);
   expect(of('SOURCE_URL')).toMatchObject({ value: 'https://***:***@ledger.example.com/api?key=***' });
+  expect(of('OBJECT_STORE_URL')).toMatchObject({
+    value: 's3://bucket/prefix?region=eu-1&endpoint=http%3A%2F%2F***%3A***%40store%3A9000%2F',
+  });
   expect(of('API_TOKEN')).toMatchObject({ value: '***', isSecret: true, origin: 'environment' });
   expect(of('SOURCE_RATE')).toMatchObject({ value: '7', origin: 'environment' });
   expect(of('DATA_DIR')).toMatchObject({ value: '/nonexistent/data', origin: 'default' });

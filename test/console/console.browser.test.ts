@@ -6,7 +6,7 @@ import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 
-const TOKEN = 'correct horse'.replace(' ', '-');
+const TOKEN = 'correct-horse-battery-staple';
 const WHOLE = /^The mirror is whole/;
 const opened = new AsyncDisposableStack();
 let [sandbox, mirror, view]: [Sandbox?, RealApp?, ConsolePage?] = [];
