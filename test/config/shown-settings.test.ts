@@ -38,12 +38,12 @@ it('tells what a command has set itself', () => {
   const changed = shownSettings({
     ...config,
     sourcePageSize: 100,
-    objectStoreUrl: new URL('file:///objects'),
+    nightlyExportsMax: 3,
   });
   const origins = Object.fromEntries(changed.map(({ name, origin }) => [name, origin]));
   expect(origins).toMatchObject({
     SOURCE_PAGE_SIZE: 'this command',
-    OBJECT_STORE_URL: 'this command',
+    NIGHTLY_EXPORTS_MAX: 'this command',
     API_PORT: 'default',
   });
 });
