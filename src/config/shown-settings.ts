@@ -56,7 +56,7 @@ function withoutSecrets(url: URL): string {
   const shown = new URL(url);
   if (shown.username !== '') shown.username = MASK;
   if (shown.password !== '') shown.password = MASK;
-  for (const [name, value] of [...shown.searchParams]) {
+  for (const [name, value] of url.searchParams) {
     const isPlain = !shown.protocol.startsWith('http') && !value.includes('@');
     const isUrl = !shown.protocol.startsWith('http') && URL.canParse(value);
     if (!isPlain) shown.searchParams.set(name, isUrl ? withoutSecrets(new URL(value)) : MASK);
