@@ -64,9 +64,8 @@ describe('an operator', () => {
       ledgers += 1;
       return ledgers > 30 ? { until: more.promise } : ledgers > 10 ? { until: few.promise } : undefined;
     });
-    await page.getByRole('button', { name: 'Run the night now' }).click();
-    await page.locator('#now article', { hasText: 'night' }).waitFor();
-    await page.locator('.seam[data-is=walking] .hole').first().waitFor();
+    await page.getByRole('button', { name: 'Run now' }).click();
+    await page.locator('#now article', { hasText: 'nightly run' }).waitFor();
     walks.resolve();
     const meter = page.getByRole('progressbar', { name: 'ledgers' });
     const done = async (): Promise<number> => Number((await meter.getAttribute('aria-valuenow')) ?? 0);
@@ -76,14 +75,20 @@ describe('an operator', () => {
     await expect.poll(done).toBeGreaterThan(first);
     more.resolve();
     await page.getByRole('heading', { name: WHOLE }).waitFor();
-    await page.locator('#runs li', { hasText: 'night' }).locator('.badge', { hasText: 'complete' }).waitFor();
+    await page.getByRole('link', { name: 'Runs', exact: true }).click();
+    await page
+      .locator('#runs li', { hasText: 'nightly run' })
+      .locator('.badge', { hasText: 'complete' })
+      .waitFor();
     await page.locator('.day[data-is=complete]').waitFor();
+    await page.getByText('Show what is known of the latest over time').click();
     await page.locator('#lines li svg').first().waitFor();
   });
 
   it('orders an export by a click, and gets the file', async () => {
     const { page } = parts();
     const { id, rows } = await biggestParty();
+    await page.getByRole('link', { name: 'Data', exact: true }).click();
     await page.getByRole('searchbox').fill(id.slice(0, 12));
     const row = page.locator('#parties tr', { hasText: id.slice(0, 8) });
     await expect.poll(() => page.locator('#parties tr').count()).toBe(1);
@@ -105,6 +110,7 @@ describe('an operator', () => {
   it('asks again for a ledger that was quarantined', async () => {
     const { page, mirror } = parts();
     const { id } = await biggestParty();
+    await page.getByRole('link', { name: 'Status', exact: true }).click();
     await mirror.app.warehouse.pool.query(
       `update mirror.exports set quarantined_at = now(), attempts = 5,
        quarantine_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4096"}' where party_id = $1`,
@@ -120,6 +126,8 @@ describe('an operator', () => {
 
   it('reads what the process runs with, and no secret', async () => {
     const { page } = parts();
+    await page.getByRole('link', { name: 'Settings', exact: true }).click();
+    await page.locator('#settings', { hasText: 'SOURCE_PAGE_SIZE' }).waitFor();
     const text = await page.locator('#settings').innerText();
     expect(text).toMatch(/SOURCE_PAGE_SIZE\s+10\s+environment/);
     expect(text).toMatch(/API_TOKEN\s+\*\*\* secret\s+environment/);
@@ -131,6 +139,8 @@ describe('an analyst', () => {
   it('opens a ledger by keyboard alone, sees its charts, and gets back to where the focus was', async () => {
     const { page } = parts();
     const { id } = await biggestParty();
+    await page.getByRole('link', { name: 'Data', exact: true }).click();
+    await page.locator('#parties tr').nth(1).waitFor();
     await page.reload();
     await page.keyboard.press('Tab');
     expect(await page.evaluate('document.activeElement.textContent')).toContain('Skip to');
@@ -166,16 +176,25 @@ describe('an analyst', () => {
     await page.bringToFront();
   });
 
-  it('reads it on a phone: nothing is wider than the screen', async () => {
+  it.each([
+    ['Status', '#streams article'],
+    ['Data', '#parties .id'],
+    ['Runs', '.day[data-is=complete]'],
+    ['Settings', '#settings tr:nth-child(3)'],
+  ])('reads the view %s on a phone: nothing is wider than the screen', async (name, shown) => {
     const { page } = parts();
     await page.setViewportSize({ width: 360, height: 740 });
-    await page.locator('#lines li svg').first().waitFor();
+    await page.getByRole('link', { name, exact: true }).click();
+    await page.locator(shown).first().waitFor();
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
-    await page.locator('#parties .id').first().click();
-    await page.getByRole('dialog').locator('.uplot').first().waitFor();
-    expect(await page.evaluate('document.getElementById("dialog").scrollWidth')).toBeLessThanOrEqual(360);
     expect(await accessibilityFaults(page)).toEqual([]);
-    await page.keyboard.press('Escape');
+    if (name === 'Data') {
+      await page.locator('#parties .id').first().click();
+      await page.getByRole('dialog').locator('.uplot').first().waitFor();
+      expect(await page.evaluate('document.getElementById("dialog").scrollWidth')).toBeLessThanOrEqual(360);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.keyboard.press('Escape');
+    }
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 });

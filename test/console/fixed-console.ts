@@ -1,5 +1,5 @@
 /** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
-import type { ConsoleParts, ListStretch, LiveFacts } from '../../src/api/console/console-ports.ts';
+import type { ConsoleParts, LiveFacts } from '../../src/api/console/console-ports.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import type { MirrorFacts, RunDocument } from '../../src/api/http/ports.ts';
 import { EMPTY_FACTS, apiWithoutDatabase } from '../api/mirror.ts';
@@ -27,8 +27,6 @@ export function quiet(): LiveFacts {
   return {
     now: NOW,
     workers: 1,
-    walks: [],
-    stretches: [],
     openRuns: [],
     inFlight: [],
     quarantined: [],
@@ -36,14 +34,6 @@ export function quiet(): LiveFacts {
     revision: '0',
   };
 }
-
-export const WHOLE_LISTS: readonly ListStretch[] = (['parties', 'checkpoints'] as const).map((list) => ({
-  list,
-  lo: '1024',
-  hi: '1024000',
-  hasTail: true,
-  hasHead: true,
-}));
 
 export function wholeFacts(): MirrorFacts {
   return {

@@ -2,26 +2,18 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
-import {
-  type Facts,
-  type FixedConsole,
-  openFixedConsole,
-  PARTY,
-  quiet,
-  wholeFacts,
-  WHOLE_LISTS,
-} from './fixed-console.ts';
+import { type Facts, type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
 import { EMPTY_FACTS } from '../api/mirror.ts';
 
 const EVERY_MS = 50;
 let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
 
-async function open(facts: Partial<Facts>): Promise<typeof opened> {
+async function open(facts: Partial<Facts>, path = '/'): Promise<typeof opened> {
   const all = { live: quiet(), status: EMPTY_FACTS, runs: [], settings: [], ...facts };
   const fixed = await openFixedConsole(all, EVERY_MS);
   const view = await openPage();
   opened = { console: fixed, view };
-  await view.page.goto(fixed.url);
+  await view.page.goto(new URL(path, fixed.url).href);
   return opened;
 }
 
@@ -38,32 +30,43 @@ async function expectSentence(text: string): Promise<void> {
   await opened.view.page.locator('#sentence', { hasText: text }).waitFor();
 }
 
+/** What each view says of a mirror that holds nothing, by the panel's id. */
+const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  '/': { sentence: 'Nothing has been mirrored yet', now: 'Nothing is running' },
+  '/data': { parties: 'No ledger with an entry was exported yet' },
+  '/runs': {
+    runs: 'No run yet',
+    growth: 'Nothing was published yet',
+    nights: 'No nightly run yet',
+    lines: 'No ledger was exported yet',
+    aside: 'Nothing is in quarantine',
+  },
+  '/settings': { 'settings-title': 'Settings' },
+};
+
 describe('the glance', () => {
-  it('says of an empty mirror that nothing is there yet, and every panel says so too', async () => {
-    const { view } = await open({});
-    await expectSentence('Nothing has been mirrored yet');
-    await view.page.locator('#settings:not(.loading)').waitFor({ state: 'attached' });
-    await expectShown('lines', 'No ledger was exported yet');
-    await expectShown('growth', 'Nothing was published yet');
-    await expectShown('nights', 'No night has run yet');
-    await expectShown('runs', 'No run yet');
-    await expectShown('aside', 'Nothing is quarantined');
-    await expect.poll(() => view.page.locator('.loading').count()).toBe(0);
-    expect(await accessibilityFaults(view.page)).toEqual([]);
-    expect([...view.problems, ...view.foreign]).toEqual([]);
-  });
+  it.each(Object.entries(EMPTY_VIEWS))(
+    'says of an empty mirror at %s that nothing is there yet',
+    async (path, panels) => {
+      const { view } = await open({}, path);
+      for (const [id, text] of Object.entries(panels)) await expectShown(id, text);
+      await expect.poll(() => view.page.locator('.view:not([hidden]) .loading').count()).toBe(0);
+      expect(await accessibilityFaults(view.page)).toEqual([]);
+      expect([...view.problems, ...view.foreign]).toEqual([]);
+    },
+  );
 
   it('says of a whole mirror as of when, and asks nothing of a person', async () => {
-    const { view } = await open({ status: wholeFacts(), live: { ...quiet(), stretches: WHOLE_LISTS } });
+    const { view } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is whole as of 2026-03-01 02:00 UTC.');
     await expect.poll(() => view.page.title()).toBe('✓ ledger-mirror');
     await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
   });
 
   it.each([
-    ['incomplete', 'Walk again now'],
+    ['incomplete', 'Sync now'],
     ['suspicious', 'Read the evidence'],
-    ['failed', 'Walk again now'],
+    ['failed', 'Sync now'],
   ] as const)('gives the button that deals with a list that is %s', async (verdict, button) => {
     const status = wholeFacts();
     const streams = status.streams.map((stream, index) => (index === 0 ? { ...stream, verdict } : stream));
@@ -101,47 +104,7 @@ function run(changes: Partial<Facts['runs'][number]>): Facts['runs'][number] {
   };
 }
 
-describe('a walk', () => {
-  it('closes in on the seam from both ends, without the page moving', async () => {
-    const stretches = (up: number, down: number): Facts['live']['stretches'] => [
-      { list: 'checkpoints', lo: '1', hi: `${up}`, hasTail: true, hasHead: false },
-      { list: 'checkpoints', lo: `${down}`, hi: '1000', hasTail: false, hasHead: true },
-    ];
-    const walk = (rows: string): Facts['live']['walks'] => [
-      {
-        list: 'checkpoints',
-        kind: 'walk',
-        isOpen: true,
-        runId: PARTY,
-        startedAt: '2026-03-01T05:59:00Z',
-        finishedAt: null,
-        ways: { up: { rows, newRows: rows, pages: 1 }, down: { rows, newRows: rows, pages: 1 } },
-      },
-    ];
-    const { view, console: mirror } = await open({
-      live: { ...quiet(), stretches: stretches(100, 900), walks: walk('9') },
-    });
-    const widthOf = async (name: string): Promise<number> =>
-      (await view.page.locator(`.seam .${name}`).last().boundingBox())?.width ?? 0;
-    await view.page.locator('.seam .up').waitFor();
-    // What loads above it may still move it.
-    await expect.poll(() => view.page.locator('.loading').count()).toBe(0);
-    const [hole, top] = [await widthOf('hole'), await view.page.locator('#exports-title').boundingBox()];
-    mirror.facts.live = {
-      ...quiet(),
-      revision: '0',
-      stretches: stretches(450, 560),
-      walks: walk('123456789'),
-    };
-    await view.page.locator('.ways', { hasText: '123\u202F456\u202F789 rows' }).waitFor();
-    await expect.poll(() => widthOf('hole')).toBeLessThan(hole / 2);
-    expect((await view.page.locator('#exports-title').boundingBox())?.y).toBe(top?.y);
-    mirror.facts.live = { ...mirror.facts.live, stretches: WHOLE_LISTS };
-    await view.page.locator('.ways', { hasText: 'both ends have met' }).waitFor();
-  });
-});
-
-describe('what was quarantined', () => {
+describe('the quarantine', () => {
   it('is shown fifty at a time, and all of it stays over an update', async () => {
     const quarantined = Array.from({ length: 120 }, (_, at) => ({
       exportId: `${at}`,
@@ -151,7 +114,7 @@ describe('what was quarantined', () => {
       attempts: 5,
       reason: { code: 'STREAM_CUT' },
     }));
-    const { view, console: mirror } = await open({ live: { ...quiet(), quarantined } });
+    const { view, console: mirror } = await open({ live: { ...quiet(), quarantined } }, '/runs');
     const units = view.page.locator('#aside li');
     await expect.poll(() => units.count()).toBe(50);
     await view.page.locator('#aside-more').click();
@@ -179,37 +142,44 @@ describe('the line to the mirror', () => {
 });
 
 describe('what the source, or anybody, wrote', () => {
-  it('is text wherever it is shown', async () => {
-    const evil = '<img src="/evil" onerror="document.title=1"><script>document.title=2</script>';
-    const { view } = await open({
-      status: { ...wholeFacts(), sourceUrl: evil, ledger: { ...wholeFacts().ledger, quarantined: '1' } },
-      settings: [{ name: evil, value: evil, isSecret: false, origin: evil, help: evil }],
-      runs: [
-        run({
-          subject: evil,
-          evidence: { [evil]: [evil, { [evil]: evil }], error: { code: evil, message: evil } },
-        }),
+  const evil = '<img src="/evil" onerror="document.title=1"><script>document.title=2</script>';
+  const facts: Partial<Facts> = {
+    status: { ...wholeFacts(), sourceUrl: evil, ledger: { ...wholeFacts().ledger, quarantined: '1' } },
+    settings: [{ name: evil, value: evil, isSecret: false, origin: evil, help: evil }],
+    runs: [
+      run({
+        subject: evil,
+        evidence: { [evil]: [evil, { [evil]: evil }], error: { code: evil, message: evil } },
+      }),
+    ],
+    live: {
+      ...quiet(),
+      openRuns: [run({ subject: evil, state: 'running', verdict: null, finishedAt: null })],
+      inFlight: [{ partyId: evil, assetId: evil }],
+      quarantined: [
+        {
+          exportId: '1',
+          partyId: evil,
+          assetId: evil,
+          since: '2026-03-01T02:00:00Z',
+          attempts: 5,
+          reason: { code: evil, message: evil },
+        },
       ],
-      live: {
-        ...quiet(),
-        openRuns: [run({ subject: evil, state: 'running', verdict: null, finishedAt: null })],
-        inFlight: [{ partyId: evil, assetId: evil }],
-        quarantined: [
-          {
-            exportId: '1',
-            partyId: evil,
-            assetId: evil,
-            since: '2026-03-01T02:00:00Z',
-            attempts: 5,
-            reason: { code: evil, message: evil },
-          },
-        ],
-      },
-    });
-    await view.page.locator('#settings:not(.loading)').waitFor({ state: 'attached' });
-    await view.page.locator('#aside', { hasText: evil }).waitFor();
-    await view.page.locator('#runs summary').click();
-    await view.page.locator('#runs pre', { hasText: 'onerror' }).waitFor({ state: 'attached' });
+    },
+  };
+
+  it.each([
+    ['/', '#attention'],
+    ['/runs', '#aside'],
+    ['/settings', '#settings'],
+  ])('is text wherever it is shown at %s', async (path, shownIn) => {
+    const { view } = await open(facts, path);
+    await view.page.locator(shownIn, { hasText: evil }).waitFor();
+    if (path === '/runs') {
+      await view.page.locator('#runs summary').click();
+      await view.page.locator('#runs pre', { hasText: 'onerror' }).waitFor({ state: 'attached' });
+    }
     expect(await view.page.locator('main img, main script, dialog img').count()).toBe(0);
     expect(await view.page.title()).toContain('ledger-mirror');
     expect([...view.weights.keys()]).not.toContain('/evil');

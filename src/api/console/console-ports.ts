@@ -5,34 +5,6 @@ import type { RunDocument } from '../http/ports.ts';
 
 export type ListName = 'parties' | 'checkpoints';
 
-/** What one direction of a walk has read. */
-export interface WayDone {
-  readonly rows: string;
-  readonly newRows: string;
-  readonly pages: number;
-}
-
-/** The walk of a list that is going on, or the last there was. */
-export interface ListWalk {
-  readonly list: ListName;
-  readonly kind: 'walk' | 'audit';
-  readonly isOpen: boolean;
-  readonly runId: string;
-  readonly startedAt: string;
-  readonly finishedAt: string | null;
-  /** `up` from the oldest row, `down` from the newest; absent where nothing was read that way. */
-  readonly ways: { readonly up?: WayDone; readonly down?: WayDone };
-}
-
-/** A stretch of a list without a hole. Positions are decimal text: heights, or places in the source's order. */
-export interface ListStretch {
-  readonly list: ListName;
-  readonly lo: string;
-  readonly hi: string;
-  readonly hasTail: boolean;
-  readonly hasHead: boolean;
-}
-
 export interface ExportName {
   readonly partyId: string;
   readonly assetId: string | null;
@@ -60,8 +32,6 @@ export interface LiveFacts {
   readonly now: string;
   /** Processes that work jobs and were heard of lately. */
   readonly workers: number;
-  readonly walks: readonly ListWalk[];
-  readonly stretches: readonly ListStretch[];
   /** Runs that have not ended, oldest first; no more than a page can show. */
   readonly openRuns: readonly RunDocument[];
   readonly inFlight: readonly ExportName[];

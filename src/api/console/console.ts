@@ -9,7 +9,11 @@ import { gzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 const FOLDER = new URL('page/', import.meta.url);
-const PAGES: Readonly<Record<string, string>> = { 'index.html': '/', 'login.html': '/login' };
+/** One page at the address of each of its views. */
+const PAGES: Readonly<Record<string, readonly string[]>> = {
+  'index.html': ['/', '/data', '/runs', '/settings'],
+  'login.html': ['/login'],
+};
 const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
   css: 'text/css; charset=utf-8',
@@ -18,8 +22,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 /** The chart library's own files. */
 const LIBRARY = [
-  { path: '/assets/uplot.js', url: import.meta.resolve('uplot/dist/uPlot.iife.min.js') },
-  { path: '/assets/uplot.css', url: import.meta.resolve('uplot/dist/uPlot.min.css') },
+  { paths: ['/assets/uplot.js'], url: import.meta.resolve('uplot/dist/uPlot.iife.min.js') },
+  { paths: ['/assets/uplot.css'], url: import.meta.resolve('uplot/dist/uPlot.min.css') },
 ] as const;
 
 interface Asset {
@@ -33,12 +37,13 @@ interface Asset {
 /** Adds the pages and what they load. */
 export async function addConsole(server: FastifyInstance): Promise<void> {
   const own = (await readdir(FOLDER)).map((file) => ({
-    path: PAGES[file] ?? `/assets/${file}`,
+    paths: PAGES[file] ?? [`/assets/${file}`],
     url: new URL(file, FOLDER).href,
   }));
-  for (const { path, url } of [...own, ...LIBRARY]) {
-    const asset = await readAsset(path, new URL(url));
-    server.get(path, { schema: { hide: true } }, (request, reply) => sendAsset(request, reply, asset));
+  for (const { paths, url } of [...own, ...LIBRARY]) {
+    const asset = await readAsset(paths[0] ?? '', new URL(url));
+    for (const path of paths)
+      server.get(path, { schema: { hide: true } }, (request, reply) => sendAsset(request, reply, asset));
   }
 }
 

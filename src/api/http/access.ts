@@ -15,7 +15,7 @@ const SESSION_MS = 12 * 60 * 60 * 1_000;
 /** The same for every process, so that a session is known by all that serve this mirror's token. */
 const SESSION_SALT = 'ledger-mirror session v1';
 const OPEN_PATHS = new Set(['/healthz', '/readyz', '/login', '/assets/console.css', '/assets/icon.svg']);
-const PAGE_PATHS = new Set(['/', '/login', '/queues', '/queues/']);
+const PAGE_PATHS = new Set(['/', '/data', '/runs', '/settings', '/login', '/queues', '/queues/']);
 
 export interface AccessOptions {
   readonly token: string | undefined;

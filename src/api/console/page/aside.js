@@ -29,7 +29,7 @@ export async function loadAside() {
         el(
           'p',
           { class: 'none' },
-          'Nothing is quarantined. A ledger whose export fails again and again would stand here, with the reason.',
+          'Nothing is in quarantine. A ledger whose export fails again and again would stand here, with the reason.',
         ),
       );
       return;

@@ -3,9 +3,9 @@
 const TIMEOUT_MS = 15_000;
 
 /** Where the session is over, the page goes to the login by itself. */
-export async function ask(path, options = {}) {
+export async function ask(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {
   const response = await fetch(path, {
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: AbortSignal.timeout(timeoutMs),
     ...options,
     headers: { accept: 'application/json', ...options.headers },
   }).catch(() => {
@@ -17,8 +17,9 @@ export async function ask(path, options = {}) {
   return body;
 }
 
-export function post(path, body) {
+export function post(path, body, options = {}) {
   return ask(path, {
+    ...options,
     method: 'POST',
     ...(body === undefined
       ? {}

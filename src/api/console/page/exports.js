@@ -20,15 +20,51 @@ export async function loadLines() {
         el(
           'p',
           { class: 'none' },
-          'No ledger was exported yet. The night does it; or find a party below and export it now.',
+          'No ledger was exported yet. The nightly run does it; or find a party under Data and export it now.',
         ),
       );
       return;
     }
-    show(target, ...draw(lines));
+    show(target, ...told(lines));
   } catch (error) {
     show(target, failed(error, loadLines));
   }
+}
+
+/** All is well in a sentence; what is under way or in quarantine is drawn at once. */
+function told(lines) {
+  if (lines.some(({ state }) => state !== 'published')) return [legend(), ...draw(lines)];
+  const drawn = el('details', {}, el('summary', {}, 'Show what is known of the latest over time'));
+  drawn.addEventListener('toggle', () => drawn.append(legend(), ...draw(lines)), { once: true });
+  const latest = lines
+    .map(({ covered }) => covered.at(-1)?.to)
+    .filter(Boolean)
+    .toSorted();
+  return [
+    el(
+      'p',
+      { class: 'quiet' },
+      'No export is under way and none is in quarantine. ',
+      ...(latest[0] === undefined ? [] : ['The latest ledgers are known up to ', time(latest[0]), '.']),
+    ),
+    drawn,
+  ];
+}
+
+const LEGEND = [
+  ['closed', 'closed, with entries'],
+  ['empty', 'closed, without entries'],
+  ['open', 'open: replaced by the next export'],
+  ['flight', 'in flight'],
+  ['aside', 'in quarantine'],
+];
+
+function legend() {
+  return el(
+    'ul',
+    { class: 'legend', 'aria-label': 'Legend' },
+    LEGEND.map(([is, meaning]) => el('li', { class: is }, meaning)),
+  );
 }
 
 /** Ledgers are known from the beginning of time; the picture begins where their entries do. */

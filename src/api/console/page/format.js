@@ -1,22 +1,23 @@
 // Numbers and names as people read them. Counts are decimal text of any length.
 
 const THIN = '\u202F';
-const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+const GROUP = ',';
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
 export function count(digits) {
-  return String(digits).replaceAll(/\B(?=(\d{3})+$)/g, THIN);
+  return String(digits).replaceAll(/\B(?=(\d{3})+$)/g, GROUP);
 }
 
-/** Three digits that matter: `8.33 MB`. */
+/** As the command line writes it: `8.3 MiB`, cut, never rounded up. */
 export function bytes(digits) {
-  let value = Number(digits);
-  let unit = 0;
-  while (value >= 999.5 && unit < UNITS.length - 1) {
-    value /= 1_000;
+  const whole = BigInt(digits);
+  let [unit, size] = [0, 1n];
+  while (unit < UNITS.length - 1 && whole >= size * 1_024n) {
+    size *= 1_024n;
     unit += 1;
   }
-  const places = unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  return `${value.toFixed(places)}${THIN}${UNITS[unit]}`;
+  const tenths = (whole * 10n) / size;
+  return `${count(tenths / 10n)}${unit === 0 ? '' : `.${tenths % 10n}`} ${UNITS[unit]}`;
 }
 
 /** Beginning and end tell ids apart; the whole lies in the title. */
@@ -47,7 +48,7 @@ export function rough(value) {
   return `${Number((value / 1_000 ** size).toPrecision(3))}${THIN}${['', 'k', 'M', 'G', 'T'][size]}`;
 }
 
-const KINDS = { nightly: 'night' };
+const KINDS = { nightly: 'nightly run', walk: 'sync' };
 export function kindName(kind) {
   return KINDS[kind] ?? kind;
 }

@@ -7,10 +7,7 @@ import { orderButton, partyName } from './orders.js';
 import { showLastRun } from './runs.js';
 
 const NUMBERS = [
-  ['Parties', ({ streams }) => count(streams[0].rows)],
-  ['Checkpoints', ({ streams }) => count(streams[1].rows)],
   ['Ledgers', ({ ledger }) => count(ledger.parties)],
-  ['Entries', ({ streams }) => count(streams[2].rows)],
   ['As CSV', ({ ledger }) => bytes(ledger.bytes)],
   ['Not loaded yet', ({ ledger }) => count(ledger.notLoaded)],
 ];
@@ -68,8 +65,8 @@ function showFreshness(status, nextNight) {
   target.replaceChildren(
     ...(oldest === undefined ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
     ...(nextNight === null
-      ? ['No night is scheduled.']
-      : ['The next night starts ', time(nextNight, 'ago'), '.']),
+      ? ['No nightly run is scheduled.']
+      : ['The next nightly run starts ', time(nextNight, 'ago'), '.']),
   );
 }
 
@@ -100,11 +97,11 @@ function attentionItem() {
 function buttons(wanted) {
   switch (wanted?.does) {
     case 'night':
-      return [nightButton('Run the night now', 'primary')];
+      return [nightButton('Run now', 'primary')];
     case 'walk':
       return [
         action(
-          'Walk again now',
+          'Sync now',
           async () => {
             await post(`/console/walks/${wanted.list}`);
             return 'Queued';
@@ -126,7 +123,7 @@ export function nightButton(label, className) {
     label,
     async () => {
       await post('/console/nights');
-      return 'The night is queued';
+      return 'Queued';
     },
     className,
   );

@@ -46,32 +46,24 @@ function drawGrowth(points) {
     show(target, el('p', { class: 'none' }, 'Nothing was published yet.'));
     return;
   }
-  let [rows, size] = [0n, 0n];
+  let rows = 0n;
+  const size = points.reduce((sum, point) => sum + BigInt(point.bytes), 0n);
   const sums = points.map((point) => ({
     at: Date.parse(point.at) / 1_000,
     rows: (rows += BigInt(point.rows)),
-    size: (size += BigInt(point.bytes)),
   }));
-  sums.unshift({ at: sums[0].at - 1, rows: 0n, size: 0n });
+  sums.unshift({ at: sums[0].at - 1, rows: 0n });
   chart(target, {
-    label: 'Rows and bytes over time',
+    label: 'Entries over time',
     said: `${plural(rows, 'ledger entry', 'ledger entries')}, ${bytes(size)} of CSV, published since ${formatTime(points[0].at)}.`,
     times: sums.map(({ at }) => at),
     form: 'full',
     series: [
       {
-        label: 'Rows',
+        label: 'Entries',
         tone: 'live',
         values: sums.map((sum) => Number(sum.rows)),
         texts: sums.map((sum) => count(sum.rows)),
-      },
-      {
-        label: 'Bytes of CSV',
-        tone: 'second',
-        scale: 'bytes',
-        shown: bytes,
-        values: sums.map((sum) => Number(sum.size)),
-        texts: sums.map((sum) => bytes(sum.size)),
       },
     ],
   });
@@ -121,10 +113,14 @@ function calendar(nights) {
   );
   const told =
     nights.length === 0
-      ? 'No night has run yet.'
-      : `${plural(nights.length, 'night')} in the last months. Choose one to read its evidence.`;
+      ? 'No nightly run yet.'
+      : `${plural(nights.length, 'nightly run')} in the last months. Choose one to read its evidence.`;
   return [
-    el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Calendar of nights' }, table),
+    el(
+      'div',
+      { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Calendar of nightly runs' },
+      table,
+    ),
     el('p', { class: 'hint' }, told),
   ];
 }
@@ -148,8 +144,8 @@ function day(date, today, byDay) {
       {},
       el(
         'span',
-        { class: 'day', title: `${date}: no night` },
-        el('span', { class: 'hidden' }, `${date}: no night`),
+        { class: 'day', title: `${date}: no nightly run` },
+        el('span', { class: 'hidden' }, `${date}: no nightly run`),
       ),
     );
   const run = runs.find((one) => (one.verdict ?? one.state) === is);

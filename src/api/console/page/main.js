@@ -1,4 +1,4 @@
-// The console: one line of snapshots moves what moves; the rest is asked for when something has changed.
+// The console: one event stream moves what moves; the rest is asked for when something has changed.
 import { loadAside, startAside } from './aside.js';
 import { redrawCharts } from './charts.js';
 import { startDialog } from './dialog.js';
@@ -17,8 +17,39 @@ import { showStreams } from './streams.js';
 import { onZone, setMirrorTime, startClock } from './time.js';
 
 const THEME = 'ledger-mirror theme';
-/** However much is published, what is not on the line is asked for no more often; longer than any answer is kept. */
+/** However much is published, what the stream does not bring is asked for no more often; longer than any answer is kept. */
 const RELOAD_MS = 2_000;
+/** What each view shows: at its start, with each snapshot, and when something has changed. */
+const VIEWS = {
+  '/': {
+    name: 'status',
+    start: () => place('night').replaceWith(nightButton('Run now', '')),
+    take: (snapshot) => {
+      showNow(snapshot);
+      showStreams(snapshot);
+    },
+  },
+  '/data': {
+    name: 'data',
+    start: () => startParties(),
+    load: () => loadParties(),
+    reload: () => refreshParties(),
+  },
+  '/runs': {
+    name: 'runs',
+    start: () => {
+      startRuns();
+      startAside();
+      onZone(() => {
+        drawHistory();
+        void loadLines();
+      });
+    },
+    load: () => Promise.all([loadRuns(), loadHistory(), loadLines(), loadAside()]),
+  },
+  '/settings': { name: 'settings', load: () => loadSettings() },
+};
+const view = VIEWS[location.pathname] ?? VIEWS['/'];
 
 let revision;
 let isReloading = false;
@@ -28,8 +59,7 @@ function take(snapshot) {
   takeAsides(snapshot.quarantined);
   takeLive(snapshot.live);
   showGlance(snapshot);
-  showNow(snapshot);
-  showStreams(snapshot);
+  view.take?.(snapshot);
   if (snapshot.revision === revision || isReloading) return;
   const isFirst = revision === undefined;
   revision = snapshot.revision;
@@ -37,13 +67,15 @@ function take(snapshot) {
   isReloading = true;
   setTimeout(() => {
     isReloading = false;
-    void reload();
+    void (view.reload ?? view.load)?.();
   }, RELOAD_MS);
 }
 
-async function reload() {
-  refreshParties();
-  await Promise.all([loadRuns(), loadLines(), loadAside(), loadHistory()]);
+function showView() {
+  for (const part of document.querySelectorAll('.view')) part.hidden = part.dataset.view !== view.name;
+  for (const link of document.querySelectorAll('.top nav a')) {
+    if (VIEWS[link.pathname] === view) link.setAttribute('aria-current', 'page');
+  }
 }
 
 function startTheme() {
@@ -64,42 +96,27 @@ function startTheme() {
 /** A link to a party opens its ledger; closing it leaves the page where it was. */
 function startLinks() {
   const go = () => {
-    const partyId = /^#party\/([0-9a-z]+)$/i.exec(location.hash)?.[1];
+    const partyId = /^#party\/(.+)$/.exec(location.hash)?.[1];
     if (partyId !== undefined)
-      void openParty(partyId, () => history.replaceState(undefined, '', location.pathname));
+      void openParty(decodeURIComponent(partyId), () =>
+        history.replaceState(undefined, '', location.pathname),
+      );
   };
   addEventListener('hashchange', go);
   go();
 }
 
 function start() {
+  showView();
   startTheme();
   startClock();
   startDialog();
-  startRuns();
-  startParties();
-  startAside();
-  place('night').replaceWith(nightButton('Run the night now', ''));
+  view.start?.();
   follow(take);
   startLinks();
-  onZone(() => {
-    drawHistory();
-    redrawCharts();
-    void loadLines();
-  });
+  onZone(redrawCharts);
   // The first screen goes first; what lies below it follows.
-  setTimeout(
-    () =>
-      void Promise.all([
-        loadLines(),
-        loadHistory(),
-        loadRuns(),
-        loadParties(),
-        loadAside(),
-        loadSettings(),
-      ]).catch((error) => announce(error.message)),
-    0,
-  );
+  setTimeout(() => void Promise.resolve(view.load?.()).catch((error) => announce(error.message)), 0);
 }
 
 start();

@@ -29,7 +29,7 @@ function showIdle(node, nextNight, workers) {
   node.dataset.shown = key;
   node.replaceChildren(
     'Nothing is running. ',
-    ...(nextNight === null ? [] : ['The next night starts at ', time(nextNight), '. ']),
+    ...(nextNight === null ? [] : ['The next nightly run starts at ', time(nextNight), '. ']),
     workers === 0 ? 'No worker is running.' : `${plural(workers, 'worker')} ready.`,
   );
 }

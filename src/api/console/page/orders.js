@@ -14,7 +14,11 @@ export function takeLive(runs) {
 
 /** A party's id as a link to its ledger. */
 export function partyName(partyId) {
-  return el('a', { class: 'id', href: `#party/${partyId}`, title: partyId }, shortId(partyId));
+  return el(
+    'a',
+    { class: 'id', href: `#party/${encodeURIComponent(partyId)}`, title: partyId },
+    shortId(partyId),
+  );
 }
 
 /** @param unit `{ partyId, assetId }` */

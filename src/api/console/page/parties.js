@@ -81,8 +81,8 @@ export function refreshParties() {
 
 const NOTHING = {
   recent: 'No ledger with an entry was exported yet.',
-  quarantined: 'Nothing is quarantined.',
-  id: 'No party is known yet: the list was never walked.',
+  quarantined: 'Nothing is in quarantine.',
+  id: 'No party is known yet: the list was never read.',
 };
 
 function nothing(search, view) {
@@ -106,24 +106,29 @@ function row(party) {
       'th',
       { scope: 'row' },
       partyName(party.partyId),
-      party.quarantinedAt !== null && el('span', { class: 'badge', 'data-is': 'incomplete' }, 'quarantined'),
+      party.quarantinedAt !== null &&
+        el('span', { class: 'badge', 'data-is': 'incomplete' }, 'in quarantine'),
     ),
-    el('td', { class: 'number' }, known ? count(party.rows) : '–'),
-    el('td', { class: 'number' }, known ? bytes(party.bytes) : '–'),
-    el('td', {}, time(party.lastEntryAt)),
-    el('td', {}, time(party.knownTo)),
+    el('td', { class: 'number', 'data-label': 'Entries' }, known ? count(party.rows) : '–'),
+    el('td', { class: 'number', 'data-label': 'Size' }, known ? bytes(party.bytes) : '–'),
+    el('td', { 'data-label': 'Last entry' }, time(party.lastEntryAt)),
+    el('td', { 'data-label': 'Known to' }, time(party.knownTo)),
     el(
       'td',
-      { class: 'deal' },
-      exportable(party.partyId) && orderButton({ partyId: party.partyId, assetId: null }),
-      known && download(party),
+      {},
+      el(
+        'div',
+        { class: 'deal' },
+        exportable(party.partyId) && orderButton({ partyId: party.partyId, assetId: null }),
+        known && download(party),
+      ),
     ),
   );
 }
 
 /** The network's own accounts are listed, and cannot be exported. */
 export function exportable(partyId) {
-  return /^[0-9a-f]{64}$/.test(partyId);
+  return partyId !== 'network';
 }
 
 /** What is mirrored already, as one CSV. */
@@ -132,7 +137,7 @@ export function download({ partyId }) {
     'a',
     {
       class: 'button',
-      href: `/api/v2/ledgerentry/export?partyId=${partyId}`,
+      href: `/api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`,
       download: `ledger_entries_${partyId}.csv`,
       'aria-label': `CSV: ${partyId}`,
     },

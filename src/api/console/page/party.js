@@ -105,7 +105,7 @@ function accountName({ accountType, marketId, entries }) {
 async function loadFlows(target, party, asset) {
   try {
     const { days } = await ask(
-      `/console/parties/${party.partyId}/flows?${new URLSearchParams({ asset, zone: timeZone() })}`,
+      `/console/parties/${encodeURIComponent(party.partyId)}/flows?${new URLSearchParams({ asset, zone: timeZone() })}`,
     );
     const tail = days.at(-1);
     chart(target, {
@@ -159,7 +159,7 @@ async function loadBalance(target, partyId, { assetId, accountType, marketId }) 
     ...(marketId === null ? {} : { market: marketId }),
   });
   try {
-    const { points } = await ask(`/console/parties/${partyId}/balance?${query}`);
+    const { points } = await ask(`/console/parties/${encodeURIComponent(partyId)}/balance?${query}`);
     if (points.length === 0) {
       show(target, el('p', { class: 'none' }, 'The source’s release gave no balances for this account.'));
       return;

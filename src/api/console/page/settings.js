@@ -20,11 +20,15 @@ function row({ name, value, isSecret, origin, help }) {
     el('th', { scope: 'row' }, el('code', {}, name)),
     el(
       'td',
-      { class: 'any' },
+      { class: 'any', 'data-label': 'Value' },
       value === null ? el('span', { class: 'quiet' }, '–') : el('code', {}, value),
       isSecret && value !== null && el('span', { class: 'quiet' }, ' secret'),
     ),
-    el('td', {}, isGiven ? el('strong', {}, origin) : el('span', { class: 'quiet' }, origin)),
-    el('td', { class: 'quiet' }, help),
+    el(
+      'td',
+      { 'data-label': 'From' },
+      isGiven ? el('strong', {}, origin) : el('span', { class: 'quiet' }, origin),
+    ),
+    el('td', { class: 'quiet', 'data-label': 'Meaning' }, help),
   );
 }

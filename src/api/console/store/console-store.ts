@@ -20,20 +20,7 @@ const QUERY_TIMEOUT_MS = 10_000;
 
 /** One statement, so that all of it is of one instant. Every part of it is found by an index. */
 const LIVE = `
-  with network as (select max(epoch) as epoch from mirror.networks),
-  last_walks as (
-    select distinct on (list) * from mirror.walks
-    where epoch = (select epoch from network) and state <> 'abandoned' order by list, walk_id desc),
-  ways as (
-    select walk_id, case when direction in ('up', 'tail') then 'up' else 'down' end as way,
-      sum(rows)::text as rows, sum(new_rows)::text as new_rows, count(*)::int as pages
-    from mirror.walk_pages where walk_id in (select walk_id from last_walks) group by 1, 2),
-  stretches as (
-    select c.* from mirror.chains c left join last_walks w using (list)
-    where c.epoch = (select epoch from network)
-      and c.audit_walk is not distinct from (case when w.kind = 'audit' and w.state = 'open' then w.walk_id end)
-    order by list, lo limit 200),
-  open_runs as (
+  with open_runs as (
     select * from mirror.runs where state in ('queued', 'running') order by queued_at, run_id limit 24),
   night as (select run_id from open_runs where kind = 'nightly' limit 1),
   quarantined as (
@@ -42,12 +29,6 @@ const LIVE = `
   select json_build_object(
     'now', clock_timestamp(),
     'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - interval '15 seconds'),
-    'walks', (select coalesce(json_agg(json_build_object('list', list, 'kind', kind, 'isOpen', state = 'open',
-      'runId', run_id, 'startedAt', started_at, 'finishedAt', finished_at,
-      'ways', (select coalesce(json_object_agg(way, json_build_object('rows', rows, 'newRows', new_rows, 'pages', pages)), '{}')
-        from ways where ways.walk_id = last_walks.walk_id)) order by list), '[]') from last_walks),
-    'stretches', (select coalesce(json_agg(json_build_object('list', list, 'lo', lo::text, 'hi', hi::text,
-      'hasTail', has_tail, 'hasHead', has_head) order by list, lo), '[]') from stretches),
     'openRuns', (select coalesce(json_agg(json_build_object('runId', run_id, 'parentRunId', parent_run_id, 'kind', kind,
       'subject', subject, 'state', state, 'verdict', verdict, 'evidence', '{}'::json, 'queuedAt', queued_at,
       'startedAt', started_at, 'finishedAt', finished_at, 'attempts', attempts) order by queued_at), '[]') from open_runs),
