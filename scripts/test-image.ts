@@ -10,7 +10,7 @@ import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
 
 const RUN = `ledger-mirror-test-${randomBytes(3).toString('hex')}`;
 const IMAGE = 'ledger-mirror:image-test';
-const TOKEN = 'sandbox-token';
+const TOKEN = 'sandbox-trial-token-0001';
 const API_PORT = '18080';
 const WAIT_MAX_MS = 180_000;
 /** The grace time of `docker stop`; a lost SIGTERM takes all of it. */
