@@ -16,6 +16,14 @@ const EDGES = ['jobs', 'src/api', 'src/cli', 'src/runs', 'src/worker'];
 /** Builds everything and may import everything; only the command line stands above it. */
 const COMPOSITION = 'src/app';
 
+/** Written from the interface document alone; only Node's own modules, and the test runner in their tests. */
+const INDEPENDENT = ['test/list-sync/plain-source', 'test/export/hostile'];
+
+function isIndependent(from: Module, target: string): boolean {
+  const own = INDEPENDENT.filter((folder) => isBelow(from.path, [folder]));
+  return isBelow(target, own) || target.startsWith('node:') || target === 'vitest';
+}
+
 interface Rule {
   /** Our own folders whose values it may import, besides its own. */
   readonly values: readonly string[];
@@ -183,6 +191,15 @@ describe('imports', () => {
   test('of fast-check go through the one place that gives it its seed', () => {
     const users = graph.filter((module) => module.imports.some(({ target }) => target === 'fast-check'));
     expect(users.map((module) => module.path)).toEqual(['test/support/properties.ts']);
+  });
+
+  test('of the independent test servers lead to nothing of the product', () => {
+    const servers = graph.filter((module) => isBelow(module.path, INDEPENDENT));
+    const used = servers.flatMap((module) =>
+      module.imports.filter(({ target }) => !isIndependent(module, target)),
+    );
+    expect(servers.length).toBeGreaterThan(0);
+    expect(used).toEqual([]);
   });
 
   test('run in no circle, types included', () => {
