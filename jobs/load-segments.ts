@@ -1,14 +1,13 @@
 /** Brings published segments into the warehouse and the lake. */
 import { z } from 'zod';
-import type { JobDefinition } from './job.ts';
-import { workRun } from './work-run.ts';
+import { JOBS, type JobDefinition } from '../src/runs/job.ts';
+import { workRun } from '../src/runs/work-run.ts';
 
 const payload = z.strictObject({ runId: z.uuid() });
 const params = z.object({ rebuild: z.boolean().default(false) });
 
 export const loadSegmentsJob: JobDefinition<z.infer<typeof payload>> = {
-  name: 'load-segments',
-  queue: 'load',
+  ...JOBS.load,
   payload,
   handle: ({ runId }, deps, context) =>
     workRun(runId, deps, context, (run, signal) =>

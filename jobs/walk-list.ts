@@ -1,18 +1,22 @@
-/** Walks one list of the source, or audits it; each list is audited once a week. */
+/** Walks one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
 import { z } from 'zod';
-import type { JobDefinition, JobDeps } from './job.ts';
-import { auditSlotName } from './slots.ts';
-import { workRun } from './work-run.ts';
+import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
+import { auditSlotName } from '../src/runs/schedule.ts';
+import { otherSource, workRun } from '../src/runs/work-run.ts';
 
 const subject = z.enum(['parties', 'checkpoints']);
-const payload = z.union([z.strictObject({ runId: z.uuid() }), z.strictObject({ audit: subject })]);
+const payload = z.union([
+  z.strictObject({ runId: z.uuid() }),
+  z.strictObject({ audit: subject, source: z.string().max(64).optional() }),
+]);
 const params = z.object({ full: z.boolean().default(false), acceptNewNetwork: z.boolean().default(false) });
 
 export const walkListJob: JobDefinition<z.infer<typeof payload>> = {
-  name: 'walk-list',
-  queue: 'walk',
+  ...JOBS.walk,
   payload,
   handle: async (given, deps, context) => {
+    if (!('runId' in given) && given.source !== undefined && given.source !== deps.source?.id)
+      throw otherSource('the scheduled audit', `source ${given.source}`, deps.source?.url);
     const runId = 'runId' in given ? given.runId : await claimAudit(given.audit, context.dueMs, deps);
     await workRun(runId, deps, context, (run, signal) =>
       deps.stages.walk(

@@ -7,13 +7,14 @@ const STATEMENTS = [
   // Assets as ranges of text: (,) is every asset, [a,a] is one. So a constraint can compare them.
   'create type mirror.text_range as range (subtype = text, collation = "C")',
 
-  // One mirror is of one source. publication_seq rises with each publication and tells manifests of
+  // mirror_id is this database's own, also where a rebuild takes over the lineage of an earlier one: queues and
+  // Redis keys carry it. One mirror is of one source. publication_seq rises with each publication and tells manifests of
   // this lineage from those that a restored database has forgotten. cursor_secret signs the cursors
   // that the read API hands out.
   `create table mirror.identity (
     only_row boolean primary key default true check (only_row),
+    mirror_id uuid not null default gen_random_uuid(),
     warehouse_id uuid not null default gen_random_uuid(),
-    source_id text,
     source_url text,
     publication_seq bigint not null default 0,
     is_rebuilding boolean not null default false,

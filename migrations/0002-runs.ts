@@ -7,6 +7,7 @@ const STATEMENTS = [
     parent_run_id uuid references mirror.runs,
     kind text not null check (kind in ('walk', 'export', 'load', 'nightly', 'verify')),
     subject text not null,
+    source_url text,
     slot text unique,
     params jsonb not null default '{}',
     state text not null default 'queued' check (state in ('queued', 'running', 'done', 'cancelled')),
@@ -18,6 +19,7 @@ const STATEMENTS = [
     finished_at timestamptz,
     attempts int not null default 0,
     cancel_requested boolean not null default false,
+    job_id text,
     check ((state = 'done') = (verdict is not null)),
     check ((state in ('done', 'cancelled')) = (finished_at is not null)))`,
   'create index runs_by_time on mirror.runs (queued_at desc)',
@@ -31,28 +33,39 @@ const STATEMENTS = [
     worker_id uuid primary key,
     name text not null,
     queues text[] not null,
+    source_url text,
+    schedules jsonb not null default '{}',
     started_at timestamptz not null default clock_timestamp(),
     heartbeat_at timestamptz not null default clock_timestamp())`,
-  // What each run asked of the source, added up over every process that works for it.
+  // Whom nightly runs are about, as the last one was configured; null: every party of the list.
+  `create table mirror.nightly_scope (
+    only_row boolean primary key default true check (only_row),
+    party_ids text[])`,
+  'insert into mirror.nightly_scope default values',
+  // What each run asked of the source: a row for each process that works for it, so that none waits for another.
   `create table mirror.source_costs (
-    run_id uuid primary key references mirror.runs,
+    run_id uuid not null references mirror.runs,
+    process_id uuid not null,
     list_requests bigint not null,
     export_requests bigint not null,
     retries bigint not null,
     failures bigint not null,
     bytes bigint not null,
-    waited_ms bigint not null)`,
-  // The night's list lies here, not in the queue: the verdict is computed from it.
+    waited_ms bigint not null,
+    primary key (run_id, process_id))`,
+  // Whose ledger a nightly run asks for lies here, not in the queue: the verdict is computed from it. A partition for
+  // each run: it has statistics of its own, and is dropped as a whole.
   `create table mirror.nightly_units (
-    run_id uuid not null references mirror.runs,
+    run_id uuid not null,
     party_id text not null,
     priority int not null,
     is_idle boolean not null default false,
-    state text not null default 'due' check (state in ('due', 'queued', 'done', 'failed', 'deferred')),
+    state text not null default 'due' check (state in ('due', 'queued', 'done', 'failed')),
     outcome jsonb,
     updated_at timestamptz not null default clock_timestamp(),
-    primary key (run_id, party_id))`,
-  `create index nightly_units_open on mirror.nightly_units (run_id, priority) where state in ('due', 'queued')`,
+    primary key (run_id, party_id)) partition by list (run_id)`,
+  `create index nightly_units_open on mirror.nightly_units (run_id, state, priority) where state in ('due', 'queued')`,
+  `create index nightly_units_failed on mirror.nightly_units (run_id, priority) where state = 'failed'`,
 ];
 
 export async function up(db: Kysely<unknown>): Promise<void> {

@@ -95,8 +95,8 @@ table mirror.former_places
 
 table mirror.identity
   only_row boolean not null default true
+  mirror_id uuid not null default gen_random_uuid()
   warehouse_id uuid not null default gen_random_uuid()
-  source_id text
   source_url text
   publication_seq bigint not null default 0
   is_rebuilding boolean not null default false
@@ -151,7 +151,13 @@ table mirror.networks
   evidence jsonb not null default '{}'::jsonb
   constraint networks_pkey PRIMARY KEY (epoch)
 
-table mirror.nightly_units
+table mirror.nightly_scope
+  only_row boolean not null default true
+  party_ids text[]
+  constraint nightly_scope_only_row_check CHECK (only_row)
+  constraint nightly_scope_pkey PRIMARY KEY (only_row)
+
+table mirror.nightly_units partition by LIST (run_id)
   run_id uuid not null
   party_id text not null
   priority integer not null
@@ -160,8 +166,7 @@ table mirror.nightly_units
   outcome jsonb
   updated_at timestamp with time zone not null default clock_timestamp()
   constraint nightly_units_pkey PRIMARY KEY (run_id, party_id)
-  constraint nightly_units_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
-  constraint nightly_units_state_check CHECK ((state = ANY (ARRAY['due'::text, 'queued'::text, 'done'::text, 'failed'::text, 'deferred'::text])))
+  constraint nightly_units_state_check CHECK ((state = ANY (ARRAY['due'::text, 'queued'::text, 'done'::text, 'failed'::text])))
 
 table mirror.parties
   party_id text not null
@@ -205,6 +210,7 @@ table mirror.runs
   parent_run_id uuid
   kind text not null
   subject text not null
+  source_url text
   slot text
   params jsonb not null default '{}'::jsonb
   state text not null default 'queued'::text
@@ -216,6 +222,7 @@ table mirror.runs
   finished_at timestamp with time zone
   attempts integer not null default 0
   cancel_requested boolean not null default false
+  job_id text
   constraint runs_check CHECK (((state = 'done'::text) = (verdict IS NOT NULL)))
   constraint runs_check1 CHECK (((state = ANY (ARRAY['done'::text, 'cancelled'::text])) = (finished_at IS NOT NULL)))
   constraint runs_kind_check CHECK ((kind = ANY (ARRAY['walk'::text, 'export'::text, 'load'::text, 'nightly'::text, 'verify'::text])))
@@ -271,13 +278,14 @@ END) WITH &&, tstzrange(from_time, to_time) WITH &&) WHERE ((status = 'current':
 
 table mirror.source_costs
   run_id uuid not null
+  process_id uuid not null
   list_requests bigint not null
   export_requests bigint not null
   retries bigint not null
   failures bigint not null
   bytes bigint not null
   waited_ms bigint not null
-  constraint source_costs_pkey PRIMARY KEY (run_id)
+  constraint source_costs_pkey PRIMARY KEY (run_id, process_id)
   constraint source_costs_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
 
 table mirror.source_state
@@ -326,6 +334,8 @@ table mirror.workers
   worker_id uuid not null
   name text not null
   queues text[] not null
+  source_url text
+  schedules jsonb not null default '{}'::jsonb
   started_at timestamp with time zone not null default clock_timestamp()
   heartbeat_at timestamp with time zone not null default clock_timestamp()
   constraint workers_pkey PRIMARY KEY (worker_id)
@@ -348,7 +358,9 @@ CREATE INDEX ledger_entries_by_party ON ONLY mirror.ledger_entries USING btree (
 
 CREATE INDEX ledger_entries_by_segment ON ONLY mirror.ledger_entries USING btree (segment_id)
 
-CREATE INDEX nightly_units_open ON mirror.nightly_units USING btree (run_id, priority) WHERE (state = ANY (ARRAY['due'::text, 'queued'::text]))
+CREATE INDEX nightly_units_failed ON ONLY mirror.nightly_units USING btree (run_id, priority) WHERE (state = 'failed'::text)
+
+CREATE INDEX nightly_units_open ON ONLY mirror.nightly_units USING btree (run_id, state, priority) WHERE (state = ANY (ARRAY['due'::text, 'queued'::text]))
 
 CREATE INDEX publications_of_export ON mirror.publications USING btree (export_id)
 

@@ -4,8 +4,8 @@
  */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ProgressHints } from '../../jobs/progress-hints.ts';
-import type { JobDeps } from '../../jobs/job.ts';
+import { ProgressHints } from '../runs/progress-hints.ts';
+import type { JobDeps } from '../runs/job.ts';
 import type { StatusStore } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
@@ -30,8 +30,9 @@ import type { ResumeState } from '../state/resume-state.ts';
 import { tolerantState } from '../state/tolerant-state.ts';
 import { CostStore } from '../runs/store/cost-store.ts';
 import { openWarehouse, type Warehouse } from '../postgres/database.ts';
-import { bindSource, readIdentity, type Identity } from '../postgres/identity.ts';
+import { type Identity, queuePrefix, readIdentity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
+import { readCompleteness } from '../runs/store/completeness.ts';
 import { NightlyStore } from '../runs/store/nightly-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';
@@ -89,26 +90,32 @@ export async function openApp(options: AppOptions): Promise<App> {
       : openTheSource(options, sourceUrl, { warehouse, state, observer: meter }, stack);
   const rowPool = stack.use(new RowPool());
   const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
+  const schedule = { pattern: config.schedule, tz: config.scheduleTz };
+  const asked = sourceUrl === undefined ? undefined : { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
   const jobs: JobDeps = {
     stages,
-    runs: new RunStore(warehouse.db),
+    runs: new RunStore(warehouse.db, asked?.url),
+    source: asked,
+    completeness: () => readCompleteness(warehouse.db),
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
     progress: progressOf(state, metrics, stack),
-    costs: new RunCosts({ meter, store: new CostStore(warehouse.db), log }),
+    costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
     post: config.notifyUrl === undefined ? undefined : posterTo(config.notifyUrl, version()),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
+    nightlyWindowMs: config.nightlyWindow,
+    schedule,
+    exportConcurrency: config.sourceExportConcurrency,
     log,
   };
   const workers = new WorkerRegistry(warehouse.db);
-  const schedule = { pattern: config.schedule, tz: config.scheduleTz };
   const workForce = new WorkForce({
     queues,
     workers,
     jobs,
     exportConcurrency: config.sourceExportConcurrency,
-    schedule,
+    schedules: { nightly: schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
   });
   stack.use(workForce);
   const owned = stack.move();
@@ -121,7 +128,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     jobs,
     workForce,
     status: openStatusSource({
-      store: new PostgresStatusStore(warehouse.pool),
+      store: new PostgresStatusStore(warehouse),
       db: warehouse.db,
       nightly: jobs.nightly,
       schedule,
@@ -157,7 +164,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack): P
   );
   const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
   const identity = await identify(warehouse, options);
-  const prefix = `lm-${identity.sourceId ?? 'unbound'}`;
+  const prefix = queuePrefix(identity);
   const state = openState(options, warehouse, prefix, stack);
   const metrics = new WorkMetrics();
   const tracing = await openTracing(config.ambient, log);
@@ -189,14 +196,15 @@ async function openDatabase(
 }
 
 async function identify({ db }: Warehouse, { config, log }: AppOptions): Promise<Identity> {
+  const identity = await readIdentity(db);
   const { sourceUrl } = config;
-  if (sourceUrl === undefined) return readIdentity(db);
-  const { identity, formerUrl } = await bindSource(db, sourceUrl);
-  if (formerUrl !== undefined) {
-    // Workers that still run ask the former address, also for commands that were given this one.
+  const isOther =
+    identity.sourceUrl !== undefined && sourceUrl !== undefined && shownUrl(sourceUrl) !== identity.sourceUrl;
+  if (isOther) {
+    // Workers that were started with the former address refuse the jobs of this one.
     log.warn(
-      { formerUrl, url: identity.sourceUrl },
-      'SOURCE_URL has changed: start running workers again with it',
+      { provenUrl: identity.sourceUrl, url: shownUrl(sourceUrl) },
+      'SOURCE_URL is not the address that the mirror was read from: start running workers again with it',
     );
   }
   return identity;

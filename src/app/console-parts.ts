@@ -1,7 +1,7 @@
 /** The console's parts over this mirror: its store, live progress, and what its buttons begin. */
 import { CronExpressionParser } from 'cron-parser';
-import { enqueueRun } from '../../jobs/enqueue.ts';
-import { exportKey } from '../../jobs/progress-hints.ts';
+import { enqueueRun } from '../runs/enqueue.ts';
+import { exportKey } from '../runs/progress-hints.ts';
 import type { ConsoleParts } from '../api/console/console-ports.ts';
 import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
 import type { NewRun } from '../runs/store/run-store.ts';

@@ -1,6 +1,6 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import { join } from 'node:path';
-import type { StageCall, Stages } from '../../jobs/job.ts';
+import type { StageCall, Stages } from '../runs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';

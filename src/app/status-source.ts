@@ -1,6 +1,6 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
-import { missedSlotMs } from '../../jobs/missed-slot.ts';
-import { nextSlotMs, type Schedule } from '../../jobs/slots.ts';
+import { missedSlotMs } from '../runs/missed-slot.ts';
+import { nextSlotMs, type Schedule } from '../runs/schedule.ts';
 import type { StatusStore, WorkFacts } from '../api/http/ports.ts';
 import type { Database } from '../postgres/database.ts';
 import type { NightlyStore } from '../runs/store/nightly-store.ts';
@@ -10,13 +10,15 @@ export interface StatusSourceDeps {
   readonly store: StatusStore;
   readonly db: Database;
   readonly nightly: NightlyStore;
+  /** This process's own, where no worker is running whose schedule counts. */
   readonly schedule: Schedule;
 }
 
-export function openStatusSource({ store, db, nightly, schedule }: StatusSourceDeps): StatusStore {
+export function openStatusSource({ store, db, nightly, schedule: own }: StatusSourceDeps): StatusStore {
   const work = async (): Promise<WorkFacts> => {
     const nowMs = Date.now();
-    const { workers, isScheduled } = await readWorkerFacts(db);
+    const { workers, isScheduled, schedule: working } = await readWorkerFacts(db);
+    const schedule = working ?? own;
     const isExpected = isScheduled || workers > 0;
     const missedMs = isExpected ? await missedSlotMs(schedule, { nightly }, nowMs) : undefined;
     return {

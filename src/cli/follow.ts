@@ -1,8 +1,8 @@
 /** Starts runs and follows them to their verdicts; works them here where no worker is running. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { closeAbandoned, enqueueRun, goingNights, queuesOf } from '../../jobs/enqueue.ts';
-import type { ProgressLine, ReportProgress } from '../../jobs/job.ts';
-import { UNREACHABLE_MAX_MS, workRun } from '../../jobs/work-run.ts';
+import { closeAbandoned, enqueueRun, goingNight, queuesOf } from '../runs/enqueue.ts';
+import type { ProgressLine, ReportProgress } from '../runs/job.ts';
+import { UNREACHABLE_MAX_MS, workRun } from '../runs/work-run.ts';
 import type { App } from '../app/app.ts';
 import { errorLine, UnreachableError } from '../core/errors.ts';
 import type { NewRun, Run } from '../runs/store/run-store.ts';
@@ -23,18 +23,29 @@ export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run
 }
 
 /**
- * A new nightly run. A worker works one night at a time by itself; without one, commands wait for each
- * other, for two nights would ask the source for the same things.
+ * A new nightly run, once none is going: two would ask the source for the same things. Nothing is queued while it waits.
  */
-export async function startNight(app: App, subject: string, { log, signal }: CommandContext): Promise<Run> {
-  for (let told = ''; !(await app.workers.anyAlive());) {
-    const [other] = await goingNights(app.jobs);
-    if (other === undefined) break;
-    if (told !== other.runId) log.info({ runId: other.runId }, 'Waiting for another nightly run');
-    told = other.runId;
+export async function startNight(app: App, subject: string, context: CommandContext): Promise<Run> {
+  const { log, signal, stderr } = context;
+  for (let told = ''; ;) {
+    const isAttended = await app.workers.anyAlive(app.jobs.source?.url);
+    const going = await goingNight(app.jobs, isAttended);
+    if (going === undefined) {
+      const { run, isNew } = await app.jobs.runs.createNight({ kind: 'nightly', subject });
+      if (isNew) return run;
+    } else if (told !== going.runId) {
+      told = going.runId;
+      log.info(
+        { runId: going.runId, subject: going.subject, since: going.startedAt ?? going.queuedAt },
+        'Waiting for another nightly run',
+      );
+      if (stderr.isTTY === true)
+        stderr.write(
+          `Waiting for nightly run ${going.runId} to end; \`ledger-mirror cancel ${going.runId}\` ends it\n`,
+        );
+    }
     await sleep(POLL_MS, undefined, { signal });
   }
-  return app.jobs.runs.create({ kind: 'nightly', subject });
 }
 
 /**
@@ -72,6 +83,27 @@ export async function followRuns(
   context: CommandContext,
 ): Promise<readonly Run[]> {
   for (const run of runs) if (run.state === 'queued') await enqueueRun(run, app.jobs);
+  try {
+    return await followQueued(app, runs, context);
+  } catch (error) {
+    // Nobody waits for what has not begun: it must not run later, by surprise.
+    if (context.signal.aborted) await cancelQueued(app, runs);
+    throw error;
+  }
+}
+
+async function cancelQueued(app: App, runs: readonly Run[]): Promise<void> {
+  for (const { runId } of runs) {
+    const now = await app.jobs.runs.get(runId);
+    if (now?.state === 'queued') await app.jobs.runs.requestCancel(runId);
+  }
+}
+
+async function followQueued(
+  app: App,
+  runs: readonly Run[],
+  context: CommandContext,
+): Promise<readonly Run[]> {
   const view = new RunView(context);
   const requeued = new Set<string>();
   let awaySinceMs: number | undefined;
@@ -111,7 +143,9 @@ async function look(app: App, runs: readonly Run[], view: RunView): Promise<read
 
 /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
 async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>): Promise<void> {
-  if (await app.workers.anyAlive()) return;
+  // A worker of another source refuses what asks this one.
+  const asked = runs.find((run) => run.sourceUrl !== undefined)?.sourceUrl;
+  if (await app.workers.anyAlive(asked)) return;
   app.workForce.start(queuesOf(runs));
   for (const lost of await app.jobs.runs.stale(LOST_MS)) {
     if (requeued.has(lost.runId) || !runs.some((run) => run.runId === lost.runId)) continue;
@@ -183,6 +217,7 @@ export function runDocument(run: Run): Readonly<Record<string, unknown>> {
     runId: run.runId,
     kind: run.kind,
     subject: run.subject,
+    sourceUrl: run.sourceUrl ?? null,
     state: run.state,
     verdict: run.verdict ?? null,
     queuedAt: run.queuedAt,

@@ -2,7 +2,7 @@
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { readConfig, type Config } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
-import { errorLine, UnreachableError, UsageError } from '../core/errors.ts';
+import { errorCode, errorLine, UnreachableError, UsageError } from '../core/errors.ts';
 import { hideSecrets, hideSecretsIn, rememberSecrets } from '../core/secrets.ts';
 import { EXIT, type CommandContext, type CommandResult } from './context.ts';
 import { settingsHelp } from './help.ts';
@@ -39,7 +39,13 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     await program.parseAsync([...environment.argv], { from: 'user' });
     return exitCode;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.wrong;
+    const isJson = environment.argv.includes('--json');
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return EXIT.done;
+      if (isJson) tellDocument(environment, 'USAGE', error.message.replace(/^error: /, ''));
+      return EXIT.wrong;
+    }
+    if (isJson) tellError(environment, error);
     return tell(environment, error);
   }
 }
@@ -81,6 +87,17 @@ async function inTerminal<Result>(
 ): Promise<Result> {
   await using terminal = openTerminal(options);
   return await work(terminal);
+}
+
+/** Whoever reads documents gets one for a failure, too. */
+function tellError(environment: CliEnvironment, error: unknown): void {
+  const isStopped = environment.signal.aborted && !(error instanceof UsageError);
+  const message = error instanceof UsageError ? error.message : errorLine(error);
+  tellDocument(environment, isStopped ? 'STOPPED' : errorCode(error), message);
+}
+
+function tellDocument({ stdout }: CliEnvironment, code: string, message: string): void {
+  stdout.write(`${JSON.stringify({ error: { code, message } }, null, 2)}\n`);
 }
 
 /** One line for each problem; never a stack trace for what a user can mend. */
@@ -156,6 +173,7 @@ function declareMirroring(program: Command, run: Run): void {
     .option('--from <time>', 'RFC 3339; default: from the beginning')
     .option('--to <time>', 'RFC 3339, exclusive; default: up to the present')
     .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
+    .option('--no-load', 'leave loading to the next nightly run')
     .action((options) =>
       run(async () => (await import('./commands/export.ts')).exportParty, {
         asset: undefined,
@@ -202,6 +220,11 @@ function declareReading(program: Command, run: Run): void {
     .description('is the mirror whole, how fresh is it, what needs a person')
     .option('--watch', 'go on showing it until told to stop', false)
     .action((options) => run(async () => (await import('./commands/status.ts')).status, options));
+  program
+    .command('cancel')
+    .description('end a run of any kind at its next safe point')
+    .argument('<run>', 'its id')
+    .action((runId: string) => run(async () => (await import('./commands/cancel.ts')).cancel, { runId }));
   program
     .command('runs')
     .description('what ran and how it ended')

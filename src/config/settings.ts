@@ -144,6 +144,25 @@ function objectStoreUrl(given: string): URL | undefined {
   return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
 }
 
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+const DURATION_UNITS: Readonly<Record<string, number>> = {
+  s: 1_000,
+  m: MINUTE_MS,
+  h: 60 * MINUTE_MS,
+  d: DAY_MS,
+};
+
+/** @returns milliseconds */
+function duration(minMs: number, maxMs: number): (given: string) => number | undefined {
+  return (given) => {
+    const match = /^(\d{1,9})(s|m|h|d)$/.exec(given);
+    if (match?.[1] === undefined) return undefined;
+    const ms = Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? Number.NaN);
+    return ms >= minMs && ms <= maxMs ? ms : undefined;
+  };
+}
+
 const HTTP_URL = `an http:// or https:// URL ${ESCAPED}`;
 const PARAMETER = 'a query parameter name';
 
@@ -278,6 +297,13 @@ export const SETTINGS = {
     help: 'when a mirror that has had no nightly run starts its first',
     parse: oneOf('now', 'scheduled'),
   }),
+  auditSchedule: setting({
+    name: 'AUDIT_SCHEDULE',
+    fallback: '0 4 * * 0',
+    accepted: 'a cron expression',
+    help: 'when both lists are audited: every page again',
+    parse: cron,
+  }),
   nightlyParties: setting({
     name: 'NIGHTLY_PARTIES',
     fallback: 'all',
@@ -290,6 +316,19 @@ export const SETTINGS = {
     accepted: 'a whole number from 0',
     help: 'exports a night at most; unset: no limit',
     parse: integer(0, 2 ** 31),
+  }),
+  nightlyWindow: setting({
+    name: 'NIGHTLY_WINDOW',
+    accepted: 'a duration from 1m to 7d, such as 6h',
+    help: 'how long a nightly run asks for ledgers; unset: until an hour before the next scheduled time',
+    parse: duration(MINUTE_MS, 7 * DAY_MS),
+  }),
+  historyRetention: setting({
+    name: 'HISTORY_RETENTION',
+    fallback: '90d',
+    accepted: 'a duration from 1d to 3650d',
+    help: 'how long finished runs, and what each nightly run asked, are kept',
+    parse: duration(DAY_MS, 3650 * DAY_MS),
   }),
   exportCompression: setting({
     name: 'EXPORT_COMPRESSION',
@@ -377,6 +416,8 @@ type Required =
   | 'schedule'
   | 'scheduleTz'
   | 'firstRun'
+  | 'auditSchedule'
+  | 'historyRetention'
   | 'nightlyParties'
   | 'exportCompression'
   | 'exportSegmentMax'

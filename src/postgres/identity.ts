@@ -1,21 +1,25 @@
-/** One mirror is of one source: which one is written into the warehouse when it is first asked. */
+/** Which mirror this is, and of which source: the address that was proven by a sync, and the one configured now. */
 import { createHash } from 'node:crypto';
-import { sql } from 'kysely';
 import type { Database } from './database.ts';
 import { guarded } from './transaction.ts';
 
 export interface Identity {
+  /** This database's own, for ever: queues and Redis keys carry it. */
+  readonly mirrorId: string;
+  /** The lineage of its publications: a rebuild takes over that of the objects. */
   readonly warehouseId: string;
-  readonly sourceId: string | undefined;
+  /** The address that the last sync of a list has read; undefined before the first. */
   readonly sourceUrl: string | undefined;
 }
 
-/** Short and stable: Redis keys and queue names carry it. Credentials and query do not count. */
+/** Short and stable: a job carries it. Credentials and query do not count. */
 export function sourceIdOf(url: URL): string {
-  return createHash('sha256')
-    .update(`${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}`)
-    .digest('hex')
-    .slice(0, 12);
+  return createHash('sha256').update(shownUrl(url)).digest('hex').slice(0, 12);
+}
+
+/** An address as it is kept and shown: without credentials and query. */
+export function shownUrl(url: URL): string {
+  return `${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}/`;
 }
 
 export async function readIdentity(db: Database): Promise<Identity> {
@@ -23,28 +27,13 @@ export async function readIdentity(db: Database): Promise<Identity> {
     db.selectFrom('identity').selectAll().executeTakeFirstOrThrow(),
   );
   return {
+    mirrorId: row.mirror_id,
     warehouseId: row.warehouse_id,
-    sourceId: row.source_id ?? undefined,
     sourceUrl: row.source_url ?? undefined,
   };
 }
 
-/**
- * Binds the mirror to its source at the first call. The address may change later (another node of the
- * same network); whether it is the same network is for the walk to tell from what the source lists.
- * @returns with `formerUrl` where it was another one until now
- */
-export async function bindSource(
-  db: Database,
-  url: URL,
-): Promise<{ readonly identity: Identity; readonly formerUrl: string | undefined }> {
-  const shown = `${url.protocol}//${url.host}${url.pathname}`;
-  const former = await readIdentity(db);
-  if (former.sourceUrl === shown) return { identity: former, formerUrl: undefined };
-  await guarded('bind the mirror to its source', () =>
-    sql`update mirror.identity set source_id = coalesce(source_id, ${sourceIdOf(url)}), source_url = ${shown}`.execute(
-      db,
-    ),
-  );
-  return { identity: await readIdentity(db), formerUrl: former.sourceUrl };
+/** Queue names and Redis keys begin with it: any mirrors can share a Redis, two of one source too. */
+export function queuePrefix({ mirrorId }: Pick<Identity, 'mirrorId'>): string {
+  return `lm-${mirrorId.replaceAll('-', '').slice(0, 16)}`;
 }

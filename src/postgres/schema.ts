@@ -22,8 +22,8 @@ export type ListName = 'parties' | 'checkpoints';
 
 interface IdentityTable {
   only_row: Generated<boolean>;
+  mirror_id: Generated<string>;
   warehouse_id: Generated<string>;
-  source_id: string | null;
   source_url: string | null;
   publication_seq: GeneratedInt8;
   cursor_secret: Generated<Buffer>;
@@ -48,6 +48,7 @@ interface RunsTable {
   parent_run_id: string | null;
   kind: RunKind;
   subject: string;
+  source_url: string | null;
   slot: string | null;
   params: GeneratedJson;
   state: Generated<RunState>;
@@ -59,12 +60,15 @@ interface RunsTable {
   finished_at: Timestamp | null;
   attempts: Generated<number>;
   cancel_requested: Generated<boolean>;
+  job_id: string | null;
 }
 
 interface WorkersTable {
   worker_id: string;
   name: string;
   queues: readonly string[];
+  source_url: string | null;
+  schedules: GeneratedJson;
   started_at: Generated<Timestamp>;
   heartbeat_at: Generated<Timestamp>;
 }
@@ -264,13 +268,14 @@ interface NightlyUnitsTable {
   party_id: string;
   priority: number;
   is_idle: Generated<boolean>;
-  state: Generated<'due' | 'queued' | 'done' | 'failed' | 'deferred'>;
+  state: Generated<'due' | 'queued' | 'done' | 'failed'>;
   outcome: Json | null;
   updated_at: Generated<Timestamp>;
 }
 
 interface SourceCostsTable {
   run_id: string;
+  process_id: string;
   list_requests: Int8;
   export_requests: Int8;
   retries: Int8;

@@ -22,6 +22,17 @@ export interface BullQueue {
     when: { pattern: string; tz: string },
     template: { name: string; data: JobData; opts: Pick<JobsOptions, 'attempts' | 'backoff'> },
   ): Promise<unknown>;
+  getJobScheduler(
+    id: string,
+  ): Promise<
+    | {
+        readonly pattern?: string | undefined;
+        readonly tz?: string | undefined;
+        readonly next?: number | undefined;
+      }
+    | undefined
+  >;
+  getJobState(jobId: string): Promise<string>;
   getJobCounts(
     ...states: ('waiting' | 'active' | 'delayed' | 'prioritized' | 'failed' | 'completed')[]
   ): Promise<Record<string, number>>;

@@ -50,11 +50,14 @@ const SILENT_MAX_MS = 45_000;
 const OLDEST_OF = 50;
 /** An outage is told now and then, not for every connection and every try. */
 const COMPLAIN_EVERY_MS = 10_000;
+/** A scheduled job that is due is taken within this time, or its schedule has lost it. */
+const SCHEDULE_LATE_MS = 60_000;
+const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
 
 export interface QueuesOptions {
   readonly backend: QueueBackend;
-  /** Derived from the source: queues of two mirrors never mix. */
+  /** Derived from the mirror's own identity: queues of two mirrors never mix. */
   readonly prefix: string;
   readonly log: Log;
   /** Told of every job worked here, for metrics. */
@@ -119,6 +122,37 @@ export class Queues implements AsyncDisposable {
         opts: { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } },
       }),
     );
+  }
+
+  /** Whether the job waits, or is worked. */
+  async holds(queue: QueueName, jobId: string): Promise<boolean> {
+    const state = await bounded(`look for a job in the queue ${queue}`, () =>
+      this.#queue(queue).getJobState(jobId),
+    );
+    return OPEN.some((open) => open === state);
+  }
+
+  /** Jobs that wait or are worked. */
+  async open(queue: QueueName): Promise<number> {
+    const counts = await this.counts(queue);
+    return OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+  }
+
+  /** Makes the schedule where it is missing, or another; whoever lost it. @returns whether it was made */
+  async keepSchedule(
+    queue: QueueName,
+    id: string,
+    when: { pattern: string; tz: string },
+    job: { name: string; data: JobData },
+  ): Promise<boolean> {
+    const known = await bounded(`look at the schedule ${id}`, () => this.#queue(queue).getJobScheduler(id));
+    const isKept =
+      known?.pattern === when.pattern &&
+      known.tz === when.tz &&
+      (known.next ?? 0) > Date.now() - SCHEDULE_LATE_MS;
+    if (isKept) return false;
+    await this.schedule(queue, id, when, job);
+    return true;
   }
 
   async counts(queue: QueueName): Promise<Readonly<Record<string, number>>> {

@@ -1,4 +1,5 @@
 /** Charges what is asked of the source to the run it is asked for, whichever process asks. */
+import { randomUUID } from 'node:crypto';
 import type { Log } from '../core/log.ts';
 import { type CostMeter, CostTally } from '../source/cost-meter.ts';
 import type { SourceCost } from '../source/ports.ts';
@@ -13,41 +14,57 @@ export interface RunCostsDeps {
   readonly log: Log;
 }
 
-export class RunCosts {
+export class RunCosts implements AsyncDisposable {
   readonly #deps: RunCostsDeps;
-  /** Of the work in hand here. */
-  readonly #open = new Map<CostTally, string>();
+  /** Its own row of each run, so that no process waits for another. */
+  readonly #processId = randomUUID();
+  /** What was counted here and is not recorded yet. */
+  readonly #tallies = new Map<string, { readonly tally: CostTally; users: number }>();
+  readonly #timer: NodeJS.Timeout;
 
   constructor(deps: RunCostsDeps) {
     this.#deps = deps;
+    this.#timer = setInterval(() => void this.flush(), RECORD_EVERY_MS).unref();
   }
 
-  /** Whatever `work` asks of the source is charged to the run, and recorded before this returns. */
+  /** Whatever `work` asks of the source is charged to the run, and recorded within some seconds. */
   async charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
-    const tally = new CostTally();
-    this.#open.set(tally, runId);
-    const timer = setInterval(() => void this.#record(runId, tally), RECORD_EVERY_MS);
+    const open = this.#tallies.get(runId) ?? { tally: new CostTally(), users: 0 };
+    this.#tallies.set(runId, open);
+    open.users += 1;
     try {
-      return await this.#deps.meter.during(tally, work);
+      return await this.#deps.meter.during(open.tally, work);
     } finally {
-      clearInterval(timer);
-      this.#open.delete(tally);
-      await this.#record(runId, tally);
+      open.users -= 1;
     }
   }
 
   /** What the run and those below it have cost so far, over all processes. */
   async ofRun(runId: string): Promise<SourceCost> {
-    const own = [...this.#open].filter(([, charged]) => charged === runId);
-    await Promise.all(own.map(([tally]) => this.#record(runId, tally)));
+    await this.flush();
     return this.#deps.store.ofRun(runId);
+  }
+
+  /** Records what is counted and not recorded yet. Never fails. */
+  async flush(): Promise<void> {
+    await Promise.all(
+      [...this.#tallies].map(async ([runId, { tally, users }]) => {
+        if (users === 0) this.#tallies.delete(runId);
+        await this.#record(runId, tally);
+      }),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    await this.flush();
   }
 
   async #record(runId: string, tally: CostTally): Promise<void> {
     const cost = tally.take();
     if (cost === undefined) return;
     try {
-      await this.#deps.store.add(runId, cost);
+      await this.#deps.store.add(runId, this.#processId, cost);
     } catch (error) {
       // Counts are evidence about the work, never a reason for it to fail.
       this.#deps.log.warn(

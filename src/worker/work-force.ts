@@ -1,12 +1,11 @@
 /** The jobs that this process works, and the signs of life by which others know that it does. */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { reconcileRuns } from '../../jobs/enqueue.ts';
-import type { JobDeps } from '../../jobs/job.ts';
-import { sendReports } from '../../jobs/notify.ts';
-import { handleJob } from '../../jobs/registry.ts';
-import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
-import type { Schedule } from '../../jobs/slots.ts';
+import { reconcileRuns } from '../runs/enqueue.ts';
+import type { JobDeps } from '../runs/job.ts';
+import { sendReports } from '../runs/notify.ts';
+import { handleJob } from './registry.ts';
+import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
 import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
 
@@ -26,7 +25,7 @@ export interface WorkForceOptions {
   readonly workers: WorkerRegistry;
   readonly jobs: JobDeps;
   readonly exportConcurrency: number;
-  readonly schedule: Schedule;
+  readonly schedules: Schedules;
 }
 
 export class WorkForce implements AsyncDisposable {
@@ -62,9 +61,9 @@ export class WorkForce implements AsyncDisposable {
     this.#every(CANARY_MS, 'Canaries could not be sent', () =>
       this.#options.queues.sendCanaries(this.#workerId),
     );
-    this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () =>
-      makeUpMissedSlot(this.#options.schedule, this.#options.jobs, Date.now()),
-    );
+    await keepSchedules(this.#options);
+    this.#every(SLOT_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
+    this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
     this.#every(RECONCILE_MS, 'Reports could not be sent', () => sendReports(this.#options.jobs, Date.now()));
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
   }
@@ -85,7 +84,13 @@ export class WorkForce implements AsyncDisposable {
   }
 
   #beat(): Promise<void> {
-    return this.#options.workers.beat(this.#workerId, `${hostname()} ${process.pid}`, QUEUE_NAMES);
+    const { workers, schedules, jobs } = this.#options;
+    return workers.beat(this.#workerId, {
+      name: `${hostname()} ${process.pid}`,
+      queues: QUEUE_NAMES,
+      sourceUrl: jobs.source?.url,
+      schedules,
+    });
   }
 
   #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {

@@ -3,7 +3,7 @@
  * Names are stable and documented in docs/metrics.md; labels are of small fixed sets.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { ProgressLine } from '../../jobs/job.ts';
+import type { ProgressLine } from '../runs/job.ts';
 import { RateMeter } from '../core/rate-meter.ts';
 import type { JobReport } from '../queue/station.ts';
 import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';

@@ -25,10 +25,10 @@ export interface TestApi extends AsyncDisposable {
 
 /** Answers from `warehouse` on a free loopback port. Parts that a test does not use refuse to be used. */
 export async function startApi(
-  warehouse: Pick<Warehouse, 'pool'>,
+  warehouse: Pick<Warehouse, 'pool' | 'db'>,
   parts: Partial<ApiDeps & ApiOptions> = {},
 ): Promise<TestApi> {
-  const stores = { lists: new ReadStore(warehouse.pool), status: new PostgresStatusStore(warehouse.pool) };
+  const stores = { lists: new ReadStore(warehouse.pool), status: new PostgresStatusStore(warehouse) };
   const server = await apiWithoutDatabase({ ...stores, ...parts });
   return listen(server, { host: '127.0.0.1', port: 0, token: parts.token });
 }
@@ -72,6 +72,15 @@ export const EMPTY_FACTS: MirrorFacts = {
     rows: '0',
   })),
   ledger: { segments: '0', bytes: '0', parties: '0', notLoaded: '0', quarantined: '0' },
+  coverage: {
+    listed: 0,
+    configured: null,
+    wanted: 0,
+    covered: 0,
+    neverAsked: 0,
+    coveredTo: null,
+    openDoubts: 0,
+  },
   knownGaps: '0',
   openRuns: '0',
 };

@@ -55,8 +55,11 @@ describe('the status', () => {
     const status = await json(`${api.url}/mirror/status`);
     expect(status).toMatchObject({
       whole: false,
-      sentence: 'The mirror is not proven whole: the list of checkpoints is not complete.',
-      attention: [{ what: 'the list of checkpoints: incomplete' }],
+      complete: false,
+      sentence:
+        'The mirror is not complete: 0 of 1 ledgers are covered; the list of checkpoints is not proven.',
+      attention: [{ what: 'the list of checkpoints: incomplete' }, { what: '1 ledger not covered' }],
+      coverage: { listed: 1, covered: 0, neverAsked: 1 },
       epoch: 1,
       openRuns: '1',
       streams: [
@@ -77,18 +80,47 @@ describe('the status', () => {
     [{}, 'Nothing has been mirrored yet: no run has ended.', false],
     [
       { verdict: 'complete', asOfTime: '2023-05-01T10:00:00Z' },
-      'The mirror is whole as of 2023-05-01 10:00 UTC.',
+      'The mirror is complete as of 2023-05-01 10:00 UTC.',
       true,
     ],
-    [{ verdict: 'complete' }, 'The mirror is whole.', true],
+    [{ verdict: 'complete' }, 'The mirror is complete.', true],
     [
       { verdict: 'failed' },
-      'The mirror is not proven whole: the list of parties, the list of checkpoints, and the ledgers are not complete.',
+      'The mirror is not complete: the list of parties, the list of checkpoints, and the ledgers are not proven.',
       false,
     ],
   ] as const)('in one sentence: %j', (stream, sentence, whole) => {
     const facts = { ...EMPTY_FACTS, streams: EMPTY_FACTS.streams.map((empty) => ({ ...empty, ...stream })) };
     expect(glance(facts)).toMatchObject({ sentence, whole });
+  });
+
+  const complete = EMPTY_FACTS.streams.map((empty) => ({ ...empty, verdict: 'complete' as const }));
+
+  it('is not complete while a listed ledger is not covered, and gives the share', () => {
+    const coverage = { ...EMPTY_FACTS.coverage, listed: 1400, wanted: 1400, covered: 3, neverAsked: 1397 };
+    expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
+      whole: false,
+      complete: false,
+      sentence: 'The mirror is not complete: 3 of 1,400 ledgers are covered.',
+      attention: [{ what: '1,397 ledgers not covered' }],
+    });
+  });
+
+  it('is complete for the configured parties and no more, and says so', () => {
+    const coverage = { ...EMPTY_FACTS.coverage, listed: 1400, configured: 1, wanted: 1, covered: 1 };
+    expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
+      whole: false,
+      complete: true,
+      sentence: 'The mirror is complete for 1 configured party.',
+    });
+  });
+
+  it('is not complete while a doubt is open', () => {
+    const coverage = { ...EMPTY_FACTS.coverage, openDoubts: 2 };
+    expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
+      complete: false,
+      attention: [{ what: '2 open doubts' }],
+    });
   });
 
   it('is not whole while something was left out', () => {
@@ -155,7 +187,7 @@ describe('health', () => {
   });
 
   it('goes on without a database, and says so', async () => {
-    await using api = await startApi({ pool: await closedPool() });
+    await using api = await startApi({ db: warehouse.db, pool: await closedPool() });
     expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
     for (const path of ['/api/v2/parties', '/mirror/status']) {
       const response = await fetch(`${api.url}${path}`);

@@ -23,6 +23,7 @@ const COMMANDS = [
   'verify',
   'query',
   'status',
+  'cancel',
   'runs',
   'doctor',
   'migrate',

@@ -22,7 +22,7 @@ beforeAll(async () => {
   const store = new PostgresConsoleStore(warehouse.pool);
   api = opened.use(
     await startApi(warehouse, {
-      status: new PostgresStatusStore(warehouse.pool),
+      status: new PostgresStatusStore(warehouse),
       console: {
         store,
         settings: [],

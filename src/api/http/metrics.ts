@@ -66,7 +66,10 @@ function countRequests(server: FastifyInstance, registry: Registry): void {
 function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
   const gauge = (name: string, help: string, labelNames: readonly string[] = []): Gauge =>
     new Gauge({ name: `${PREFIX}${name}`, help, labelNames: [...labelNames], registers: [registry] });
-  const whole = gauge('whole', '1 where every stream is proven complete');
+  const whole = gauge('whole', '1 where every list and the ledger of every listed party is proven complete');
+  const complete = gauge('complete', '1 where what is configured is proven complete');
+  const ledgers = gauge('ledgers', 'Ledgers listed, wanted by the configuration, and covered', ['state']);
+  const doubts = gauge('open_doubts', 'Durable reasons not to say complete');
   const verdict = gauge('stream_verdict', "1 for the verdict of the stream's last run", [
     'stream',
     'verdict',
@@ -84,6 +87,10 @@ function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
   const open = gauge('runs_open', 'Runs queued or running');
   return (status) => {
     whole.set(status.whole ? 1 : 0);
+    complete.set(status.complete ? 1 : 0);
+    for (const state of ['listed', 'wanted', 'covered'] as const)
+      ledgers.set({ state }, status.coverage[state]);
+    doubts.set(status.coverage.openDoubts);
     for (const stream of status.streams) {
       for (const name of VERDICTS) {
         verdict.set({ stream: stream.name, verdict: name }, stream.verdict === name ? 1 : 0);

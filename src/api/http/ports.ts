@@ -1,4 +1,5 @@
 /** What the read API needs from the rest of the mirror. */
+import type { Completeness } from '../../runs/store/completeness.ts';
 import type { Micros } from '../../core/time.ts';
 import type { Verdict } from '../../core/verdict.ts';
 
@@ -116,6 +117,8 @@ export interface MirrorFacts {
     readonly notLoaded: string;
     readonly quarantined: string;
   };
+  /** Which ledgers are covered: the one reading that every sentence about completeness goes by. */
+  readonly coverage: Completeness;
   readonly knownGaps: string;
   readonly openRuns: string;
   /** Absent where only the stores were asked. */

@@ -1,8 +1,8 @@
 /** On-demand exports as the read API offers them: runs, queued ahead of the night's work. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { validate as isUuid } from 'uuid';
-import { enqueueRun } from '../../../jobs/enqueue.ts';
-import type { JobDeps } from '../../../jobs/job.ts';
+import { enqueueRun } from '../../runs/enqueue.ts';
+import type { JobDeps } from '../../runs/job.ts';
 import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http/ports.ts';
 import { formatInstant, parseInstant } from '../../core/time.ts';
 import type { Run } from '../../runs/store/run-store.ts';

@@ -17,8 +17,10 @@ export type Action =
   | { readonly does: 'ask again' };
 
 export interface MirrorStatus extends MirrorFacts {
-  /** Every stream was proven complete by its last run, and nothing of it was lost. */
+  /** Every list, and the ledger of every listed party, is proven complete and nothing of it was lost. */
   readonly whole: boolean;
+  /** The same for what is configured: with NIGHTLY_PARTIES a part of the parties, and no more is claimed. */
+  readonly complete: boolean;
   readonly sentence: string;
   readonly attention: readonly Attention[];
 }
@@ -30,34 +32,94 @@ const LABELS: Readonly<Record<StreamStatus['name'], string>> = {
 };
 
 export function glance(facts: MirrorFacts): MirrorStatus {
+  const { coverage } = facts;
+  const isBegun = facts.streams.some((stream) => stream.verdict !== null);
   const attention = [
     ...facts.streams.flatMap((stream) => attentionOf(stream)),
+    ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(coverage)] : []),
+    ...(coverage.openDoubts === 0 ? [] : [doubts(coverage.openDoubts)]),
     ...(facts.ledger.quarantined === '0' ? [] : [quarantined(facts.ledger.quarantined)]),
     ...(facts.knownGaps === '0' ? [] : [gaps(facts.knownGaps)]),
   ];
   const late = facts.work?.missedSlot ?? null;
   const unproven = facts.streams.filter((stream) => stream.verdict !== 'complete');
-  const whole = unproven.length === 0 && attention.length === 0;
-  // A night that is late makes the mirror older, not less whole.
+  const complete = unproven.length === 0 && attention.length === 0;
+  // A night that is late makes the mirror older, not less complete.
   const all = late === null ? attention : [...attention, missed(late, facts.work?.workers ?? 0)];
-  return { ...facts, whole, sentence: sentence(facts, unproven, whole), attention: all };
+  return {
+    ...facts,
+    whole: complete && coverage.configured === null,
+    complete,
+    sentence: sentence(facts, unproven, complete),
+    attention: all,
+  };
 }
 
-function sentence(facts: MirrorFacts, unproven: readonly StreamStatus[], whole: boolean): string {
-  const fresh = facts.streams
-    .map((stream) => stream.asOfTime)
-    .filter((time) => time !== null)
-    .toSorted();
-  const asOf = fresh[0] === undefined ? '' : ` as of ${fresh[0].slice(0, 16).replace('T', ' ')} UTC`;
-  if (whole) return `The mirror is whole${asOf}.`;
+function sentence(facts: MirrorFacts, unproven: readonly StreamStatus[], complete: boolean): string {
+  const { coverage } = facts;
+  if (complete) return `The mirror is complete${scopeText(coverage)}${asOfText(facts)}.`;
   if (facts.streams.every((stream) => stream.verdict === null)) {
     return 'Nothing has been mirrored yet: no run has ended.';
   }
+  const share =
+    coverage.covered < coverage.wanted
+      ? [
+          `${count(coverage.covered)} of ${count(coverage.wanted)} ledgers ${coverage.covered === 1 ? 'is' : 'are'} covered`,
+        ]
+      : [];
   const labels = unproven.map((stream) => LABELS[stream.name]);
-  if (labels.length === 0) return `The lists and ledgers are complete${asOf}, but something was left out.`;
-  return `The mirror is not proven whole: ${new Intl.ListFormat('en').format(labels)} ${
-    labels.length === 1 && unproven[0]?.name !== 'ledger' ? 'is' : 'are'
-  } not complete.`;
+  const isOne = labels.length === 1 && unproven[0]?.name !== 'ledger';
+  const lists =
+    labels.length === 0
+      ? []
+      : [`${new Intl.ListFormat('en').format(labels)} ${isOne ? 'is' : 'are'} not proven`];
+  const reasons = [...share, ...lists];
+  const why = reasons.length === 0 ? 'what is in doubt or missing is named below' : reasons.join('; ');
+  return `The mirror is not complete: ${why}.`;
+}
+
+/** What all three streams reach. */
+function asOfText({ streams }: MirrorFacts): string {
+  const [oldest] = streams
+    .map((stream) => stream.asOfTime)
+    .filter((time) => time !== null)
+    .toSorted();
+  return oldest === undefined ? '' : ` as of ${oldest.slice(0, 16).replace('T', ' ')} UTC`;
+}
+
+function scopeText({ configured }: MirrorFacts['coverage']): string {
+  if (configured === null) return '';
+  return ` for ${count(configured)} configured ${configured === 1 ? 'party' : 'parties'}`;
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en');
+}
+
+function ledgers(value: number): string {
+  return `${count(value)} ${value === 1 ? 'ledger' : 'ledgers'}`;
+}
+
+function uncovered({ covered, wanted, neverAsked }: MirrorFacts['coverage']): Attention {
+  const missing = wanted - covered;
+  const why =
+    neverAsked === 0
+      ? ''
+      : `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
+  return {
+    what: `${ledgers(missing)} not covered`,
+    why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${why}`,
+    todo: 'Run `ledger-mirror nightly`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.',
+    action: { does: 'night' },
+  };
+}
+
+function doubts(open: number): Attention {
+  return {
+    what: `${count(open)} open ${open === 1 ? 'doubt' : 'doubts'}`,
+    why: 'the source contradicted itself or what was known; a doubt stays open until an audit ends without one',
+    todo: 'Run `ledger-mirror sync all --full`; `ledger-mirror runs` has the evidence.',
+  };
 }
 
 function attentionOf(stream: StreamStatus): readonly Attention[] {

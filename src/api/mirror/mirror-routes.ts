@@ -36,6 +36,7 @@ const STATUS = {
   type: 'object',
   properties: {
     whole: { type: 'boolean' },
+    complete: { type: 'boolean' },
     sentence: { type: 'string' },
     attention: { type: 'array', items: OPEN_OBJECT },
     sourceUrl: TEXT_OR_NULL,
@@ -55,6 +56,7 @@ const STATUS = {
       },
     },
     ledger: OPEN_OBJECT,
+    coverage: OPEN_OBJECT,
     knownGaps: { type: 'string' },
     work: OPEN_OBJECT,
     openRuns: { type: 'string' },

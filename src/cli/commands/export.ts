@@ -1,9 +1,10 @@
 /** `export`: one party's ledger entries now, and waits. */
-import { needSource, openApp } from '../../app/app.ts';
+import { needSource, openApp, type App } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
+import { worst } from '../../core/verdict.ts';
 import { canonicalId, isExportableParty } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
-import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { outProblem, writeCsv } from '../csv-out.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
 import type { Run } from '../../runs/store/run-store.ts';
@@ -15,6 +16,8 @@ export interface ExportOptions {
   readonly from: string | undefined;
   readonly to: string | undefined;
   readonly out: string | undefined;
+  /** `--no-load`: loading is left to the next nightly run. */
+  readonly load: boolean;
 }
 
 interface Wanted {
@@ -32,6 +35,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     ...(wanted.assetId === undefined ? {} : { assetId: wanted.assetId }),
     ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
     ...(wanted.to === undefined ? {} : { to: formatInstant(wanted.to) }),
+    ...(options.load ? {} : { load: false }),
   };
   const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });
   let ended: Run | undefined;
@@ -45,12 +49,34 @@ export async function exportParty(options: ExportOptions, context: CommandContex
   if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
   if (ended.verdict !== 'failed' && options.out !== undefined)
     await writeCsv(app.jobs.stages.readLedger(wanted, context.signal), options.out, context);
+  const loaded = await followLoad(app, ended, context);
+  const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
   return {
-    exitCode: exitCodeOf(ended.verdict, ended.evidence),
-    document: runDocument(ended),
+    exitCode:
+      ended.verdict === 'complete' && verdict !== 'complete'
+        ? EXIT.verdict
+        : exitCodeOf(ended.verdict, ended.evidence),
+    document: {
+      ...runDocument(ended),
+      verdict,
+      ...(loaded === undefined ? {} : { load: runDocument(loaded) }),
+    },
     // With `--out -` stdout carries the CSV and nothing else.
-    ...(options.out === '-' ? {} : { text: runSummary(runDocument(ended)) }),
+    ...(options.out === '-'
+      ? {}
+      : {
+          text: `${runSummary(runDocument(ended))}${loaded === undefined ? '' : runSummary(runDocument(loaded))}`,
+        }),
   };
+}
+
+/** What was published is in the warehouse and the lake when the command ends. */
+async function followLoad(app: App, { evidence }: Run, context: CommandContext): Promise<Run | undefined> {
+  const loadRunId = evidence['loadRunId'];
+  const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
+  if (load === undefined) return undefined;
+  const [ended] = await followRuns(app, [load], context);
+  return ended;
 }
 
 /** Everything that is wrong, at once. */

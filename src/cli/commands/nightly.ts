@@ -1,6 +1,6 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
-import { previewNight } from '../../../jobs/nightly-exports.ts';
+import { previewNight } from '../../runs/nightly-exports.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument, startNight } from '../follow.ts';
 import { formatCount, formatDuration } from '../format.ts';
@@ -26,7 +26,7 @@ export async function nightly(
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 async function plan(app: App, context: CommandContext): Promise<CommandResult> {
   const { nightlyParties, nightlyExportsMax, sourceRate, sourcePageSize } = context.config;
-  const estimate = await previewNight({ nightly: app.jobs.nightly, nightlyParties });
+  const estimate = await previewNight({ nightly: app.jobs.nightly, nightlyParties }, nightlyExportsMax);
   const due = estimate.parties - estimate.notDue;
   const exports = Math.min(due, nightlyExportsMax ?? Infinity);
   const requests = exports + estimate.listRequests;

@@ -1,6 +1,6 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ProgressLine } from '../../../jobs/job.ts';
+import type { ProgressLine } from '../../runs/job.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
@@ -78,14 +78,14 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     stream.asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
     formatQuantity(BigInt(stream.rows), HELD[stream.name]),
   ]);
-  const { ledger } = found;
+  const { ledger, coverage } = found;
   const lines = [
     found.sentence,
     ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
     '',
     formatTable(['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held'], streams).trimEnd(),
     '',
-    `Ledgers: ${formatCount(BigInt(ledger.parties))} parties in ${formatCount(BigInt(ledger.segments))} segments, ${formatBytes(BigInt(ledger.bytes))}` +
+    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(BigInt(ledger.segments))} segments of ${formatCount(BigInt(ledger.parties))} parties with entries, ${formatBytes(BigInt(ledger.bytes))}` +
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
     ...workLines(found, nowMs),
     ...(found.openRuns === '0' ? [] : [`Runs under way: ${found.openRuns}`]),

@@ -1,6 +1,6 @@
 /** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
 import { once } from 'node:events';
-import { startFirstRun } from '../../../jobs/first-run.ts';
+import { startFirstRun } from '../../runs/first-run.ts';
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serve.ts';
@@ -60,26 +60,9 @@ async function runUntilStopped(
   log.info({}, 'Stopping');
 }
 
-/** Every page of both lists again: once a week, away from the nights. */
-const AUDIT_SCHEDULE = '0 12 * * 0';
-
 async function startWork(app: App): Promise<void> {
-  const { schedule, scheduleTz } = app.config;
+  const { schedule, scheduleTz, auditSchedule } = app.config;
   await app.workForce.startAndRegister();
-  await app.queues.schedule(
-    'nightly',
-    'nightly',
-    { pattern: schedule, tz: scheduleTz },
-    { name: 'nightly', data: { scheduled: true } },
-  );
-  for (const list of ['parties', 'checkpoints'] as const) {
-    await app.queues.schedule(
-      'walk',
-      `audit-${list}`,
-      { pattern: AUDIT_SCHEDULE, tz: scheduleTz },
-      { name: 'walk-list', data: { audit: list } },
-    );
-  }
   if (app.config.firstRun === 'now') await startFirstRun(app.jobs);
-  app.log.info({ schedule, scheduleTz, queues: app.queues.kind }, 'Working');
+  app.log.info({ schedule, auditSchedule, scheduleTz, queues: app.queues.kind }, 'Working');
 }

@@ -11,12 +11,16 @@ export class CostStore {
     this.#db = db;
   }
 
-  async add(runId: string, { requests, retries, failures, bytes, waitedMs }: SourceCost): Promise<void> {
+  async add(
+    runId: string,
+    processId: string,
+    { requests, retries, failures, bytes, waitedMs }: SourceCost,
+  ): Promise<void> {
     await guarded('record what a run asked', () =>
       sql`insert into mirror.source_costs as cost
-            (run_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
-          values (${runId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
-          on conflict (run_id) do update set
+            (run_id, process_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
+          values (${runId}, ${processId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
+          on conflict (run_id, process_id) do update set
             list_requests = cost.list_requests + excluded.list_requests,
             export_requests = cost.export_requests + excluded.export_requests,
             retries = cost.retries + excluded.retries,

@@ -22,6 +22,10 @@ export const ASKED = sql`
   where asset_id is null or exists (select from mirror.source_state where profile @> '{"assetRequired": true}')
   group by party_id`;
 
+/** Ledgers that fail again and again get one turn in so many, those never asked for one in so many: neither keeps the active ones waiting. */
+const QUARANTINED_EVERY = 10;
+const NEW_EVERY = 3;
+
 /** Common table expressions: `units`, whom the night is about; `due`, who is to be asked, in order. */
 export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): RawBuilder<unknown> {
   const chosen = partyIds === undefined ? null : [...partyIds];
@@ -44,6 +48,11 @@ export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): R
         on named.party_id = ids.party_id
       where ids.party_id ~ '^[0-9a-f]{64}$'),
     due as (
-      select party_id, rank, row_number() over (order by rank, last_asked_at nulls first, party_id)::int as priority
-      from units where ${everyParty} or rank < 5 or due_at < clock_timestamp())`;
+      select party_id, rank, last_asked_at,
+             row_number() over (order by rank = 5, turn, rank, last_asked_at nulls first, party_id)::int as priority
+      from (
+        select party_id, rank, last_asked_at,
+               row_number() over (partition by rank order by last_asked_at nulls first, party_id)
+                 * case rank when 1 then ${QUARANTINED_EVERY}::int when 2 then ${NEW_EVERY}::int else 1 end as turn
+        from units where ${everyParty} or rank < 5 or due_at < clock_timestamp()) ranked)`;
 }

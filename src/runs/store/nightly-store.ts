@@ -1,24 +1,29 @@
-/** The night's list: whose ledger is due, what became of it. The nightly verdict is computed from here. */
+/** Whose ledger a nightly run asks for, and what became of it. The verdict is computed from here. */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Database } from '../../postgres/database.ts';
+import { recordScope } from './completeness.ts';
 import { ASKED, dueUnits, type NightScope } from './night-scope.ts';
 import { guarded } from '../../postgres/transaction.ts';
 
-export type UnitState = 'due' | 'queued' | 'done' | 'failed' | 'deferred';
-
+/** How far a nightly run has come. */
 export interface NightlyCounts {
   readonly due: number;
   readonly queued: number;
   readonly done: number;
   readonly failed: number;
-  readonly deferred: number;
 }
 
 export interface DueUnit {
   readonly partyId: string;
   /** Most likely nothing is new: many of them go into one job. */
   readonly isIdle: boolean;
+}
+
+export interface SettledUnit {
+  readonly partyId: string;
+  readonly state: 'done' | 'failed';
+  readonly outcome: Readonly<Record<string, unknown>>;
 }
 
 export interface FailedUnit {
@@ -28,14 +33,23 @@ export interface FailedUnit {
 
 export interface PlanRequest extends NightScope {
   readonly runId: string;
-  /** Units beyond this many wait for another night. */
+  /** Ledgers beyond this many wait for another nightly run. */
   readonly exportsMax: number | undefined;
 }
 
+/** What a nightly run is about. */
 export interface Plan {
   /** Parties that were to be considered, asked or not. */
   readonly parties: number;
   readonly notDue: number;
+  /** To be asked now. */
+  readonly asked: number;
+  /** Due, and left for another run because one may ask only so many. */
+  readonly deferred: number;
+  /** Those among them that were never asked. */
+  readonly deferredNeverAsked: number;
+  /** When the one that waits the longest was asked the last time; RFC 3339. */
+  readonly deferredSince: string | null;
 }
 
 /** How far back the ledgers reach that were asked the longest ago. */
@@ -46,27 +60,40 @@ export interface Lateness {
   readonly oldestFrontier: string | undefined;
 }
 
-/** Units of a night that wait for another one, because a night may ask only so many. */
-export interface Deferral {
-  /** When the one that waits the longest was asked the last time; RFC 3339. */
-  readonly oldestAskedAt: string | undefined;
-  /** Units among them that were never asked. */
-  readonly neverAsked: number;
-}
-
 /** What is known of a run before it asks. */
 export interface Estimate {
   readonly parties: number;
   readonly quarantined: number;
-  /** No list was walked yet: the parties are not known. */
+  /** No list was read yet: the parties are not known. */
   readonly isFirst: boolean;
   readonly listRequests: number;
-  /** As measured in the last run that exported anything. */
+  /** From export to export, in the last nightly run that exported anything. */
   readonly secondsPerExport: number | undefined;
 }
 
-/** A head probe and one page that joins it, for each of the two lists, and one for `network`. */
+export interface Summary {
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  readonly segments: bigint;
+  readonly suspicious: number;
+  /** Exports that ended without an error, and without having proven their ledger complete. */
+  readonly incomplete: number;
+  readonly failed: readonly FailedUnit[];
+  /** The first of those that were not asked. */
+  readonly unasked: readonly string[];
+}
+
+/** The newest page and one that joins it, for each of the two lists, and one request for `network`. */
 const LIST_REQUESTS = 5;
+const UNASKED_LISTED_MAX = 20;
+
+interface PlanRow {
+  readonly parties: bigint;
+  readonly not_due: bigint;
+  readonly due: bigint;
+  readonly never: bigint;
+  readonly since: string | null;
+}
 
 export class NightlyStore {
   readonly #db: Database;
@@ -76,47 +103,107 @@ export class NightlyStore {
   }
 
   /**
-   * Writes the list once; a resumed run finds it. Order: quarantined units, parties never asked, those with
-   * an entry in the last seven nights, those named as a counterparty lately, idle ones whose turn it is
-   * (after 1, 2, 4, … nights, spread by their id). Skipping an idle party loses nothing: its next question
-   * starts at its own frontier.
+   * Writes once whom the run asks, in a partition of its own, with what it leaves out; a resumed run finds both.
+   * The order is `dueUnits`'. Leaving out an idle party loses nothing: its next question starts where the last ended.
    */
   async plan(request: PlanRequest): Promise<Plan> {
-    return guarded('plan the night', async () => {
-      const exportsMax = request.exportsMax ?? null;
-      const planned = await sql<{ parties: bigint; not_due: bigint }>`
-        with ${dueUnits(request)},
-        written as (
-          insert into mirror.nightly_units (run_id, party_id, priority, is_idle, state)
-          select ${request.runId}, party_id, priority, rank = 5,
-                 case when ${exportsMax}::bigint is not null and priority > ${exportsMax}::bigint then 'deferred' else 'due' end
-          from due where not exists (select from mirror.nightly_units where run_id = ${request.runId}))
-        select (select count(*) from units) as parties,
-               (select count(*) from units) - (select count(*) from due) as not_due`.execute(this.#db);
-      const row = planned.rows[0];
-      return { parties: Number(row?.parties ?? 0n), notDue: Number(row?.not_due ?? 0n) };
+    const known = await this.#planned(request.runId);
+    if (known !== undefined) return known;
+    return guarded('plan the nightly run', async () => {
+      const plan = await this.#db.transaction().execute(async (tx) => {
+        await sql`select pg_advisory_xact_lock(hashtextextended('nightly plan', 0))`.execute(tx);
+        const partition = sql.id('mirror', partitionOf(request.runId));
+        await sql`create table if not exists ${partition} (like mirror.nightly_units including all)`.execute(
+          tx,
+        );
+        await sql`do ${sql.lit(attachStatement(request.runId))}`.execute(tx);
+        const max = request.exportsMax ?? null;
+        const found = await sql<PlanRow>`
+          with ${dueUnits(request)},
+          written as (
+            insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
+            select ${request.runId}, party_id, priority, rank = 5 from due
+            where ${max}::bigint is null or priority <= ${max}::bigint
+            on conflict do nothing)
+          select (select count(*) from units) as parties,
+                 (select count(*) from units) - (select count(*) from due) as not_due,
+                 (select count(*) from due) as due,
+                 count(*) filter (where last_asked_at is null) as never, min(last_asked_at) as since
+            from due where priority > ${max}::bigint`.execute(tx);
+        const planned = toPlan(found.rows[0], request.exportsMax);
+        await sql`update mirror.runs set params = params || ${JSON.stringify({ plan: planned })}::jsonb
+          where run_id = ${request.runId}`.execute(tx);
+        await recordScope(tx, request.partyIds);
+        return planned;
+      });
+      // A table that has just been filled has no statistics: plans made without them read all of it for each row.
+      await sql`analyze ${sql.id('mirror', partitionOf(request.runId))}`.execute(this.#db);
+      return plan;
+    });
+  }
+
+  async #planned(runId: string): Promise<Plan | undefined> {
+    return guarded('read the plan of the nightly run', async () => {
+      const found = await sql<{ plan: Plan | null }>`
+        select params->'plan' as plan from mirror.runs where run_id = ${runId}`.execute(this.#db);
+      return found.rows[0]?.plan ?? undefined;
     });
   }
 
   /** What `plan` would write now. */
-  async preview(request: NightScope): Promise<Plan> {
-    return guarded('preview the night', async () => {
-      const found = await sql<{ parties: bigint; not_due: bigint }>`
+  async preview(request: NightScope, exportsMax?: number): Promise<Plan> {
+    return guarded('preview the nightly run', async () => {
+      const max = exportsMax ?? null;
+      const found = await sql<PlanRow>`
         with ${dueUnits(request)}
         select (select count(*) from units) as parties,
-               (select count(*) from units) - (select count(*) from due) as not_due`.execute(this.#db);
-      const row = found.rows[0];
-      return { parties: Number(row?.parties ?? 0n), notDue: Number(row?.not_due ?? 0n) };
+               (select count(*) from units) - (select count(*) from due) as not_due,
+               (select count(*) from due) as due,
+               count(*) filter (where last_asked_at is null) as never, min(last_asked_at) as since
+          from due where priority > ${max}::bigint`.execute(this.#db);
+      return toPlan(found.rows[0], exportsMax);
     });
   }
 
-  /** Whether a slot is taken care of: by its own run, one that was going then or came later, or because the mirror is younger. */
-  async hasNightSince(slotTime: string): Promise<boolean> {
-    return guarded('look for the run of a slot', async () => {
+  /**
+   * Whether a scheduled time is taken care of: by a run that ended later and did not fail, by one that is going, or
+   * because the mirror is younger. A run that failed brought nothing: it is tried again.
+   */
+  async hasNightSince(scheduledAt: string): Promise<boolean> {
+    return guarded('look for the run of a scheduled time', async () => {
       const found = await sql<{ has: boolean }>`
         select exists (select from mirror.runs where kind = 'nightly'
-                       and coalesce(finished_at, clock_timestamp()) >= ${slotTime}::timestamptz)
-            or exists (select from mirror.identity where created_at > ${slotTime}::timestamptz) as has`.execute(
+                       and (state in ('queued', 'running')
+                            or (finished_at >= ${scheduledAt}::timestamptz and verdict is distinct from 'failed')))
+            or exists (select from mirror.identity where created_at > ${scheduledAt}::timestamptz) as has`.execute(
+        this.#db,
+      );
+      return found.rows[0]?.has === true;
+    });
+  }
+
+  /** Nightly runs that failed since a scheduled time, and when the last of them ended. */
+  async failedSince(
+    scheduledAt: string,
+  ): Promise<{ readonly runs: number; readonly lastAt: string | undefined }> {
+    return guarded('count failed nightly runs', async () => {
+      const found = await sql<{ runs: bigint; last_at: string | null }>`
+        select count(*) as runs, max(finished_at) as last_at from mirror.runs
+         where kind = 'nightly' and verdict = 'failed' and finished_at >= ${scheduledAt}::timestamptz`.execute(
+        this.#db,
+      );
+      const row = found.rows[0];
+      return { runs: Number(row?.runs ?? 0n), lastAt: row?.last_at ?? undefined };
+    });
+  }
+
+  /** Whether a list was read as a whole since then, or the mirror is younger. */
+  async hasAuditSince(list: string, scheduledAt: string): Promise<boolean> {
+    return guarded('look for an audit', async () => {
+      const found = await sql<{ has: boolean }>`
+        select exists (select from mirror.runs where kind = 'walk' and subject = ${list} and params->>'full' = 'true'
+                       and (state in ('queued', 'running') or finished_at >= ${scheduledAt}::timestamptz))
+            or exists (select from mirror.identity where created_at > ${scheduledAt}::timestamptz) as has`.execute(
         this.#db,
       );
       return found.rows[0]?.has === true;
@@ -138,67 +225,54 @@ export class NightlyStore {
     });
   }
 
-  async deferral(runId: string): Promise<Deferral> {
-    return guarded('look for deferred ledgers', async () => {
-      const found = await sql<{ oldest: string | null; never: bigint }>`
-        select min(u.last_asked_at) as oldest, count(*) filter (where u.last_asked_at is null) as never
-          from mirror.nightly_units n
-          left join (${ASKED}) u on u.party_id = n.party_id
-         where n.run_id = ${runId} and n.state = 'deferred'`.execute(this.#db);
-      const row = found.rows[0];
-      return { oldestAskedAt: row?.oldest ?? undefined, neverAsked: Number(row?.never ?? 0n) };
-    });
-  }
-
   async estimate(partyIds: readonly string[] | undefined): Promise<Estimate> {
-    return guarded('estimate the night', async () => {
+    return guarded('estimate the nightly run', async () => {
       const chosen = partyIds === undefined ? null : [...partyIds];
       const found = await sql<{
         parties: bigint;
         quarantined: bigint;
         walked: boolean;
-        seconds: string | null;
+        seconds: number | null;
       }>`
         select count(*) as parties, count(u.quarantined_at) as quarantined,
           exists (select from mirror.runs where kind = 'walk' and state = 'done') as walked,
-          (select extract(epoch from max(updated_at) - min(r.started_at)) / nullif(count(*), 0)
-             from mirror.nightly_units n join mirror.runs r using (run_id)
-             where n.run_id = (select run_id from mirror.runs where kind = 'nightly' and state = 'done' order by queued_at desc limit 1)
-               and n.state = 'done') as seconds
+          (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
+             where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
+             order by queued_at desc limit 1) as seconds
         from (select party_id from mirror.parties where ${chosen}::text[] is null
               union select unnest(${chosen}::text[])) ids
         left join (${ASKED}) u on u.party_id = ids.party_id
         where ids.party_id ~ '^[0-9a-f]{64}$'`.execute(this.#db);
       const row = found.rows[0];
-      const seconds = row?.seconds ?? undefined;
       return {
         parties: Number(row?.parties ?? 0n),
         quarantined: Number(row?.quarantined ?? 0n),
         isFirst: row?.walked !== true,
         listRequests: LIST_REQUESTS,
-        secondsPerExport: seconds === undefined ? undefined : Number(seconds),
+        secondsPerExport: row?.seconds ?? undefined,
       };
     });
   }
 
-  /** Hands out the next units to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
+  /** Hands out the next ledgers to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
   async take(runId: string, unitsMax: number): Promise<readonly DueUnit[]> {
-    return guarded("take from the night's list", async () => {
+    return guarded('take ledgers to export', async () => {
       const taken = await sql<{ party_id: string; is_idle: boolean }>`
-        with taken as (
-          update mirror.nightly_units set state = 'queued', updated_at = clock_timestamp()
-          where run_id = ${runId} and party_id in (
-            select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
-            order by priority limit ${unitsMax} for update skip locked)
-          returning party_id, is_idle, priority)
+        with picked as materialized (
+          select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
+          order by priority limit ${unitsMax} for update skip locked),
+        taken as (
+          update mirror.nightly_units n set state = 'queued', updated_at = clock_timestamp()
+          from picked where n.run_id = ${runId} and n.party_id = picked.party_id
+          returning n.party_id, n.is_idle, n.priority)
         select party_id, is_idle from taken order by priority`.execute(this.#db);
       return taken.rows.map((row) => ({ partyId: row.party_id, isIdle: row.is_idle }));
     });
   }
 
-  /** Those of the given units that are not settled yet, in the order given. */
+  /** Those of the given ledgers that are not settled yet, in the order given. */
   async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
-    return guarded("read the night's list", async () => {
+    return guarded('read which ledgers are due', async () => {
       const rows = await this.#db
         .selectFrom('nightly_units')
         .select('party_id')
@@ -213,77 +287,131 @@ export class NightlyStore {
 
   /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
   async requeue(runId: string): Promise<void> {
-    await guarded("requeue the night's list", () =>
+    await guarded('queue ledgers again', () =>
       sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`.execute(
         this.#db,
       ),
     );
   }
 
-  /** Records what became of a unit, and whether its party was idle once more. */
-  async settle(
-    runId: string,
-    partyId: string,
-    state: 'done' | 'failed',
-    outcome: Readonly<Record<string, unknown>>,
-  ): Promise<void> {
-    const isIdle = state === 'done' && outcome['rows'] === '0';
-    await guarded("settle a unit of the night's list", () =>
+  /** Records what became of ledgers, and which of their parties were idle once more; one statement for all of them. */
+  async settle(runId: string, units: readonly SettledUnit[]): Promise<void> {
+    const given = units.map(({ partyId, state, outcome }) => ({ party_id: partyId, state, outcome }));
+    await guarded('record what became of ledgers', () =>
       sql`
-        with settled as (
-          update mirror.nightly_units
-          set state = ${state}, outcome = ${evidenceJson(outcome)}::jsonb, updated_at = clock_timestamp()
-          where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued') returning party_id)
-        update mirror.exports u set idle_nights = case when ${isIdle} then u.idle_nights + 1 else 0 end
-        from settled where ${state} = 'done' and u.party_id = settled.party_id`.execute(this.#db),
+        with given as materialized (
+          select * from jsonb_to_recordset(${evidenceJson(given)}::jsonb) as t(party_id text, state text, outcome jsonb)),
+        settled as (
+          update mirror.nightly_units n
+          set state = given.state, outcome = given.outcome, updated_at = clock_timestamp()
+          from given
+          where n.run_id = ${runId} and n.party_id = given.party_id and n.state in ('due', 'queued')
+          returning n.party_id, n.state, n.outcome->>'rows' = '0' as is_idle)
+        update mirror.exports u set idle_nights = case when settled.is_idle then u.idle_nights + 1 else 0 end
+        from settled where settled.state = 'done' and u.party_id = settled.party_id`.execute(this.#db),
     );
   }
 
-  async counts(runId: string): Promise<NightlyCounts> {
-    return guarded("count the night's list", async () => {
-      const found = await sql<{ state: UnitState; units: bigint }>`
-        select state, count(*) as units from mirror.nightly_units where run_id = ${runId} group by state`.execute(
+  /** @param asked how many were planned: those that are neither open nor failed are done */
+  async counts(runId: string, asked: number): Promise<NightlyCounts> {
+    return guarded('count the ledgers of the nightly run', async () => {
+      const found = await sql<{ due: bigint; queued: bigint; failed: bigint }>`
+        select (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'due') as due,
+               (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'queued') as queued,
+               (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'failed') as failed`.execute(
         this.#db,
       );
-      const counts = { due: 0, queued: 0, done: 0, failed: 0, deferred: 0 };
-      for (const row of found.rows) counts[row.state] = Number(row.units);
-      return counts;
+      const row = found.rows[0];
+      const [due, queued, failed] = [
+        Number(row?.due ?? 0n),
+        Number(row?.queued ?? 0n),
+        Number(row?.failed ?? 0n),
+      ];
+      return { due, queued, failed, done: Math.max(0, asked - due - queued - failed) };
     });
   }
 
-  /** What the exports of a run brought, added up, and the first of those that failed. */
-  async summary(
-    runId: string,
-    failedMax: number,
-  ): Promise<{
-    rows: bigint;
-    bytes: bigint;
-    segments: bigint;
-    suspicious: number;
-    failed: readonly FailedUnit[];
-  }> {
-    return guarded("sum up the night's list", async () => {
-      const sums = await sql<{ rows: string; bytes: string; segments: string; suspicious: bigint }>`
+  /** Whether somebody exports a ledger now. */
+  async isExporting(): Promise<boolean> {
+    return guarded('look for exports in hand', async () => {
+      const found = await sql<{ has: boolean }>`
+        select exists (select from mirror.exports where lease_until > clock_timestamp()) as has`.execute(
+        this.#db,
+      );
+      return found.rows[0]?.has === true;
+    });
+  }
+
+  /** What the exports of a run brought, added up, and the first of those that failed or were not asked. */
+  async summary(runId: string, failedMax: number): Promise<Summary> {
+    return guarded('sum up the nightly run', async () => {
+      const sums = await sql<{
+        rows: string;
+        bytes: string;
+        segments: string;
+        suspicious: bigint;
+        incomplete: bigint;
+      }>`
         select coalesce(sum((outcome->>'rows')::numeric), 0) as rows, coalesce(sum((outcome->>'bytes')::numeric), 0) as bytes,
                coalesce(sum((outcome->>'segments')::numeric), 0) as segments,
-               count(*) filter (where outcome->>'verdict' = 'suspicious') as suspicious
+               count(*) filter (where outcome->>'verdict' = 'suspicious') as suspicious,
+               count(*) filter (where state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')) as incomplete
         from mirror.nightly_units where run_id = ${runId}`.execute(this.#db);
-      const failed = await this.#db
-        .selectFrom('nightly_units')
-        .select(['party_id', 'outcome'])
-        .where('run_id', '=', runId)
-        .where('state', '=', 'failed')
-        .orderBy('priority')
-        .limit(failedMax)
-        .execute();
+      const failed = await this.#named(runId, ['failed'], failedMax);
+      const unasked = await this.#named(runId, ['due', 'queued'], UNASKED_LISTED_MAX);
       const row = sums.rows[0];
       return {
         rows: BigInt(row?.rows ?? 0),
         bytes: BigInt(row?.bytes ?? 0),
         segments: BigInt(row?.segments ?? 0),
         suspicious: Number(row?.suspicious ?? 0n),
-        failed: failed.map((unit) => ({ partyId: unit.party_id, outcome: unit.outcome ?? undefined })),
+        incomplete: Number(row?.incomplete ?? 0n),
+        failed,
+        unasked: unasked.map(({ partyId }) => partyId),
       };
     });
   }
+
+  async #named(
+    runId: string,
+    states: readonly ('due' | 'queued' | 'failed')[],
+    unitsMax: number,
+  ): Promise<readonly FailedUnit[]> {
+    const rows = await this.#db
+      .selectFrom('nightly_units')
+      .select(['party_id', 'outcome'])
+      .where('run_id', '=', runId)
+      .where('state', 'in', states)
+      .orderBy('priority')
+      .limit(unitsMax)
+      .execute();
+    return rows.map((unit) => ({ partyId: unit.party_id, outcome: unit.outcome ?? undefined }));
+  }
+}
+
+/** Its rows are dropped with it, and counted apart from those of other runs. */
+export function partitionOf(runId: string): string {
+  return `nightly_units_${runId.replaceAll('-', '')}`;
+}
+
+function attachStatement(runId: string): string {
+  const name = partitionOf(runId);
+  return `begin
+    if not exists (select from pg_inherits where inhrelid = 'mirror.${name}'::regclass) then
+      alter table mirror.nightly_units attach partition mirror.${name} for values in ('${runId}');
+    end if;
+  end`;
+}
+
+function toPlan(row: PlanRow | undefined, exportsMax: number | undefined): Plan {
+  const due = Number(row?.due ?? 0n);
+  const asked = Math.min(due, exportsMax ?? due);
+  return {
+    parties: Number(row?.parties ?? 0n),
+    notDue: Number(row?.not_due ?? 0n),
+    asked,
+    deferred: due - asked,
+    deferredNeverAsked: Number(row?.never ?? 0n),
+    deferredSince: row?.since ?? null,
+  };
 }

@@ -12,6 +12,8 @@ export interface Run {
   readonly parentRunId: string | undefined;
   readonly kind: RunKind;
   readonly subject: string;
+  /** The source that it asks; undefined where it asks none. */
+  readonly sourceUrl: string | undefined;
   readonly slot: string | undefined;
   readonly params: Readonly<Record<string, unknown>>;
   readonly state: RunState;
@@ -23,6 +25,8 @@ export interface Run {
   readonly finishedAt: string | undefined;
   readonly attempts: number;
   readonly cancelRequested: boolean;
+  /** Of the job that was queued for it last. */
+  readonly jobId: string | undefined;
 }
 
 export interface NewRun {
@@ -44,15 +48,22 @@ export interface RunFilter {
   readonly limit: number;
 }
 
+/** The others work on what is there. */
+const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['walk', 'export', 'nightly']);
+/** Renewed every three seconds: one that was renewed so lately is worked by a living process. */
+const WORKED_MS = 8_000;
 const LISTED_MAX = 1000;
 /** What a run keeps for itself beside what it was asked. */
 const NOT_ASKED = ['clock', 'isOrdered'] as const;
 
 export class RunStore {
   readonly #db: Database;
+  readonly #sourceUrl: string | undefined;
 
-  constructor(db: Database) {
+  /** @param sourceUrl the source that runs made here ask */
+  constructor(db: Database, sourceUrl?: string) {
     this.#db = db;
+    this.#sourceUrl = sourceUrl;
   }
 
   /** @returns the new run, or the one that already has this slot or this parent, kind and subject */
@@ -66,6 +77,7 @@ export class RunStore {
           subject: fresh.subject,
           parent_run_id: fresh.parentRunId ?? null,
           slot: fresh.slot ?? null,
+          source_url: ASKS_SOURCE.has(fresh.kind) ? (this.#sourceUrl ?? null) : null,
           params: JSON.stringify(fresh.params ?? {}),
         })
         .onConflict((conflict) => conflict.doNothing())
@@ -116,7 +128,7 @@ export class RunStore {
       this.#db.transaction().execute(async (transaction) => {
         const lock = `${fresh.kind} ${fresh.subject}`;
         await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(transaction);
-        const runs = new RunStore(transaction);
+        const runs = new RunStore(transaction, this.#sourceUrl);
         const open = await runs.findOpen(fresh);
         return { run: open ?? (await runs.create(fresh)), isNew: open === undefined };
       }),
@@ -155,7 +167,26 @@ export class RunStore {
     });
   }
 
-  /** Counts one more attempt. @returns undefined where the run is finished or cancelled already */
+  /** Remembers the run's job, so that whoever misses it can ask the queue for it. */
+  async noteJob(runId: string, jobId: string): Promise<void> {
+    await guarded("remember a run's job", () =>
+      this.#db.updateTable('runs').set({ job_id: jobId }).where('run_id', '=', runId).execute(),
+    );
+  }
+
+  /** A nightly run, unless one is queued or running: then that one. */
+  async createNight(fresh: NewRun): Promise<{ readonly run: Run; readonly isNew: boolean }> {
+    return guarded('record a nightly run', () =>
+      this.#db.transaction().execute(async (transaction) => {
+        await sql`select pg_advisory_xact_lock(hashtextextended('nightly', 0))`.execute(transaction);
+        const runs = new RunStore(transaction, this.#sourceUrl);
+        const [going] = await runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 });
+        return { run: going ?? (await runs.create(fresh)), isNew: going === undefined };
+      }),
+    );
+  }
+
+  /** Counts one more attempt. @returns undefined where the run has ended, or a living process works it */
   async start(runId: string): Promise<Run | undefined> {
     return guarded('start a run', async () => {
       const row = await this.#db
@@ -168,6 +199,10 @@ export class RunStore {
         })
         .where('run_id', '=', runId)
         .where('state', 'in', ['queued', 'running'])
+        .where(
+          sql<boolean>`(state = 'queued' or heartbeat_at is null
+            or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`,
+        )
         .returningAll()
         .executeTakeFirst();
       return row === undefined ? undefined : toRun(row);
@@ -209,30 +244,41 @@ export class RunStore {
     );
   }
 
-  /** Records the verdict once; a run that has one already keeps it. */
+  /**
+   * Records the verdict once; a run that has one already keeps it. A list that was proven complete proves which
+   * source the mirror is of: that address is shown from then on.
+   */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
     await guarded('record a verdict', () =>
-      this.#db
-        .updateTable('runs')
-        .set({
-          state: 'done',
-          verdict,
-          evidence: evidenceJson(evidence),
-          finished_at: sql<string>`clock_timestamp()`,
-        })
-        .where('run_id', '=', runId)
-        .where('state', 'in', ['queued', 'running'])
-        .execute(),
+      sql`
+        with ended as (
+          update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
+            finished_at = clock_timestamp()
+          where run_id = ${runId} and state in ('queued', 'running')
+          returning kind, source_url)
+        update mirror.identity i set source_url = ended.source_url from ended
+         where ended.kind = 'walk' and ${verdict} = 'complete' and ended.source_url is not null
+           and i.source_url is distinct from ended.source_url`.execute(this.#db),
     );
   }
 
-  async requestCancel(runId: string): Promise<void> {
-    await guarded('cancel a run', () =>
-      sql`update mirror.runs set cancel_requested = true,
-            state = case when state = 'queued' then 'cancelled' else state end,
-            finished_at = case when state = 'queued' then clock_timestamp() else finished_at end
-          where run_id = ${runId} and state in ('queued', 'running')`.execute(this.#db),
-    );
+  /**
+   * Tells the run, and those below it, to stop at their next safe point. One that nobody works ends here.
+   * @returns the state before; undefined where there is no such run
+   */
+  async requestCancel(runId: string): Promise<RunState | undefined> {
+    return guarded('cancel a run', async () => {
+      const before = await this.get(runId);
+      await sql`
+        with told as (select run_id, state = 'queued' or heartbeat_at is null
+            or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond' as is_idle
+          from mirror.runs where (run_id = ${runId} or parent_run_id = ${runId}) and state in ('queued', 'running') for update)
+        update mirror.runs r set cancel_requested = true,
+            state = case when is_idle then 'cancelled' else state end,
+            finished_at = case when is_idle then clock_timestamp() else finished_at end
+          from told where told.run_id = r.run_id`.execute(this.#db);
+      return before?.state;
+    });
   }
 
   async markCancelled(runId: string): Promise<void> {
@@ -270,6 +316,7 @@ function toRun(row: Selectable<MirrorSchema['runs']>): Run {
     parentRunId: row.parent_run_id ?? undefined,
     kind: row.kind,
     subject: row.subject,
+    sourceUrl: row.source_url ?? undefined,
     slot: row.slot ?? undefined,
     params: row.params,
     state: row.state,
@@ -281,5 +328,6 @@ function toRun(row: Selectable<MirrorSchema['runs']>): Run {
     finishedAt: row.finished_at ?? undefined,
     attempts: row.attempts,
     cancelRequested: row.cancel_requested,
+    jobId: row.job_id ?? undefined,
   };
 }

@@ -8,6 +8,8 @@ import type {
   StreamStatus,
 } from '../../api/http/ports.ts';
 import type { Verdict } from '../../core/verdict.ts';
+import type { Database } from '../../postgres/database.ts';
+import { type Completeness, readCompleteness } from './completeness.ts';
 import type { RunState } from '../../postgres/schema.ts';
 import { guarded } from '../../postgres/transaction.ts';
 
@@ -35,12 +37,11 @@ const FACTS = `
   select json_build_object(
     'epoch', (select epoch from network),
     'sourceUrl', (select source_url from mirror.identity),
-    'parties', (select count(*)::text from mirror.parties where epoch = (select epoch from network)),
+    'parties', (select count(*)::text from mirror.parties
+      where epoch = (select epoch from network) or epoch is null),
     'checkpoints', (select count(*)::text from mirror.checkpoints where epoch = (select epoch from network)),
     'verdicts', (select json_object_agg(stream, json_build_object('verdict', verdict, 'at', finished_at)) from verdicts),
     'heads', (select json_object_agg(list, json_build_object('height', head_height::text, 'time', head_time)) from heads),
-    'ledgerTo', (select min(to_time) from (
-      select max(to_time) as to_time from mirror.coverage group by party_id, asset_id) last),
     'ledger', (select json_build_object('segments', segments::text, 'rows', rows::text, 'bytes', bytes::text,
       'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
     'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null),
@@ -54,7 +55,6 @@ interface FactsRow {
   readonly checkpoints: string;
   readonly verdicts: Readonly<Record<string, { verdict: Verdict | null; at: string | null }>>;
   readonly heads: Readonly<Record<string, { height: string | null; time: string | null }>> | null;
-  readonly ledgerTo: string | null;
   readonly ledger: { segments: string; rows: string; bytes: string; parties: string; notLoaded: string };
   readonly quarantined: string;
   readonly knownGaps: string;
@@ -81,19 +81,28 @@ interface RunRow {
 
 export class PostgresStatusStore implements StatusStore {
   readonly #pool: Pool;
+  readonly #db: Database;
 
-  constructor(pool: Pool) {
+  constructor({ pool, db }: { readonly pool: Pool; readonly db: Database }) {
     this.#pool = pool;
+    this.#db = db;
   }
 
   async facts(): Promise<MirrorFacts> {
-    const [row] = await this.#rows<{ facts: FactsRow }>('read how the mirror stands', FACTS, []);
+    const [[row], coverage] = await Promise.all([
+      this.#rows<{ facts: FactsRow }>('read how the mirror stands', FACTS, []),
+      readCompleteness(this.#db),
+    ]);
     if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
     const { facts } = row;
     return {
       sourceUrl: facts.sourceUrl,
       epoch: facts.epoch,
-      streams: [listStatus('parties', facts), listStatus('checkpoints', facts), ledgerStatus(facts)],
+      streams: [
+        listStatus('parties', facts),
+        listStatus('checkpoints', facts),
+        ledgerStatus(facts, coverage),
+      ],
       ledger: {
         segments: facts.ledger.segments,
         bytes: facts.ledger.bytes,
@@ -101,6 +110,7 @@ export class PostgresStatusStore implements StatusStore {
         notLoaded: facts.ledger.notLoaded,
         quarantined: facts.quarantined,
       },
+      coverage,
       knownGaps: facts.knownGaps,
       openRuns: facts.openRuns,
     };
@@ -143,15 +153,15 @@ function listStatus(name: 'parties' | 'checkpoints', facts: FactsRow): StreamSta
   };
 }
 
-/** The ledger is as fresh as the party that was asked least lately. */
-function ledgerStatus(facts: FactsRow): StreamStatus {
+/** The ledgers are as fresh as the one that is covered the least far. */
+function ledgerStatus(facts: FactsRow, { coveredTo }: Completeness): StreamStatus {
   const last = facts.verdicts['ledger'];
   return {
     name: 'ledger',
     verdict: last?.verdict ?? null,
     checkedAt: last?.at ?? null,
     asOfBlock: null,
-    asOfTime: facts.ledgerTo,
+    asOfTime: coveredTo,
     rows: facts.ledger.rows,
   };
 }

@@ -9,17 +9,28 @@ export interface WorkerFacts {
   readonly workers: number;
   /** A night was begun by the schedule before: somebody counts on it. */
   readonly isScheduled: boolean;
+  /** When the youngest of them begins nightly runs; undefined where none is there. */
+  readonly schedule: { readonly pattern: string; readonly tz: string } | undefined;
 }
 
 export async function readWorkerFacts(db: Database): Promise<WorkerFacts> {
   return guarded('look for workers', async () => {
-    const found = await sql<{ workers: bigint; scheduled: boolean }>`
+    const found = await sql<{
+      workers: bigint;
+      scheduled: boolean;
+      schedule: { pattern: string; tz: string } | null;
+    }>`
       select (select count(*) from mirror.workers
                where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond') as workers,
-             exists (select from mirror.runs where kind = 'nightly' and slot is not null) as scheduled`.execute(
-      db,
-    );
+             exists (select from mirror.runs where kind = 'nightly' and slot is not null) as scheduled,
+             (select schedules->'nightly' from mirror.workers
+               where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
+               order by started_at desc limit 1) as schedule`.execute(db);
     const [row] = found.rows;
-    return { workers: Number(row?.workers ?? 0n), isScheduled: row?.scheduled === true };
+    return {
+      workers: Number(row?.workers ?? 0n),
+      isScheduled: row?.scheduled === true,
+      schedule: row?.schedule ?? undefined,
+    };
   });
 }

@@ -1,4 +1,4 @@
-// First of all: is the mirror whole, as of when, and does anything need a person.
+// First of all: is the mirror complete, as of when, and does anything need a person.
 import { action, el, keyed, place, setText } from './dom.js';
 import { post } from './ask.js';
 import { bytes, count } from './format.js';
@@ -7,21 +7,21 @@ import { orderButton, partyName } from './orders.js';
 import { showLastRun } from './runs.js';
 
 const NUMBERS = [
-  ['Ledgers', ({ ledger }) => count(ledger.parties)],
+  ['Ledgers covered', ({ coverage }) => `${count(coverage.covered)} of ${count(coverage.wanted)}`],
   ['As CSV', ({ ledger }) => bytes(ledger.bytes)],
   ['Not loaded yet', ({ ledger }) => count(ledger.notLoaded)],
 ];
 
 export function showGlance({ status, nextNight, quarantined }) {
   setText(place('source'), status.sourceUrl ?? '');
-  const state = status.whole
+  const state = status.complete
     ? 'whole'
     : status.streams.every((stream) => stream.verdict === null)
       ? 'none'
       : 'not';
   place('glance').dataset.state = state;
   showSentence(status.sentence);
-  document.title = `${status.whole ? '✓' : '!'} ledger-mirror`;
+  document.title = `${status.complete ? '✓' : '!'} ledger-mirror`;
   showFreshness(status, nextNight);
   keyed(
     place('attention'),

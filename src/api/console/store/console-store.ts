@@ -39,7 +39,8 @@ const LIVE = `
       'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts, 'reason', quarantine_reason)), '[]') from quarantined),
     'night', (select json_build_object('runId', run_id,
       'waiting', count(*) filter (where state in ('due', 'queued')), 'done', count(*) filter (where state = 'done'),
-      'failed', count(*) filter (where state = 'failed'), 'deferred', count(*) filter (where state = 'deferred'),
+      'failed', count(*) filter (where state = 'failed'), 'deferred', (
+        select coalesce((params->'plan'->>'deferred')::int, 0) from mirror.runs where run_id = (select run_id from night)),
       'firstAt', min(updated_at)) from mirror.nightly_units where run_id = (select run_id from night) group by run_id),
     'revision', md5(concat((select publication_seq from mirror.identity), (
       select string_agg(run_id::text || state, ',') from (

@@ -1,6 +1,6 @@
 /** The report of a nightly run for whoever wants to be told. Told at least once, or given up after a day. */
-import { errorLine } from '../src/core/errors.ts';
-import type { Run } from '../src/runs/store/run-store.ts';
+import { errorLine } from '../core/errors.ts';
+import type { Run } from './store/run-store.ts';
 import type { JobDeps } from './job.ts';
 
 const GIVEN_UP_AFTER_MS = 24 * 3_600_000;

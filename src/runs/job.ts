@@ -1,17 +1,19 @@
 /** What a job is, and what every job is handed. */
 import type { z } from 'zod';
-import type { Log } from '../src/core/log.ts';
-import type { Micros } from '../src/core/time.ts';
-import type { SourceClock } from '../src/export/plan/source-clock.ts';
-import type { Outcome } from '../src/core/verdict.ts';
-import type { PartySelection } from '../src/config/settings.ts';
-import type { JobData } from '../src/queue/backend.ts';
-import type { NewJob, QueueName } from '../src/queue/queues.ts';
-import type { ListLatency } from '../src/source/latency.ts';
-import type { SourceCost } from '../src/source/ports.ts';
-import type { NightlyStore } from '../src/runs/store/nightly-store.ts';
-import type { RunStore } from '../src/runs/store/run-store.ts';
-import type { ListName } from '../src/postgres/schema.ts';
+import type { Log } from '../core/log.ts';
+import type { Micros } from '../core/time.ts';
+import type { SourceClock } from '../export/plan/source-clock.ts';
+import type { Outcome } from '../core/verdict.ts';
+import type { PartySelection } from '../config/settings.ts';
+import type { JobData } from '../queue/backend.ts';
+import type { NewJob, QueueName } from '../queue/queues.ts';
+import type { ListLatency } from '../source/latency.ts';
+import type { SourceCost } from '../source/ports.ts';
+import type { NightlyStore } from './store/nightly-store.ts';
+import type { Completeness } from './store/completeness.ts';
+import type { Schedule } from './schedule.ts';
+import type { RunStore } from './store/run-store.ts';
+import type { ListName } from '../postgres/schema.ts';
 
 /** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
 export interface ProgressLine {
@@ -73,7 +75,17 @@ export interface JobDeps {
   readonly stages: Stages;
   readonly runs: RunStore;
   readonly nightly: NightlyStore;
-  readonly queue: { add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> };
+  readonly queue: {
+    add(queue: QueueName, jobs: readonly NewJob[]): Promise<void>;
+    /** Whether the job waits, or is worked. */
+    holds(queue: QueueName, jobId: string): Promise<boolean>;
+    /** Jobs that wait or are worked. */
+    open(queue: QueueName): Promise<number>;
+  };
+  /** What this process asks; undefined where no SOURCE_URL is set. Jobs of another source are refused. */
+  readonly source: { readonly id: string; readonly url: string } | undefined;
+  /** Which ledgers are covered: by this, and nothing else, the mirror is called complete. */
+  readonly completeness: () => Promise<Completeness>;
   readonly progress: {
     report(runId: string, lines: readonly ProgressLine[]): void;
     /** Before a run's verdict is told: whoever reads it finds the last report. Never fails. */
@@ -86,11 +98,18 @@ export interface JobDeps {
     charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
     /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
     ofRun(runId: string): Promise<SourceCost>;
+    /** Records what was counted here and not recorded yet. */
+    flush(): Promise<void>;
   };
   /** Posts a report as JSON; absent where nobody is to be told. */
   readonly post?: ((report: Readonly<Record<string, unknown>>) => Promise<void>) | undefined;
   readonly nightlyParties: PartySelection;
   readonly nightlyExportsMax: number | undefined;
+  /** How long a nightly run asks; undefined: until an hour before the next scheduled time. */
+  readonly nightlyWindowMs: number | undefined;
+  readonly schedule: Schedule;
+  /** Exports at once, over all workers. */
+  readonly exportConcurrency: number;
   readonly log: Log;
 }
 
@@ -109,4 +128,15 @@ export interface JobDefinition<Payload extends JobData = JobData> {
   readonly handle: (payload: Payload, deps: JobDeps, context: JobContext) => Promise<void>;
 }
 
+/** Idle parties share a job: the queue would cost more than their questions. */
+export const BATCH_MAX = 100;
+
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
+
+/** By which a run's job is found, whoever puts it into its queue. */
+export const JOBS = {
+  walk: { name: 'walk-list', queue: 'walk' },
+  export: { name: 'export-party', queue: 'export' },
+  load: { name: 'load-segments', queue: 'load' },
+  nightly: { name: 'nightly', queue: 'nightly' },
+} as const satisfies Readonly<Record<string, { name: string; queue: QueueName }>>;

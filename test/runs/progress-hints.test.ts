@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { ProgressLine } from '../../jobs/job.ts';
-import { ProgressHints } from '../../jobs/progress-hints.ts';
+import type { ProgressLine } from '../../src/runs/job.ts';
+import { ProgressHints } from '../../src/runs/progress-hints.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

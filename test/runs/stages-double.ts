@@ -1,6 +1,6 @@
 /** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
-import type { JobDeps, ProgressLine, Stages } from '../../jobs/job.ts';
-import { handleJob } from '../../jobs/registry.ts';
+import type { JobDeps, ProgressLine, Stages } from '../../src/runs/job.ts';
+import { handleJob } from '../../src/worker/registry.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { Outcome } from '../../src/core/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
@@ -10,6 +10,16 @@ import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 
 export const COMPLETE: Outcome = { verdict: 'complete', evidence: {} };
+/** Every listed ledger is covered: stages that are doubles cover nothing. */
+const COVERED = {
+  listed: 3,
+  configured: null,
+  wanted: 3,
+  covered: 3,
+  neverAsked: 0,
+  coveredTo: '2033-05-18T03:31:20Z',
+  openDoubts: 0,
+};
 const CLOCK = { seen: 2_000_000_000_000_000n, closedTo: 1_999_999_880_000_000n, from: 'source' } as const;
 
 export interface JobWorld extends AsyncDisposable {
@@ -27,7 +37,9 @@ export async function openJobWorld(
   databaseUrl: string,
   prefix: string,
   answers: Partial<Stages>,
-  options: Partial<Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax'>> = {},
+  options: Partial<
+    Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyWindowMs' | 'source' | 'completeness'>
+  > = {},
 ): Promise<JobWorld> {
   const log = createLog('silent');
   const warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
@@ -62,7 +74,7 @@ export async function openJobWorld(
   };
   const deps: JobDeps = {
     stages,
-    runs: new RunStore(warehouse.db),
+    runs: new RunStore(warehouse.db, options.source?.url),
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
     progress: {
@@ -72,6 +84,7 @@ export async function openJobWorld(
     },
     costs: {
       charge: (_runId, work) => work(),
+      flush: async () => undefined,
       ofRun: async () => ({
         requests: { lists: 0, exports: 0 },
         retries: 0,
@@ -82,6 +95,11 @@ export async function openJobWorld(
     },
     nightlyParties: options.nightlyParties ?? { kind: 'all' },
     nightlyExportsMax: options.nightlyExportsMax,
+    nightlyWindowMs: options.nightlyWindowMs,
+    schedule: { pattern: '0 2 * * *', tz: 'UTC' },
+    exportConcurrency: 1,
+    source: options.source,
+    completeness: options.completeness ?? (async () => COVERED),
     log,
   };
   return {

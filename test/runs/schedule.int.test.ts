@@ -2,11 +2,15 @@
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { Kysely, PostgresDialect } from 'kysely';
+import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { makeUpMissedSlot } from '../../jobs/missed-slot.ts';
-import { sendReports } from '../../jobs/notify.ts';
-import { everyPartyFits } from '../../jobs/nightly-exports.ts';
-import { lastSlotMs } from '../../jobs/slots.ts';
+import { makeUpMissedAudits, makeUpMissedSlot } from '../../src/runs/missed-slot.ts';
+import { sendReports } from '../../src/runs/notify.ts';
+import { everyPartyFits } from '../../src/runs/nightly-exports.ts';
+import { lastSlotMs } from '../../src/runs/schedule.ts';
+import type { MirrorSchema } from '../../src/postgres/schema.ts';
+import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
 import { posterTo } from '../../src/runs/post-report.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';
@@ -50,6 +54,51 @@ describe('a missed slot', () => {
     await using world = await openWorld();
     await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
     expect(await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).toEqual([]);
+  });
+
+  it('is tried again after a run that failed, with growing waits, until one did not', async () => {
+    await using world = await openWorld();
+    const fail = async (at: string): Promise<void> => {
+      await database.pool.query(
+        `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at) values (gen_random_uuid(), 'nightly', 'scheduled', 'done', 'failed', $1)`,
+        [at],
+      );
+    };
+    const queued = async (at: string): Promise<readonly (string | undefined)[]> => {
+      await makeUpMissedSlot(SCHEDULE, world.deps, Date.parse(at));
+      return (await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).map(
+        ({ slot }) => slot,
+      );
+    };
+    await fail('2026-11-21T02:02:00Z');
+    expect(await queued('2026-11-21T02:06:00Z')).toEqual([]);
+    expect(await queued('2026-11-21T02:07:30Z')).toEqual(['nightly 2026-11-21T02:00:00.000Z again 1']);
+    await database.pool.query(`delete from mirror.runs where state = 'queued'`);
+    await fail('2026-11-21T02:08:00Z');
+    expect(await queued('2026-11-21T02:14:00Z')).toEqual([]);
+    expect(await queued('2026-11-21T02:18:30Z')).toEqual(['nightly 2026-11-21T02:00:00.000Z again 2']);
+    await database.pool.query(`delete from mirror.runs where state = 'queued'`);
+    await database.pool.query(
+      `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at) values (gen_random_uuid(), 'nightly', 'now', 'done', 'incomplete', '2026-11-21T02:30Z')`,
+    );
+    expect(await queued('2026-11-21T12:00:00Z')).toEqual([]);
+  });
+
+  it('of an audit is made up once for each list, and not where one was done since', async () => {
+    const audits = { pattern: '0 4 * * 0', tz: 'UTC' };
+    const afterMs = Date.UTC(2026, 10, 23, 8);
+    await database.pool.query(
+      `insert into mirror.runs (run_id, kind, subject, params, state, verdict, finished_at)
+       values (gen_random_uuid(), 'walk', 'parties', '{"full": true}', 'done', 'complete', '2026-11-22T05:00Z'),
+              (gen_random_uuid(), 'walk', 'checkpoints', '{"full": false}', 'done', 'complete', '2026-11-22T05:00Z')`,
+    );
+    await using world = await openWorld();
+    await makeUpMissedAudits(audits, world.deps, afterMs);
+    await makeUpMissedAudits(audits, world.deps, afterMs);
+    const made = await world.deps.runs.list({ kind: 'walk', states: ['queued'], limit: 10 });
+    expect(made.map(({ slot, params }) => [slot, params['full']])).toEqual([
+      ['audit checkpoints 2026-11-22T04:00:00.000Z', true],
+    ]);
   });
 
   it('is not called missed before the queue had its time', async () => {
@@ -124,13 +173,23 @@ describe('the night plan', () => {
       everyParty: false,
       idleNightsMax: 28,
     };
-    expect(await world.deps.nightly.preview(request)).toEqual({ parties: 5, notDue: 1 });
-    expect(await world.deps.nightly.counts(run.runId)).toMatchObject({ due: 0, queued: 0 });
-    expect(await world.deps.nightly.plan(request)).toEqual({ parties: 5, notDue: 1 });
+    expect(await world.deps.nightly.preview(request)).toMatchObject({
+      parties: 5,
+      notDue: 1,
+      asked: 4,
+      deferred: 0,
+    });
+    expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({ due: 0, queued: 0 });
+    expect(await world.deps.nightly.plan(request)).toMatchObject({
+      parties: 5,
+      notDue: 1,
+      asked: 4,
+      deferred: 0,
+    });
     expect(await world.deps.nightly.take(run.runId, 10)).toEqual([
-      { partyId: id('4'), isIdle: false },
-      { partyId: id('5'), isIdle: false },
       { partyId: id('1'), isIdle: false },
+      { partyId: id('5'), isIdle: false },
+      { partyId: id('4'), isIdle: false },
       { partyId: id('3'), isIdle: true },
     ]);
   });
@@ -161,9 +220,63 @@ describe('the night plan', () => {
     // Nobody was asked for everything yet.
     expect(await order()).toEqual(['1', '2', '3']);
     await database.pool.query(`update mirror.source_state set profile = '{"assetRequired": true}'`);
-    // The third is new, the second active, the first idle and not due.
-    expect(await order()).toEqual(['3', '2']);
+    // The second is active, the third new, the first idle and not due.
+    expect(await order()).toEqual(['2', '3']);
     await database.pool.query(`update mirror.source_state set profile = '{}'`);
+  });
+
+  it.each([1_000, 8_000])(
+    'hands out exactly as many as are wanted of %i, without reading the rest',
+    async (due) => {
+      await database.pool.query(
+        `insert into mirror.parties (party_id, first_epoch, epoch, pos) select lpad(to_hex(n), 64, '0'), 1, 1, n from generate_series(1, $1::int) n`,
+        [due],
+      );
+      await using world = await openWorld();
+      const plan = async (): Promise<string> => {
+        const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+        const all = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
+        await world.deps.nightly.plan({ ...all, runId: run.runId });
+        await world.deps.runs.finish(run.runId, 'incomplete', {});
+        return run.runId;
+      };
+      await plan();
+      // The statistics of the table know the first run only.
+      const second = await plan();
+      // One connection: what a backend did is told when that backend is asked.
+      await using counted = countedStore();
+      const before = await counted.buffers();
+      const taken = await counted.nightly.take(second, 200);
+      const buffers = (await counted.buffers()) - before;
+      expect([taken.length, taken[0]?.partyId]).toEqual([200, '1'.padStart(64, '0')]);
+      expect(await world.deps.nightly.counts(second, due)).toMatchObject({ due: due - 200, queued: 200 });
+      // Some ten for each row that is changed, whatever waits behind them.
+      expect(buffers).toBeLessThan(6_000);
+    },
+  );
+
+  it('leaves what one night may not ask for the next, and counts it', async () => {
+    await database.pool.query(
+      `insert into mirror.parties (party_id, first_epoch) select repeat(d, 64), 1 from unnest(array['1','2','3','4','5']) d`,
+    );
+    await database.pool.query(
+      `insert into mirror.exports (party_id, last_asked_at) values ('${id('1')}', '2023-01-01Z')`,
+    );
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const request = {
+      runId: run.runId,
+      partyIds: undefined,
+      exportsMax: 2,
+      everyParty: true,
+      idleNightsMax: 28,
+    };
+    const plan = { asked: 2, deferred: 3, deferredNeverAsked: 2 };
+    expect(await world.deps.nightly.plan(request)).toMatchObject(plan);
+    // Delivered again, it finds what was planned.
+    await database.pool.query(`delete from mirror.parties`);
+    expect(await world.deps.nightly.plan(request)).toMatchObject(plan);
+    expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
   });
 
   it('counts idle nights, and starts again with an entry', async () => {
@@ -179,10 +292,12 @@ describe('the night plan', () => {
       everyParty: true,
       idleNightsMax: 28,
     });
-    await world.deps.nightly.settle(run.runId, id('1'), 'done', { rows: '0' });
-    await world.deps.nightly.settle(run.runId, id('1'), 'done', { rows: '0' });
-    await world.deps.nightly.settle(run.runId, id('2'), 'done', { rows: '9' });
-    const { rows } = await database.pool.query('select idle_nights from mirror.exports order by party_id');
+    const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
+    await world.deps.nightly.settle(run.runId, [idle]);
+    await world.deps.nightly.settle(run.runId, [idle, { ...idle, partyId: id('2'), outcome: { rows: '9' } }]);
+    const { rows } = await database.pool.query(
+      'select idle_nights from mirror.exports order by party_id',
+    );
     expect(rows).toEqual([{ idle_nights: 4 }, { idle_nights: 0 }]);
   });
 
@@ -192,3 +307,20 @@ describe('the night plan', () => {
     expect(everyPartyFits(2_200, 10)).toBe(false);
   });
 });
+
+function countedStore(): AsyncDisposable & { nightly: NightlyStore; buffers: () => Promise<number> } {
+  const pool = new Pool({ connectionString: database.url, max: 1 });
+  const db = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) });
+  return {
+    nightly: new NightlyStore(db),
+    buffers: async () => {
+      await pool.query('select pg_stat_force_next_flush()');
+      const { rows } = await pool.query<{ buffers: string }>(
+        `select sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)) as buffers
+           from pg_statio_all_tables where relname like 'nightly_units%'`,
+      );
+      return Number(rows[0]?.buffers ?? 0);
+    },
+    [Symbol.asyncDispose]: () => db.destroy(),
+  };
+}

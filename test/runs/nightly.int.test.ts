@@ -1,8 +1,9 @@
 /** The nightly run over a double of the stages: what it asks, what it concludes, what a crash leaves. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { enqueueRun } from '../../jobs/enqueue.ts';
-import { exportDue } from '../../jobs/nightly-exports.ts';
-import { SourceWatch } from '../../jobs/source-watch.ts';
+import { enqueueRun } from '../../src/runs/enqueue.ts';
+import { exportDue } from '../../src/runs/nightly-exports.ts';
+import { handleJob } from '../../src/worker/registry.ts';
+import { SourceWatch } from '../../src/runs/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -69,7 +70,10 @@ describe('a night', () => {
       { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] }, nightlyExportsMax: 1 },
     );
     const run = await runNight(world);
+    // One of the two was left: that is no complete night, however well the other went.
+    expect(run.verdict).toBe('incomplete');
     expect(run.evidence['exports']).toMatchObject({
+      verdict: 'incomplete',
       due: 2,
       parties: 1,
       deferred: 1,
@@ -121,6 +125,68 @@ describe('a night', () => {
     const run = await runNight(world);
     expect(run.verdict).toBe('complete');
     expect(tries).toBe(3);
+  });
+
+  it.each(['incomplete', 'suspicious'] as const)(
+    'is %s where one export says that it is',
+    async (verdict) => {
+      await using world = await openWorld({
+        export: async ({ partyId }) => (partyId === SECOND ? { verdict, evidence: { rows: '0' } } : COMPLETE),
+      });
+      const run = await runNight(world);
+      expect([run.verdict, run.evidence['exports']]).toMatchObject([verdict, { [verdict]: 1 }]);
+    },
+  );
+
+  it('is incomplete where a listed ledger is not covered, or a doubt is open', async () => {
+    const covers = {
+      listed: 4,
+      configured: null,
+      wanted: 4,
+      covered: 3,
+      neverAsked: 1,
+      coveredTo: null,
+      openDoubts: 0,
+    };
+    await using world = await openWorld({}, { completeness: async () => covers });
+    const run = await runNight(world);
+    expect([run.verdict, run.evidence['covers']]).toMatchObject(['incomplete', { covered: 3, wanted: 4 }]);
+    await using other = await openWorld(
+      {},
+      { completeness: async () => ({ ...covers, covered: 4, openDoubts: 1 }) },
+    );
+    expect((await runNight(other)).verdict).toBe('incomplete');
+  });
+
+  it('ends with its window: what is left is named', async () => {
+    await using world = await openWorld({
+      export: async ({ partyId }) => {
+        if (partyId !== FIRST) await new Promise((resolve) => setTimeout(resolve, 60_000).unref());
+        return COMPLETE;
+      },
+    });
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.runs.start(run.runId);
+    world.work();
+    const night = (await world.deps.runs.get(run.runId)) as Run;
+    const limits = { untilMs: Date.now() + 3_000 };
+    const outcome = await exportDue(night, world.deps, new AbortController().signal, undefined, limits);
+    expect(outcome).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { unasked: 2, reason: 'stopped early: the time of NIGHTLY_WINDOW is over' },
+    });
+    expect(outcome.evidence['unaskedParties']).toHaveLength(2);
+  });
+
+  it('ends where no worker takes part, and says so', async () => {
+    await using world = await openWorld({});
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const limits = { noProgressMs: 1_000, lullMs: 500 };
+    const outcome = await exportDue(run, world.deps, new AbortController().signal, undefined, limits);
+    expect(outcome).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { unasked: 3, reason: expect.stringMatching(/no worker has made progress/) as string },
+    });
   });
 
   it.each([
@@ -197,7 +263,7 @@ describe('a night that was interrupted', () => {
       first.work();
       await enqueueRun(run, first.deps);
       await stopAt.promise;
-      await waitFor(async () => (await first.deps.nightly.counts(runId)).done === 1, {
+      await waitFor(async () => (await first.deps.nightly.counts(runId, 3)).done === 1, {
         what: 'the first party done',
       });
     }
@@ -215,7 +281,6 @@ describe('a night that was interrupted', () => {
   it('is one run a slot, however often the schedule delivers it', async () => {
     await using world = await openWorld({});
     const job = { name: 'nightly', data: { scheduled: true }, dueMs: 1_700_000_000_000, attempt: 1 };
-    const { handleJob } = await import('../../jobs/registry.ts');
     world.work();
     const signal = new AbortController().signal;
     await handleJob({ ...job, id: 'a' }, world.deps, signal);
@@ -271,5 +336,95 @@ describe('a night that was interrupted', () => {
     await started.promise;
     await world.deps.runs.requestCancel(run.runId);
     expect((await ended(world, run.runId)).state).toBe('cancelled');
+  });
+
+  it('can be cancelled as a whole: what it has in hand ends with it', async () => {
+    const started = Promise.withResolvers<void>();
+    let isAborted = false;
+    await using world = await openWorld({
+      export: (_request, { signal }) => {
+        started.resolve();
+        return new Promise((_resolve, reject) =>
+          signal.addEventListener('abort', () => {
+            isAborted = true;
+            reject(signal.reason as Error);
+          }),
+        );
+      },
+    });
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    world.work();
+    await enqueueRun(run, world.deps);
+    await started.promise;
+    expect(await world.deps.runs.requestCancel(run.runId)).toBe('running');
+    expect((await ended(world, run.runId)).state).toBe('cancelled');
+    await waitFor(() => isAborted, { what: 'the export in hand to end' });
+    expect(world.asked).not.toContain('load');
+    const open = await world.deps.runs.list({ states: ['queued', 'running'], limit: 10 });
+    expect(open).toEqual([]);
+  });
+});
+
+describe('a job', () => {
+  const job = { id: 'a', name: 'walk-list', dueMs: 0, attempt: 1 };
+  const { signal } = new AbortController();
+
+  it('of a run that the mirror does not know is no done job: it fails, and is tried elsewhere', async () => {
+    await using world = await openWorld({});
+    const runId = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
+    const deliver = (attempt: number): Promise<void> =>
+      handleJob({ ...job, attempt, data: { runId } }, world.deps, signal);
+    await expect(deliver(1)).rejects.toMatchObject({ code: 'RUN_UNKNOWN', name: 'RetryableError' });
+    await expect(deliver(20)).rejects.toMatchObject({ code: 'RUN_UNKNOWN', name: 'PermanentError' });
+    const units = { ...job, name: 'export-party', data: { runId, partyIds: [FIRST] } };
+    await expect(handleJob(units, world.deps, signal)).rejects.toMatchObject({ code: 'RUN_UNKNOWN' });
+  });
+
+  it('of another source is refused, and what was asked is recorded with the run', async () => {
+    const ours = { id: 'aaaa', url: 'http://a.test/' };
+    await using world = await openWorld({}, { source: ours });
+    await using other = await openWorld({}, { source: { id: 'bbbb', url: 'http://b.test/' } });
+    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    expect(run.sourceUrl).toBe('http://a.test/');
+    const data = { runId: run.runId };
+    await expect(handleJob({ ...job, data }, other.deps, signal)).rejects.toMatchObject({
+      code: 'OTHER_SOURCE',
+    });
+    const scheduled = { ...job, name: 'nightly', data: { scheduled: true, source: 'aaaa' } };
+    await expect(handleJob(scheduled, other.deps, signal)).rejects.toMatchObject({ code: 'OTHER_SOURCE' });
+    expect([other.asked, (await world.deps.runs.get(run.runId))?.state]).toEqual([[], 'queued']);
+    await handleJob({ ...job, data }, world.deps, signal);
+    expect((await world.deps.runs.get(run.runId))?.verdict).toBe('complete');
+    const { rows } = await database.pool.query('select source_url from mirror.identity');
+    expect(rows).toEqual([{ source_url: 'http://a.test/' }]);
+    await database.pool.query('update mirror.identity set source_url = null');
+  });
+
+  it('that ended is queued again under another id, and one that still waits is not doubled', async () => {
+    await using world = await openWorld({});
+    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    expect(await enqueueRun(run, world.deps)).toBe(true);
+    const first = (await world.deps.runs.get(run.runId)) as Run;
+    expect(await enqueueRun(first, world.deps)).toBe(false);
+    expect(await world.queues.open('walk')).toBe(1);
+    // A job that ended without its run, as after a restored database.
+    world.queues.work('walk', 1, async () => undefined);
+    await waitFor(async () => (await world.queues.open('walk')) === 0, { what: 'the job to end' });
+    expect(await enqueueRun(first, world.deps)).toBe(true);
+    expect((await world.deps.runs.get(run.runId))?.jobId).not.toBe(first.jobId);
+    await waitFor(async () => (await world.queues.counts('walk'))['completed'] === 2, {
+      what: 'the second job',
+    });
+  });
+
+  it('leaves a run alone that a living process works', async () => {
+    await using world = await openWorld({});
+    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    await world.deps.runs.start(run.runId);
+    await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
+    expect(world.asked).toEqual([]);
+    await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
+    await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
+    expect(world.asked).toEqual(['walk parties']);
   });
 });

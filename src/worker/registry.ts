@@ -1,11 +1,11 @@
 /** Every job there is, and how a delivered one finds its handler. */
-import { PermanentError } from '../src/core/errors.ts';
-import type { WorkedJob } from '../src/queue/station.ts';
-import { exportPartyJob } from './export-party.ts';
-import type { JobDeps } from './job.ts';
-import { loadSegmentsJob } from './load-segments.ts';
-import { nightlyJob } from './nightly.ts';
-import { walkListJob } from './walk-list.ts';
+import { PermanentError } from '../core/errors.ts';
+import type { WorkedJob } from '../queue/station.ts';
+import { exportPartyJob } from '../../jobs/export-party.ts';
+import type { JobDeps } from '../runs/job.ts';
+import { loadSegmentsJob } from '../../jobs/load-segments.ts';
+import { nightlyJob } from '../../jobs/nightly.ts';
+import { walkListJob } from '../../jobs/walk-list.ts';
 
 const JOBS = [walkListJob, exportPartyJob, loadSegmentsJob, nightlyJob] as const;
 

@@ -1,6 +1,6 @@
 /** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { closeAbandoned, goingNights, reconcileRuns } from '../../jobs/enqueue.ts';
+import { closeAbandoned, goingNight, reconcileRuns } from '../../src/runs/enqueue.ts';
 import type { NewRun } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type JobWorld, openJobWorld } from './stages-double.ts';
@@ -73,9 +73,9 @@ describe('a command, where no worker is running', () => {
   it('begins a night of its own once the last one has fallen silent, and not before', async () => {
     await using world = await openWorld();
     const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 0 });
-    expect(await goingNights(world.deps)).toMatchObject([{ runId }]);
+    expect(await goingNight(world.deps, false)).toMatchObject({ runId });
     await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
-    expect(await goingNights(world.deps)).toEqual([]);
+    expect(await goingNight(world.deps, false)).toBeUndefined();
     expect(await fateOf(world, runId)).toEqual(CLOSED);
   });
 });

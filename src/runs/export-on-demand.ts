@@ -1,0 +1,47 @@
+/** One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded when it is published. */
+import { z } from 'zod';
+import { canonicalId } from '../core/ids.ts';
+import { parseInstant, type Micros } from '../core/time.ts';
+import type { Outcome } from '../core/verdict.ts';
+import { enqueueRun } from './enqueue.ts';
+import { fixClock, reportTo } from './export-units.ts';
+import type { JobDeps } from './job.ts';
+import { exportKey } from './progress-hints.ts';
+import type { Run } from './store/run-store.ts';
+
+const id = z.string().refine((text) => canonicalId(text) === text, 'a canonical id');
+const instant = z.string().transform((text, context): Micros => {
+  const parsed = parseInstant(text);
+  if (parsed !== undefined) return parsed;
+  context.addIssue('an RFC 3339 instant');
+  return z.NEVER;
+});
+const params = z.object({
+  assetId: id.optional(),
+  from: instant.optional(),
+  to: instant.optional(),
+  load: z.boolean().default(true),
+});
+
+export async function exportOnDemand(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+  const { load, ...range } = params.parse(run.params);
+  await deps.stages.resumeRebuild(signal);
+  const clock = await fixClock(run, deps, signal);
+  const outcome = await deps.stages.export(
+    { runId: run.runId, partyId: run.subject, ...range, clock },
+    { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
+  );
+  await deps.stages.recordCoverage(signal);
+  const isLoaded = load && outcome.evidence['segments'] !== 0;
+  return isLoaded
+    ? { ...outcome, evidence: { ...outcome.evidence, loadRunId: await beginLoad(deps) } }
+    : outcome;
+}
+
+/** One load takes what many orders have published; one that is running may have passed this party already. */
+async function beginLoad(deps: JobDeps): Promise<string> {
+  const [waiting] = await deps.runs.list({ kind: 'load', states: ['queued'], limit: 1 });
+  const load = waiting ?? (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
+  await enqueueRun(load, deps);
+  return load.runId;
+}

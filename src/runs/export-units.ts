@@ -1,0 +1,171 @@
+/** The ledgers of a nightly run, as its jobs export them: one after another, settled in batches. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { formatInstant, parseInstant, type Micros } from '../core/time.ts';
+import type { SourceClock } from '../export/plan/source-clock.ts';
+import { z } from 'zod';
+import type { JobContext, JobDeps, ReportProgress } from './job.ts';
+import { exportKey } from './progress-hints.ts';
+import type { SettledUnit } from './store/nightly-store.ts';
+import type { Run } from './store/run-store.ts';
+import { describeError, knownRun, refuseOtherSource } from './work-run.ts';
+
+/** Tries of one ledger in one nightly run, with the queue's back-off between them. */
+const UNIT_TRIES_MAX = 4;
+/** Outcomes are written together: at most so many, and so long after they were known. */
+const SETTLED_TOGETHER_MAX = 25;
+const SETTLE_EVERY_MS = 2_000;
+/** How soon a job notices that its run was told to stop. */
+const LOOK_EVERY_MS = 2_000;
+
+const instant = z.string().transform((text, context): Micros => {
+  const parsed = parseInstant(text);
+  if (parsed !== undefined) return parsed;
+  context.addIssue('an RFC 3339 instant');
+  return z.NEVER;
+});
+const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
+
+/** Read once a run and kept with it: a resumed run closes at the same instant. */
+export async function fixClock(run: Run, deps: JobDeps, signal: AbortSignal): Promise<SourceClock> {
+  const stored = storedClock.safeParse(run.params['clock']);
+  if (stored.success) return stored.data;
+  const clock = await deps.stages.clock(signal);
+  const kept = { ...clock, seen: formatInstant(clock.seen), closedTo: formatInstant(clock.closedTo) };
+  await deps.runs.keep(run.runId, { clock: kept });
+  return clock;
+}
+
+export function reportTo(keys: readonly string[], deps: JobDeps): ReportProgress {
+  return (lines) => {
+    for (const key of keys) deps.progress.report(key, lines);
+  };
+}
+
+/** A job that is delivered again leaves out what is settled. */
+export async function exportUnits(
+  runId: string,
+  partyIds: readonly string[],
+  deps: JobDeps,
+  context: JobContext,
+): Promise<void> {
+  const known = await knownRun(runId, deps, context);
+  refuseOtherSource(known, deps);
+  if (!isAsking(known)) return;
+  const run = { ...known, params: { ...known.params, clock: await keptClock(known, deps, context.signal) } };
+  const batch = new SettledBatch(runId, deps);
+  const stopped = new AbortController();
+  const done = new AbortController();
+  const watching = watchRun(runId, deps, stopped, done.signal);
+  const signal = AbortSignal.any([context.signal, stopped.signal]);
+  try {
+    for (const partyId of await deps.nightly.unsettled(runId, partyIds)) {
+      if (stopped.signal.aborted || !(await exportUnit(run, partyId, deps, { ...context, signal }, batch)))
+        break;
+      await batch.writeIfDue();
+    }
+  } catch (error) {
+    // Told to stop: the run settles what is left.
+    if (!stopped.signal.aborted) throw error;
+  } finally {
+    done.abort();
+    await batch.write();
+    await deps.costs.flush();
+    await watching;
+  }
+}
+
+async function keptClock(run: Run, deps: JobDeps, signal: AbortSignal): Promise<unknown> {
+  const { seen, closedTo, from } = await fixClock(run, deps, signal);
+  return { seen: formatInstant(seen), closedTo: formatInstant(closedTo), from };
+}
+
+function isAsking(run: Run): boolean {
+  return run.state === 'running' && !run.cancelRequested && typeof run.params['stopped'] !== 'string';
+}
+
+/** Aborts what is in hand when the run was cancelled or has ended; one that only stops asking finishes it. */
+async function watchRun(
+  runId: string,
+  deps: JobDeps,
+  stopped: AbortController,
+  done: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
+    if (done.aborted) return;
+    const run = await deps.runs.get(runId).catch(() => undefined);
+    if (run === undefined || isAsking(run)) continue;
+    stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
+    return;
+  }
+}
+
+/**
+ * Settles its ledger whatever happens, save where trying again may help.
+ * @returns whether it makes sense to ask for the next
+ */
+async function exportUnit(
+  run: Run,
+  partyId: string,
+  deps: JobDeps,
+  context: JobContext,
+  batch: SettledBatch,
+): Promise<boolean> {
+  const { signal } = context;
+  const { runId } = run;
+  try {
+    const clock = await fixClock(run, deps, signal);
+    const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
+    const outcome = await deps.costs.charge(runId, () => deps.stages.export({ runId, partyId, clock }, call));
+    batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
+    return true;
+  } catch (error) {
+    if (signal.aborted) throw error;
+    const mayPass = error instanceof RetryableError || error instanceof FencedError;
+    if (mayPass && context.attempt < UNIT_TRIES_MAX) throw error;
+    if (!mayPass && !(error instanceof PermanentError)) {
+      deps.log.error({ err: error, runId, partyId }, 'Export met an unexpected error');
+    }
+    const described = describeError(error);
+    deps.log.warn(
+      { runId, partyId, code: described['code'], reason: described['message'] },
+      'Ledger could not be exported',
+    );
+    batch.add({ partyId, state: 'failed', outcome: { error: described } });
+    if (!(error instanceof UnreachableError)) return true;
+    // Asking a source that is away for every other party would take all night.
+    await deps.runs.keep(runId, { stopped: 'the source could not be reached' });
+    return false;
+  }
+}
+
+/** Outcomes that are known and not written yet: a process that is killed asks for these ledgers again. */
+class SettledBatch {
+  readonly #runId: string;
+  readonly #deps: JobDeps;
+  #units: SettledUnit[] = [];
+  #writtenAtMs = performance.now();
+
+  constructor(runId: string, deps: JobDeps) {
+    this.#runId = runId;
+    this.#deps = deps;
+  }
+
+  add(unit: SettledUnit): void {
+    this.#units.push(unit);
+  }
+
+  async writeIfDue(): Promise<void> {
+    const isDue =
+      this.#units.length >= SETTLED_TOGETHER_MAX || performance.now() - this.#writtenAtMs >= SETTLE_EVERY_MS;
+    if (isDue) await this.write();
+  }
+
+  async write(): Promise<void> {
+    const units = this.#units;
+    this.#units = [];
+    this.#writtenAtMs = performance.now();
+    if (units.length > 0) await this.#deps.nightly.settle(this.#runId, units);
+  }
+}

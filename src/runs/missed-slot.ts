@@ -1,0 +1,64 @@
+/** Scheduled times that were missed, or whose nightly run failed, are noticed and made up. */
+import { enqueueRun } from './enqueue.ts';
+import type { JobDeps } from './job.ts';
+import { auditSlotName, lastSlotMs, nextSlotMs, slotName, type Schedule } from './schedule.ts';
+
+/** The queue may be this late before a scheduled time counts as missed. */
+const LATE_MS = 2 * 60_000;
+/** A nightly run that failed is tried again after so long, then after twice as long, and so on. */
+const RETRY_MIN_MS = 5 * 60_000;
+const RETRY_MAX_MS = 2 * 3_600_000;
+const LISTS = ['parties', 'checkpoints'] as const;
+
+/**
+ * The last scheduled time, in milliseconds since 1970, for which no run was started, was still going then, or came
+ * after it. A mirror that was made after it has missed nothing.
+ */
+export async function missedSlotMs(
+  schedule: Schedule,
+  deps: Pick<JobDeps, 'nightly'>,
+  nowMs: number,
+): Promise<number | undefined> {
+  const dueMs = lastSlotMs(schedule, nowMs);
+  if (nowMs - dueMs < LATE_MS) return undefined;
+  const scheduledAt = new Date(dueMs).toISOString();
+  if (await deps.nightly.hasNightSince(scheduledAt)) return undefined;
+  const { runs } = await deps.nightly.failedSince(scheduledAt);
+  return runs > 0 ? undefined : dueMs;
+}
+
+type MakeUpDeps = Pick<JobDeps, 'nightly' | 'runs' | 'queue' | 'log'>;
+
+/** Starts the run of a scheduled time that was missed, or whose runs have failed until now. */
+export async function makeUpMissedSlot(schedule: Schedule, deps: MakeUpDeps, nowMs: number): Promise<void> {
+  const dueMs = lastSlotMs(schedule, nowMs);
+  const scheduledAt = new Date(dueMs).toISOString();
+  if (await deps.nightly.hasNightSince(scheduledAt)) return;
+  const { runs: failed, lastAt } = await deps.nightly.failedSince(scheduledAt);
+  if (failed === 0 && nowMs - dueMs < LATE_MS) return;
+  const waitMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.max(0, Math.min(failed, 10) - 1));
+  if (lastAt !== undefined && nowMs - Date.parse(lastAt) < waitMs) return;
+  const slot = failed === 0 ? slotName(dueMs) : `${slotName(dueMs)} again ${failed}`;
+  const nextAt = new Date(nextSlotMs(schedule, nowMs)).toISOString();
+  if (failed === 0) deps.log.warn({ slot }, 'A nightly run was missed and is made up now');
+  else deps.log.warn({ slot, failed, nextAt }, 'The nightly run failed and is tried again');
+  const run = await deps.runs.create({
+    kind: 'nightly',
+    subject: failed === 0 ? 'scheduled, made up' : 'scheduled, again',
+    slot,
+  });
+  await enqueueRun(run, deps);
+}
+
+/** The same for the audits of both lists. */
+export async function makeUpMissedAudits(schedule: Schedule, deps: MakeUpDeps, nowMs: number): Promise<void> {
+  const dueMs = lastSlotMs(schedule, nowMs);
+  if (nowMs - dueMs < LATE_MS) return;
+  for (const list of LISTS) {
+    if (await deps.nightly.hasAuditSince(list, new Date(dueMs).toISOString())) continue;
+    const slot = auditSlotName(list, dueMs);
+    deps.log.warn({ slot }, 'An audit was missed and is made up now');
+    const run = await deps.runs.create({ kind: 'walk', subject: list, slot, params: { full: true } });
+    await enqueueRun(run, deps);
+  }
+}

@@ -1,0 +1,260 @@
+/** The exports of a nightly run: who is asked, in which order, until when, and when to leave the source alone. */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatInstant } from '../core/time.ts';
+import { worst, type Outcome } from '../core/verdict.ts';
+import { fixClock } from './export-units.ts';
+import { BATCH_MAX, JOBS, PRIORITY, type JobDeps, type ProgressLine } from './job.ts';
+import { SourceWatch } from './source-watch.ts';
+import type { NightScope } from './store/night-scope.ts';
+import type { DueUnit, Estimate, NightlyCounts, Plan } from './store/nightly-store.ts';
+import type { Run } from './store/run-store.ts';
+
+/** While asking everyone fits into this, everyone is asked every night. */
+const NIGHT_MS = 6 * 3_600_000;
+/** A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by waiting. */
+const IDLE_NIGHTS_MAX = 28;
+/** Ledgers in the queue at once; the rest waits in Postgres. */
+const QUEUED_MAX = 1_000;
+const FEED_MAX = 400;
+/** So that no worker is left without a job while others still have many. */
+const BATCHES_A_LEASE = 4;
+const POLL_MIN_MS = 100;
+const POLL_MAX_MS = 2_000;
+/** Nothing settled for this long: the queue is asked whether it still has the jobs. */
+const LULL_MS = 60_000;
+/** Nothing settled, and nobody exporting, for this long: no worker takes part. */
+const NO_PROGRESS_MS = 600_000;
+const FAILED_LISTED_MAX = 20;
+const TELL_EVERY_MS = 60_000;
+
+/** Whether a night is long enough to ask every party, by what an export took lately. */
+export function everyPartyFits(parties: number, secondsPerExport: number | undefined): boolean {
+  return secondsPerExport === undefined || parties * secondsPerExport * 1_000 <= NIGHT_MS;
+}
+
+type Night = Pick<JobDeps, 'nightly' | 'nightlyParties'>;
+
+/** Whom tonight is about, by the configuration and by what an export took lately. */
+async function nightScope({ nightly, nightlyParties }: Night): Promise<NightScope> {
+  const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
+  const { parties, secondsPerExport } = await nightly.estimate(partyIds);
+  return { partyIds, everyParty: everyPartyFits(parties, secondsPerExport), idleNightsMax: IDLE_NIGHTS_MAX };
+}
+
+/** What a nightly run that began now would ask; nothing is written. */
+export async function previewNight(night: Night, exportsMax?: number): Promise<Estimate & Plan> {
+  const scope = await nightScope(night);
+  const estimate = await night.nightly.estimate(scope.partyIds);
+  return { ...estimate, ...(await night.nightly.preview(scope, exportsMax)) };
+}
+
+export interface ExportLimits {
+  /** When asking ends, in milliseconds since 1970; undefined: when everyone was asked. */
+  readonly untilMs?: number | undefined;
+  readonly noProgressMs?: number;
+  readonly lullMs?: number;
+}
+
+/**
+ * Asks for every due party's new entries.
+ * `complete`: every due ledger was asked and proven up to tonight's `closedTo`, none was left, and no party is later
+ * than promised.
+ */
+export async function exportDue(
+  run: Run,
+  deps: JobDeps,
+  signal: AbortSignal,
+  watch = new SourceWatch(),
+  limits: ExportLimits = {},
+): Promise<Outcome> {
+  const clock = await fixClock(run, deps, signal);
+  const scope = await nightScope(deps);
+  const plan = await deps.nightly.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
+  await deps.nightly.requeue(run.runId);
+  const startedMs = performance.now();
+  const before = await deps.nightly.counts(run.runId, plan.asked);
+  const stopped = await feedExports(run, plan, deps, signal, watch, limits);
+  const counts = await deps.nightly.counts(run.runId, plan.asked);
+  const exported = counts.done - before.done;
+  const secondsPerExport = exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported;
+  const summary = await deps.nightly.summary(run.runId, FAILED_LISTED_MAX);
+  const { late, oldestFrontier } = await deps.nightly.lateness(IDLE_NIGHTS_MAX);
+  const left = counts.due + counts.queued;
+  const lacking = counts.failed + left + late + plan.deferred + summary.incomplete;
+  return {
+    verdict: worst([
+      lacking > 0 ? 'incomplete' : 'complete',
+      summary.suspicious > 0 ? 'suspicious' : 'complete',
+    ]),
+    evidence: {
+      closedTo: formatInstant(clock.closedTo),
+      clock: clock.from,
+      due: plan.asked + plan.deferred,
+      parties: counts.done,
+      failed: counts.failed,
+      suspicious: summary.suspicious,
+      incomplete: summary.incomplete,
+      deferred: plan.deferred,
+      ...(plan.deferred === 0
+        ? {}
+        : { deferredSince: plan.deferredSince, deferredNeverAsked: plan.deferredNeverAsked }),
+      unasked: left,
+      ...(left === 0 ? {} : { unaskedParties: summary.unasked }),
+      notDue: plan.notDue,
+      late,
+      oldestFrontier: oldestFrontier ?? null,
+      newRows: summary.rows.toString(),
+      newBytes: summary.bytes.toString(),
+      newSegments: summary.segments.toString(),
+      ...(secondsPerExport === undefined ? {} : { secondsPerExport }),
+      ...(stopped === undefined ? {} : { reason: `stopped early: ${stopped}` }),
+      ...(summary.failed.length === 0 ? {} : { failures: summary.failed }),
+    },
+  };
+}
+
+/**
+ * Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress.
+ * @returns why it stopped before that, where it did
+ */
+async function feedExports(
+  run: Run,
+  plan: Plan,
+  deps: JobDeps,
+  signal: AbortSignal,
+  watch: SourceWatch,
+  limits: ExportLimits,
+): Promise<string | undefined> {
+  const { runId } = run;
+  const standstill = new Standstill(limits);
+  const startedMs = performance.now();
+  let toldMs = startedMs;
+  for (;;) {
+    const counts = await deps.nightly.counts(runId, plan.asked);
+    await tellExports(runId, counts, deps);
+    if (counts.due + counts.queued === 0) return undefined;
+    const stopped = (await deps.runs.get(runId))?.params['stopped'];
+    if (typeof stopped === 'string') return stopped;
+    if (performance.now() - toldMs >= TELL_EVERY_MS) {
+      toldMs = performance.now();
+      deps.log.info(
+        { runId, ...counts, asked: plan.asked, tookMs: Math.round(toldMs - startedMs) },
+        'Nightly exports',
+      );
+    }
+    const reason = await reasonToStop(run, counts, standstill, deps, limits);
+    if (reason !== undefined) {
+      deps.log.warn({ runId, ...counts, reason }, 'No more exports in this nightly run');
+      await deps.runs.keep(runId, { stopped: reason });
+      continue;
+    }
+    const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
+    if (room > 0 && counts.due > 0)
+      await queueUnits(runId, await deps.nightly.take(runId, room), counts, deps);
+    const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
+    if (latency !== undefined) {
+      deps.log.warn({ ...latency, runId }, 'The source is unwell: no more exports in this nightly run');
+      await deps.runs.keep(runId, { stopped: 'the source answers much slower than usual' });
+    }
+    const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
+    await sleep(pollMs, undefined, { signal });
+  }
+}
+
+/** What was lost with its queue is queued again; what nobody works ends the asking. */
+async function reasonToStop(
+  { runId }: Run,
+  counts: NightlyCounts,
+  standstill: Standstill,
+  deps: JobDeps,
+  { untilMs }: ExportLimits,
+): Promise<string | undefined> {
+  if (untilMs !== undefined && Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
+  const state = standstill.look(counts);
+  if (state === 'moves') return undefined;
+  if (await deps.nightly.isExporting()) {
+    standstill.reset();
+    return undefined;
+  }
+  if (state === 'over')
+    return 'no worker has made progress for long; look whether workers of this source are running';
+  if ((await deps.queue.open(JOBS.export.queue)) > 0) return undefined;
+  deps.log.warn({ runId, queued: counts.queued }, 'Jobs were lost with their queue, and are queued again');
+  await deps.nightly.requeue(runId);
+  return undefined;
+}
+
+/** Notices that nothing has been settled for long. */
+class Standstill {
+  readonly #lullMs: number;
+  readonly #overMs: number;
+  #settled = -1;
+  #sinceMs = performance.now();
+  #lulledMs = performance.now();
+
+  constructor({ lullMs = LULL_MS, noProgressMs = NO_PROGRESS_MS }: ExportLimits) {
+    this.#lullMs = lullMs;
+    this.#overMs = noProgressMs;
+  }
+
+  look({ done, failed }: NightlyCounts): 'moves' | 'lull' | 'over' {
+    const nowMs = performance.now();
+    if (done + failed !== this.#settled) {
+      this.#settled = done + failed;
+      this.reset();
+    }
+    if (nowMs - this.#sinceMs > this.#overMs) return 'over';
+    if (nowMs - this.#lulledMs <= this.#lullMs) return 'moves';
+    this.#lulledMs = nowMs;
+    return 'lull';
+  }
+
+  reset(): void {
+    this.#sinceMs = performance.now();
+    this.#lulledMs = this.#sinceMs;
+  }
+}
+
+async function queueUnits(
+  runId: string,
+  units: readonly DueUnit[],
+  counts: NightlyCounts,
+  deps: JobDeps,
+): Promise<void> {
+  const idle = units.filter((unit) => unit.isIdle).map((unit) => unit.partyId);
+  const batches = units.filter((unit) => !unit.isIdle).map((unit) => [unit.partyId]);
+  const share = Math.ceil((counts.due + counts.queued) / (BATCHES_A_LEASE * deps.exportConcurrency));
+  const size = Math.max(1, Math.min(BATCH_MAX, share));
+  for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));
+  await deps.queue.add(
+    JOBS.export.queue,
+    batches.map((partyIds) => ({
+      name: JOBS.export.name,
+      data: { runId, partyIds },
+      // A queue remembers the ids of ended jobs: what is queued again needs another.
+      jobId: `${runId}.${randomUUID().slice(0, 13)}`,
+      priority: PRIORITY.nightly,
+    })),
+  );
+}
+
+/** How far the list is, and below it the export in hand. */
+async function tellExports(runId: string, counts: NightlyCounts, deps: JobDeps): Promise<void> {
+  const inHand = await deps.progress.read(`${runId}.export`);
+  deps.progress.report(runId, [
+    exportsLine(counts),
+    ...(counts.queued === 0 ? [] : inHand.map((line) => ({ ...line, isPart: true }))),
+  ]);
+}
+
+function exportsLine(counts: NightlyCounts): ProgressLine {
+  const done = counts.done + counts.failed;
+  return {
+    label: 'exports',
+    done: String(done),
+    total: String(done + counts.due + counts.queued),
+    unit: 'parties',
+    ...(counts.failed > 0 ? { note: `${counts.failed} failed` } : {}),
+  };
+}

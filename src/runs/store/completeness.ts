@@ -1,0 +1,108 @@
+/** Is the mirror complete? The one query behind the status, the console, the API, the metrics and every verdict. */
+import { sql } from 'kysely';
+import type { Database } from '../../postgres/database.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+export interface Completeness {
+  /** Ledgers that the source lists in this epoch; `network` has none. */
+  readonly listed: number;
+  /** How many parties are configured, where not all are; null: every party of the list. */
+  readonly configured: number | null;
+  /** Ledgers that must be covered: every listed one, or those of the configured parties. */
+  readonly wanted: number;
+  /** Those among them that are covered without a gap, from the beginning, in this epoch. */
+  readonly covered: number;
+  /** Those among them of which nothing at all is covered in this epoch. */
+  readonly neverAsked: number;
+  /** Every covered ledger reaches at least this instant; RFC 3339, null where none is covered. */
+  readonly coveredTo: string | null;
+  /** Durable reasons not to say `complete`. */
+  readonly openDoubts: number;
+}
+
+interface CompletenessRow {
+  readonly listed: bigint;
+  readonly configured: number | null;
+  readonly wanted: bigint;
+  readonly covered: bigint;
+  readonly never_asked: bigint;
+  readonly covered_to: string | null;
+}
+
+/**
+ * Covered: the closed ranges of a ledger touch each other from the beginning of time on, and the newest of them was
+ * checked in the current epoch. Ranges never overlap (a constraint holds it), so they touch where their lengths add
+ * up to their span. Where the source demands an asset, each asset that was ever asked for must be covered.
+ */
+const COVERED = sql`
+  network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
+    from mirror.networks order by epoch desc limit 1),
+  chosen as (select party_ids from mirror.nightly_scope),
+  listed as (
+    select party_id from mirror.parties
+    where epoch = (select epoch from network) and gone_since is null and party_id <> 'network'),
+  wanted as (
+    select party_id from listed where (select party_ids from chosen) is null
+    union select unnest(party_ids) from chosen),
+  units as (
+    select party_id, asset_id, max(to_time) as known_to,
+           min(from_time) <= 'epoch' and sum(to_time - from_time) = max(to_time) - min(from_time) as is_unbroken
+    from mirror.coverage
+    where not open group by party_id, asset_id
+    having (select is_first from network) or max(checked_at) >= (select started_at from network)),
+  demanded as (
+    select count(distinct asset_id) as assets from mirror.exports
+    where asset_id is not null and exists (select from mirror.source_state where profile @> '{"assetRequired": true}')),
+  ledgers as (
+    select party_id,
+           coalesce(bool_or(is_unbroken) filter (where asset_id is null), false)
+             or ((select assets from demanded) > 0
+                 and count(*) filter (where is_unbroken and asset_id is not null) >= (select assets from demanded)) as is_covered,
+           min(known_to) filter (where is_unbroken) as known_to
+    from units group by party_id)`;
+
+/** All of it is of one instant. */
+export async function readCompleteness(db: Database): Promise<Completeness> {
+  return guarded('read what is covered', async () => {
+    const found = await sql<CompletenessRow>`
+      with ${COVERED}
+      select (select count(*) from listed) as listed,
+             (select cardinality(party_ids) from chosen) as configured,
+             count(*) as wanted,
+             count(*) filter (where l.is_covered) as covered,
+             count(*) filter (where l.party_id is null) as never_asked,
+             min(l.known_to) filter (where l.is_covered) as covered_to
+      from wanted left join ledgers l using (party_id)`.execute(db);
+    const [row] = found.rows;
+    return {
+      listed: Number(row?.listed ?? 0n),
+      configured: row?.configured ?? null,
+      wanted: Number(row?.wanted ?? 0n),
+      covered: Number(row?.covered ?? 0n),
+      neverAsked: Number(row?.never_asked ?? 0n),
+      coveredTo: row?.covered_to ?? null,
+      openDoubts: await countOpenDoubts(db),
+    };
+  });
+}
+
+async function countOpenDoubts(db: Database): Promise<number> {
+  const table = await sql<{ has: boolean }>`select to_regclass('mirror.doubts') is not null as has`.execute(
+    db,
+  );
+  if (table.rows[0]?.has !== true) return 0;
+  const found = await sql<{
+    open: bigint;
+  }>`select count(*) as open from mirror.doubts where closed_at is null`.execute(db);
+  return Number(found.rows[0]?.open ?? 0n);
+}
+
+/** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
+export async function recordScope(db: Database, partyIds: readonly string[] | undefined): Promise<void> {
+  await guarded('record whom the nightly run is about', () =>
+    sql`update mirror.nightly_scope set party_ids = ${partyIds === undefined ? null : [...partyIds]}
+        where party_ids is distinct from ${partyIds === undefined ? null : [...partyIds]}::text[]`.execute(
+      db,
+    ),
+  );
+}

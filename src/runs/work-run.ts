@@ -1,0 +1,219 @@
+/** The frame around every job that works a run: one verdict, however often the job is delivered. */
+import {
+  errorCode,
+  errorLine,
+  FencedError,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import type { Outcome } from '../core/verdict.ts';
+import type { JobContext, JobDeps } from './job.ts';
+import type { Run, RunStore } from './store/run-store.ts';
+
+const HEARTBEAT_MS = 3_000;
+/** Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue remembers. */
+const DELIVERIES_MAX = 100;
+/** Tries of work that failed with an error that may pass. */
+const RETRIES_MAX = 6;
+/** A job of a run that no database of this mirror knows: restored from a backup, it may still appear. */
+const UNKNOWN_RETRIES_MAX = 20;
+const REFUSED_RETRY_MS = 2_000;
+/** A service that could not be reached at all for this long ends the run. */
+export const UNREACHABLE_MAX_MS = 60_000;
+
+/** Thrown into the work when the run was told to stop. */
+class RunCancelled extends PermanentError {
+  constructor(runId: string) {
+    super(`Run ${runId} was cancelled`, { code: 'CANCELLED' });
+  }
+}
+
+export interface WorkRunDeps {
+  readonly runs: RunStore;
+  readonly progress: Pick<JobDeps['progress'], 'settle'>;
+  readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
+  readonly source: JobDeps['source'];
+  readonly log: Log;
+}
+
+/**
+ * Starts or resumes the run, renews it while `work` runs, and records how it ended.
+ * @throws what may pass, so that the queue delivers the job again
+ */
+export async function workRun(
+  runId: string,
+  deps: WorkRunDeps,
+  context: JobContext,
+  work: (run: Run, signal: AbortSignal) => Promise<Outcome>,
+): Promise<void> {
+  const known = await knownRun(runId, deps, context);
+  refuseOtherSource(known, deps);
+  const run = await deps.runs.start(runId);
+  if (run === undefined) {
+    const now = await deps.runs.get(runId);
+    // Its process renews it, and if that ends the run is found silent and queued again.
+    if (now?.state === 'running')
+      deps.log.info({ runId, kind: now.kind }, 'Run left to the process that works it');
+    return;
+  }
+  if (run.cancelRequested) {
+    // Told to stop while nobody worked it.
+    await deps.runs.markCancelled(runId);
+    return;
+  }
+  if (run.attempts > 1) {
+    const { kind, subject, attempts } = run;
+    const ageMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
+    deps.log.info({ runId, kind, subject, attempts, ageMs }, 'Run taken over, or tried again');
+  }
+  if (run.attempts > DELIVERIES_MAX) {
+    const error = {
+      code: 'DELIVERED_TOO_OFTEN',
+      message: `its job ended ${DELIVERIES_MAX} times without a result`,
+    };
+    await deps.runs.finish(runId, 'failed', { error });
+    return;
+  }
+  const cancel = new AbortController();
+  const signal = AbortSignal.any([context.signal, cancel.signal]);
+  const heartbeat = setInterval(() => {
+    void renew(runId, deps, cancel);
+  }, HEARTBEAT_MS);
+  try {
+    const outcome = await deps.costs.charge(runId, () => work(run, signal));
+    await deps.progress.settle(runId);
+    await deps.costs.flush();
+    await deps.runs.finish(runId, outcome.verdict, outcome.evidence);
+    const tookMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
+    deps.log.info(
+      { runId, kind: run.kind, subject: run.subject, verdict: outcome.verdict, tookMs },
+      'Run finished',
+    );
+  } catch (error) {
+    if (cancel.signal.aborted) await deps.runs.markCancelled(runId);
+    else if (context.signal.aborted) await letGo(runId, error, deps);
+    else await settleFailure(run, error, deps, context);
+  } finally {
+    clearInterval(heartbeat);
+  }
+}
+
+/** @throws where no such run is known: nobody may take its job for done */
+export async function knownRun(
+  runId: string,
+  { runs, log }: Pick<WorkRunDeps, 'runs' | 'log'>,
+  { attempt }: Pick<JobContext, 'attempt'>,
+): Promise<Run> {
+  const run = await runs.get(runId);
+  if (run !== undefined) return run;
+  log.error({ runId, attempt }, 'Job of a run that this mirror does not know');
+  const message = `Cannot work run ${runId}: this mirror does not know it; look whether its database was restored from a backup`;
+  if (attempt >= UNKNOWN_RETRIES_MAX)
+    throw new PermanentError(message, { code: 'RUN_UNKNOWN', meta: { runId } });
+  throw new RetryableError(message, { code: 'RUN_UNKNOWN', meta: { runId }, retryAfterMs: REFUSED_RETRY_MS });
+}
+
+/** @throws where the run asks another source than this process: another worker takes it */
+export function refuseOtherSource(run: Run, { source }: Pick<WorkRunDeps, 'source'>): void {
+  if (run.sourceUrl === undefined || run.sourceUrl === source?.url) return;
+  throw otherSource(`run ${run.runId}`, run.sourceUrl, source?.url);
+}
+
+export function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
+  return new RetryableError(
+    `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`,
+    { code: 'OTHER_SOURCE', meta: { wanted, own: own ?? null }, retryAfterMs: REFUSED_RETRY_MS },
+  );
+}
+
+/**
+ * This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
+ * @throws `error`, by which the queue learns that the job is not done
+ */
+async function letGo(runId: string, error: unknown, deps: WorkRunDeps): Promise<void> {
+  const { cancelRequested } = await deps.runs.heartbeat(runId);
+  if (cancelRequested) {
+    await deps.runs.markCancelled(runId);
+    return;
+  }
+  await deps.runs.giveBack(runId);
+  throw error;
+}
+
+async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController): Promise<void> {
+  try {
+    const { cancelRequested } = await deps.runs.heartbeat(runId);
+    if (cancelRequested) cancel.abort(new RunCancelled(runId));
+  } catch (error) {
+    // The work itself meets the same database and says what is wrong with it.
+    deps.log.debug({ err: error, runId }, 'Run could not be renewed');
+  }
+}
+
+/** Gives the job back to the queue where the error may pass, else records what was wrong. */
+async function settleFailure(
+  run: Run,
+  error: unknown,
+  deps: WorkRunDeps,
+  context: JobContext,
+): Promise<void> {
+  const { runId, kind, subject } = run;
+  if (error instanceof FencedError) {
+    // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
+    deps.log.info(
+      { runId, kind, subject, reason: errorLine(error) },
+      'Run left to the worker that took it over',
+    );
+    return;
+  }
+  const sinceMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
+  const mayPass = error instanceof RetryableError;
+  const isAway = error instanceof UnreachableError;
+  const isLong = isAway ? awayMs(runId) >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
+  // Another run reads this list: however long that takes, ours comes after it.
+  const isOver = errorCode(error) !== 'WALK_BUSY' && (isLong || wasAskedAgain(error));
+  if (mayPass && !isOver) {
+    await deps.runs.giveBack(runId).catch(() => undefined);
+    deps.log.warn(
+      { runId, kind, subject, sinceMs, attempt: context.attempt, reason: errorLine(error) },
+      'Run is tried again',
+    );
+    throw error;
+  }
+  deps.log.error({ err: error, runId, kind, subject, sinceMs }, 'Run ended without its result');
+  away.delete(runId);
+  const verdict = mayPass && !isAway ? 'incomplete' : 'failed';
+  await deps.runs.finish(runId, verdict, { error: describeError(error) });
+}
+
+/** Since when, and when last, a service was away for a run that is worked here. */
+const away = new Map<string, { readonly sinceMs: number; readonly lastMs: number }>();
+/** Longer than the longest pause between two tries: in between, the work went on. */
+const AWAY_FORGOTTEN_MS = 90_000;
+
+/** How long a service has been away: not since the run began, but without a try that got further. */
+function awayMs(runId: string): number {
+  const nowMs = performance.now();
+  const known = away.get(runId);
+  const sinceMs = known === undefined || nowMs - known.lastMs > AWAY_FORGOTTEN_MS ? nowMs : known.sinceMs;
+  away.set(runId, { sinceMs, lastMs: nowMs });
+  return nowMs - sinceMs;
+}
+
+/** The source was asked several times already, with growing waits: retries do not multiply over layers. */
+function wasAskedAgain(error: unknown): boolean {
+  return error instanceof RetryableError && typeof error.meta['attempts'] === 'number';
+}
+
+/** An error as evidence: code, message with its cause, values; `unreachable` decides the exit code. */
+export function describeError(error: unknown): Readonly<Record<string, unknown>> {
+  const isOurs = error instanceof RetryableError || error instanceof PermanentError;
+  return {
+    code: errorCode(error),
+    message: errorLine(error),
+    ...(isOurs ? { meta: error.meta } : {}),
+    ...(error instanceof UnreachableError ? { unreachable: true } : {}),
+  };
+}
