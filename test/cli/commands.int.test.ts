@@ -102,8 +102,12 @@ describe('export', () => {
   test('everything that is wrong is said at once, before anything is asked', async () => {
     const before = sandbox.requests.of();
     const wrong = ['--party', '../etc', '--asset', 'x', '--from', 'yesterday', '--out', '-', '--json'];
+    const refused = await home.run(['export', ...wrong]);
+    // `--json` promises a document, for a failure too.
+    const document = JSON.parse(refused.stdout) as { error: { code: string; message: string } };
+    expect(document.error).toMatchObject({ code: 'USAGE', message: expect.stringMatching(/^--party: /) as string });
     expectRefused(
-      await home.run(['export', ...wrong]),
+      { ...refused, stdout: '' },
       /--party: "\.\.\/etc" cannot be exported; give a party id of 64 hex digits/,
       /--asset: "x" is no asset id/,
       /--from: "yesterday" is no time; give RFC 3339/,
@@ -205,6 +209,65 @@ describe('wrong usage', () => {
   });
 });
 
+describe('a failure under --json', () => {
+  test.each([
+    [['nightly', '--json'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
+    [['sync', 'all', '--fool', '--json'], {}, /unknown option/],
+    [['runs', '01a1fc01-6f2e-749d-96ef-db77d717e20d', '--json'], {}, /there is no run/],
+    [['cancel', '01a1fc01-6f2e-749d-96ef-db77d717e20d', '--json'], {}, /there is no run/],
+    [['status', '--json'], { SOURCE_RATE: 'fast' }, /SOURCE_RATE/],
+  ])('%s %o is a document on stdout', async (args, settings, message) => {
+    const ended = await home.run(args, settings);
+    const { error } = JSON.parse(ended.stdout) as { error: { code: string; message: string } };
+    expect([ended.code, error.code, error.message]).toEqual([1, 'USAGE', expect.stringMatching(message)]);
+  });
+});
+
+describe('cancel', () => {
+  test('ends a run at work, and one that nobody works at once', async () => {
+    let isAsked = false;
+    sandbox.faults.add(({ route }) => {
+      if (route !== 'parties') return undefined;
+      isAsked = true;
+      return { until: NEVER };
+    });
+    const waiting = home.start(['sync', 'parties', '--json']);
+    await waitFor(() => isAsked, { what: 'the command at work' });
+    const { rows } = await database.pool.query<{ run_id: string }>(
+      `select run_id from mirror.runs where state = 'running' and kind = 'walk'`,
+    );
+    const cancelled = await home.json(['cancel', rows[0]?.run_id ?? '']);
+    sandbox.faults.clear();
+    expect([cancelled.code, cancelled.document['state']]).toEqual([0, 'cancelled']);
+    expect((await waiting.end()).code).toBe(2);
+    const again = await home.run(['cancel', rows[0]?.run_id ?? '']);
+    expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/had ended already/)]);
+  });
+
+  test('a second nightly waits, says for what, and leaves nothing queued when it is told to stop', async () => {
+    let isAsked = false;
+    sandbox.faults.add(({ route }) => {
+      if (route !== 'parties') return undefined;
+      isAsked = true;
+      return { until: NEVER };
+    });
+    const first = home.start(['nightly', '--json']);
+    await waitFor(() => isAsked, { what: 'the first nightly run at work' });
+    const second = home.start(['nightly', '--json']);
+    await waitFor(() => second.stderr.includes('Waiting for another nightly run'), { what: 'the second to say so' });
+    expect(await second.end('SIGTERM')).toEqual({ code: 75, signal: null });
+    const { rows } = await database.pool.query<{ run_id: string }>(
+      `select run_id from mirror.runs where state in ('queued', 'running') and kind = 'nightly'`,
+    );
+    expect(rows).toHaveLength(1);
+    expect((await home.run(['cancel', rows[0]?.run_id ?? ''])).code).toBe(0);
+    sandbox.faults.clear();
+    expect((await first.end()).code).toBe(2);
+    const open = await database.pool.query(`select from mirror.runs where state in ('queued', 'running')`);
+    expect(open.rowCount).toBe(0);
+  });
+});
+
 describe('exit codes', () => {
   test('SIGTERM to a waiting command: 75; the next follows the same run to its end', async () => {
     let isAsked = false;
@@ -216,7 +279,7 @@ describe('exit codes', () => {
     const waiting = home.start(['sync', 'checkpoints', '--json']);
     await waitFor(() => isAsked, { what: 'the command at work' });
     expect(await waiting.end('SIGTERM')).toEqual({ code: 75, signal: null });
-    expect(waiting.stdout).toBe('');
+    expect(JSON.parse(waiting.stdout)).toEqual({ error: { code: 'STOPPED', message: expect.any(String) as string } });
     expect(waiting.stderr).toMatch(/told to stop; what was committed stays/);
     sandbox.faults.clear();
     const next = await home.json(['sync', 'checkpoints']);
