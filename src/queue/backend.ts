@@ -22,9 +22,7 @@ export interface BullQueue {
     when: { pattern: string; tz: string },
     template: { name: string; data: JobData; opts: Pick<JobsOptions, 'attempts' | 'backoff'> },
   ): Promise<unknown>;
-  getJobScheduler(
-    id: string,
-  ): Promise<
+  getJobScheduler(id: string): Promise<
     | {
         readonly pattern?: string | undefined;
         readonly tz?: string | undefined;

@@ -105,7 +105,10 @@ describe('export', () => {
     const refused = await home.run(['export', ...wrong]);
     // `--json` promises a document, for a failure too.
     const document = JSON.parse(refused.stdout) as { error: { code: string; message: string } };
-    expect(document.error).toMatchObject({ code: 'USAGE', message: expect.stringMatching(/^--party: /) as string });
+    expect(document.error).toMatchObject({
+      code: 'USAGE',
+      message: expect.stringMatching(/^--party: /) as string,
+    });
     expectRefused(
       { ...refused, stdout: '' },
       /--party: "\.\.\/etc" cannot be exported; give a party id of 64 hex digits/,
@@ -254,7 +257,9 @@ describe('cancel', () => {
     const first = home.start(['nightly', '--json']);
     await waitFor(() => isAsked, { what: 'the first nightly run at work' });
     const second = home.start(['nightly', '--json']);
-    await waitFor(() => second.stderr.includes('Waiting for another nightly run'), { what: 'the second to say so' });
+    await waitFor(() => second.stderr.includes('Waiting for another nightly run'), {
+      what: 'the second to say so',
+    });
     expect(await second.end('SIGTERM')).toEqual({ code: 75, signal: null });
     const { rows } = await database.pool.query<{ run_id: string }>(
       `select run_id from mirror.runs where state in ('queued', 'running') and kind = 'nightly'`,
@@ -279,7 +284,9 @@ describe('exit codes', () => {
     const waiting = home.start(['sync', 'checkpoints', '--json']);
     await waitFor(() => isAsked, { what: 'the command at work' });
     expect(await waiting.end('SIGTERM')).toEqual({ code: 75, signal: null });
-    expect(JSON.parse(waiting.stdout)).toEqual({ error: { code: 'STOPPED', message: expect.any(String) as string } });
+    expect(JSON.parse(waiting.stdout)).toEqual({
+      error: { code: 'STOPPED', message: expect.any(String) as string },
+    });
     expect(waiting.stderr).toMatch(/told to stop; what was committed stays/);
     sandbox.faults.clear();
     const next = await home.json(['sync', 'checkpoints']);

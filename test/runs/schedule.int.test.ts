@@ -295,9 +295,7 @@ describe('the night plan', () => {
     const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
     await world.deps.nightly.settle(run.runId, [idle]);
     await world.deps.nightly.settle(run.runId, [idle, { ...idle, partyId: id('2'), outcome: { rows: '9' } }]);
-    const { rows } = await database.pool.query(
-      'select idle_nights from mirror.exports order by party_id',
-    );
+    const { rows } = await database.pool.query('select idle_nights from mirror.exports order by party_id');
     expect(rows).toEqual([{ idle_nights: 4 }, { idle_nights: 0 }]);
   });
 
