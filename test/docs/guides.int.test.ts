@@ -1,0 +1,73 @@
+/** The commands that the guides show, run as they stand there, over a small mirror. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { DAY_MICROS, floorSecond, nowMicros } from '../../src/core/time.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { freshDatabase } from '../support/database.ts';
+import { openHome, type MirrorHome } from '../cli/mirror-home.ts';
+
+const GUIDES = resolve(import.meta.dirname, '../../docs/guides');
+const COMMAND = /^npx ledger-mirror (.*)$/;
+const database = await freshDatabase();
+let sandbox: Sandbox;
+let home: MirrorHome;
+let party = '';
+
+/** Every command line in the `sh` blocks of a guide, in order. */
+function commandsOf(guide: string): string[] {
+  const page = readFileSync(join(GUIDES, guide), 'utf8').replaceAll(/^ {3}/gm, '');
+  const blocks = [...page.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block = '']) => block);
+  return blocks
+    .join('\n')
+    .split('\n')
+    .filter((line) => COMMAND.test(line));
+}
+
+/** The words of a line, quotes and `$PARTY` as a shell reads them; what follows a pipe is left to the shell. */
+function wordsOf(line: string): string[] {
+  const [, words = ''] = COMMAND.exec(line.split(' | ')[0] ?? '') ?? [];
+  return [...words.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain = '']) =>
+    (quoted ?? plain).replace('$PARTY', party),
+  );
+}
+
+beforeAll(async () => {
+  sandbox = await startSandbox({
+    parties: 6,
+    entriesMean: 40,
+    rateLimit: 'none',
+    clock: nowMicros,
+    genesis: floorSecond(nowMicros()) - 7n * DAY_MICROS,
+  });
+  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
+  const ledgers = [...sandbox.books.parties()].map(({ id }) => ({ id, ...sandbox.books.party(id) }));
+  party = ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
+  await writeFile(join(home.dir, '.env'), '');
+});
+
+afterAll(async () => {
+  await home[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+
+const guides = ['first-network.md', 'on-demand.md', 'verdicts.md', 'restore.md'];
+
+describe.each(guides)('the guide %s', (guide) => {
+  const commands = commandsOf(guide);
+
+  test('shows commands', () => {
+    expect(commands.length).toBeGreaterThan(0);
+  });
+
+  test.each(commands)('%s ends as the guide says', async (line) => {
+    const { code, stderr } = await home.run(wordsOf(line));
+    expect({ code, told: code === 0 ? '' : stderr.slice(-600) }).toEqual({ code: 0, told: '' });
+  });
+});
+
+test('every guide with commands is one of those that are run', () => {
+  const withCommands = readdirSync(GUIDES).filter((guide) => commandsOf(guide).length > 0);
+  expect(withCommands.toSorted()).toEqual(guides.toSorted());
+});
