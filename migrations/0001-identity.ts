@@ -21,6 +21,10 @@ const STATEMENTS = [
     cursor_secret bytea not null default uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
     created_at timestamptz not null default clock_timestamp())`,
   'insert into mirror.identity default values',
+  // Sessions of the console that were logged out before their end.
+  `create table mirror.ended_sessions (
+    session_id text primary key,
+    until timestamptz not null)`,
   // ban_until: asking during a ban lengthens it, so it must survive a lost Redis.
   `create table mirror.source_state (
     only_row boolean primary key default true check (only_row),

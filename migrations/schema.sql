@@ -63,6 +63,11 @@ END) WITH &&, tstzrange(from_time, to_time) WITH &&)
   constraint coverage_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
   constraint coverage_sides_check CHECK ((sides = ANY (ARRAY['from'::text, 'both'::text, 'unknown'::text])))
 
+table mirror.ended_sessions
+  session_id text not null
+  until timestamp with time zone not null
+  constraint ended_sessions_pkey PRIMARY KEY (session_id)
+
 table mirror.exports
   export_id bigint not null generated always as identity
   party_id text not null

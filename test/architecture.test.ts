@@ -55,7 +55,18 @@ const store = (room: string): Rule => ({
   typeFiles: PORTS,
   packages: ['pg', 'kysely', 'pg-copy-streams', 'uuid', 'zod'],
 });
-const STORES = ['walk', 'export', 'load', 'lake', 'runs', 'source', 'worker', 'api/console', 'api/service'];
+const STORES = [
+  'walk',
+  'export',
+  'load',
+  'lake',
+  'runs',
+  'source',
+  'worker',
+  'api/access',
+  'api/console',
+  'api/service',
+];
 
 /** The longest folder that holds a file has its rule. */
 const RULES: Readonly<Record<string, Rule>> = {
@@ -88,7 +99,16 @@ const RULES: Readonly<Record<string, Rule>> = {
       (name) => `@opentelemetry/${name}`,
     ),
   ),
-  'src/api': edge('fastify', 'prom-client', '@bull-board/api', '@bull-board/fastify', 'bullmq', 'uuid'),
+  'src/api': edge(
+    'fastify',
+    '@fastify/rate-limit',
+    '@fastify/swagger',
+    'prom-client',
+    '@bull-board/api',
+    '@bull-board/fastify',
+    'bullmq',
+    'uuid',
+  ),
   'src/cli': {
     ...edge('commander', 'uuid'),
     // `query` asks the lake itself; every other stage is reached through the composition.

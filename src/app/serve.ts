@@ -1,5 +1,6 @@
 /** The read API and console over this mirror, listening. */
 import { join } from 'node:path';
+import { openSessionStore } from '../api/access/store/session-store.ts';
 import { listen, type Listening } from '../api/http/listen.ts';
 import { buildServer } from '../api/http/server.ts';
 import { version } from '../core/version.ts';
@@ -28,9 +29,15 @@ export async function startApi(app: App): Promise<Listening> {
       console: consoleParts(app),
       probes,
       metrics: [app.metrics, new PlaceMetrics({ queues, probes, log })],
+      sessions: openSessionStore(warehouse.pool),
       log,
     },
-    { token: config.apiToken, version: version() },
+    {
+      token: config.apiToken,
+      readToken: config.apiReadToken,
+      hosts: [...(config.apiHosts ?? []), config.apiHost.toLowerCase()],
+      version: version(),
+    },
   );
   // Without a token nobody is known, so nobody may change what is queued.
   addQueueBoard(server, queues, config.apiToken === undefined);

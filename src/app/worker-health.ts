@@ -2,13 +2,16 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { isAskedLocally, isBearer, isLoopback } from '../api/http/access.ts';
+import { isAskedLocally, isLoopback } from '../api/access/hosts.ts';
+import { bearerOf, roleOfToken } from '../api/access/keys.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { App } from './app.ts';
 import { PlaceMetrics } from '../worker/place-metrics.ts';
 import { storeProbes } from './store-probes.ts';
 
-const REQUEST_TIMEOUT_MS = 5_000;
+/** Node takes the two for each other where the first is the larger. */
+const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 6_000, connectionsCheckingInterval: 1_000 };
+const CONNECTIONS_MAX = 64;
 
 export interface WorkerHealth extends AsyncDisposable {
   /** Where it listens: of the system's choice where 0 was asked for. */
@@ -24,14 +27,14 @@ export async function startWorkerHealth(app: App, port: number): Promise<WorkerH
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const parts = [registry, app.metrics, new PlaceMetrics({ queues, probes: storeProbes(app), log })];
-  const server = createServer((request, response) => {
+  const server = createServer(TIMEOUTS, (request, response) => {
     request.resume();
     const isMetrics = request.url?.split('?', 1)[0] === '/metrics';
     if (!isMetrics) sendHealth(app, response);
     else if (maySeeMetrics(app, request)) void sendMetrics(parts, response, app);
     else response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
   });
-  server.requestTimeout = REQUEST_TIMEOUT_MS;
+  server.maxConnections = CONNECTIONS_MAX;
   server.listen(port, app.config.apiHost);
   try {
     await once(server, 'listening');
@@ -66,9 +69,10 @@ function sendHealth(app: App, response: ServerResponse): void {
 }
 
 function maySeeMetrics({ config }: App, request: IncomingMessage): boolean {
-  return config.apiToken === undefined
-    ? isLoopback(config.apiHost) && isAskedLocally(request.headers.host)
-    : isBearer(request.headers.authorization, config.apiToken);
+  const { apiToken: write, apiReadToken: read, apiHost } = config;
+  if (write === undefined) return isLoopback(apiHost) && isAskedLocally(request.headers.host);
+  const token = bearerOf(request.headers.authorization);
+  return token !== undefined && roleOfToken(token, { write, read }) !== undefined;
 }
 
 type MetricsPart = Pick<PlaceMetrics, 'metricsText'> | Registry;

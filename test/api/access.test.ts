@@ -1,10 +1,10 @@
 /** Who is answered: tokens, sessions, other origins, rebound names. No network: requests are injected. */
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { isLoopback, refuseOpenListening } from '../../src/api/http/access.ts';
+import { isLoopback, refuseOpenListening } from '../../src/api/access/hosts.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { UsageError } from '../../src/core/errors.ts';
-import { apiWithoutDatabase } from './mirror.ts';
+import { apiWithoutDatabase, sessionsInMemory } from './mirror.ts';
 
 const TOKEN = 'correct horse battery';
 let open: FastifyInstance;
@@ -82,6 +82,132 @@ describe('without a token', () => {
     ).toBe(403);
   });
 });
+
+describe('behind a proxy without a token', () => {
+  it.each(['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'])(
+    'a request with %s is refused: the proxy would open the mirror to everybody',
+    async (name) => {
+      const headers = { host: '127.0.0.1:8080', [name]: 'for=203.0.113.9' };
+      expect(await statusOf(open, { headers })).toBe(403);
+      const known = { ...headers, authorization: 'Bearer correct-horse-battery' };
+      const guardedToo = await apiWithoutDatabase({ token: 'correct-horse-battery' });
+      expect(await statusOf(guardedToo, { headers: known })).toBe(200);
+    },
+  );
+});
+
+describe('the Host, also with a token', () => {
+  const authorization = 'Bearer correct-horse-battery';
+  const hosts = ['mirror.example', '*.internal.example', '10.1.2.3'];
+
+  it.each([
+    ['127.0.0.1:8080', 200],
+    ['localhost', 200],
+    ['[::1]:8080', 200],
+    ['mirror.example', 200],
+    ['MIRROR.example:8080', 200],
+    ['a.internal.example', 200],
+    ['10.1.2.3:8080', 200],
+    ['rebind.evil.example', 403],
+    ['mirror.example.evil.example', 403],
+    ['xinternal.example', 403],
+    ['internal.example', 403],
+    ['10.1.2.4', 403],
+    ['bad host', 403],
+  ])('%s is answered with %i', async (host, status) => {
+    const server = await apiWithoutDatabase({ token: 'correct-horse-battery', hosts });
+    expect(await statusOf(server, { headers: { host, authorization } })).toBe(status);
+  });
+
+  it('is loopback where API_HOSTS says nothing, so that a rebound name reads nothing', async () => {
+    const server = await apiWithoutDatabase({ token: 'correct-horse-battery' });
+    expect(await statusOf(server, { headers: { host: 'rebind.evil.example', authorization } })).toBe(403);
+  });
+
+  it.each(['/healthz', '/readyz'])('does not matter to %s, which probes ask by address', async (url) => {
+    for (const server of [open, guarded]) {
+      expect(await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } })).toBe(200);
+    }
+  });
+});
+
+describe('the read token', () => {
+  const [token, readToken] = ['writes-0123456789', 'reads-9876543210'];
+  const reader = { authorization: `Bearer ${readToken}` };
+
+  it('reads what the other one reads', async () => {
+    const server = await apiWithoutDatabase({ token, readToken });
+    for (const url of ['/mirror/runs', '/mirror/status', '/api/v2/parties', '/metrics', '/']) {
+      expect(await statusOf(server, { url, headers: reader })).toBe(200);
+    }
+  });
+
+  it.each([
+    ['POST', '/mirror/exports'],
+    ['DELETE', '/mirror/exports/018f4e5e-0000-7000-8000-000000000000'],
+    ['POST', '/console/night'],
+    ['PUT', '/queues/api/queues/pause'],
+    ['PATCH', '/nothing'],
+  ] as const)('orders nothing: %s %s is 403', async (method, url) => {
+    const server = await apiWithoutDatabase({ token, readToken });
+    expect(await statusOf(server, { method, url, headers: reader, payload: {} })).toBe(403);
+  });
+
+  it('opens a session that reads and orders nothing', async () => {
+    const server = await apiWithoutDatabase({ token, readToken });
+    const cookie = await sessionCookie(server, readToken);
+    expect(await statusOf(server, { headers: { cookie } })).toBe(200);
+    expect(
+      await statusOf(server, { method: 'POST', url: '/mirror/exports', headers: { cookie }, payload: {} }),
+    ).toBe(403);
+    // The role is part of what is signed.
+    const forged = cookie.replace('.read.', '.write.');
+    expect(forged).not.toBe(cookie);
+    expect(await statusOf(server, { headers: { cookie: forged } })).toBe(401);
+  });
+});
+
+describe('a session', () => {
+  it('ends with the logout, also for who kept its cookie', async () => {
+    const sessions = sessionsInMemory();
+    const server = await apiWithoutDatabase({ token: TOKEN, sessions });
+    const [mine, other] = [await sessionCookie(server, TOKEN), await sessionCookie(server, TOKEN)];
+    const out = await server.inject({ method: 'POST', url: '/logout', headers: { cookie: mine } });
+    expect(out.statusCode).toBe(204);
+    expect(out.headers['set-cookie']).toMatch(/=; Path=\/; Max-Age=0; HttpOnly/);
+    expect(await statusOf(server, { headers: { cookie: mine } })).toBe(401);
+    expect(await statusOf(server, { headers: { cookie: other } })).toBe(200);
+    // Another process of the same mirror knows of it, too.
+    const sibling = await apiWithoutDatabase({ token: TOKEN, sessions });
+    expect(await statusOf(sibling, { headers: { cookie: mine } })).toBe(401);
+    expect(await statusOf(sibling, { headers: { cookie: other } })).toBe(200);
+  });
+
+  it('is of its mirror: another one with the same token does not know it', async () => {
+    const server = await apiWithoutDatabase({ token: TOKEN, sessions: sessionsInMemory(1) });
+    const another = await apiWithoutDatabase({ token: TOKEN, sessions: sessionsInMemory(2) });
+    const cookie = await sessionCookie(server, TOKEN);
+    expect(await statusOf(server, { headers: { cookie } })).toBe(200);
+    expect(await statusOf(another, { headers: { cookie } })).toBe(401);
+    // Two mirrors on one machine share its cookies, so their names differ.
+    expect((await sessionCookie(another, TOKEN)).split('=')[0]).not.toBe(cookie.split('=')[0]);
+  });
+
+  it('ends where either token is rotated', async () => {
+    const sessions = sessionsInMemory();
+    const server = await apiWithoutDatabase({ token: TOKEN, readToken: 'reader', sessions });
+    const cookie = await sessionCookie(server, TOKEN);
+    for (const rotated of [{ token: `${TOKEN}!` }, { token: TOKEN, readToken: 'other' }]) {
+      const after = await apiWithoutDatabase({ ...rotated, sessions });
+      expect(await statusOf(after, { headers: { cookie } })).toBe(401);
+    }
+  });
+});
+
+async function sessionCookie(server: FastifyInstance, token: string): Promise<string> {
+  const login = await server.inject({ method: 'POST', url: '/login', payload: { token } });
+  return String(login.headers['set-cookie']).split(';', 1)[0] ?? '';
+}
 
 describe('with a token', () => {
   it('answers only who shows it', async () => {
@@ -226,6 +352,15 @@ describe('every answer', () => {
     [{ url: '/mirror/runs?limit=1e9' }, 400],
     [{ url: '/mirror/runs?before=1%27' }, 400],
     [{ url: '/%zz' }, 400],
+    [{ url: '/mirror/runs?limit=1e400' }, 400],
+    [{ url: '/mirror/runs?limit=Infinity' }, 400],
+    [{ url: '/mirror/exports?limit=1e400' }, 400],
+    [{ url: '/console/quarantined?limit=1e400' }, 400],
+    [{ url: '/mirror/runs?kind=%00' }, 400],
+    [{ url: '/console/parties?after=%00' }, 400],
+    [{ url: '/console/parties?after=a%00b' }, 400],
+    [{ url: '/console/parties?after=%' }, 400],
+    [{ url: '/console/parties?after=%ff' }, 400],
   ] as const)('%j is bounded', async (request, status) => {
     expect(await statusOf(open, { ...request, headers: { host: 'localhost' } })).toBe(status);
   });

@@ -5,6 +5,7 @@ import { migrate } from '../../src/postgres/migrate.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { ReadStore } from '../../src/api/service/store/read-store.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
+import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { ConsoleParts } from '../../src/api/console/console-ports.ts';
@@ -35,7 +36,7 @@ export async function startApi(
 
 /** Not listening; its mirror is empty and has never run. */
 export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): Promise<FastifyInstance> {
-  const { token, version = '0.0.0-test', nowMs, consoleEveryMs, ...deps } = parts;
+  const { token, readToken, hosts, version = '0.0.0-test', nowMs, consoleEveryMs, timeouts, ...deps } = parts;
   return buildServer(
     {
       lists: EMPTY_LISTS,
@@ -45,10 +46,11 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
       console: NO_CONSOLE,
       probes: [],
       metrics: [],
+      sessions: sessionsInMemory(),
       log: createLog('silent'),
       ...deps,
     },
-    { token, version, nowMs, consoleEveryMs },
+    { token, readToken, hosts, version, nowMs, consoleEveryMs, timeouts },
   );
 }
 
@@ -90,6 +92,16 @@ const EMPTY_STATUS: StatusStore = {
   runs: async () => [],
   run: async () => undefined,
 };
+
+/** As those of one mirror; `secret` makes those of another. */
+export function sessionsInMemory(secret = 1): SessionStore {
+  const ended = new Set<string>();
+  return {
+    secret: async () => Buffer.alloc(32, secret),
+    end: async (id) => void ended.add(id),
+    isEnded: async (id) => ended.has(id),
+  };
+}
 
 function unused(): never {
   throw new Error('this test has no such part');

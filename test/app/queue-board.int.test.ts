@@ -77,5 +77,23 @@ describe.each<[string, Env]>([
     const clean = await fetch(`${board}/api/queues/${name}/unwanted/clean`, { method: 'PUT', headers });
     expect(clean.status).toBe(204);
     expect((await mirror.app.queues.counts('load'))['prioritized']).toBe(0);
+    // A broken escape is the asker's mistake, not ours.
+    expect((await fetch(`${board}/api/queues?activeQueue=%`, { headers })).status).toBe(400);
+  });
+
+  it('lets a read token look, and change nothing', async () => {
+    const tokens = { API_TOKEN: TOKEN, API_READ_TOKEN: 'a-token-that-only-reads' };
+    await using mirror = await startRealApp(
+      { SOURCE_URL: sandbox.url, ...tokens, ...env },
+      { isWorking: false },
+    );
+    const board = `${mirror.url}/queues`;
+    const headers = { authorization: 'Bearer a-token-that-only-reads' };
+    const shown = (await json(`${board}/api/queues`, headers)) as Board;
+    const name = shown.queues[0]?.name ?? '';
+    for (const path of ['pause', 'resume', `${name}/pause`, `${name}/empty`, `${name}/obliterate`]) {
+      const put = await fetch(`${board}/api/queues/${path}`, { method: 'PUT', headers });
+      expect([path, put.status]).toEqual([path, 403]);
+    }
   });
 });

@@ -2,7 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { errorCode, PermanentError } from '../../core/errors.ts';
-import { refuseOpenListening } from './access.ts';
+import { refuseOpenListening } from '../access/hosts.ts';
 
 const CLOSE_GRACE_MS = 2_000;
 

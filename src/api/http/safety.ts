@@ -1,9 +1,7 @@
-/** Headers that keep a browser from being used, and a limit on the requests in work at once. */
+/** Headers that keep a browser from being used, and targets that no route has a use for. */
 import type { FastifyInstance } from 'fastify';
 import { StatusError } from './status-error.ts';
 
-/** What more would only wait for the database's connections. */
-const OPEN_REQUESTS_MAX = 256;
 const URL_CHARACTERS_MAX = 8_192;
 
 const HEADERS = {
@@ -21,20 +19,26 @@ const HEADERS = {
 
 /** Must be added before all routes. */
 export function addSafety(server: FastifyInstance): void {
-  let open = 0;
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(HEADERS);
-    open += 1;
-    reply.raw.once('close', () => (open -= 1));
-    if (open > OPEN_REQUESTS_MAX) {
-      reply.header('retry-after', '1');
-      throw StatusError.ofGateway('unavailable', 'too many requests are open; try again');
-    }
     if (request.url.length > URL_CHARACTERS_MAX) {
       throw StatusError.ofGateway(
         'invalidArgument',
         `the URL is longer than ${URL_CHARACTERS_MAX} characters`,
       );
     }
+    // The service's own lists say in their own words what is wrong with a parameter.
+    if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
+      throw StatusError.ofGateway('invalidArgument', 'the URL holds a broken escape or a NUL character');
+    }
   });
+}
+
+/** No text of ours holds a NUL, and Postgres takes none. */
+function isText(url: string): boolean {
+  try {
+    return !decodeURIComponent(url).includes('\0');
+  } catch {
+    return false;
+  }
 }

@@ -7,7 +7,9 @@ import Fastify, {
 } from 'fastify';
 import { UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
-import { addAccess } from './access.ts';
+import { addAccess, type AccessOptions } from '../access/access.ts';
+import { addBounds } from '../access/connections.ts';
+import type { SessionStore } from '../access/keys.ts';
 import { addCompression } from './compression.ts';
 import { addConsoleData } from '../console/console-data.ts';
 import { addConsoleFeed } from '../console/console-feed.ts';
@@ -22,6 +24,7 @@ import { addOpenApi } from './openapi.ts';
 import { addOrders } from '../mirror/orders.ts';
 import type { ExportJobs, ExportReader, ListStore, MetricsSource, Probe, StatusStore } from './ports.ts';
 import { addSafety } from './safety.ts';
+import { hideSecretsIn } from '../../core/secrets.ts';
 import { sendJson, StatusError, type StatusName } from './status-error.ts';
 
 export interface ApiDeps {
@@ -32,36 +35,51 @@ export interface ApiDeps {
   readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
   readonly metrics: readonly MetricsSource[];
+  readonly sessions: SessionStore;
   readonly log: Log;
 }
 
-export interface ApiOptions {
-  /** API_TOKEN; without it only loopback names are answered. */
-  readonly token: string | undefined;
+export interface ApiOptions extends AccessOptions {
   readonly version: string;
-  /** The clock of sessions, in milliseconds since 1970. */
-  readonly nowMs?: (() => number) | undefined;
+  /** What a test would wait too long for. */
+  readonly timeouts?: Partial<HttpTimeouts> | undefined;
   /** Between two looks at what goes on, while somebody watches the console, in milliseconds. */
   readonly consoleEveryMs?: number | undefined;
 }
 
 const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
 const BODY_BYTES_MAX = 16 * 1_024;
-const REQUEST_TIMEOUT_MS = 10_000;
+
+export interface HttpTimeouts {
+  /** From the connection, or the end of the last answer, to the end of the next request's headers. */
+  readonly headersMs: number;
+  /** To the end of its body. */
+  readonly requestMs: number;
+  /** Between two looks for connections that are over either. */
+  readonly checkMs: number;
+}
+
+/** Node takes the two limits for each other where the first is the larger. */
+const TIMEOUTS: HttpTimeouts = { headersMs: 10_000, requestMs: 15_000, checkMs: 1_000 };
 /** Nothing moved in either direction; event streams send a heartbeat long before. */
 const IDLE_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 60_000;
 const PARAMETER_CHARACTERS_MAX = 100;
-const CONNECTIONS_MAX = 1_024;
 /** Of answers that would have been another a little later. */
 const RETRY_AFTER_SECONDS = 5;
 
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
 export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
+  const timeouts = { ...TIMEOUTS, ...options.timeouts };
   const server = Fastify({
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: timeouts.requestMs,
+    http: {
+      headersTimeout: timeouts.headersMs,
+      requestTimeout: timeouts.requestMs,
+      connectionsCheckingInterval: timeouts.checkMs,
+    },
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // The service knows no HEAD.
@@ -69,19 +87,20 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
     // What does not fit is refused, not trimmed or unpacked until it does.
-    ajv: { customOptions: { removeAdditional: false, coerceTypes: true } },
+    // Nor does an infinite number slip past the bounds that are only asked of finite ones.
+    ajv: { customOptions: { removeAdditional: false, coerceTypes: true, strictNumbers: false } },
     frameworkErrors: (_error, _request, reply) => {
       sendStatusJson(reply, StatusError.ofGateway('invalidArgument', 'malformed request target'));
     },
   });
-  server.server.maxConnections = CONNECTIONS_MAX;
   server.removeContentTypeParser('text/plain');
   server.setErrorHandler<FastifyError>((error, request, reply) =>
     answerError(error, request, reply, deps.log),
   );
   server.setNotFoundHandler((request, reply) => sendStatusJson(reply, notFound(request)));
   addSafety(server);
-  addAccess(server, options);
+  await addAccess(server, options, deps);
+  addBounds(server);
   addCompression(server);
   addOpenApi(server, options.version);
   addLists(server, deps.lists);
@@ -123,5 +142,5 @@ function answerError(error: Error, request: FastifyRequest, reply: FastifyReply,
 function sendStatusJson(reply: FastifyReply, error: StatusError): FastifyReply {
   const isBusy = error.statusCode === 429 || error.statusCode === 503;
   if (isBusy && !reply.hasHeader('retry-after')) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
-  return sendJson(reply.code(error.statusCode), error.body);
+  return sendJson(reply.code(error.statusCode), hideSecretsIn(error.body));
 }

@@ -5,7 +5,7 @@ import { needSource, openApp, type App } from '../../app/app.ts';
 import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serve.ts';
 import { startWorkerHealth } from '../../app/worker-health.ts';
-import { refuseOpenListening } from '../../api/http/access.ts';
+import { refuseOpenListening } from '../../api/access/hosts.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 
 export function up(_options: object, context: CommandContext): Promise<CommandResult> {
