@@ -80,7 +80,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/lake': stage('@duckdb/node-api', 'zod'),
   'src/source': adapter('undici', 'p-retry'),
   'src/postgres': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
-  'src/objects': adapter('@aws-sdk/client-s3'),
+  'src/objects': adapter('@aws-sdk/client-s3', '@aws-sdk/lib-storage'),
   'src/state': adapter('pg', 'ioredis'),
   'src/queue': adapter('bullmq', 'ioredis', 'pg'),
   'src/embedded': { values: ['src/core'], packages: ['pg'] },

@@ -4,16 +4,18 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
-import { copyFile, link, mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { copyFile, link, mkdir, open, readdir, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import { fileSha256 } from './file-hash.ts';
 import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
-import type { ObjectStore } from './object-store.ts';
+import type { ConditionSupport, ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
 import { absent, Spool } from './spool.ts';
+import { trialSteps } from './trial-steps.ts';
 
 const SPOOL_FOLDER = '.spool';
 /** Where links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
@@ -21,10 +23,13 @@ const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
 /** The disk may be freed, the mount may come back. */
 const RETRYABLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EBUSY', 'ESTALE', 'ETIMEDOUT']);
 
+const STEP_MAX_MS = 60_000;
+
 export class FileStore implements ObjectStore {
   readonly url: string;
   readonly #root: string;
   readonly #spool: Spool;
+  #known: StoreCapabilities | undefined;
 
   /** @param root an absolute path; made on first use */
   constructor(root: string) {
@@ -69,6 +74,21 @@ export class FileStore implements ObjectStore {
     });
   }
 
+  async putIfAbsent(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<'written' | 'present'> {
+    try {
+      await this.publishBytes(key, content, signal, spoolPrefix);
+      return 'written';
+    } catch (error) {
+      if (errorCode(error) === 'OBJECT_CONFLICT') return 'present';
+      throw error;
+    }
+  }
+
   head(key: string): Promise<{ bytes: bigint; sha256: string | undefined } | undefined> {
     return this.#guard('look up', key, async () => {
       const facts = await stat(this.#path(key), { bigint: true }).catch(absent);
@@ -110,8 +130,48 @@ export class FileStore implements ObjectStore {
     return this.#guard('sweep', SPOOL_FOLDER, () => this.#spool.sweep(olderThanMs));
   }
 
+  async capabilities(signal: AbortSignal): Promise<StoreCapabilities> {
+    this.#known ??= await this.tryOut(signal);
+    return this.#known;
+  }
+
+  async tryOut(
+    signal: AbortSignal,
+    { stepMaxMs = STEP_MAX_MS }: StoreTrial = {},
+  ): Promise<StoreCapabilities> {
+    const step = trialSteps(this.url, signal, stepMaxMs);
+    const key = `probe/${randomUUID()}`;
+    await step('write a file', (either) => this.publishBytes(key, Buffer.from('tried out\n'), either));
+    try {
+      await step('read a file', async (either) => buffer(await this.read(key, either)));
+      const put = await step('write a file that is there', () => this.#linkOver(key));
+      return { put, multipart: put, hasOneWinner: put === 'honoured' };
+    } finally {
+      await step('remove a file', (either) => this.remove(key, either));
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // Nothing is held between calls.
+  }
+
+  /** Where links do not exist, the later of two writers wins. */
+  #linkOver(key: string): Promise<ConditionSupport> {
+    return this.#guard('try out', key, async () => {
+      const path = await this.#spool.path(`probe.${randomUUID()}`);
+      try {
+        await writeFile(path, 'other bytes\n', { flag: 'wx' });
+        await link(path, this.#path(key));
+        return 'ignored';
+      } catch (error) {
+        const code = errorCode(error);
+        if (code === 'EEXIST') return 'honoured';
+        if (code === 'EXDEV' || NO_LINKS.has(code)) return 'ignored';
+        throw error;
+      } finally {
+        await unlink(path).catch(absent);
+      }
+    });
   }
 
   #path(key: string): string {

@@ -2,9 +2,27 @@
 import type { Readable } from 'node:stream';
 import type { Micros } from '../core/time.ts';
 
+/** What a store makes of "only where nothing lies" on a write. */
+export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
+
+export interface StoreCapabilities {
+  /** On one small write. */
+  readonly put: ConditionSupport;
+  /** On the last call of an upload in parts: objects above 16 MiB. */
+  readonly multipart: ConditionSupport;
+  /** Of several writers of different bytes under one key at once, exactly one was told that it wrote. */
+  readonly hasOneWinner: boolean;
+}
+
+export interface StoreTrial {
+  /** How long one step may take; 60 s by default. */
+  readonly stepMaxMs?: number;
+}
+
 /**
  * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key is either
  * absent or whole. Publishing the same bytes twice is fine; other bytes under the same key are an error.
+ * A store that cannot be reached, or is busy, is waited for by each call itself (60 s).
  */
 export interface ObjectStore extends AsyncDisposable {
   /** For messages and manifests; no credentials. */
@@ -25,6 +43,18 @@ export interface ObjectStore extends AsyncDisposable {
    * @param spoolPrefix of what it may leave in the spool where the process is killed, for `clearSpool`
    */
   publishBytes(key: string, content: Buffer, signal: AbortSignal, spoolPrefix?: string): Promise<void>;
+  /**
+   * Writes small content where nothing lies: the commit of a log whose writers may race.
+   * @returns 'written' where these bytes lie under the key now (an answer may have been lost: the same
+   *   bytes of an earlier call count), 'present' where other bytes do. Where `capabilities` does not say
+   *   `put: 'honoured'` and `hasOneWinner`, two writers at once may both be told 'written': hold a lease.
+   */
+  putIfAbsent(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<'written' | 'present'>;
   /** Size and, where it can be told cheaply, SHA-256 (hex) of what is stored; undefined where absent. */
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
   /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */
@@ -38,4 +68,16 @@ export interface ObjectStore extends AsyncDisposable {
   remove(key: string, signal: AbortSignal): Promise<void>;
   /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. */
   sweep(olderThanMs: number, signal: AbortSignal): Promise<{ removed: number }>;
+  /** What `tryOut` found; tried out once by each store, when first asked. */
+  capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
+  /**
+   * Writes, reads, lists, removes and sends a part below `probe/`, now.
+   * @throws what the store refused or could not do, named; UnreachableError where a step gets no answer
+   */
+  tryOut(signal: AbortSignal, trial?: StoreTrial): Promise<StoreCapabilities>;
+}
+
+/** Whether a second writer of a key is told so, without a lease. */
+export function isWrittenOnce({ put, multipart, hasOneWinner }: StoreCapabilities): boolean {
+  return put === 'honoured' && multipart === 'honoured' && hasOneWinner;
 }

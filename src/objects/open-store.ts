@@ -13,6 +13,8 @@ export interface StoreOptions {
   /** AWS_… names, whether from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
   readonly log: Log;
+  /** How long a call waits for an S3 server that is away or busy; a minute by default. */
+  readonly patienceMs?: number | undefined;
 }
 
 /** Opens nothing yet: the first call does. */

@@ -7,66 +7,49 @@ import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import {
   AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  type CompleteMultipartUploadCommandOutput,
   DeleteObjectCommand,
   GetObjectCommand,
   HeadObjectCommand,
   ListMultipartUploadsCommand,
   ListObjectsV2Command,
   PutObjectCommand,
-  S3Client,
-  type S3ClientConfig,
+  type S3Client,
 } from '@aws-sdk/client-s3';
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
-import type { ObjectStore } from './object-store.ts';
-import { isConditionUnknown, isMissing, isTaken, s3Error } from './s3-errors.ts';
-import { multipartUpload } from './s3-multipart.ts';
+import type { ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
+import { openS3Client } from './s3-client.ts';
+import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './s3-errors.ts';
+import { type Range, readObject } from './s3-reading.ts';
+import { tryOutS3 } from './s3-trial.ts';
+import { PART_BYTES, uploadInParts } from './s3-upload.ts';
 import { Spool } from './spool.ts';
 
-/** One PUT up to here, parts of this size above: it is held in memory while it is sent. */
-export const PART_BYTES = 16 * 2 ** 20;
-const ATTEMPTS_MAX = 5;
-const CONNECT_TIMEOUT_MS = 10_000;
-const SOCKET_TIMEOUT_MS = 60_000;
+const PATIENCE_MS = 60_000;
 
 export interface S3StoreOptions {
   readonly url: URL;
   readonly spoolDir: string;
   readonly ambient: Readonly<Record<string, string>>;
+  /** How long a call waits for a store that is away or busy; a minute by default. */
+  readonly patienceMs?: number | undefined;
 }
 
-export function openS3Store({ url, spoolDir, ambient }: S3StoreOptions): S3Store {
-  const endpoint =
-    url.searchParams.get('endpoint') ?? ambient['AWS_ENDPOINT_URL_S3'] ?? ambient['AWS_ENDPOINT_URL'];
-  const region = url.searchParams.get('region') ?? ambient['AWS_REGION'] ?? ambient['AWS_DEFAULT_REGION'];
-  const config: S3ClientConfig = {
-    ...(region === undefined ? {} : { region }),
-    // Stores of one's own seldom have a host name for each bucket.
-    ...(endpoint === undefined ? {} : { endpoint, forcePathStyle: true }),
-    ...credentialsOf(ambient),
-    maxAttempts: ATTEMPTS_MAX,
-    // We send and keep SHA-256 ourselves; the SDK's own default breaks multipart on some stores.
-    requestChecksumCalculation: 'WHEN_REQUIRED',
-    responseChecksumValidation: 'WHEN_REQUIRED',
-    requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, socketTimeout: SOCKET_TIMEOUT_MS },
-  };
+/** @throws UsageError where the endpoint is no URL */
+export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: S3StoreOptions): S3Store {
   const prefix = url.pathname.replaceAll(/^\/+|\/+$/g, '');
-  return new S3Store(new S3Client(config), url.host, prefix, new Spool(spoolDir));
+  return new S3Store(openS3Client(url, ambient, patienceMs), url.host, prefix, new Spool(spoolDir));
 }
 
-/** What `.env` gave is not in the process's environment; all else is the SDK's own chain. */
-function credentialsOf(ambient: S3StoreOptions['ambient']): Pick<S3ClientConfig, 'credentials' | 'profile'> {
-  const [accessKeyId, secretAccessKey] = [ambient['AWS_ACCESS_KEY_ID'], ambient['AWS_SECRET_ACCESS_KEY']];
-  const sessionToken = ambient['AWS_SESSION_TOKEN'];
-  if (accessKeyId !== undefined && secretAccessKey !== undefined) {
-    return {
-      credentials: { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) },
-    };
-  }
-  const profile = ambient['AWS_PROFILE'];
-  return profile === undefined ? {} : { profile };
+interface Facts {
+  readonly bytes: bigint;
+  readonly sha256: string;
 }
+
+type Standing = 'nothing' | 'written' | 'present';
 
 class S3Store implements ObjectStore {
   readonly url: string;
@@ -74,6 +57,7 @@ class S3Store implements ObjectStore {
   readonly #bucket: string;
   readonly #prefix: string;
   readonly #spool: Spool;
+  #known: StoreCapabilities | undefined;
 
   constructor(client: S3Client, bucket: string, prefix: string, spool: Spool) {
     this.#client = client;
@@ -91,28 +75,29 @@ class S3Store implements ObjectStore {
     return this.#spool.clear(prefix, keep);
   }
 
-  async publishFile(
-    key: string,
-    path: string,
-    facts: { bytes: bigint; sha256: string },
-    signal: AbortSignal,
-  ): Promise<void> {
-    if (facts.bytes <= BigInt(PART_BYTES)) {
-      await using file = await open(path, 'r');
-      await this.#put(key, await file.readFile(), facts.sha256, signal);
-      return;
-    }
-    await this.#conditionally(key, facts, signal, (isConditional) =>
-      multipartUpload(
-        this.#client,
-        { ...this.#target(key), path, ...facts, partBytes: PART_BYTES, isConditional },
-        signal,
-      ),
-    );
+  async publishFile(key: string, path: string, facts: Facts, signal: AbortSignal): Promise<void> {
+    await using file = await open(path, 'r');
+    const written =
+      facts.bytes <= BigInt(PART_BYTES)
+        ? await this.#put(key, await file.readFile(), facts, signal)
+        : await this.#writeOnce(key, facts, this.#known?.multipart === 'honoured', signal, () => {
+            const complete = (
+              command: CompleteMultipartUploadCommand,
+              either: AbortSignal,
+            ): Promise<CompleteMultipartUploadCommandOutput> => this.#complete(key, facts, command, either);
+            const upload = { ...this.#target(key), file, bytes: Number(facts.bytes), complete };
+            return uploadInParts(this.#client, { ...upload, sha256: facts.sha256 }, signal);
+          });
+    if (written === 'present') throw this.#conflict(key);
   }
 
   async publishBytes(key: string, content: Buffer, signal: AbortSignal): Promise<void> {
-    await this.#put(key, content, createHash('sha256').update(content).digest('hex'), signal);
+    if ((await this.putIfAbsent(key, content, signal)) === 'present') throw this.#conflict(key);
+  }
+
+  putIfAbsent(key: string, content: Buffer, signal: AbortSignal): Promise<'written' | 'present'> {
+    const sha256 = createHash('sha256').update(content).digest('hex');
+    return this.#put(key, content, { bytes: BigInt(content.length), sha256 }, signal);
   }
 
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined> {
@@ -123,19 +108,16 @@ class S3Store implements ObjectStore {
         return { bytes: BigInt(found.ContentLength ?? 0), sha256: found.Metadata?.['sha256'] };
       } catch (error) {
         if (isMissing(error)) return undefined;
-        throw error;
+        throw await this.#explained(key, error, signal);
       }
     });
   }
 
-  read(key: string, signal: AbortSignal, range?: { start: bigint; end: bigint }): Promise<Readable> {
+  read(key: string, signal: AbortSignal, range?: Range): Promise<Readable> {
     return this.#guard(`read ${key}`, async () => {
-      const Range = range === undefined ? {} : { Range: `bytes=${range.start}-${range.end - 1n}` };
       try {
-        const command = new GetObjectCommand({ ...this.#target(key), ...Range });
-        const { Body: body } = await this.#client.send(command, { abortSignal: signal });
-        if (!(body instanceof Readable)) throw new TypeError('no body came with the object');
-        return Readable.from(this.#untilBroken(key, body), { objectMode: false });
+        const bytes = await readObject(this.#client, this.#target(key), range, signal);
+        return Readable.from(this.#guarded(`read ${key}`, bytes), { objectMode: false });
       } catch (error) {
         if (!isMissing(error)) throw error;
         throw new PermanentError(`Cannot read the object ${key}: it is not in ${this.url}`, {
@@ -182,16 +164,25 @@ class S3Store implements ObjectStore {
     return { removed: removed + (await this.#abortUploads(Date.now() - olderThanMs, signal)) };
   }
 
+  async capabilities(signal: AbortSignal): Promise<StoreCapabilities> {
+    return this.#known ?? this.tryOut(signal);
+  }
+
+  async tryOut(signal: AbortSignal, trial: StoreTrial = {}): Promise<StoreCapabilities> {
+    const where = { url: this.url, bucket: this.#bucket, prefix: this.#prefix };
+    this.#known = await tryOutS3(this.#client, where, signal, trial.stepMaxMs ?? PATIENCE_MS);
+    return this.#known;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#client.destroy();
   }
 
-  /** What breaks on the way may be tried again, like the call itself. */
-  async *#untilBroken(key: string, body: Readable): AsyncGenerator<Buffer> {
+  async *#guarded(what: string, bytes: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
     try {
-      yield* body as AsyncIterable<Buffer>;
+      yield* bytes;
     } catch (error) {
-      throw s3Error(`read ${key}`, this.url, error);
+      throw s3Error(what, this.url, error);
     }
   }
 
@@ -199,75 +190,155 @@ class S3Store implements ObjectStore {
     return { Bucket: this.#bucket, Key: this.#prefix + checkKey(key) };
   }
 
-  async #put(key: string, content: Buffer, sha256: string, signal: AbortSignal): Promise<void> {
-    const facts = { bytes: BigInt(content.length), sha256 };
-    const target = this.#target(key);
-    await this.#conditionally(key, facts, signal, async (isConditional) => {
-      const command = new PutObjectCommand({
-        ...target,
-        Body: content,
-        ContentLength: content.length,
-        ChecksumSHA256: Buffer.from(sha256, 'hex').toString('base64'),
-        Metadata: { sha256 },
-        ...(isConditional ? { IfNoneMatch: '*' } : {}),
-      });
-      await this.#client.send(command, { abortSignal: signal });
-    });
+  async #put(
+    key: string,
+    content: Buffer,
+    facts: Facts,
+    signal: AbortSignal,
+  ): Promise<'written' | 'present'> {
+    const input = {
+      ...this.#target(key),
+      Body: content,
+      ContentLength: content.length,
+      ChecksumSHA256: Buffer.from(facts.sha256, 'hex').toString('base64'),
+      Metadata: { sha256: facts.sha256 },
+    };
+    return this.#writeOnce(key, facts, this.#known?.put === 'honoured', signal, () =>
+      this.#conditionally(key, facts, signal, this.#known?.put !== 'refused', (condition) =>
+        this.#client.send(new PutObjectCommand({ ...input, ...condition }), { abortSignal: signal }),
+      ),
+    );
   }
 
-  /** Writes where nothing lies yet. Whatever the answer, what lies there afterwards decides. */
-  async #conditionally(
+  async #complete(
     key: string,
-    facts: { bytes: bigint; sha256: string },
+    facts: Facts,
+    { input }: CompleteMultipartUploadCommand,
     signal: AbortSignal,
-    write: (isConditional: boolean) => Promise<void>,
-  ): Promise<void> {
+  ): Promise<CompleteMultipartUploadCommandOutput> {
+    const { IfNoneMatch: _, ...plain } = input;
+    return this.#conditionally(key, facts, signal, this.#known?.multipart !== 'refused', (condition) =>
+      this.#client.send(new CompleteMultipartUploadCommand({ ...plain, ...condition }), {
+        abortSignal: signal,
+      }),
+    );
+  }
+
+  /** Sends a write with its condition, and without where the store knows none and nothing lies there. */
+  async #conditionally<Output>(
+    key: string,
+    facts: Facts,
+    signal: AbortSignal,
+    isKnown: boolean,
+    send: (condition: { IfNoneMatch?: string }) => Promise<Output>,
+  ): Promise<Output> {
+    if (!isKnown) return send({});
     try {
-      await write(true);
+      return await send({ IfNoneMatch: '*' });
     } catch (error) {
-      signal.throwIfAborted();
-      const found = await this.head(key, signal);
-      if (found?.bytes === facts.bytes && found.sha256 === facts.sha256) return;
-      if (found !== undefined && (isTaken(error) || isConditionUnknown(error)))
-        throw this.#conflict(key, error);
-      if (found === undefined && isConditionUnknown(error)) {
-        // Without conditions a race can only write the same bytes twice: keys name their content.
-        await this.#guard(`publish ${key}`, () => write(false));
-        return;
-      }
-      throw s3Error(`publish ${key}`, this.url, error);
+      if (!isConditionUnknown(error) || (await this.#standing(key, facts, signal)) !== 'nothing') throw error;
+      return send({});
     }
   }
 
-  #conflict(key: string, cause: unknown): PermanentError {
+  /**
+   * Writes where nothing lies. What lies there afterwards decides, whatever the answer to the write was.
+   * @param isHonoured the store is known to refuse a second writer: its yes needs no question
+   */
+  async #writeOnce(
+    key: string,
+    facts: Facts,
+    isHonoured: boolean,
+    signal: AbortSignal,
+    write: () => Promise<unknown>,
+  ): Promise<'written' | 'present'> {
+    const before = await this.#standing(key, facts, signal);
+    if (before !== 'nothing') return before;
+    let failure: Error | undefined;
+    try {
+      await write();
+      if (isHonoured) return 'written';
+    } catch (error) {
+      signal.throwIfAborted();
+      failure = s3Error(`publish ${key}`, this.url, error);
+      const isAnswered = isTaken(error) || isConditionUnknown(error) || retryOf(error) !== 'never';
+      // A refusal is told as it is, and a store that is away cannot be asked.
+      if (!isAnswered || failure instanceof UnreachableError) throw failure;
+    }
+    const after = await this.#standing(key, facts, signal).catch((error: unknown) => {
+      throw failure ?? error;
+    });
+    if (after !== 'nothing') return after;
+    throw failure ?? this.#cleared(key);
+  }
+
+  async #standing(key: string, facts: Facts, signal: AbortSignal): Promise<Standing> {
+    const found = await this.head(key, signal);
+    if (found === undefined) return 'nothing';
+    return found.bytes === facts.bytes && found.sha256 === facts.sha256 ? 'written' : 'present';
+  }
+
+  /** An answer to HEAD has no body: what was wrong is asked once more, by a GET of one byte. */
+  async #explained(key: string, error: unknown, signal: AbortSignal): Promise<unknown> {
+    if ((statusOf(error) ?? 500) >= 500) return error;
+    try {
+      const command = new GetObjectCommand({ ...this.#target(key), Range: 'bytes=0-0' });
+      const { Body: body } = await this.#client.send(command, { abortSignal: signal });
+      if (body instanceof Readable) body.destroy();
+      return error;
+    } catch (explanation) {
+      return isMissing(explanation) || statusOf(explanation) === undefined ? error : explanation;
+    }
+  }
+
+  #conflict(key: string): PermanentError {
     return new PermanentError(
       `Cannot publish ${key} in ${this.url}: other bytes lie there already; it was changed from outside`,
-      { code: 'OBJECT_CONFLICT', meta: { key }, cause },
+      { code: 'OBJECT_CONFLICT', meta: { key } },
+    );
+  }
+
+  #cleared(key: string): RetryableError {
+    return new RetryableError(
+      `Cannot publish ${key} in ${this.url}: it was cleared away at once; look for what else removes objects there`,
+      { code: 'OBJECT_CLEARED', meta: { key } },
     );
   }
 
   async #abortUploads(startedBeforeMs: number, signal: AbortSignal): Promise<number> {
     let aborted = 0;
-    const command = new ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: this.#prefix });
-    const { Uploads: uploads } = await this.#guard('list unfinished uploads', () =>
-      this.#client.send(command, { abortSignal: signal }),
-    );
-    // One page: the next sweep finds the rest.
-    for (const { Key, UploadId, Initiated } of uploads ?? []) {
-      if (Key === undefined || UploadId === undefined) continue;
-      if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
-      const abort = new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId });
-      await this.#guard(`abort an unfinished upload of ${Key}`, async () => {
-        try {
-          await this.#client.send(abort, { abortSignal: signal });
-          aborted += 1;
-        } catch (error) {
-          // Finished, or given up, since it was listed.
-          if (!isMissing(error)) throw error;
-        }
+    for (let from = {}; ;) {
+      const command = new ListMultipartUploadsCommand({
+        Bucket: this.#bucket,
+        Prefix: this.#prefix,
+        ...from,
       });
+      const page = await this.#guard('list unfinished uploads', () =>
+        this.#client.send(command, { abortSignal: signal }),
+      );
+      for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
+        if (Key === undefined || UploadId === undefined) continue;
+        if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
+        if (await this.#abortUpload(Key, UploadId, signal)) aborted += 1;
+      }
+      const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
+      if (page.IsTruncated !== true || KeyMarker === undefined) return aborted;
+      from = { KeyMarker, ...(UploadIdMarker === undefined ? {} : { UploadIdMarker }) };
     }
-    return aborted;
+  }
+
+  async #abortUpload(Key: string, UploadId: string, signal: AbortSignal): Promise<boolean> {
+    const abort = new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId });
+    return this.#guard(`abort an unfinished upload of ${Key}`, async () => {
+      try {
+        await this.#client.send(abort, { abortSignal: signal });
+        return true;
+      } catch (error) {
+        // Finished, or given up, since it was listed.
+        if (isMissing(error)) return false;
+        throw error;
+      }
+    });
   }
 
   async #guard<Result>(what: string, work: () => Promise<Result>): Promise<Result> {

@@ -18,7 +18,7 @@ async function openStore(): Promise<FileStore> {
   return new FileStore(join(folder, `a store ${stores}`, 'deep'));
 }
 
-describeObjectStore('FileStore', openStore);
+describeObjectStore('FileStore', { put: 'honoured', multipart: 'honoured', hasOneWinner: true }, openStore);
 
 test('an unwritable root is one clear error', async () => {
   const root = join(folder, 'blocked');

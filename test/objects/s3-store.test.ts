@@ -9,6 +9,9 @@ import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
 import { describeObjectStore } from './store-contract.ts';
 
 const signal = new AbortController().signal;
+const WRITTEN_ONCE = { put: 'honoured', multipart: 'honoured', hasOneWinner: true } as const;
+/** Enough for two tries. */
+const PATIENCE_MS = 500;
 let double: S3Double;
 let folder: string;
 
@@ -35,22 +38,10 @@ function ambientOf(secretAccessKey = CREDENTIALS.secretAccessKey): Record<string
 function openDouble(ambient = ambientOf(), bucket = 'bucket'): ObjectStore {
   const url = new URL(`s3://${bucket}/mirror/${randomUUID()}?region=eu-test-1`);
   url.searchParams.set('endpoint', double.endpoint);
-  return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient });
+  return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient, patienceMs: PATIENCE_MS });
 }
 
-describeObjectStore('S3Store against the double', async () => openDouble());
-
-const realUrl = process.env['TEST_S3_URL'];
-if (realUrl !== undefined) {
-  describeObjectStore('S3Store against TEST_S3_URL', async () => {
-    const url = new URL(realUrl);
-    url.pathname = `${url.pathname.replace(/\/$/, '')}/${randomUUID()}`;
-    const ambient = Object.fromEntries(
-      Object.entries(process.env).map(([name, value]) => [name, value ?? '']),
-    );
-    return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient });
-  });
-}
+describeObjectStore('S3Store against the double', WRITTEN_ONCE, async () => openDouble());
 
 describe('S3Store', () => {
   const content = Buffer.alloc(40 * 2 ** 20, 'ledger');
@@ -138,7 +129,20 @@ describe('S3Store', () => {
     expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
   });
 
-  test('an object that breaks off while it is read may be read again', async () => {
+  test('an object that breaks off while it is read goes on where it broke', async () => {
+    await using store = openDouble();
+    await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
+    let cuts = 0;
+    double.fault = (call, stage) => {
+      if (call.method !== 'GET' || stage !== 'after' || cuts === 3) return undefined;
+      cuts += 1;
+      return 'cut';
+    };
+    const read = Buffer.concat(await (await store.read('a/b', signal)).toArray());
+    expect([cuts, read.equals(content.subarray(0, 2 ** 20))]).toEqual([3, true]);
+  });
+
+  test('an object that breaks off each time is an error that may pass', async () => {
     await using store = openDouble();
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
     double.fault = (call, stage) => (call.method === 'GET' && stage === 'after' ? 'cut' : undefined);
@@ -146,8 +150,6 @@ describe('S3Store', () => {
       code: 'OBJECT_STORE_BUSY',
       name: 'RetryableError',
     });
-    double.fault = undefined;
-    expect(Buffer.concat(await (await store.read('a/b', signal)).toArray()).length).toBe(2 ** 20);
   });
 
   test('told to stop, it does not wait for a store that says nothing', async () => {
@@ -187,7 +189,7 @@ describe('S3Store', () => {
   });
 
   test.each([
-    ['a wrong secret', () => openDouble(ambientOf('wrong')), 'OBJECT_STORE_REFUSED'],
+    ['a wrong secret', () => openDouble(ambientOf('wrong')), 'OBJECT_STORE_CREDENTIALS'],
     ['a bucket that is not there', () => openDouble(ambientOf(), 'nowhere'), 'OBJECT_STORE_REFUSED'],
   ])('says what is wrong: %s', async (_, open, code) => {
     await using store = open();
@@ -198,7 +200,7 @@ describe('S3Store', () => {
 
   test('an endpoint where nobody listens is unreachable', async () => {
     const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
-    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf(), patienceMs: 200 });
     await expect(store.head('a', signal)).rejects.toThrow(
       expect.objectContaining({ code: 'OBJECT_STORE_UNREACHABLE' }),
     );

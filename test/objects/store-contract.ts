@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { access, writeFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import type { ObjectStore, StoreCapabilities } from '../../src/objects/object-store.ts';
 
 const signal = new AbortController().signal;
 
@@ -23,8 +23,15 @@ async function keysOf(store: ObjectStore, prefix: string): Promise<string[]> {
   return keys;
 }
 
-/** @param open a store of its own for each call, empty below `contract/` */
-export function describeObjectStore(name: string, open: () => Promise<ObjectStore>): void {
+/**
+ * @param expected what this store is known to make of conditions
+ * @param open a store of its own for each call, empty
+ */
+export function describeObjectStore(
+  name: string,
+  expected: StoreCapabilities,
+  open: () => Promise<ObjectStore>,
+): void {
   describe(`object store: ${name}`, () => {
     test('publishes a file whole and reads it back, in ranges too', async () => {
       await using store = await open();
@@ -52,6 +59,23 @@ export function describeObjectStore(name: string, open: () => Promise<ObjectStor
         conflict,
       );
       expect((await buffer(await store.read('contract/same', signal))).toString()).toBe('one');
+    });
+
+    test('says of a write where nothing may lie whether its bytes are there', async () => {
+      await using store = await open();
+      const [content, other] = [Buffer.from('one'), Buffer.from('two')];
+      expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
+      expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
+      expect(await store.putIfAbsent('contract/log/1', other, signal)).toBe('present');
+      expect((await buffer(await store.read('contract/log/1', signal))).toString()).toBe('one');
+    });
+
+    test('tries itself out and leaves nothing behind', async () => {
+      await using store = await open();
+      const found = await store.tryOut(signal);
+      expect(found).toEqual(expected);
+      expect(await store.capabilities(signal)).toEqual(found);
+      expect(await keysOf(store, '')).toEqual([]);
     });
 
     test('publishes one whole object where several race', async () => {
