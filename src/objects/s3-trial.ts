@@ -22,6 +22,8 @@ const PROBE_PREFIX = 'probe/';
 /** Of probes whose process was killed. */
 const LEFT_BEHIND_MS = 3_600_000;
 const RACERS = 4;
+/** As everything that is written later. */
+const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
 const TEXT = 'ledger-mirror tries this store out\n';
 
 interface Where {
@@ -71,7 +73,7 @@ class Trial {
   async run(): Promise<StoreCapabilities> {
     const target = this.#target('one');
     await this.#step('write an object', (abortSignal) =>
-      this.#client.send(new PutObjectCommand({ ...target, Body: TEXT }), { abortSignal }),
+      this.#client.send(new PutObjectCommand({ ...target, ...CHECKSUM, Body: TEXT }), { abortSignal }),
     );
     await this.#step('read a range of an object', (signal) => this.#readBack(target, signal));
     const old = await this.#step('list objects', (signal) => this.#list(target.Key, signal));
@@ -131,7 +133,7 @@ class Trial {
   }
 
   #putOver(target: { Bucket: string; Key: string }, abortSignal: AbortSignal): Promise<ConditionSupport> {
-    const command = new PutObjectCommand({ ...target, Body: 'other bytes\n', IfNoneMatch: '*' });
+    const command = new PutObjectCommand({ ...target, ...CHECKSUM, Body: 'other bytes\n', IfNoneMatch: '*' });
     return supportOf(this.#client.send(command, { abortSignal }));
   }
 
@@ -139,12 +141,12 @@ class Trial {
     target: { Bucket: string; Key: string },
     abortSignal: AbortSignal,
   ): Promise<ConditionSupport> {
-    const { UploadId } = await this.#client.send(new CreateMultipartUploadCommand(target), { abortSignal });
+    const { UploadId } = await this.#client.send(new CreateMultipartUploadCommand({ ...target, ...CHECKSUM }), { abortSignal });
     const upload = { ...target, UploadId };
     try {
-      const part = new UploadPartCommand({ ...upload, PartNumber: 1, Body: 'a part\n' });
-      const { ETag } = await this.#client.send(part, { abortSignal });
-      const MultipartUpload = { Parts: [{ PartNumber: 1, ETag }] };
+      const part = new UploadPartCommand({ ...upload, ...CHECKSUM, PartNumber: 1, Body: 'a part\n' });
+      const { ETag, ChecksumSHA256 } = await this.#client.send(part, { abortSignal });
+      const MultipartUpload = { Parts: [{ PartNumber: 1, ETag, ChecksumSHA256 }] };
       const command = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload, IfNoneMatch: '*' });
       return await supportOf(this.#client.send(command, { abortSignal }));
     } finally {
@@ -159,7 +161,7 @@ class Trial {
   async #race(abortSignal: AbortSignal): Promise<number> {
     const target = this.#target('raced');
     const racing = Array.from({ length: RACERS }, (_, index) => {
-      const command = new PutObjectCommand({ ...target, Body: `writer ${index}\n`, IfNoneMatch: '*' });
+      const command = new PutObjectCommand({ ...target, ...CHECKSUM, Body: `writer ${index}\n`, IfNoneMatch: '*' });
       return supportOf(this.#client.send(command, { abortSignal }));
     });
     // Without a condition, each is told so.
