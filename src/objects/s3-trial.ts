@@ -141,7 +141,10 @@ class Trial {
     target: { Bucket: string; Key: string },
     abortSignal: AbortSignal,
   ): Promise<ConditionSupport> {
-    const { UploadId } = await this.#client.send(new CreateMultipartUploadCommand({ ...target, ...CHECKSUM }), { abortSignal });
+    const { UploadId } = await this.#client.send(
+      new CreateMultipartUploadCommand({ ...target, ...CHECKSUM }),
+      { abortSignal },
+    );
     const upload = { ...target, UploadId };
     try {
       const part = new UploadPartCommand({ ...upload, ...CHECKSUM, PartNumber: 1, Body: 'a part\n' });
@@ -161,7 +164,12 @@ class Trial {
   async #race(abortSignal: AbortSignal): Promise<number> {
     const target = this.#target('raced');
     const racing = Array.from({ length: RACERS }, (_, index) => {
-      const command = new PutObjectCommand({ ...target, ...CHECKSUM, Body: `writer ${index}\n`, IfNoneMatch: '*' });
+      const command = new PutObjectCommand({
+        ...target,
+        ...CHECKSUM,
+        Body: `writer ${index}\n`,
+        IfNoneMatch: '*',
+      });
       return supportOf(this.#client.send(command, { abortSignal }));
     });
     // Without a condition, each is told so.
