@@ -1,5 +1,5 @@
 /**
- * Four projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
+ * Five projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
  * what hangs: far beyond what a busy machine needs, for nothing here is told by how long it took.
  */
 import { availableParallelism } from 'node:os';
@@ -10,6 +10,8 @@ const SECOND_MS = 1000;
 const WORKERS = Math.min(4, Math.max(2, availableParallelism() - 1));
 /** They wait for leases and outages most of the time. */
 const FAULT_WORKERS = 3;
+/** Ceph and Swift side by side. */
+const STORE_WORKERS = 2;
 const services = { globalSetup: './test/support/global-setup.ts' };
 
 export default defineConfig({
@@ -24,7 +26,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{int,fault,browser}.test.ts'],
+          exclude: ['test/**/*.{int,fault,browser,store}.test.ts'],
           testTimeout: 120 * SECOND_MS,
           hookTimeout: 120 * SECOND_MS,
         },
@@ -46,6 +48,18 @@ export default defineConfig({
           include: ['test/**/*.browser.test.ts'],
           testTimeout: 300 * SECOND_MS,
           hookTimeout: 240 * SECOND_MS,
+          ...services,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'stores',
+          maxWorkers: STORE_WORKERS,
+          sequence: { groupOrder: 2 },
+          include: ['test/**/*.store.test.ts'],
+          testTimeout: 600 * SECOND_MS,
+          hookTimeout: 400 * SECOND_MS,
           ...services,
         },
       },

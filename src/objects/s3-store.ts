@@ -80,7 +80,7 @@ class S3Store implements ObjectStore {
     const written =
       facts.bytes <= BigInt(PART_BYTES)
         ? await this.#put(key, await file.readFile(), facts, signal)
-        : await this.#writeOnce(key, facts, this.#known?.multipart === 'honoured', signal, () => {
+        : await this.#writeOnce(key, facts, this.#isSure('multipart'), signal, () => {
             const complete = (
               command: CompleteMultipartUploadCommand,
               either: AbortSignal,
@@ -203,11 +203,16 @@ class S3Store implements ObjectStore {
       ChecksumSHA256: Buffer.from(facts.sha256, 'hex').toString('base64'),
       Metadata: { sha256: facts.sha256 },
     };
-    return this.#writeOnce(key, facts, this.#known?.put === 'honoured', signal, () =>
+    return this.#writeOnce(key, facts, this.#isSure('put'), signal, () =>
       this.#conditionally(key, facts, signal, this.#known?.put !== 'refused', (condition) =>
         this.#client.send(new PutObjectCommand({ ...input, ...condition }), { abortSignal: signal }),
       ),
     );
+  }
+
+  /** Only one writer is told that it wrote. */
+  #isSure(how: 'put' | 'multipart'): boolean {
+    return this.#known?.hasOneWinner === true && this.#known[how] === 'honoured';
   }
 
   async #complete(

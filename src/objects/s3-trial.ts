@@ -78,9 +78,7 @@ class Trial {
     await this.#step('read a range of an object', (signal) => this.#readBack(target, signal));
     const old = await this.#step('list objects', (signal) => this.#list(target.Key, signal));
     const put = await this.#step('write an object that is there', (signal) => this.#putOver(target, signal));
-    const multipart = await this.#step('send an object in parts', (signal) =>
-      this.#completeOver(target, signal),
-    );
+    const multipart = await this.#step('send an object in parts', (signal) => this.#sendPart(target, signal));
     const winners = await this.#step('write one object from several sides', (signal) => this.#race(signal));
     await this.#step('remove an object', (signal) => this.#remove(target.Key, signal));
     for (const key of old) this.#made.add(key);
@@ -137,7 +135,7 @@ class Trial {
     return supportOf(this.#client.send(command, { abortSignal }));
   }
 
-  async #completeOver(
+  async #sendPart(
     target: { Bucket: string; Key: string },
     abortSignal: AbortSignal,
   ): Promise<ConditionSupport> {

@@ -23,14 +23,20 @@ async function keysOf(store: ObjectStore, prefix: string): Promise<string[]> {
   return keys;
 }
 
+async function publishAll(store: ObjectStore, keys: readonly string[]): Promise<void> {
+  for (const key of keys) await store.publishBytes(key, Buffer.from(key), signal);
+}
+
 /**
  * @param expected what this store is known to make of conditions
  * @param open a store of its own for each call, empty
+ * @param fill puts something under each key, the quickest way that there is
  */
 export function describeObjectStore(
   name: string,
   expected: StoreCapabilities,
   open: () => Promise<ObjectStore>,
+  fill: (store: ObjectStore, keys: readonly string[]) => Promise<void> = publishAll,
 ): void {
   describe(`object store: ${name}`, () => {
     test('publishes a file whole and reads it back, in ranges too', async () => {
@@ -86,6 +92,59 @@ export function describeObjectStore(
         paths.map((path) => store.publishFile('contract/raced', path, factsOf(content), signal)),
       );
       expect(await buffer(await store.read('contract/raced', signal))).toEqual(content);
+    });
+
+    test.each([
+      ['above 16 MiB', 17],
+      ['above 64 MiB', 65],
+    ])('publishes an object %s, takes it twice, and refuses other bytes of its size', async (_, mib) => {
+      await using store = await open();
+      const content = Buffer.alloc(mib * 2 ** 20, randomUUID());
+      const [path, facts] = [await spooled(store, content), factsOf(content)];
+      await store.publishFile('contract/large', path, facts, signal);
+      await store.publishFile('contract/large', path, facts, signal);
+      const other = Buffer.alloc(content.length, randomUUID());
+      const otherPath = await spooled(store, other);
+      await expect(store.publishFile('contract/large', otherPath, factsOf(other), signal)).rejects.toThrow(
+        expect.objectContaining({ code: 'OBJECT_CONFLICT' }),
+      );
+      expect(factsOf(await buffer(await store.read('contract/large', signal)))).toEqual(facts);
+      const end = BigInt(content.length);
+      const tail = await store.read('contract/large', signal, { start: end - 3n, end });
+      expect(await buffer(tail)).toEqual(content.subarray(-3));
+    });
+
+    test.each([
+      ['small objects', 200_000, expected.put],
+      ['objects in parts', 17 * 2 ** 20, expected.multipart],
+    ])('leaves the bytes of one writer where several race with different %s', async (_, bytes, support) => {
+      await using store = await open();
+      const racers = await Promise.all(
+        [1, 2, 3].map(async () => {
+          const content = Buffer.alloc(bytes, randomUUID());
+          return { path: await spooled(store, content), facts: factsOf(content) };
+        }),
+      );
+      const told = await Promise.allSettled(
+        racers.map(({ path, facts }) => store.publishFile('contract/raced', path, facts, signal)),
+      );
+      const winners = racers.filter((_racer, index) => told[index]?.status === 'fulfilled');
+      const facts = factsOf(await buffer(await store.read('contract/raced', signal)));
+      expect(winners.map((racer) => racer.facts)).toContainEqual(facts);
+      if (support === 'honoured' && expected.hasOneWinner) expect(winners).toHaveLength(1);
+      for (const outcome of told) {
+        if (outcome.status === 'rejected') expect(outcome.reason).toMatchObject({ code: 'OBJECT_CONFLICT' });
+      }
+    });
+
+    test('lists more than a thousand keys, each once and in order', async () => {
+      await using store = await open();
+      const keys = Array.from(
+        { length: 1_050 },
+        (_, index) => `contract/many/${String(index).padStart(5, '0')}`,
+      );
+      await fill(store, keys);
+      expect(await keysOf(store, 'contract/many/')).toEqual(keys);
     });
 
     test('lists by prefix, in the order of keys', async () => {

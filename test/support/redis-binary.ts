@@ -5,10 +5,10 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
-import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { cacheFolder } from './debian-packages.ts';
 
 export interface RedisCommand {
   readonly command: string;
@@ -100,17 +100,4 @@ async function download(packages: readonly string[], work: string): Promise<void
   for (const file of await readdir(work)) {
     if (file.endsWith('.deb')) await run('dpkg', ['-x', file, 'root'], limits);
   }
-}
-
-async function cacheFolder(): Promise<string> {
-  for (const folder of [join(homedir(), '.cache', 'ledger-mirror'), join(tmpdir(), 'ledger-mirror-cache')]) {
-    try {
-      await mkdir(folder, { recursive: true });
-      await rm(await mkdtemp(join(folder, 'probe-')), { recursive: true });
-      return folder;
-    } catch {
-      // Not writable: the next one.
-    }
-  }
-  throw new Error('no cache folder can be written');
 }
