@@ -10,7 +10,7 @@ export function describeRealStore(
   capabilities: StoreCapabilities,
   start: () => Promise<RealStore>,
 ): void {
-  describe(name, () => {
+  describe(`on ${name}`, () => {
     let server: RealStore | undefined;
     const running: StoreUnderTest = () => {
       if (server === undefined) throw new Error(`${name} is not running`);
