@@ -31,6 +31,11 @@ const STATEMENTS = [
     values_digest text not null,
     primary key (segment_id, month))`,
   'create index segment_months_by_month on mirror.segment_months (month)',
+  // When a segment's object and rows were proven the last time: each nightly run proves what is new, and a share of the rest.
+  `create table mirror.segment_proofs (
+    segment_id bigint primary key references mirror.segments on delete cascade,
+    proven_at timestamptz not null default clock_timestamp())`,
+  'create index segment_proofs_by_age on mirror.segment_proofs (proven_at)',
 ];
 
 export async function up(db: Kysely<unknown>): Promise<void> {

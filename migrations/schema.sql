@@ -246,6 +246,12 @@ table mirror.segment_months
   constraint segment_months_pkey PRIMARY KEY (segment_id, month)
   constraint segment_months_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
 
+table mirror.segment_proofs
+  segment_id bigint not null
+  proven_at timestamp with time zone not null default clock_timestamp()
+  constraint segment_proofs_pkey PRIMARY KEY (segment_id)
+  constraint segment_proofs_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id) ON DELETE CASCADE
+
 table mirror.segments
   segment_id bigint not null generated always as identity
   party_id text not null
@@ -378,6 +384,8 @@ CREATE INDEX runs_by_time ON mirror.runs USING btree (queued_at DESC)
 CREATE INDEX runs_open ON mirror.runs USING btree (state) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]))
 
 CREATE INDEX segment_months_by_month ON mirror.segment_months USING btree (month)
+
+CREATE INDEX segment_proofs_by_age ON mirror.segment_proofs USING btree (proven_at)
 
 CREATE INDEX segments_by_party ON mirror.segments USING btree (party_id, from_time)
 

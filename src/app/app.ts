@@ -33,6 +33,7 @@ import { openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { type Identity, queuePrefix, readIdentity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
+import { forgetHistory } from '../runs/store/history.ts';
 import { NightlyStore } from '../runs/store/nightly-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';
@@ -115,6 +116,10 @@ export async function openApp(options: AppOptions): Promise<App> {
     workers,
     jobs,
     exportConcurrency: config.sourceExportConcurrency,
+    forget: async () => {
+      const forgotten = await forgetHistory(warehouse.db, config.historyRetention);
+      if (forgotten.runs + forgotten.nightlyLists > 0) log.info({ ...forgotten }, 'Old runs forgotten');
+    },
     schedules: { nightly: schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
   });
   stack.use(workForce);

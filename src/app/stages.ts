@@ -26,6 +26,10 @@ import type { Warehouse } from '../postgres/database.ts';
 import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
 import { ExportStore } from '../export/store/export-store.ts';
+import { compareWithReport, restoreReports } from '../runs/compare-report.ts';
+import { publishReport } from '../runs/nightly-report.ts';
+import { decodeReport } from '../runs/report-form.ts';
+import { ReportStore } from '../runs/store/report-store.ts';
 import { LakeStore } from '../lake/store/lake-store.ts';
 import { LoadStore } from '../load/store/load-store.ts';
 import { RebuildStore } from '../load/store/rebuild-store.ts';
@@ -114,22 +118,34 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     objects: store,
     scratchDir: join(config.dataDir, 'scratch'),
   };
+  const reports = { store: new ReportStore(warehouse), objects: store };
   const archive = new ExportArchiveStore(warehouse.db);
   const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>
       reader.read({ partyId, assetId, from, to }, signal),
     load: (request, call) => load(request.rebuild, parts, lake, call),
-    verify: async ({ deep }, { signal, onProgress }) => {
+    verify: async ({ deep, scope, against }, { signal, onProgress }) => {
       const check = (isDeep: boolean, either: AbortSignal): ReturnType<typeof verifyLake> =>
         verifyLake(lake, isDeep, either);
       const { verdict, ...evidence } = await verify(
         { books: new VerifyStore(warehouse), objects: store, lake: check },
         signal,
-        { deep, onProgress: (counts) => onProgress([verifyLine(counts)]) },
+        { deep, scope, onProgress: (counts) => onProgress([verifyLine(counts)]) },
       );
-      return { verdict, evidence: plain(evidence) };
+      if (against === undefined) return { verdict, evidence: plain(evidence) };
+      const compared = await compareWithReport(
+        decodeReport(against.text, against.where),
+        against.where,
+        reports,
+        signal,
+      );
+      return {
+        verdict: compared.problemCount === 0 ? verdict : 'failed',
+        evidence: plain({ ...evidence, against: compared }),
+      };
     },
+    publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
     resumeRebuild: (signal) => resumeRebuild(rebuildDeps(parts), signal),
     recordCoverage: async (signal) => {
       try {
@@ -160,6 +176,13 @@ async function load(
   const rebuilt = isRebuild ? await rebuildIfEmpty(rebuildDeps(parts), signal) : undefined;
   if (rebuilt !== undefined)
     log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
+  const reports = { store: new ReportStore(warehouse), objects: store };
+  const restored =
+    rebuilt === undefined
+      ? undefined
+      : await restoreReports(reports, signal, (key, error) =>
+          log.warn({ key, reason: error.message }, 'A report could not be read'),
+        );
   let [parties, segments, rows] = [0, 0, 0n];
   const loaded = await loadAll({ books: new LoadStore(warehouse), objects: store }, signal, {
     onParty: (party) => {
@@ -174,7 +197,11 @@ async function load(
   const isUnread = rebuilt !== undefined && rebuilt.problemCount > 0;
   return {
     verdict: worst([verdict, isUnread ? 'incomplete' : 'complete']),
-    evidence: plain({ ...evidence, lake: built, ...(rebuilt === undefined ? {} : { rebuilt }) }),
+    evidence: plain({
+      ...evidence,
+      lake: built,
+      ...(rebuilt === undefined ? {} : { rebuilt, restoredReports: restored }),
+    }),
   };
 }
 

@@ -1,7 +1,7 @@
 /** Starts runs and follows them to their verdicts; works them here where no worker is running. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeAbandoned, enqueueRun, goingNight, queuesOf } from '../runs/enqueue.ts';
-import type { ProgressLine, ReportProgress } from '../runs/job.ts';
+import type { ProgressLine, ReportProgress, VerifyRequest } from '../runs/job.ts';
 import { UNREACHABLE_MAX_MS, workRun } from '../runs/work-run.ts';
 import type { App } from '../app/app.ts';
 import { errorLine, UnreachableError } from '../core/errors.ts';
@@ -54,7 +54,7 @@ export async function startNight(app: App, subject: string, context: CommandCont
  */
 export async function verifyHere(
   app: App,
-  { isDeep }: { readonly isDeep: boolean },
+  { isDeep, against }: { readonly isDeep: boolean; readonly against?: VerifyRequest['against'] },
   { signal }: Pick<CommandContext, 'signal'>,
   onProgress: ReportProgress,
 ): Promise<Run> {
@@ -63,7 +63,10 @@ export async function verifyHere(
   const context = { signal, dueMs: Date.now(), attempt: Infinity };
   try {
     await workRun(run.runId, app.jobs, context, (_run, either) =>
-      app.jobs.stages.verify({ runId: run.runId, deep: isDeep }, { signal: either, onProgress }),
+      app.jobs.stages.verify(
+        { runId: run.runId, deep: isDeep, scope: 'whole', against },
+        { signal: either, onProgress },
+      ),
     );
   } catch (error) {
     if (signal.aborted) await app.jobs.runs.markCancelled(run.runId);

@@ -200,6 +200,7 @@ function declareReading(program: Command, run: Run): void {
     .command('verify')
     .description('check everything recorded as published or loaded against its sums')
     .option('--deep', 'also every row of the warehouse and the lake', false)
+    .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id')
     .action((options) => run(async () => (await import('./commands/verify.ts')).verify, options));
   program
     .command('query')

@@ -124,6 +124,21 @@ export interface RebuildBooks {
 export interface VerifyBooks {
   /** Current segments in the order of their ids, after `after`. */
   currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]>;
+  /**
+   * Current segments that a nightly run proves, in order: those published or loaded since their last proof, and of the
+   * others one in `parts`, the oldest proofs first.
+   */
+  segmentsToProve(parts: number): Promise<readonly bigint[]>;
+  /** Those of them that are still current, in the order of their ids. */
+  segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]>;
+  /** Their objects and rows were read and agree. */
+  noteProven(segmentIds: readonly bigint[]): Promise<void>;
+  /** When the oldest proof of a current segment was made, RFC 3339; null where one has never been proven. */
+  oldestProof(): Promise<string | null>;
+  /** The lineage that this warehouse publishes in. */
+  warehouseId(): Promise<string>;
+  /** Those of the given keys that are of a segment, current or not. */
+  knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
   /** The same segment as it is now; undefined where it is no longer current. */
   currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined>;
   /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */
@@ -132,7 +147,8 @@ export interface VerifyBooks {
   /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
   loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
   /** Statements about the tables that must hold, each with how often it does not. */
-  inconsistencies(signal: AbortSignal): Promise<readonly Inconsistency[]>;
+  /** @param isWhole also those that read every row */
+  inconsistencies(signal: AbortSignal, isWhole: boolean): Promise<readonly Inconsistency[]>;
   neverFetched(): Promise<NeverFetched>;
 }
 

@@ -5,7 +5,7 @@
 import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
 import { formatInstant } from '../core/time.ts';
 import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
-import { manifestKey } from '../ledger/object-keys.ts';
+import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeCheck, NeverFetched, Problem, SegmentRecord, VerifyBooks } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
@@ -13,6 +13,12 @@ import { addUp, StoredSums } from './stored-sums.ts';
 
 const PAGE_SEGMENTS = 100;
 const PROBLEMS_KEPT_MAX = 100;
+/** Each nightly run proves one in so many of what was proven before: everything within four weeks. */
+const NIGHTLY_PARTS = 28;
+const LEDGER_PREFIX = 'ledger/';
+const LISTED_TOGETHER = 1_000;
+/** Manifests of unknown objects that are read, to tell whose they are. */
+const UNKNOWN_READ_MAX = 100;
 const NO_ROWS = { header: () => undefined, row: () => undefined };
 
 export interface VerifyDeps {
@@ -22,6 +28,8 @@ export interface VerifyDeps {
 }
 
 export interface VerifyOptions {
+  /** `nightly`: what was published or loaded since its last proof, and a share of the rest; otherwise everything. */
+  readonly scope?: 'nightly' | 'whole';
   /** Recompute the values' sums of the rows in the warehouse and the lake. */
   readonly deep?: boolean;
   readonly onProgress?: (checked: VerifyCounts) => void;
@@ -39,6 +47,11 @@ export interface VerifyCounts {
 export interface VerifyReport {
   readonly verdict: 'complete' | 'failed';
   readonly deep: boolean;
+  readonly scope: 'nightly' | 'whole';
+  /** Each current segment was proven since then; null where one never was. RFC 3339. */
+  readonly provenSince: string | null;
+  /** Objects of this lineage that no segment names: left by a crash, or published after a backup that was restored. */
+  readonly objectsNotRecorded: number;
   readonly checked: VerifyCounts;
   readonly problemCount: number;
   readonly problems: readonly Problem[];
@@ -60,6 +73,9 @@ class Verification {
   readonly #signal: AbortSignal;
   readonly #options: VerifyOptions;
   readonly #problems: Problem[] = [];
+  /** Of the page in hand: something of them does not agree. */
+  readonly #suspects = new Set<bigint>();
+  #notRecorded = 0;
   #problemCount = 0;
   #checked: VerifyCounts = {
     segments: 0,
@@ -78,13 +94,20 @@ class Verification {
 
   async run(): Promise<VerifyReport> {
     await this.#checkSegments();
-    for (const { code, message, count } of await this.#deps.books.inconsistencies(this.#signal)) {
+    if (this.#isWhole) await this.#checkStore();
+    for (const { code, message, count } of await this.#deps.books.inconsistencies(
+      this.#signal,
+      this.#isWhole,
+    )) {
       if (count > 0n) this.#add({ code, subject: 'mirror', message: `${message}: ${count}` });
     }
     await this.#checkLake();
     return {
       verdict: this.#problemCount === 0 ? 'complete' : 'failed',
       deep: this.#options.deep ?? false,
+      scope: this.#isWhole ? 'whole' : 'nightly',
+      provenSince: await this.#deps.books.oldestProof(),
+      objectsNotRecorded: this.#notRecorded,
       checked: this.#checked,
       problemCount: this.#problemCount,
       problems: this.#problems,
@@ -92,19 +115,88 @@ class Verification {
     };
   }
 
+  get #isWhole(): boolean {
+    return this.#options.scope !== 'nightly';
+  }
+
   async #checkSegments(): Promise<void> {
-    let after = 0n;
-    for (;;) {
-      const page = await this.#deps.books.currentSegments(after, PAGE_SEGMENTS);
+    for await (const page of this.#pages()) {
+      this.#suspects.clear();
       for (const segment of page) {
         this.#signal.throwIfAborted();
         await this.#checkObject(segment);
         this.#count({ segments: 1, objectBytes: segment.objectBytes });
       }
       await this.#checkRows(page.filter((segment) => segment.isLoaded));
+      const proven = page.filter(({ segmentId }) => !this.#suspects.has(segmentId));
+      await this.#deps.books.noteProven(proven.map(({ segmentId }) => segmentId));
+    }
+  }
+
+  async *#pages(): AsyncGenerator<readonly SegmentRecord[]> {
+    const { books } = this.#deps;
+    if (!this.#isWhole) {
+      const ids = await books.segmentsToProve(NIGHTLY_PARTS);
+      for (let start = 0; start < ids.length; start += PAGE_SEGMENTS)
+        yield await books.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
+      return;
+    }
+    for (let after = 0n; ;) {
+      const page = await books.currentSegments(after, PAGE_SEGMENTS);
+      yield page;
       const last = page.at(-1);
       if (last === undefined || page.length < PAGE_SEGMENTS) return;
       after = last.segmentId;
+    }
+  }
+
+  /** Objects that this warehouse does not know: of another mirror, or of this one and not recorded. */
+  async #checkStore(): Promise<void> {
+    const warehouseId = await this.#deps.books.warehouseId();
+    let isAnyKnown = false;
+    let foreign = 0;
+    for await (const keys of this.#manifestKeys()) {
+      const known = await this.#deps.books.knownObjects(keys.map(objectKeyOf));
+      isAnyKnown ||= known.size > 0;
+      for (const key of keys.filter((one) => !known.has(objectKeyOf(one)))) {
+        this.#notRecorded += 1;
+        if (this.#notRecorded > UNKNOWN_READ_MAX) continue;
+        const lineage = await this.#lineageOf(key);
+        if (lineage === undefined || lineage === warehouseId) continue;
+        foreign += 1;
+        this.#notRecorded -= 1;
+        this.#add({
+          code: 'OBJECT_FOREIGN',
+          subject: key,
+          message: `it was published by another mirror, ${lineage}`,
+        });
+      }
+    }
+    if (isAnyKnown || foreign > 0 || this.#notRecorded === 0) return;
+    const message = `the store holds ${this.#notRecorded} objects and this database knows none of them; \`ledger-mirror load --all\` rebuilds it from them`;
+    this.#add({ code: 'OBJECTS_NOT_RECORDED', subject: LEDGER_PREFIX, message });
+  }
+
+  async *#manifestKeys(): AsyncGenerator<readonly string[]> {
+    let keys: string[] = [];
+    for await (const { key } of this.#deps.objects.list(LEDGER_PREFIX, this.#signal)) {
+      if (!isManifestKey(key)) continue;
+      keys.push(key);
+      if (keys.length < LISTED_TOGETHER) continue;
+      yield keys;
+      keys = [];
+    }
+    if (keys.length > 0) yield keys;
+  }
+
+  async #lineageOf(key: string): Promise<string | undefined> {
+    try {
+      const content = Buffer.concat(await (await this.#deps.objects.read(key, this.#signal)).toArray());
+      return decodeManifest(content, key).warehouseId;
+    } catch (error) {
+      // Taken away since it was listed, or no manifest: it says nothing of whose it is.
+      if (!(error instanceof PermanentError)) throw error;
+      return undefined;
     }
   }
 
@@ -177,6 +269,7 @@ class Verification {
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
   async #addIfCurrent(segment: SegmentRecord, code: string, message: string): Promise<void> {
     const now = await this.#deps.books.currentSegment(segment.segmentId);
+    this.#suspects.add(segment.segmentId);
     if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
     this.#add({ code, subject: segment.objectKey, message });
   }

@@ -12,7 +12,7 @@ import type { SourceCost } from '../source/ports.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './schedule.ts';
-import type { RunStore } from './store/run-store.ts';
+import type { Run, RunStore } from './store/run-store.ts';
 import type { ListName } from '../postgres/schema.ts';
 
 /** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
@@ -46,6 +46,15 @@ export interface ExportRequest extends LedgerRange {
   readonly clock: SourceClock;
 }
 
+export interface VerifyRequest {
+  readonly runId: string;
+  readonly deep: boolean;
+  /** `nightly`: what is new, and a share of the rest. */
+  readonly scope: 'nightly' | 'whole';
+  /** A report of a nightly run to compare with: its text, and where it was found. */
+  readonly against?: { readonly text: string; readonly where: string } | undefined;
+}
+
 /** The stages, composed with their stores; jobs know nothing of either's insides. */
 export interface Stages {
   walk(
@@ -60,7 +69,9 @@ export interface Stages {
   readLedger(range: LedgerRange, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
   load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<Outcome>;
-  verify(request: { runId: string; deep: boolean }, call: StageCall): Promise<Outcome>;
+  verify(request: VerifyRequest, call: StageCall): Promise<Outcome>;
+  /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
+  publishReport(run: Run, outcome: Outcome, covers: Completeness, signal: AbortSignal): Promise<Outcome>;
   /** Finishes a rebuild of the manifest that was killed. To be done before the source is asked for entries. */
   resumeRebuild(signal: AbortSignal): Promise<void>;
   /** Records in the store what is covered: a lost database need not ask for it again. */

@@ -3,7 +3,7 @@
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RetryableError } from '../core/errors.ts';
+import { PermanentError, RetryableError } from '../core/errors.ts';
 import { worst, type Outcome, type Verdict } from '../core/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
 import { exportDue } from './nightly-exports.ts';
@@ -24,14 +24,22 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
   await deps.stages.resumeRebuild(signal);
   const lists = await syncLists(run, deps, signal);
   const isAway = lists.some((list) => list.verdict === 'failed');
-  if (isAway)
-    return { verdict: 'failed', evidence: { lists: listEvidence(lists), error: firstError(lists) } };
+  if (isAway) {
+    const failed = {
+      verdict: 'failed',
+      evidence: { lists: listEvidence(lists), error: firstError(lists) },
+    } as const;
+    return withReport(run, failed, await deps.completeness(), deps, signal);
+  }
   const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
   await deps.stages.recordCoverage(signal);
   const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
   const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
   const load = await workChild(run, loading, deps, signal, onProgress);
-  const verify = await deps.stages.verify({ runId: run.runId, deep: false }, { signal, onProgress });
+  const verify = await deps.stages.verify(
+    { runId: run.runId, deep: false, scope: 'nightly' },
+    { signal, onProgress },
+  );
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [
@@ -41,7 +49,7 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
     verify.verdict,
     isCovered(covers) ? 'complete' : 'incomplete',
   ];
-  return {
+  const outcome = {
     verdict: worst(verdicts),
     evidence: {
       covers: { ...covers },
@@ -53,6 +61,25 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
       source: await deps.costs.ofRun(run.runId),
     },
   };
+  return withReport(run, outcome, covers, deps, signal);
+}
+
+/** A report that the store refuses is told; what may pass is tried again with the run. */
+async function withReport(
+  run: Run,
+  outcome: Outcome,
+  covers: Completeness,
+  { stages, log }: JobDeps,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  try {
+    return await stages.publishReport(run, outcome, covers, signal);
+  } catch (error) {
+    if (!(error instanceof PermanentError)) throw error;
+    log.warn({ err: error, runId: run.runId }, 'The report of the nightly run could not be published');
+    const verdict = worst([outcome.verdict, 'incomplete']);
+    return { verdict, evidence: { ...outcome.evidence, reportProblem: describeError(error) } };
+  }
 }
 
 function isCovered({ covered, wanted, openDoubts }: Completeness): boolean {

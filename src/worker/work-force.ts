@@ -14,6 +14,7 @@ export const SHUTDOWN_GRACE_MS = 8_000;
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
 const SLOT_CHECK_MS = 30_000;
+const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
@@ -26,6 +27,8 @@ export interface WorkForceOptions {
   readonly jobs: JobDeps;
   readonly exportConcurrency: number;
   readonly schedules: Schedules;
+  /** Drops finished runs that are older than their retention. */
+  readonly forget: () => Promise<void>;
 }
 
 export class WorkForce implements AsyncDisposable {
@@ -65,6 +68,7 @@ export class WorkForce implements AsyncDisposable {
     this.#every(SLOT_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
     this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
     this.#every(RECONCILE_MS, 'Reports could not be sent', () => sendReports(this.#options.jobs, Date.now()));
+    this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => this.#options.forget());
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
   }
 

@@ -85,6 +85,7 @@ export const EMPTY_FACTS: MirrorFacts = {
   },
   knownGaps: '0',
   openRuns: '0',
+  lastVerify: null,
 };
 
 const EMPTY_STATUS: StatusStore = {

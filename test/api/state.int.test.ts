@@ -115,6 +115,14 @@ describe('the status', () => {
     });
   });
 
+  it('is not complete while the last verification found something', () => {
+    const lastVerify = { verdict: 'failed', at: '2023-05-01T10:00:00Z', runId: 'an-id' } as const;
+    expect(glance({ ...EMPTY_FACTS, streams: complete, lastVerify })).toMatchObject({
+      complete: false,
+      attention: [{ what: 'the last verification failed' }],
+    });
+  });
+
   it('is not complete while a doubt is open', () => {
     const coverage = { ...EMPTY_FACTS.coverage, openDoubts: 2 };
     expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({

@@ -71,6 +71,55 @@ describe('verify', () => {
     });
   });
 
+  it('proves each night what is new and a share of the rest, the oldest proofs first', async () => {
+    await publishBoth();
+    await loadAll(deps, signal);
+    const nightly = (): Promise<VerifyReport> =>
+      verify({ books: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
+    const first = await nightly();
+    expect(first).toMatchObject({
+      verdict: 'complete',
+      scope: 'nightly',
+      checked: { segments: 2, warehouseRows: 6n },
+    });
+    expect(first.provenSince).not.toBeNull();
+    // Nothing is new: one in twenty-eight of two is one, and the next night the other.
+    const proofs = 'select segment_id from mirror.segment_proofs order by proven_at limit 1';
+    const oldest = (await database.pool.query(proofs)).rows;
+    expect((await nightly()).checked.segments).toBe(1);
+    expect((await database.pool.query(proofs)).rows).not.toEqual(oldest);
+    expect((await check()).checked.segments).toBe(2);
+  });
+
+  it('does not take for proven what did not agree', async () => {
+    const { key, segmentId } = await publishBoth();
+    await loadAll(deps, signal);
+    await unlink(pathOf(key));
+    const nightly = (): Promise<VerifyReport> =>
+      verify({ books: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
+    expect(await nightly()).toMatchObject({ verdict: 'failed', provenSince: null });
+    const { rows } = await database.pool.query('select segment_id::int as id from mirror.segment_proofs');
+    expect(rows.map(({ id }: { id: number }) => id)).not.toContain(Number(segmentId));
+    // It is looked at again each night, until it agrees.
+    expect(await nightly()).toMatchObject({ verdict: 'failed', problems: [{ code: 'OBJECT_MISSING' }] });
+  });
+
+  it('names objects of another mirror, and a store that the database knows nothing of', async () => {
+    await publishBoth();
+    await database.pool.query(`truncate ${TABLES} cascade`);
+    const foreign = await check();
+    expect(foreign.verdict).toBe('failed');
+    expect(foreign.problems.map(({ code }) => code)).toEqual(['OBJECT_FOREIGN', 'OBJECT_FOREIGN']);
+    await database.pool.query('update mirror.identity set warehouse_id = $1', [WAREHOUSE_ID]);
+    const forgotten = await check();
+    expect(forgotten).toMatchObject({
+      verdict: 'failed',
+      objectsNotRecorded: 2,
+      problems: [{ code: 'OBJECTS_NOT_RECORDED' }],
+    });
+    await database.pool.query('update mirror.identity set warehouse_id = gen_random_uuid()');
+  });
+
   it.each([
     ['an object that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(key))],
     ['an object cut short', 'OBJECT_CORRUPT', (key: string) => writeFile(pathOf(key), 'short')],

@@ -66,6 +66,8 @@ export async function openJobWorld(
       asked.push('verify');
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
+    publishReport: async (run, outcome, covers, signal) =>
+      (await answers.publishReport?.(run, outcome, covers, signal)) ?? outcome,
     resumeRebuild: async () => undefined,
     recordCoverage: async () => undefined,
     tidy: async (signal) => answers.tidy?.(signal),

@@ -121,6 +121,8 @@ export interface MirrorFacts {
   readonly coverage: Completeness;
   readonly knownGaps: string;
   readonly openRuns: string;
+  /** Of the last verification that somebody ordered; null where none was. */
+  readonly lastVerify: { readonly verdict: Verdict; readonly at: string; readonly runId: string } | null;
   /** Absent where only the stores were asked. */
   readonly work?: WorkFacts;
 }

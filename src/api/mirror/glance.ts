@@ -37,6 +37,9 @@ export function glance(facts: MirrorFacts): MirrorStatus {
   const attention = [
     ...facts.streams.flatMap((stream) => attentionOf(stream)),
     ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(coverage)] : []),
+    ...(facts.lastVerify === null || facts.lastVerify.verdict === 'complete'
+      ? []
+      : [unverified(facts.lastVerify)]),
     ...(coverage.openDoubts === 0 ? [] : [doubts(coverage.openDoubts)]),
     ...(facts.ledger.quarantined === '0' ? [] : [quarantined(facts.ledger.quarantined)]),
     ...(facts.knownGaps === '0' ? [] : [gaps(facts.knownGaps)]),
@@ -111,6 +114,14 @@ function uncovered({ covered, wanted, neverAsked }: MirrorFacts['coverage']): At
     why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${why}`,
     todo: 'Run `ledger-mirror nightly`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.',
     action: { does: 'night' },
+  };
+}
+
+function unverified({ at, runId }: NonNullable<MirrorFacts['lastVerify']>): Attention {
+  return {
+    what: 'the last verification failed',
+    why: `on ${at.slice(0, 16).replace('T', ' ')} UTC something recorded did not agree with what is there`,
+    todo: `\`ledger-mirror runs ${runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
   };
 }
 

@@ -60,6 +60,7 @@ const STATUS = {
     knownGaps: { type: 'string' },
     work: OPEN_OBJECT,
     openRuns: { type: 'string' },
+    lastVerify: { type: ['object', 'null'], additionalProperties: true },
   },
 } as const;
 

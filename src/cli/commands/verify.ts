@@ -1,16 +1,22 @@
 /** `verify`: does everything that is recorded as published or loaded agree with its sums? */
-import { openApp } from '../../app/app.ts';
+import { readFile } from 'node:fs/promises';
+import { validate as isUuid } from 'uuid';
+import { openApp, type App } from '../../app/app.ts';
+import { errorCode, UsageError } from '../../core/errors.ts';
+import type { VerifyRequest } from '../../runs/job.ts';
+import { REPORTS_PREFIX } from '../../runs/report-form.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { runDocument, updateOf, verifyHere } from '../follow.ts';
 import { runSummary } from '../summary.ts';
 
 export async function verify(
-  options: { readonly deep: boolean },
+  options: { readonly deep: boolean; readonly against?: string },
   context: CommandContext,
 ): Promise<CommandResult> {
   await using app = await openApp(context);
+  const against = options.against === undefined ? undefined : await findReport(options.against, app, context);
   const task = context.progress.task('verify');
-  const ended = await verifyHere(app, { isDeep: options.deep }, context, ([line]) => {
+  const ended = await verifyHere(app, { isDeep: options.deep, against }, context, ([line]) => {
     if (line !== undefined) task.update(updateOf(line));
   });
   task.finish(ended.verdict);
@@ -19,4 +25,27 @@ export async function verify(
     document: runDocument(ended),
     text: runSummary(runDocument(ended)),
   };
+}
+
+/** A file, a key in the object store, or the id of a nightly run. */
+async function findReport(
+  given: string,
+  app: App,
+  { signal }: CommandContext,
+): Promise<VerifyRequest['against']> {
+  const file = await readFile(given, 'utf8').catch(() => undefined);
+  if (file !== undefined) return { text: file, where: given };
+  const run = isUuid(given) ? await app.jobs.runs.get(given) : undefined;
+  const key = run?.evidence['report'] ?? given;
+  if (typeof key === 'string' && key.startsWith(REPORTS_PREFIX)) {
+    try {
+      const content = await (await app.store.read(key, signal)).toArray();
+      return { text: Buffer.concat(content as Buffer[]).toString('utf8'), where: key };
+    } catch (error) {
+      if (errorCode(error) !== 'OBJECT_MISSING') throw error;
+    }
+  }
+  throw new UsageError([
+    `--against: ${JSON.stringify(given.slice(0, 120))} is no report; give a file, a key such as runs/….json, or the id of a nightly run`,
+  ]);
 }

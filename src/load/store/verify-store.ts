@@ -9,15 +9,23 @@ import { guarded } from '../../postgres/transaction.ts';
 const ACTION = 'verify the warehouse';
 
 /** Each must count nothing. They are asked one by one: each sees its own moment, whole transactions only. */
-const STATEMENTS: readonly { readonly code: string; readonly message: string; readonly count: string }[] = [
+const STATEMENTS: readonly {
+  readonly code: string;
+  readonly message: string;
+  readonly count: string;
+  /** It reads every row. */
+  readonly isWhole?: boolean;
+}[] = [
   {
     code: 'ROWS_WITHOUT_SEGMENT',
+    isWhole: true,
     message: 'ledger entries whose segment is not loaded',
     count: `select count(*) from mirror.ledger_entries e where not exists (
       select from mirror.segments s where s.segment_id = e.segment_id and s.loaded_at is not null)`,
   },
   {
     code: 'ENTRIES_OUT_OF_PLACE',
+    isWhole: true,
     message: 'ledger entries outside of their segment',
     count: `select count(*) from mirror.ledger_entries e join mirror.segments s using (segment_id)
       where e.party_id <> s.party_id or e.vega_time < s.from_time or e.vega_time >= s.to_time
@@ -71,6 +79,75 @@ export class VerifyStore implements VerifyBooks {
     });
   }
 
+  async segmentsToProve(parts: number): Promise<readonly bigint[]> {
+    return guarded(ACTION, async () => {
+      const { rows } = await sql<{ segment_id: bigint }>`
+        with held as (
+          select s.segment_id, p.proven_at, greatest(s.published_at, s.loaded_at) as changed_at
+            from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'),
+        turn as (
+          select segment_id from held where proven_at >= changed_at order by proven_at, segment_id
+          limit (select ceil(count(*) / ${parts}::numeric) from held where proven_at >= changed_at))
+        select segment_id from held where proven_at is null or proven_at < changed_at
+        union select segment_id from turn order by segment_id`.execute(this.#warehouse.db);
+      return rows.map((row) => row.segment_id);
+    });
+  }
+
+  async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
+    return guarded(ACTION, async () => {
+      const rows = await this.#warehouse.db
+        .selectFrom('segments')
+        .selectAll()
+        .where('status', '=', 'current')
+        .where(sql<boolean>`segment_id = any(${segmentIds})`)
+        .orderBy('segment_id')
+        .execute();
+      return rows.map(toSegmentRecord);
+    });
+  }
+
+  async noteProven(segmentIds: readonly bigint[]): Promise<void> {
+    await guarded('note what was proven', () =>
+      sql`insert into mirror.segment_proofs (segment_id)
+        select segment_id from mirror.segments where segment_id = any(${segmentIds}) for share
+        on conflict (segment_id) do update set proven_at = excluded.proven_at`.execute(this.#warehouse.db),
+    );
+  }
+
+  async oldestProof(): Promise<string | null> {
+    return guarded(ACTION, async () => {
+      const { rows } = await sql<{ oldest: string | null; unproven: bigint }>`
+        select min(p.proven_at) as oldest, count(*) filter (where p.segment_id is null) as unproven
+          from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'`.execute(
+        this.#warehouse.db,
+      );
+      const [row] = rows;
+      return row === undefined || row.unproven > 0n ? null : row.oldest;
+    });
+  }
+
+  async warehouseId(): Promise<string> {
+    return guarded(ACTION, async () => {
+      const row = await this.#warehouse.db
+        .selectFrom('identity')
+        .select('warehouse_id')
+        .executeTakeFirstOrThrow();
+      return row.warehouse_id;
+    });
+  }
+
+  async knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+    return guarded(ACTION, async () => {
+      const { rows } = await sql<{ object_key: string }>`
+        select object_key from mirror.segments where object_key = any(${[...objectKeys]})
+        union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`.execute(
+        this.#warehouse.db,
+      );
+      return new Set(rows.map((row) => row.object_key));
+    });
+  }
+
   async currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined> {
     return guarded(ACTION, async () => {
       const row = await this.#warehouse.db
@@ -116,9 +193,9 @@ export class VerifyStore implements VerifyBooks {
     yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);
   }
 
-  async inconsistencies(signal: AbortSignal): Promise<readonly Inconsistency[]> {
+  async inconsistencies(signal: AbortSignal, isWhole: boolean): Promise<readonly Inconsistency[]> {
     const found: Inconsistency[] = [];
-    for (const { code, message, count } of STATEMENTS) {
+    for (const { code, message, count } of STATEMENTS.filter((one) => isWhole || one.isWhole !== true)) {
       signal.throwIfAborted();
       const { rows } = await guarded(ACTION, () =>
         sql<{ count: bigint }>`${sql.raw(count)}`.execute(this.#warehouse.db),

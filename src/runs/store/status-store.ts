@@ -46,6 +46,8 @@ const FACTS = `
       'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
     'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null),
     'knownGaps', (select count(*)::text from mirror.known_gaps where epoch = (select epoch from network)),
+    'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
+      where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
 interface FactsRow {
@@ -59,6 +61,7 @@ interface FactsRow {
   readonly quarantined: string;
   readonly knownGaps: string;
   readonly openRuns: string;
+  readonly lastVerify: MirrorFacts['lastVerify'];
 }
 
 const RUNS = `
@@ -113,6 +116,7 @@ export class PostgresStatusStore implements StatusStore {
       coverage,
       knownGaps: facts.knownGaps,
       openRuns: facts.openRuns,
+      lastVerify: facts.lastVerify,
     };
   }
 

@@ -1,0 +1,72 @@
+/** What is forgotten of finished runs, and what stays. */
+import { beforeEach, describe, expect, it } from 'vitest';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { forgetHistory } from '../../src/runs/store/history.ts';
+import { CostStore } from '../../src/runs/store/cost-store.ts';
+import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
+import { RunStore } from '../../src/runs/store/run-store.ts';
+import { freshDatabase } from '../support/database.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const { db } = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const [runs, nightly, costs] = [new RunStore(db), new NightlyStore(db), new CostStore(db)];
+const DAY_MS = 86_400_000;
+const ALL = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
+
+beforeEach(async () => {
+  await database.pool.query('truncate mirror.runs, mirror.parties cascade');
+  await database.pool.query(`insert into mirror.parties (party_id, first_epoch) values (repeat('1', 64), 1)`);
+});
+
+async function night(daysAgo: number): Promise<string> {
+  const { runId } = await runs.create({ kind: 'nightly', subject: 'scheduled' });
+  await nightly.plan({ ...ALL, runId });
+  const child = await runs.create({ kind: 'load', subject: 'warehouse and lake', parentRunId: runId });
+  await costs.add(runId, '0199a000-0000-7000-8000-000000000001', {
+    requests: { lists: 1, exports: 1 },
+    retries: 0,
+    failures: 0,
+    bytes: 1,
+    waitedMs: 0,
+  });
+  for (const id of [child.runId, runId]) {
+    await runs.finish(id, 'complete', {});
+    await database.pool.query(
+      `update mirror.runs set finished_at = now() - $2 * interval '1 day', queued_at = now() - $2 * interval '1 day' where run_id = $1`,
+      [id, daysAgo],
+    );
+  }
+  return runId;
+}
+
+async function lists(): Promise<number> {
+  const { rows } = await database.pool.query<{ count: string }>(
+    `select count(*) from pg_inherits where inhparent = 'mirror.nightly_units'::regclass`,
+  );
+  return Number(rows[0]?.count);
+}
+
+describe('the history of runs', () => {
+  it('is kept for its retention: older nightly lists, runs and costs go, and tables stop growing', async () => {
+    for (let day = 200; day > 0; day -= 10) await night(day);
+    expect(await lists()).toBe(20);
+    // Children first, then the runs that they named.
+    await forgetHistory(db, 90 * DAY_MS);
+    await forgetHistory(db, 90 * DAY_MS);
+    expect(await lists()).toBe(8);
+    const { rows } = await database.pool.query(
+      `select (select count(*)::int from mirror.runs) as runs, (select count(*)::int from mirror.source_costs) as costs`,
+    );
+    expect(rows).toEqual([{ runs: 16, costs: 8 }]);
+    expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({ runs: 0, nightlyLists: 0 });
+  });
+
+  it('keeps the newest run of each kind, however old, and what another table names', async () => {
+    const only = await night(400);
+    const walk = await runs.create({ kind: 'walk', subject: 'parties' });
+    await runs.finish(walk.runId, 'complete', {});
+    await forgetHistory(db, 90 * DAY_MS);
+    expect(await runs.get(only)).toMatchObject({ verdict: 'complete' });
+    expect(await runs.get(walk.runId)).toMatchObject({ verdict: 'complete' });
+  });
+});
