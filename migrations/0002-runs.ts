@@ -28,6 +28,16 @@ const STATEMENTS = [
   // A resumed run finds the runs it started before.
   'create unique index runs_of_parent on mirror.runs (parent_run_id, kind, subject) where parent_run_id is not null',
 
+  // What was logged for a run, by whichever process; kept as long as the run.
+  `create table mirror.run_logs (
+    line_id bigint generated always as identity primary key,
+    run_id uuid not null references mirror.runs on delete cascade,
+    at timestamptz not null,
+    level text not null,
+    message text not null,
+    fields jsonb not null)`,
+  'create index run_logs_of_run on mirror.run_logs (run_id, line_id)',
+
   // Long-lived processes that work jobs: a command looks here before it works its job itself.
   `create table mirror.workers (
     worker_id uuid primary key,

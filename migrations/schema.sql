@@ -210,6 +210,16 @@ unlogged table mirror.resume_state
   expires_at timestamp with time zone not null
   constraint resume_state_pkey PRIMARY KEY (key)
 
+table mirror.run_logs
+  line_id bigint not null generated always as identity
+  run_id uuid not null
+  at timestamp with time zone not null
+  level text not null
+  message text not null
+  fields jsonb not null
+  constraint run_logs_pkey PRIMARY KEY (line_id)
+  constraint run_logs_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id) ON DELETE CASCADE
+
 table mirror.runs
   run_id uuid not null
   parent_run_id uuid
@@ -376,6 +386,8 @@ CREATE INDEX nightly_units_open ON ONLY mirror.nightly_units USING btree (run_id
 CREATE INDEX publications_of_export ON mirror.publications USING btree (export_id)
 
 CREATE INDEX resume_state_expired ON mirror.resume_state USING btree (expires_at)
+
+CREATE INDEX run_logs_of_run ON mirror.run_logs USING btree (run_id, line_id)
 
 CREATE INDEX runs_by_kind ON mirror.runs USING btree (kind, subject, queued_at DESC)
 

@@ -35,6 +35,8 @@ import { migrate } from '../postgres/migrate.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
 import { forgetHistory } from '../runs/store/history.ts';
 import { NightlyStore } from '../runs/store/nightly-store.ts';
+import { RunLogs } from '../runs/run-logs.ts';
+import { RunLogStore } from '../runs/store/run-log-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';
 import { openBanStore } from '../source/store/source-state.ts';
@@ -58,6 +60,7 @@ export interface App extends AsyncDisposable {
   readonly state: ResumeState;
   readonly queues: Queues;
   readonly workers: WorkerRegistry;
+  readonly runLogs: RunLogStore;
   readonly jobs: JobDeps;
   /** This process's own workers; idle until started. */
   readonly workForce: WorkForce;
@@ -78,10 +81,12 @@ export interface AppOptions extends Patience {
  * @throws PermanentError where one is there but cannot be used
  */
 export async function openApp(options: AppOptions): Promise<App> {
-  const { config, log } = options;
+  const { config } = options;
   await using stack = new AsyncDisposableStack();
   const services = await openServices(options, stack);
   const { warehouse, state, queues, metrics } = services;
+  const runLogs = new RunLogStore(warehouse.db);
+  const log = stack.use(new RunLogs(runLogs)).tee(options.log);
   const store = stack.use(await openStore(options));
   const { sourceUrl } = config;
   const meter = new CostMeter(metrics);
@@ -129,6 +134,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     config,
     log,
     store,
+    runLogs,
     workers,
     jobs,
     workForce,

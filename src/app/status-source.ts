@@ -34,5 +34,6 @@ export function openStatusSource({ store, db, nightly, schedule: own }: StatusSo
     },
     runs: (question) => store.runs(question),
     run: (runId) => store.run(runId),
+    logs: (runId, rowsMax, after) => store.logs(runId, rowsMax, after),
   };
 }

@@ -235,6 +235,11 @@ function declareReading(program: Command, run: Run): void {
       run(async () => (await import('./commands/runs.ts')).runs, { runId, ...options }),
     );
   program
+    .command('logs')
+    .description("a run's log lines")
+    .argument('<run>', 'its id')
+    .action((runId: string) => run(async () => (await import('./commands/logs.ts')).logs, { runId }));
+  program
     .command('doctor')
     .description('check the configuration and everything it points to')
     .action((options) => run(async () => (await import('./commands/doctor.ts')).doctor, options));

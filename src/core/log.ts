@@ -3,6 +3,7 @@
  * through `plain()` first, so that no secret, no unprintable bigint and no endless error can get out.
  */
 import { pino, type Logger } from 'pino';
+import { currentRunId } from './run-scope.ts';
 import { HIDDEN, hideKnownSecrets, hideSecrets } from './secrets.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
@@ -47,10 +48,30 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
       // `plain()` has dealt with errors already; pino's own serializer would undo it.
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
+      mixin: () => {
+        const runId = currentRunId();
+        return runId === undefined ? {} : { runId };
+      },
     },
     options.destination ?? pino.destination({ fd: 2, sync: true }),
   );
   return withPlainChildren(logger);
+}
+
+/** Says everything to both. */
+export function teeLog(one: Log, other: Log): Log {
+  const both = (level: Exclude<keyof Log, 'child'>): LogMethod =>
+    function say(...line: [string] | [Readonly<Record<string, unknown>>, string]): void {
+      for (const log of [one, other]) (log[level] as (...given: typeof line) => void)(...line);
+    };
+  return {
+    trace: both('trace'),
+    debug: both('debug'),
+    info: both('info'),
+    warn: both('warn'),
+    error: both('error'),
+    child: (fields) => teeLog(one.child(fields), other.child(fields)),
+  };
 }
 
 /** pino applies its formatters to the fields of a call, not to those of a child. */

@@ -8,6 +8,7 @@ import {
   UnreachableError,
 } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { inRun } from '../core/run-scope.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { JobContext, JobDeps } from './job.ts';
 import type { Run, RunStore } from './store/run-store.ts';
@@ -82,7 +83,7 @@ export async function workRun(
     void renew(runId, deps, cancel);
   }, HEARTBEAT_MS);
   try {
-    const outcome = await deps.costs.charge(runId, () => work(run, signal));
+    const outcome = await inRun(runId, () => deps.costs.charge(runId, () => work(run, signal)));
     await deps.progress.settle(runId);
     await deps.costs.flush();
     await deps.runs.finish(runId, outcome.verdict, outcome.evidence);

@@ -89,6 +89,7 @@ export const EMPTY_FACTS: MirrorFacts = {
 };
 
 const EMPTY_STATUS: StatusStore = {
+  logs: async () => ({ lines: [], next: undefined }),
   facts: async () => EMPTY_FACTS,
   runs: async () => [],
   run: async () => undefined,

@@ -28,6 +28,7 @@ const COMMANDS = [
   'doctor',
   'migrate',
   'config',
+  'logs',
   'completion',
   'sandbox',
 ];

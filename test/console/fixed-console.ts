@@ -82,6 +82,7 @@ export async function openFixedConsole(
       status: {
         facts: async () => facts.status,
         runs: async () => facts.runs,
+        logs: async () => ({ lines: [], next: undefined }),
         run: async (id) => facts.runs.find((run) => run.runId === id),
       },
     });

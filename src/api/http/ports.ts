@@ -139,6 +139,18 @@ export interface StatusStore {
   /** Newest first. */
   runs(question: RunsQuestion): Promise<readonly RunDocument[]>;
   run(runId: string): Promise<RunDocument | undefined>;
+  /** A page of a run's log lines, oldest first; `after` is `next` of the page before. */
+  logs(runId: string, rowsMax: number, after: string): Promise<RunLogPage>;
+}
+
+export interface RunLogPage {
+  readonly lines: readonly {
+    readonly at: string;
+    readonly level: string;
+    readonly message: string;
+    readonly fields: Readonly<Record<string, unknown>>;
+  }[];
+  readonly next: string | undefined;
 }
 
 export interface LedgerQuestion {

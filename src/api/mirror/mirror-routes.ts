@@ -9,6 +9,7 @@ import { StatusError } from '../http/status-error.ts';
 const STATUS_MAX_AGE_MS = 5_000;
 const RUNS_DEFAULT = 50;
 const RUNS_MAX = 500;
+const LOG_LINES_MAX = 500;
 const KINDS = ['walk', 'export', 'load', 'nightly', 'verify'];
 const TAGS = ['mirror'];
 const UUID = { type: 'string', format: 'uuid' } as const;
@@ -109,6 +110,31 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
       const run = await store.run(request.params.id);
       if (run === undefined) throw StatusError.ofGateway('notFound', 'no run has this id');
       return run;
+    },
+  );
+  server.get<{ Params: { id: string }; Querystring: { after: string } }>(
+    '/mirror/runs/:id/logs',
+    {
+      schema: {
+        tags: TAGS,
+        summary: "A run's log lines, oldest first",
+        params: { type: 'object', properties: { id: UUID }, required: ['id'] },
+        querystring: {
+          type: 'object',
+          properties: { after: { type: 'string', pattern: '^\\d{1,18}$', default: '0' } },
+          additionalProperties: false,
+        },
+        response: {
+          200: {
+            type: 'object',
+            properties: { lines: { type: 'array', items: OPEN_OBJECT }, next: TEXT_OR_NULL },
+          },
+        },
+      },
+    },
+    async (request) => {
+      const { lines, next } = await store.logs(request.params.id, LOG_LINES_MAX, request.query.after);
+      return { lines, next: next ?? null };
     },
   );
   return status;

@@ -4,6 +4,7 @@ import type {
   MirrorFacts,
   RunDocument,
   RunsQuestion,
+  RunLogPage,
   StatusStore,
   StreamStatus,
 } from '../../api/http/ports.ts';
@@ -11,6 +12,7 @@ import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { type Completeness, readCompleteness } from './completeness.ts';
 import type { RunState } from '../../postgres/schema.ts';
+import { RunLogStore } from './run-log-store.ts';
 import { guarded } from '../../postgres/transaction.ts';
 
 const QUERY_TIMEOUT_MS = 30_000;
@@ -89,6 +91,10 @@ export class PostgresStatusStore implements StatusStore {
   constructor({ pool, db }: { readonly pool: Pool; readonly db: Database }) {
     this.#pool = pool;
     this.#db = db;
+  }
+
+  logs(runId: string, rowsMax: number, after: string): Promise<RunLogPage> {
+    return new RunLogStore(this.#db).read(runId, rowsMax, after);
   }
 
   async facts(): Promise<MirrorFacts> {

@@ -1,4 +1,5 @@
 // Evidence as people read it: a sentence first, then what there is, then the names of what there is none of.
+import { ask } from './ask.js';
 import { el } from './dom.js';
 import { bytes, count, duration, plural, shortId } from './format.js';
 import { time } from './time.js';
@@ -8,8 +9,8 @@ const DEPTH_MAX = 6;
 /** Named values that fit into one line. */
 const SMALL_MAX = 6;
 
-/** @param run `{ kind, evidence }` */
-export function evidence({ kind, evidence: found }) {
+/** @param run `{ runId, kind, evidence }` */
+export function evidence({ runId, kind, evidence: found }) {
   const sentence = SENTENCES[kind]?.(found);
   return el(
     'div',
@@ -23,6 +24,7 @@ export function evidence({ kind, evidence: found }) {
       ),
     sentence !== undefined && found.error === undefined && el('p', { class: 'said' }, sentence),
     tree(found, 0),
+    logLines(runId),
     el(
       'details',
       {},
@@ -30,6 +32,32 @@ export function evidence({ kind, evidence: found }) {
       el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2)),
     ),
   );
+}
+
+/** Asked for when they are opened; the first page of them is what is looked for. */
+function logLines(runId) {
+  const body = el('pre', { tabindex: 0 }, 'Loading…');
+  const node = el('details', {}, el('summary', {}, 'Log lines'), body);
+  const load = async () => {
+    try {
+      const { lines, next } = await ask(`/mirror/runs/${runId}/logs`);
+      const texts = lines.map(({ at, level, message, fields }) =>
+        [at.slice(11, 19), level.padEnd(5), message, ...Object.entries(fields).map(said)].join(' '),
+      );
+      const more = next === null ? [] : ['… more: ledger-mirror logs ' + runId];
+      body.textContent =
+        texts.length === 0 ? 'No lines are kept of this run.' : [...texts, ...more].join('\n');
+    } catch (error) {
+      body.textContent = error.message;
+    }
+  };
+  node.addEventListener('toggle', () => node.open && void load());
+  return node;
+}
+
+function said([name, value]) {
+  const text = typeof value === 'string' ? value : (value?.message ?? JSON.stringify(value));
+  return `${name}=${text}`;
 }
 
 const SENTENCES = {

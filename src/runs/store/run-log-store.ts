@@ -1,0 +1,61 @@
+/** Log lines of runs, as long as their run is kept. */
+import { sql } from 'kysely';
+import { evidenceJson } from '../../core/evidence.ts';
+import type { Database } from '../../postgres/database.ts';
+import { guarded } from '../../postgres/transaction.ts';
+
+export interface RunLine {
+  readonly runId: string;
+  /** RFC 3339 */
+  readonly at: string;
+  readonly level: string;
+  /** Constant; what varies lies in `fields`. */
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** A page of lines, in the order in which they were written. */
+export interface RunLinePage {
+  readonly lines: readonly Omit<RunLine, 'runId'>[];
+  /** Where the next page begins; undefined at the end. */
+  readonly next: string | undefined;
+}
+
+export class RunLogStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** Lines of runs that are not known (any more) are left out. */
+  async append(lines: readonly RunLine[]): Promise<void> {
+    const rows = lines.map(({ runId, at, level, message, fields }) => ({
+      runId,
+      at,
+      level,
+      message,
+      fields,
+    }));
+    await guarded('keep log lines', () =>
+      sql`insert into mirror.run_logs (run_id, at, level, message, fields)
+        select line.run_id, line.at, line.level, line.message, line.fields
+          from rows from (jsonb_to_recordset(${evidenceJson(rows)}::jsonb)
+            as ("runId" uuid, at timestamptz, level text, message text, fields jsonb))
+            with ordinality as line (run_id, at, level, message, fields, position)
+          join mirror.runs run using (run_id) order by position`.execute(this.#db),
+    );
+  }
+
+  /** @param after `next` of the page before */
+  async read(runId: string, rowsMax: number, after = '0'): Promise<RunLinePage> {
+    const { rows } = await guarded('read log lines', () =>
+      sql<{ line_id: string; at: string; level: string; message: string; fields: Record<string, unknown> }>`
+        select line_id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
+          from mirror.run_logs where run_id = ${runId} and line_id > ${after}::bigint
+          order by line_id limit ${rowsMax}`.execute(this.#db),
+    );
+    const lines = rows.map(({ at, level, message, fields }) => ({ at, level, message, fields }));
+    return { lines, next: rows.length < rowsMax ? undefined : rows.at(-1)?.line_id };
+  }
+}
