@@ -112,6 +112,11 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
       return run;
     },
   );
+  addRunLogs(server, store);
+  return status;
+}
+
+function addRunLogs(server: FastifyInstance, store: StatusStore): void {
   server.get<{ Params: { id: string }; Querystring: { after: string } }>(
     '/mirror/runs/:id/logs',
     {
@@ -137,5 +142,4 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
       return { lines, next: next ?? null };
     },
   );
-  return status;
 }
