@@ -149,8 +149,14 @@ export async function openApp(options: AppOptions): Promise<App> {
 }
 
 /** Where objects and the lake are; nothing else has to run for them to be read. */
-export async function openStore({ config, log }: Pick<AppOptions, 'config' | 'log'>): Promise<ObjectStore> {
+export async function openStore({
+  config,
+  log,
+  reachableMaxMs,
+}: Pick<AppOptions, 'config' | 'log' | 'reachableMaxMs'>): Promise<ObjectStore> {
   return openObjectStore({
+    // Half of it: whoever waits shorter than a minute wants to hear why.
+    patienceMs: reachableMaxMs === undefined ? undefined : reachableMaxMs / 2,
     url: config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects')),
     spoolDir: join(config.dataDir, 'spool'),
     ambient: config.ambient,

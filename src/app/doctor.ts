@@ -1,11 +1,12 @@
 /** Looks at everything the configuration points to, and says what is wrong and what to do. */
-import { randomUUID } from 'node:crypto';
 import { mkdir, statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { version } from '../core/version.ts';
-import { errorCode, errorLine } from '../core/errors.ts';
+import { errorLine } from '../core/errors.ts';
 import { formatInstant, type Micros, nowMicros } from '../core/time.ts';
 import type { Config } from '../config/environment.ts';
+import { isWrittenOnce } from '../objects/object-store.ts';
+import { describeStore } from './describe-store.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
 import { requireWritable } from './data-dir.ts';
 
@@ -24,8 +25,6 @@ const CLOCK_SKEW_MAX_MS = 60_000;
 /** Blocks come every few seconds: a head this old is a source that stands, or a clock that runs ahead. */
 const HEAD_AGE_MAX_MS = 600_000;
 const DATE_TIMEOUT_MS = 10_000;
-const PROBE_PREFIX = 'probe/';
-const PROBE_LEFT_BEHIND_MICROS = 3_600_000_000n;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
 const REACHABLE_MAX_MS = 3_000;
@@ -146,43 +145,8 @@ async function examineStore(app: App, signal: AbortSignal): Promise<Result> {
     );
     if (space.state !== 'ok') return space;
   }
-  const key = `${PROBE_PREFIX}doctor-${randomUUID()}.txt`;
-  const content = Buffer.from(`ledger-mirror doctor ${formatInstant(nowMicros())}\n`);
-  await store.publishBytes(key, content, signal);
-  try {
-    const range = { start: 0n, end: BigInt(content.length - 1) };
-    const read = Buffer.concat(await (await store.read(key, signal, range)).toArray());
-    if (!read.equals(content.subarray(0, -1)))
-      return { state: 'wrong', detail: `${store.url}: reads other bytes than were written` };
-    if (!(await refusesOther(app, key, signal)))
-      return {
-        state: 'wrong',
-        detail: `${store.url}: overwrites an object that is there; a store is needed that honours If-None-Match: *`,
-      };
-    return { state: 'ok', detail: `${store.url}: writes once, reads ranges, lists and removes` };
-  } finally {
-    await store.remove(key, signal);
-    await removeLeftBehind(app, signal);
-  }
-}
-
-/** Publishing rests on it: other bytes must not take the place of those that are there. */
-async function refusesOther({ store }: App, key: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    await store.publishBytes(key, Buffer.from('other bytes\n'), signal);
-    return false;
-  } catch (error) {
-    if (errorCode(error) === 'OBJECT_CONFLICT') return true;
-    throw error;
-  }
-}
-
-async function removeLeftBehind({ store }: App, signal: AbortSignal): Promise<void> {
-  const old: string[] = [];
-  for await (const { key, modifiedAt } of store.list(PROBE_PREFIX, signal)) {
-    if (nowMicros() - modifiedAt > PROBE_LEFT_BEHIND_MICROS) old.push(key);
-  }
-  for (const key of old) await store.remove(key, signal);
+  const found = await store.tryOut(signal, { stepMaxMs: REACHABLE_MAX_MS });
+  return { state: isWrittenOnce(found) ? 'ok' : 'warning', detail: describeStore(store.url, found) };
 }
 
 async function examineSource(app: App, signal: AbortSignal): Promise<Result> {

@@ -17,7 +17,8 @@ import { verifyLake } from '../lake/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
 import { type RebuildDeps, rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
+import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
+import { describeStore } from './describe-store.ts';
 import type { Source } from '../source/source.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../walk/look-up.ts';
@@ -147,6 +148,10 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     },
     publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
     resumeRebuild: (signal) => resumeRebuild(rebuildDeps(parts), signal),
+    tryStore: async (signal) => {
+      const found = await store.tryOut(signal);
+      return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(store.url, found) };
+    },
     recordCoverage: async (signal) => {
       try {
         await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects: store }, signal);

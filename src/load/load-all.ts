@@ -72,8 +72,11 @@ export async function loadAll(
       throw error;
     }),
   );
-  await Promise.allSettled(lanes);
-  await Promise.all(lanes);
+  const ended = await Promise.allSettled(lanes);
+  signal.throwIfAborted();
+  // The first error stops the other lane, and what that one then meets is not the reason.
+  if (stop.signal.aborted) throw stop.signal.reason;
+  for (const lane of ended) if (lane.status === 'rejected') throw lane.reason;
   return totals.outcome();
 }
 

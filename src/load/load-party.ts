@@ -42,6 +42,9 @@ export interface PartyLoad {
 /** The manifest may move on under a load: a fresh plan follows, so often at most. */
 const PLANS_MAX = 20;
 
+/** A bit that flipped on the way is not in the object: so often it is read before it is believed to be damaged. */
+const READINGS_MAX = 2;
+
 /** A segment's own fault, told apart from the warehouse's and the store's. */
 class SegmentFault extends Error {
   readonly segment: SegmentRecord;
@@ -112,31 +115,51 @@ async function replaceAll(
   const sums: ReplacedSums = { segments: 0, rows: 0n, removedRows: 0n, effectsContradicted: 0n, faults: [] };
   for (const replacement of work) {
     signal.throwIfAborted();
-    let [rows, effectsContradicted] = [0n, 0n];
     try {
-      const result = await deps.books.replace(
-        partyId,
-        replacement,
-        async (segment, sink) => {
-          const loaded = await copySegment(segment, sink, deps.objects, signal, options);
-          rows += loaded.rows;
-          effectsContradicted += loaded.effectsContradicted;
-          return loaded;
-        },
-        signal,
-      );
+      const replaced = await replaceOne(partyId, replacement, deps, signal, options);
       // The manifest moved on: the caller plans again with what it says now.
-      if (result.state === 'changed') return sums;
+      if (replaced === undefined) return sums;
       sums.segments += replacement.load.length;
-      sums.rows += rows;
-      sums.removedRows += result.removedRows;
-      sums.effectsContradicted += effectsContradicted;
+      sums.rows += replaced.rows;
+      sums.removedRows += replaced.removedRows;
+      sums.effectsContradicted += replaced.effectsContradicted;
     } catch (error) {
       if (!(error instanceof SegmentFault)) throw error;
       sums.faults.push(await setSegmentAside(error, deps.books));
     }
   }
   return sums;
+}
+
+/** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
+async function replaceOne(
+  partyId: string,
+  replacement: Replacement,
+  { books, objects }: LoadDeps,
+  signal: AbortSignal,
+  options: LoadOptions,
+): Promise<Omit<ReplacedSums, 'segments' | 'faults'> | undefined> {
+  for (let reading = 1; ; reading += 1) {
+    let [rows, effectsContradicted] = [0n, 0n];
+    try {
+      const result = await books.replace(
+        partyId,
+        replacement,
+        async (segment, sink) => {
+          const loaded = await copySegment(segment, sink, objects, signal, options);
+          rows += loaded.rows;
+          effectsContradicted += loaded.effectsContradicted;
+          return loaded;
+        },
+        signal,
+      );
+      if (result.state === 'changed') return undefined;
+      return { rows, removedRows: result.removedRows, effectsContradicted };
+    } catch (error) {
+      const isRead = error instanceof SegmentFault && error.cause.code !== 'OBJECT_MISSING';
+      if (!isRead || reading >= READINGS_MAX) throw error;
+    }
+  }
 }
 
 async function copySegment(

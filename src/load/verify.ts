@@ -202,13 +202,21 @@ class Verification {
 
   async #checkObject(segment: SegmentRecord): Promise<void> {
     try {
-      const reading = readSegment(this.#deps.objects, segment, NO_ROWS, this.#signal);
-      for (let step = await reading.next(); step.done !== true;) step = await reading.next();
+      // A bit that flipped on the way is not in the object.
+      await this.#readWhole(segment).catch((error: unknown) => {
+        if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING') throw error;
+        return this.#readWhole(segment);
+      });
       await this.#checkManifest(segment);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       await this.#addIfCurrent(segment, errorCode(error), errorLine(error));
     }
+  }
+
+  async #readWhole(segment: SegmentRecord): Promise<void> {
+    const reading = readSegment(this.#deps.objects, segment, NO_ROWS, this.#signal);
+    for (let step = await reading.next(); step.done !== true;) step = await reading.next();
   }
 
   async #checkManifest(segment: SegmentRecord): Promise<void> {

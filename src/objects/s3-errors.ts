@@ -180,11 +180,20 @@ export function s3Error(what: string, url: string, error: unknown): Error {
   const details = {
     code,
     cause: error,
-    meta: { status: statusOf(error), name: error instanceof Error ? error.name : 'UNKNOWN' },
+    meta: {
+      status: statusOf(error),
+      name: error instanceof Error ? error.name : 'UNKNOWN',
+      // Says that it was waited for already: retries do not multiply over layers.
+      ...(meaningOf(error).retry === 'wait' ? { attempts: attemptsOf(error) } : {}),
+    },
   };
   const message = `Cannot ${what} in ${url}: ${stateOf(error)}; ${advice}`;
   if (code === AWAY.code) return new UnreachableError(message, details);
   return retry === 'never' ? new PermanentError(message, details) : new RetryableError(message, details);
+}
+
+function attemptsOf(error: unknown): number {
+  return error instanceof S3ServiceException ? (error.$metadata.attempts ?? 1) : 1;
 }
 
 /** The words that can be searched for: status and S3's own code, or the errno. */

@@ -12,7 +12,7 @@ export function trialSteps(url: string, signal: AbortSignal, stepMaxMs: number):
       reject(
         new UnreachableError(
           `Cannot ${what} in ${url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
-          { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what } },
+          { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
         ),
       );
     };

@@ -1,6 +1,6 @@
 /** The ledgers of a nightly run, as its jobs export them: one after another, settled in batches. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { errorCode, FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { formatInstant, parseInstant, type Micros } from '../core/time.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
 import { z } from 'zod';
@@ -122,9 +122,10 @@ async function exportUnit(
     return true;
   } catch (error) {
     if (signal.aborted) throw error;
-    const mayPass = error instanceof RetryableError || error instanceof FencedError;
+    const isStoreAway = isAway(error) && errorCode(error).startsWith('OBJECT_STORE_');
+    const mayPass = !isStoreAway && (error instanceof RetryableError || error instanceof FencedError);
     if (mayPass && context.attempt < UNIT_TRIES_MAX) throw error;
-    if (!mayPass && !(error instanceof PermanentError)) {
+    if (!mayPass && !isStoreAway && !(error instanceof PermanentError)) {
       deps.log.error({ err: error, runId, partyId }, 'Export met an unexpected error');
     }
     const described = describeError(error);
@@ -133,11 +134,17 @@ async function exportUnit(
       'Ledger could not be exported',
     );
     batch.add({ partyId, state: 'failed', outcome: { error: described } });
-    if (!(error instanceof UnreachableError)) return true;
-    // Asking a source that is away for every other party would take all night.
-    await deps.runs.keep(runId, { stopped: 'the source could not be reached' });
+    if (!isAway(error)) return true;
+    // Every other ledger would wait as long for it.
+    const what = isStoreAway ? 'object store' : 'source';
+    await deps.runs.keep(runId, { stopped: `the ${what} could not be reached` });
     return false;
   }
+}
+
+/** The object store was waited for by the call itself, so it is not tried again. */
+function isAway(error: unknown): error is UnreachableError {
+  return error instanceof UnreachableError;
 }
 
 /** Outcomes that are known and not written yet: a process that is killed asks for these ledgers again. */

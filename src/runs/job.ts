@@ -56,6 +56,12 @@ export interface VerifyRequest {
 }
 
 /** The stages, composed with their stores; jobs know nothing of either's insides. */
+export interface StoreState {
+  /** A second writer of a key is told so by the store itself. */
+  readonly isWrittenOnce: boolean;
+  readonly detail: string;
+}
+
 export interface Stages {
   walk(
     request: { runId: string; list: ListName; full: boolean; acceptNewNetwork: boolean },
@@ -74,6 +80,8 @@ export interface Stages {
   publishReport(run: Run, outcome: Outcome, covers: Completeness, signal: AbortSignal): Promise<Outcome>;
   /** Finishes a rebuild of the manifest that was killed. To be done before the source is asked for entries. */
   resumeRebuild(signal: AbortSignal): Promise<void>;
+  /** Tries the object store out: what it honours, in a line. @throws what it refuses, or UnreachableError */
+  tryStore(signal: AbortSignal): Promise<StoreState>;
   /** Records in the store what is covered: a lost database need not ask for it again. */
   recordCoverage(signal: AbortSignal): Promise<void>;
   /** Clears what dead processes left in the spool and in the store. */

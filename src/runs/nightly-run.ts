@@ -21,6 +21,7 @@ const NO_PROGRESS_MS = 600_000;
 const HOUR_MS = 3_600_000;
 
 export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+  await tryStore(deps, signal);
   await deps.stages.resumeRebuild(signal);
   const lists = await syncLists(run, deps, signal);
   const isAway = lists.some((list) => list.verdict === 'failed');
@@ -80,6 +81,12 @@ async function withReport(
     const verdict = worst([outcome.verdict, 'incomplete']);
     return { verdict, evidence: { ...outcome.evidence, reportProblem: describeError(error) } };
   }
+}
+
+/** Before the source is asked for anything: what it sends must have somewhere to go. */
+async function tryStore({ stages, log }: JobDeps, signal: AbortSignal): Promise<void> {
+  const { isWrittenOnce, detail } = await stages.tryStore(signal);
+  if (!isWrittenOnce) log.warn({ store: detail }, 'The object store keeps no second writer out');
 }
 
 function isCovered({ covered, wanted, openDoubts }: Completeness): boolean {

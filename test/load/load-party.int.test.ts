@@ -85,7 +85,7 @@ describe('loadParty', () => {
     const loaded = await entries();
     const again = await loadParty(PARTY_A, deps, signal);
 
-    expect(first).toMatchObject({ segments: 1, rows: 4n, quarantine: [] });
+    expect(first).toMatchObject({ segments: 1, rows: 4n, quarantined: [] });
     expect(again).toMatchObject({ segments: 0, rows: 0n });
     expect(loaded).toHaveLength(4);
     expect(await entries()).toEqual(loaded);
@@ -149,7 +149,7 @@ describe('loadParty', () => {
     expect(await entries()).toHaveLength(2);
     expect(await books.partiesToLoad(undefined, 10)).toEqual([PARTY_A]);
     const again = await loadParty(PARTY_A, deps, signal);
-    expect(again).toMatchObject({ segments: 0, quarantine: result.quarantined });
+    expect(again).toMatchObject({ segments: 0, quarantined: result.quarantined });
   });
 
   it('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
@@ -356,7 +356,7 @@ describe('loadParty', () => {
         },
       });
       const result = await loadParty(PARTY_A, { books: racing, objects }, signal);
-      expect(result).toMatchObject({ segments: 1, rows: 5n, quarantine: [] });
+      expect(result).toMatchObject({ segments: 1, rows: 5n, quarantined: [] });
       expect(await entries()).toHaveLength(5);
     });
   });

@@ -178,6 +178,32 @@ describe('a night', () => {
     expect(outcome.evidence['unaskedParties']).toHaveLength(2);
   });
 
+  it('asks the source for nothing where the object store refuses what it will need', async () => {
+    await using world = await openWorld({
+      tryStore: async () => {
+        throw new PermanentError('Cannot write an object: 403 AccessDenied', {
+          code: 'OBJECT_STORE_REFUSED',
+        });
+      },
+    });
+    const run = await runNight(world);
+    expect([run.verdict, run.evidence['error']]).toMatchObject(['failed', { code: 'OBJECT_STORE_REFUSED' }]);
+    expect(world.asked).toEqual([]);
+  });
+
+  it('says that it was the object store that could not be reached, and asks no more', async () => {
+    await using world = await openWorld({
+      export: async () => {
+        throw new UnreachableError('Cannot publish: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+      },
+    });
+    const run = await runNight(world);
+    expect(run.evidence).toMatchObject({
+      exports: { failed: 1, unasked: 2, reason: 'stopped early: the object store could not be reached' },
+    });
+    expect(world.asked.filter((asked) => asked.startsWith('export'))).toHaveLength(1);
+  });
+
   it('ends where no worker takes part, and says so', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });

@@ -52,6 +52,7 @@ export async function openJobWorld(
       return (await answers.walk?.(request, call)) ?? COMPLETE;
     },
     lookUpParty: async () => COMPLETE,
+    tryStore: async (signal) => (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },
     clock: async () => CLOCK,
     export: async (request, call) => {
       asked.push(`export ${request.partyId}`);

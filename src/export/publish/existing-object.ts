@@ -19,7 +19,9 @@ export async function existingObject(
   signal: AbortSignal,
 ): Promise<Manifest | undefined> {
   const { objectKey, compression } = manifest;
-  if ((await objects.head(objectKey, signal)) === undefined) return undefined;
+  const head = await objects.head(objectKey, signal);
+  if (head === undefined) return undefined;
+  if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes) return manifest;
   const storedHash = createHash('sha256');
   const plainHash = createHash('sha256');
   let objectBytes = 0n;

@@ -4,7 +4,7 @@
  */
 import { access, unlink } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import { errorCode, RetryableError } from '../../core/errors.ts';
+import { errorCode } from '../../core/errors.ts';
 import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/manifest.ts';
 import { manifestKey } from '../../ledger/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
@@ -22,6 +22,7 @@ export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'ma
 
 /**
  * Steps 2 to 6. The publication's spool files are gone afterwards.
+ * Intended before the store is asked anything: what is spooled and whole outlasts a store that is away.
  * @returns what was published: objects that lay there already keep the bytes they have
  */
 export async function publish(
@@ -30,61 +31,39 @@ export async function publish(
   deps: PublishDeps,
   signal: AbortSignal,
 ): Promise<Publication> {
-  const present = new Set<string>();
-  const segments: Publication['segments'][number][] = [];
-  for (const segment of planned.segments) {
-    const existing = await existingObject(segment.manifest, deps.objects, signal);
-    if (existing !== undefined) present.add(existing.objectKey);
-    segments.push({ ...segment, manifest: existing ?? segment.manifest });
-  }
-  const publication = { ...planned, segments };
   // Without objects there is nothing that a crash could leave half done.
-  if (segments.length > 0) await deps.repository.intend(claim, publication);
-  for (const key of present) await stillThere(key, claim, publication, deps, signal);
+  if (planned.segments.length > 0) await deps.repository.intend(claim, planned);
   await deps.checkpoint('intended');
-  await makeVisible(claim, publication, present, deps, signal);
-  signal.throwIfAborted();
-  await deps.repository.commit(claim, publication);
-  await deps.checkpoint('committed');
+  const publication = await finish(claim, planned, deps, signal);
   await dropSpool(publication, deps.objects);
   return publication;
 }
 
-/** The janitor may have taken it, as nothing named it: from the intent on it will not. */
-async function stillThere(
-  objectKey: string,
-  claim: ExportLease,
-  { publicationId }: Publication,
-  { repository, objects }: PublishDeps,
-  signal: AbortSignal,
-): Promise<void> {
-  if ((await objects.head(objectKey, signal)) !== undefined) return;
-  // What is intended has the bytes of the object that was there.
-  await repository.drop(claim, publicationId);
-  throw new RetryableError(
-    `Cannot publish ${objectKey}: the object that lay there was just cleared away; ask again`,
-    { code: 'OBJECT_CLEARED', meta: { key: objectKey } },
-  );
-}
-
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
-async function makeVisible(
+async function finish(
   claim: ExportLease,
-  publication: Publication,
-  present: ReadonlySet<string>,
+  planned: Publication,
   deps: PublishDeps,
   signal: AbortSignal,
-): Promise<void> {
-  for (const { spoolName, manifest } of publication.segments) {
-    if (!present.has(manifest.objectKey)) {
+): Promise<Publication> {
+  const segments: Publication['segments'][number][] = [];
+  for (const { spoolName, manifest } of planned.segments) {
+    const existing = await existingObject(manifest, deps.objects, signal);
+    if (existing === undefined) {
       const path = await deps.objects.spoolPath(spoolName);
       const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
       await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
     }
     await deps.checkpoint('object');
-    await publishManifest(claim, manifest, deps, signal);
+    await publishManifest(claim, existing ?? manifest, deps, signal);
     await deps.checkpoint('manifest');
+    segments.push({ spoolName, manifest: existing ?? manifest });
   }
+  signal.throwIfAborted();
+  const publication = { ...planned, segments };
+  await deps.repository.commit(claim, publication);
+  await deps.checkpoint('committed');
+  return publication;
 }
 
 /** An object that was published before, and superseded, comes back with the manifest it has. */
@@ -116,41 +95,29 @@ export async function recover(
 ): Promise<readonly Publication[]> {
   const adopted: Publication[] = [];
   for (const publication of await deps.repository.openPublications(claim)) {
-    if (await adopt(claim, publication, deps, signal)) adopted.push(publication);
+    if (await isAtHand(publication, deps.objects, signal))
+      adopted.push(await finish(claim, publication, deps, signal));
     else await deps.repository.drop(claim, publication.publicationId);
   }
   await deps.objects.clearSpool(spoolPrefix(claim), new Set());
   return adopted;
 }
 
-async function adopt(
-  claim: ExportLease,
-  publication: Publication,
-  deps: PublishDeps,
+/** Every object of it is still spooled, or lies in the store. */
+async function isAtHand(
+  { segments }: Publication,
+  objects: ObjectStore,
   signal: AbortSignal,
 ): Promise<boolean> {
-  for (const { spoolName, manifest } of publication.segments) {
-    if (await isPublished(manifest, deps.objects, signal)) continue;
-    const path = await deps.objects.spoolPath(spoolName);
+  for (const { spoolName, manifest } of segments) {
+    const path = await objects.spoolPath(spoolName);
     const isSpooled = await access(path).then(
       () => true,
       () => false,
     );
-    if (!isSpooled) return false;
-    const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
-    await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+    if (!isSpooled && (await objects.head(manifest.objectKey, signal)) === undefined) return false;
   }
-  for (const { manifest } of publication.segments) await publishManifest(claim, manifest, deps, signal);
-  await deps.repository.commit(claim, publication);
   return true;
-}
-
-async function isPublished(manifest: Manifest, objects: ObjectStore, signal: AbortSignal): Promise<boolean> {
-  const head = await objects.head(manifest.objectKey, signal);
-  return (
-    head?.bytes === manifest.objectBytes &&
-    (head.sha256 === undefined || head.sha256 === manifest.objectSha256)
-  );
 }
 
 async function dropSpool(publication: Publication, objects: ObjectStore): Promise<void> {

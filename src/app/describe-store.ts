@@ -1,0 +1,20 @@
+/** What a store was found to do, and what that means, in one line. */
+import type { ConditionSupport, StoreCapabilities } from '../objects/object-store.ts';
+
+const WORDS: Readonly<Record<ConditionSupport, string>> = {
+  honoured: 'are written once',
+  ignored: 'are overwritten by a second writer (If-None-Match is ignored)',
+  refused: 'are overwritten by a second writer (If-None-Match is refused)',
+};
+
+export function describeStore(url: string, { put, multipart, hasOneWinner }: StoreCapabilities): string {
+  const works = `${url}: writes, reads ranges, lists, removes, takes parts`;
+  if (put === 'honoured' && multipart === 'honoured' && hasOneWinner)
+    return `${works}; objects are written once, also where several write at once`;
+  const objects =
+    put === multipart
+      ? `objects ${WORDS[put]}`
+      : `small objects ${WORDS[put]}, objects above 16 MiB ${WORDS[multipart]}`;
+  const race = hasOneWinner ? '' : ', and of several writers at once more than one is told that it wrote';
+  return `${works}; ${objects}${race}: safe while one mirror has this prefix, whose leases keep it to one writer (docs/objects.md)`;
+}

@@ -1,0 +1,33 @@
+/** A store that is lost when an answer has been received whole. */
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { UnreachableError } from '../../../src/core/errors.ts';
+import { FileStore } from '../../../src/objects/file-store.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { World } from '../export-world.ts';
+import { at, entries } from '../ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+
+class LostStore extends FileStore {
+  override head(): Promise<never> {
+    throw new UnreachableError('Cannot look up: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+  }
+}
+
+describe('publish', () => {
+  test('keeps what was received where the store is away, and publishes it without the source', async () => {
+    await using world = await World.open(database);
+    world.source.entries.push(...entries('2023-05-01T10:00:00Z', 2));
+    const range = { from: at('2023-05-01T09:00:00Z'), to: at('2023-05-01T10:30:00Z') };
+    const objects = new LostStore(join(world.folder, 'objects'));
+    await expect(world.export('2023-05-01T11:00:00Z', range, { objects })).rejects.toMatchObject({
+      code: 'OBJECT_STORE_UNREACHABLE',
+    });
+    const asked = world.source.asked.length;
+    const healed = await world.export('2023-05-01T11:00:00Z', range);
+    expect(await world.rows()).toHaveLength(2);
+    expect([healed.verdict, healed.rows]).toEqual(['complete', 2n]);
+    expect(world.source.asked.length).toBe(asked);
+  });
+});
