@@ -7,9 +7,9 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import nodeModule from 'node:module';
-import { constants } from 'node:os';
+import { constants, homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 
 /** Type stripping without a flag or a warning. */
@@ -27,7 +27,11 @@ const PARENT = 'LEDGER_MIRROR_PARENT';
 const FROM_TERMINAL = ['SIGINT', 'SIGQUIT', 'SIGHUP'];
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
+/** A package has what was written for it; a checkout runs its sources. */
+const packaged = join(root, 'dist', 'src', 'main.js');
+const isCheckout = existsSync(join(root, 'src', 'main.ts'));
 const platform = `${process.platform}-${process.arch}`;
+const remedy = isCheckout ? "run 'npm ci' in the checkout" : 'install the package again';
 
 if (!PLATFORMS.includes(platform)) {
   refuse(`Cannot run on ${platform}: supported are ${PLATFORMS.join(' and ')} (with glibc)`);
@@ -51,17 +55,20 @@ function start() {
   delete process.env[PARENT];
   setFlagsFromString(SLOW_OLD_HEAP);
   keepCompiled();
-  import('../src/main.ts').catch((error) => {
+  const main = isCheckout ? import('../src/main.ts') : import(pathToFileURL(packaged).href);
+  main.catch((error) => {
     const missing = error !== null && error.code === 'ERR_MODULE_NOT_FOUND';
-    const remedy = missing ? "; run 'npm ci' in the checkout" : '';
-    refuse(`Cannot start: ${String(error && error.message).split('\n')[0]}${remedy}`);
+    refuse(`Cannot start: ${String(error && error.message).split('\n')[0]}${missing ? `; ${remedy}` : ''}`);
   });
 }
 
 /** Modules that were compiled before need no compiler: a faster start, and 35 MB less in each process and thread. */
 function keepCompiled() {
   // Where nothing can be written there, all are compiled anew; an operator's own setting goes first.
-  nodeModule.enableCompileCache(join(root, 'node_modules', '.cache', 'ledger-mirror'));
+  const folder = isCheckout
+    ? join(root, 'node_modules', '.cache')
+    : process.env.XDG_CACHE_HOME || join(homedir(), '.cache');
+  nodeModule.enableCompileCache(join(folder, 'ledger-mirror', 'compiled'));
 }
 
 function isMusl() {
@@ -81,13 +88,15 @@ function dieWithParent() {
 }
 
 function startWithNewerNode() {
-  const node = [`node-${platform}/bin/node`, '.bin/node']
-    .map((path) => join(root, 'node_modules', path))
+  const node = foldersFrom(root)
+    .flatMap((folder) =>
+      [`node-${platform}/bin/node`, '.bin/node'].map((path) => join(folder, 'node_modules', path)),
+    )
     .find((path) => existsSync(path));
   if (node === undefined || startedBySelf()) {
     refuse(
       `Cannot run on Node ${process.versions.node}: Node ${NODE_MIN.join('.')} or later is needed; ` +
-        "run 'npm ci' in the checkout (with optional dependencies), which brings one",
+        `${remedy} (with optional dependencies), which brings one`,
     );
     return;
   }
@@ -104,6 +113,12 @@ function startWithNewerNode() {
   child.on('exit', (code, signal) => {
     process.exitCode = signal === null ? code : 128 + constants.signals[signal];
   });
+}
+
+/** npm puts a package's own packages below it, or beside it. */
+function foldersFrom(folder) {
+  const parent = dirname(folder);
+  return parent === folder ? [folder] : [folder, ...foldersFrom(parent)];
 }
 
 function forwardSignals(child) {

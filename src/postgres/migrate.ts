@@ -14,7 +14,7 @@ const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 class FolderMigrations implements MigrationProvider {
   async getMigrations(): Promise<Record<string, Migration>> {
     const files = (await readdir(fileURLToPath(MIGRATIONS_DIR))).filter((file) =>
-      /^\d{4}-.*\.ts$/.test(file),
+      /^\d{4}-.*\.[jt]s$/.test(file),
     );
     const migrations: Record<string, Migration> = {};
     for (const file of files.toSorted()) {

@@ -1,0 +1,40 @@
+/**
+ * Writes `dist/`: the sources with their types stripped, for the package alone, since Node strips none below
+ * node_modules. Lines and columns stay what they are. `node scripts/build-dist.ts [folder]`
+ */
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { stripTypeScriptTypes } from 'node:module';
+import { dirname, join, resolve } from 'node:path';
+
+const ROOT = resolve(import.meta.dirname, '..');
+const SOURCES = ['src', 'jobs', 'migrations'];
+/** A relative path in quotes: of an import, or of a thread's script. */
+const RELATIVE_TS = /(['"])((?:\.{1,2}\/)?[\w./-]+)\.ts\1/g;
+
+/** @returns JavaScript that imports JavaScript; blanks stand where types stood */
+export function toJavaScript(source: string): string {
+  return stripTypeScriptTypes(source, { mode: 'strip' }).replaceAll(RELATIVE_TS, '$1$2.js$1');
+}
+
+/** Writes all of it below `folder`, which is emptied first. */
+export async function buildDist(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true });
+  for (const name of SOURCES) {
+    for (const entry of await readdir(join(ROOT, name), { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const from = join(entry.parentPath, entry.name);
+      const to = join(folder, from.slice(ROOT.length + 1));
+      await mkdir(dirname(to), { recursive: true });
+      if (!from.endsWith('.ts')) await copyFile(from, to);
+      else await writeFile(to.replace(/ts$/, 'js'), toJavaScript(await readFile(from, 'utf8')));
+    }
+  }
+  const { name, version, type } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as Record<
+    string,
+    string
+  >;
+  // The program reads its version from two folders above src/core, here as there.
+  await writeFile(join(folder, 'package.json'), `${JSON.stringify({ name, version, type })}\n`);
+}
+
+if (import.meta.main) await buildDist(resolve(ROOT, process.argv[2] ?? 'dist'));
