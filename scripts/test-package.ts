@@ -60,7 +60,7 @@ try {
         expect(version.trim() === '0.1.0', version);
         const text = await succeed(bin, ['demo', '--json'], { cwd: folder, env: bare });
         expect((JSON.parse(text) as { verdict: string }).verdict === 'complete', text);
-        expect((await readdir(folder)).join() === 'data', `left in the folder: ${await readdir(folder)}`);
+        expect((await readdir(folder)).join() === 'data', `more than data was left in the folder`);
       },
     },
     {
