@@ -142,7 +142,7 @@ async function analystReads(): Promise<void> {
       sql,
     );
   expect(Number(await query('select count(*) from mirror.entries')) > 0, 'the analyst sees no entries');
-  const written = await query('delete from mirror.entries').then(
+  const written = await query('delete from mirror.ledger_entries').then(
     () => 'allowed',
     (error: Error) => error.message,
   );

@@ -44,6 +44,9 @@ import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { posterTo } from '../runs/post-report.ts';
 import { type Patience, untilReachable } from './reachable.ts';
 import { RunCosts } from '../runs/run-costs.ts';
+import { RunMetrics } from '../worker/run-metrics.ts';
+import { readRunFacts } from '../runs/store/run-facts.ts';
+import { nextSlotMs } from '../runs/schedule.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
 import { openTracing, type Tracing } from '../worker/tracing.ts';
@@ -68,9 +71,14 @@ export interface App extends AsyncDisposable {
   readonly status: StatusStore;
   /** What the work in this process did and cost. */
   readonly metrics: WorkMetrics;
+  /** How runs ended, here and in the mirror. */
+  readonly runMetrics: RunMetrics;
   /** The names of the migrations that were run now. */
   readonly migrated: readonly string[];
 }
+
+/** What runs are of, in the mirror's own table. */
+const RUN_KINDS = ['walk', 'export', 'load', 'nightly', 'verify'];
 
 export interface AppOptions extends Patience {
   readonly config: Config;
@@ -97,17 +105,23 @@ export async function openApp(options: AppOptions): Promise<App> {
   const rowPool = stack.use(new RowPool());
   const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
+  const runMetrics = new RunMetrics({
+    kinds: RUN_KINDS,
+    read: () => readRunFacts(warehouse.db),
+    nextMs: () => nextSlotMs(schedule, Date.now()),
+    log,
+  });
   const asked = sourceUrl === undefined ? undefined : { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
   const jobs: JobDeps = {
     stages,
-    runs: new RunStore(warehouse.db, asked?.url),
+    runs: new RunStore(warehouse.db, asked?.url, (ended) => runMetrics.onRun(ended)),
     source: asked,
     completeness: () => readCompleteness(warehouse.db),
     nightly: new NightlyStore(warehouse.db),
     queue: queues,
     progress: progressOf(state, metrics, stack),
     costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
-    post: config.notifyUrl === undefined ? undefined : posterTo(config.notifyUrl, version()),
+    post: openPoster(config, runMetrics),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
     nightlyWindowMs: config.nightlyWindow,
@@ -137,6 +151,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     runLogs,
     workers,
     jobs,
+    runMetrics,
     workForce,
     status: openStatusSource({
       store: new PostgresStatusStore(warehouse),
@@ -145,6 +160,20 @@ export async function openApp(options: AppOptions): Promise<App> {
       schedule,
     }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** Posts a report to NOTIFY_URL, and counts when that is refused. */
+function openPoster({ notifyUrl }: Config, metrics: RunMetrics): JobDeps['post'] {
+  if (notifyUrl === undefined) return undefined;
+  const post = posterTo(notifyUrl, version());
+  return async (...report) => {
+    try {
+      await post(...report);
+    } catch (error) {
+      metrics.onNotifyFailure();
+      throw error;
+    }
   };
 }
 

@@ -10,6 +10,7 @@ import { consoleParts } from './console-parts.ts';
 import { Downloads } from '../api/mirror/downloads.ts';
 import { openExportOrders } from '../api/mirror/export-orders.ts';
 import { PlaceMetrics } from '../worker/place-metrics.ts';
+import { processMetrics } from '../worker/process-metrics.ts';
 import { addQueueBoard } from '../api/console/queue-board.ts';
 import { storeProbes } from './store-probes.ts';
 
@@ -20,6 +21,7 @@ import { storeProbes } from './store-probes.ts';
 export async function startApi(app: App): Promise<Listening> {
   const { config, jobs, log, queues, warehouse } = app;
   const probes = storeProbes(app);
+  const processes = processMetrics({ version: version(), dataDir: config.dataDir });
   const server = await buildServer(
     {
       lists: new ReadStore(warehouse.pool),
@@ -28,7 +30,12 @@ export async function startApi(app: App): Promise<Listening> {
       jobs: openExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
       console: consoleParts(app),
       probes,
-      metrics: [app.metrics, new PlaceMetrics({ queues, probes, log })],
+      metrics: [
+        { metricsText: () => processes.metrics() },
+        app.metrics,
+        app.runMetrics,
+        new PlaceMetrics({ queues, probes, log }),
+      ],
       sessions: openSessionStore(warehouse.pool),
       log,
     },

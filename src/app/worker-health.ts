@@ -1,12 +1,14 @@
 /** A worker's health for whoever restarts it (200 while jobs are taken, 503 otherwise), and its metrics. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { collectDefaultMetrics, Registry } from 'prom-client';
+import { Registry } from 'prom-client';
 import { isAskedLocally, isLoopback } from '../api/access/hosts.ts';
 import { bearerOf, roleOfToken } from '../api/access/keys.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { App } from './app.ts';
+import { version } from '../core/version.ts';
 import { PlaceMetrics } from '../worker/place-metrics.ts';
+import { processMetrics } from '../worker/process-metrics.ts';
 import { storeProbes } from './store-probes.ts';
 
 /** Node takes the two for each other where the first is the larger. */
@@ -24,9 +26,13 @@ export interface WorkerHealth extends AsyncDisposable {
  */
 export async function startWorkerHealth(app: App, port: number): Promise<WorkerHealth> {
   const { queues, log } = app;
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
-  const parts = [registry, app.metrics, new PlaceMetrics({ queues, probes: storeProbes(app), log })];
+  const registry = processMetrics({ version: version(), dataDir: app.config.dataDir });
+  const parts = [
+    registry,
+    app.metrics,
+    app.runMetrics,
+    new PlaceMetrics({ queues, probes: storeProbes(app), log }),
+  ];
   const server = createServer(TIMEOUTS, (request, response) => {
     request.resume();
     const isMetrics = request.url?.split('?', 1)[0] === '/metrics';

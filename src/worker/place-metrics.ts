@@ -1,5 +1,5 @@
 /** Prometheus metrics of the places that work goes through: queues, this process's workers, stores. */
-import { Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Probe } from '../api/http/ports.ts';
 import { shared } from '../core/shared.ts';
 import type { Log } from '../core/log.ts';
@@ -25,12 +25,20 @@ export class PlaceMetrics {
   readonly #active = this.#gauge('worker_active_jobs', 'Jobs in work in this process', ['queue']);
   readonly #quiet = this.#gauge('worker_quiet_seconds', 'Since a job or canary was taken here', ['queue']);
   readonly #rebuilds = this.#gauge('worker_rebuilds', 'Workers replaced since the start', ['queue']);
+  readonly #rebuildsTotal: Counter;
   readonly #up = this.#gauge('store_up', '1 where the store answered', ['store']);
   readonly #seconds: Histogram;
+  readonly #counted = new Map<string, number>();
   readonly #ask = shared(() => this.#askStores(), ASKED_MAX_AGE_MS);
 
   constructor(deps: PlaceMetricsDeps) {
     this.#deps = deps;
+    this.#rebuildsTotal = new Counter({
+      name: `${PREFIX}worker_rebuilds_total`,
+      help: 'Workers replaced because they took nothing',
+      labelNames: ['queue'],
+      registers: [this.#registry],
+    });
     this.#seconds = new Histogram({
       name: `${PREFIX}store_seconds`,
       help: 'The smallest question to a store',
@@ -46,8 +54,15 @@ export class PlaceMetrics {
       this.#active.set({ queue }, activeJobs);
       this.#quiet.set({ queue }, quietMs / 1_000);
       this.#rebuilds.set({ queue }, rebuilds);
+      this.#countRebuilds(queue, rebuilds);
     }
     return this.#registry.metrics();
+  }
+
+  #countRebuilds(queue: string, rebuilds: number): void {
+    const counted = this.#counted.get(queue) ?? 0;
+    this.#rebuildsTotal.inc({ queue }, Math.max(0, rebuilds - counted));
+    this.#counted.set(queue, rebuilds);
   }
 
   /** A store that is away leaves the values of the others. */

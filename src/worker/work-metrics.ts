@@ -5,12 +5,14 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ProgressLine } from '../runs/job.ts';
 import { RateMeter } from '../core/rate-meter.ts';
+import { QUEUE_NAMES } from '../queue/queues.ts';
 import type { JobReport } from '../queue/station.ts';
 import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';
 
 export const PREFIX = 'ledger_mirror_';
 const REQUEST_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300];
 const JOB_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800];
+const ROUTES = ['parties', 'checkpoints', 'export'];
 /** A task that was not heard of for this long is over. */
 const TASK_KEPT_MS = 60_000;
 /** Labels come from code, which names few; this keeps it so. */
@@ -48,6 +50,17 @@ export class WorkMetrics implements SourceObserver {
   readonly #expected = this.#gauge('progress_expected', 'What it has to do, where that is known');
   readonly #perSecond = this.#gauge('progress_per_second', 'Its present rate');
   readonly #tasks = new Map<string, Task>();
+
+  constructor() {
+    // A counter that begins with its first event hides that event from a rate.
+    for (const route of ROUTES) {
+      for (const counter of [this.#retries, this.#bytes]) counter.inc({ route }, 0);
+      for (const reason of ['rate', 'ban', 'retry'])
+        for (const counter of [this.#waits, this.#waited]) counter.inc({ route, reason }, 0);
+    }
+    for (const queue of QUEUE_NAMES)
+      for (const outcome of ['done', 'failed']) this.#jobs.inc({ queue, outcome }, 0);
+  }
 
   onRequest(report: RequestReport): void {
     const { route, status = 'none', bytes, durationMs, attempt } = report;

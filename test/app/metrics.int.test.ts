@@ -50,7 +50,7 @@ async function exported(partyId: string | undefined): Promise<string> {
 
 describe('metrics', () => {
   it('are those that are documented, of the types that are documented', async () => {
-    expect(served(await metrics())).toEqual(documented('api', 'work', 'places'));
+    expect(served(await metrics())).toEqual(documented('api', 'work', 'places', 'runs', 'process'));
   });
 
   it('count requests, retries, jobs and progress, and name nobody', async () => {
@@ -65,6 +65,7 @@ describe('metrics', () => {
         const isOver =
           value(now, 'ledger_mirror_jobs_total{queue="export",outcome="done"}') === 1 &&
           value(now, 'ledger_mirror_queue_jobs{queue="export",state="active"}') === 0 &&
+          value(now, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}') !== undefined &&
           STORES.every((store) => value(now, `ledger_mirror_store_up{store="${store}"}`) === 1);
         return isOver ? now : undefined;
       },
@@ -80,7 +81,30 @@ describe('metrics', () => {
     for (const store of STORES)
       expect(value(text, `ledger_mirror_store_seconds_count{store="${store}"}`)).toBeGreaterThan(0);
     expect(value(text, 'ledger_mirror_worker_quiet_seconds{queue="export"}')).toBeLessThan(60);
+    expect(value(text, 'ledger_mirror_runs_total{kind="export",verdict="complete"}')).toBe(1);
+    expect(value(text, 'ledger_mirror_runs_total{kind="nightly",verdict="failed"}')).toBe(0);
+    expect(value(text, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}')).toBeGreaterThan(1.7e9);
+    expect(value(text, 'ledger_mirror_next_scheduled_timestamp_seconds{kind="nightly"}')).toBeGreaterThan(
+      Date.now() / 1_000 - 60,
+    );
+    expect(value(text, 'ledger_mirror_data_dir_free_bytes')).toBeGreaterThan(0);
+    expect(text).toMatch(/^ledger_mirror_build_info\{version="[\d.]+",node="24\.[\d.]+"\} 1$/m);
     for (const secret of [first?.id ?? '', sandbox.url, TOKEN]) expect(text).not.toContain(secret);
+  });
+
+  it('keep one series for all files of the console', async () => {
+    for (const file of ['console.css', 'icon.svg', 'main.js'])
+      await fetch(`${mirror.url}/assets/${file}`, { headers });
+    const text = await waitFor(
+      async () => {
+        const now = await metrics();
+        return (value(now, 'ledger_mirror_http_request_seconds_count{route="/assets/*"}') ?? 0) >= 3
+          ? now
+          : undefined;
+      },
+      { what: 'the requests to be counted' },
+    );
+    expect(text).not.toContain('/assets/console.css');
   });
 
   it('are served by a worker beside its health, to those who know the token', async () => {
@@ -90,7 +114,7 @@ describe('metrics', () => {
     expect([health.status, await health.json()]).toMatchObject([200, { status: 'ok' }]);
     expect((await fetch(`${url}/metrics`)).status).toBe(401);
     const text = await (await fetch(`${url}/metrics`, { headers })).text();
-    expect(served(text)).toEqual(documented('work', 'places'));
+    expect(served(text)).toEqual(documented('work', 'places', 'runs', 'process'));
     expect(text).toContain('process_cpu_seconds_total');
   });
 

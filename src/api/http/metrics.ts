@@ -3,14 +3,16 @@
  * docs/metrics.md; labels are of small fixed sets, never a URL, a key or a party.
  */
 import type { FastifyInstance } from 'fastify';
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Log } from '../../core/log.ts';
 import { parseInstant } from '../../core/time.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { MetricsSource } from './ports.ts';
 
 const PREFIX = 'ledger_mirror_';
-const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60];
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+/** One series for all files of the console. */
+const ASSETS = '/assets/';
 const VERDICTS = ['complete', 'incomplete', 'suspicious', 'failed'] as const;
 
 /** Adds `/metrics` and counts every request. `others` are appended as they are. */
@@ -21,7 +23,6 @@ export function addMetrics(
   log: Log,
 ): void {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
   countRequests(server, registry);
   const show = mirrorGauges(registry);
   server.get(
@@ -56,7 +57,8 @@ function countRequests(server: FastifyInstance, registry: Registry): void {
     registers: [registry],
   });
   server.addHook('onResponse', (request, reply, done) => {
-    const route = request.routeOptions.url ?? 'none';
+    const named = request.routeOptions.url ?? 'none';
+    const route = named.startsWith(ASSETS) ? `${ASSETS}*` : named;
     requests.inc({ route, method: request.method, status: reply.statusCode });
     duration.observe({ route }, reply.elapsedTime / 1_000);
     done();
@@ -78,6 +80,11 @@ function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
   const asOf = gauge('stream_as_of_seconds', 'The instant up to which it is mirrored, since 1970', [
     'stream',
   ]);
+  const asOfTimestamp = gauge(
+    'stream_as_of_timestamp_seconds',
+    'The instant up to which it is mirrored, since 1970',
+    ['stream'],
+  );
   const bytes = gauge('ledger_bytes', 'Plain CSV in the current segments');
   const quarantined = gauge('ledger_set_aside', 'Ledgers whose export was quarantined');
   const notLoaded = gauge(
@@ -97,7 +104,9 @@ function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
       }
       rows.set({ stream: stream.name }, Number(stream.rows));
       const time = stream.asOfTime === null ? undefined : parseInstant(stream.asOfTime);
-      if (time !== undefined) asOf.set({ stream: stream.name }, Number(time / 1_000n) / 1_000);
+      if (time === undefined) continue;
+      const seconds = Number(time / 1_000n) / 1_000;
+      for (const shown of [asOf, asOfTimestamp]) shown.set({ stream: stream.name }, seconds);
     }
     bytes.set(Number(status.ledger.bytes));
     quarantined.set(Number(status.ledger.quarantined));

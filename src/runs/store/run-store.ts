@@ -52,6 +52,13 @@ export interface RunFilter {
 const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['walk', 'export', 'nightly']);
 /** Renewed every three seconds: one that was renewed so lately is worked by a living process. */
 const WORKED_MS = 8_000;
+/** As told to who counts. */
+export interface EndedRun {
+  readonly kind: string;
+  readonly verdict: Verdict;
+  readonly durationMs: number;
+}
+
 const LISTED_MAX = 1000;
 /** What a run keeps for itself beside what it was asked. */
 const NOT_ASKED = ['clock', 'isOrdered'] as const;
@@ -59,11 +66,16 @@ const NOT_ASKED = ['clock', 'isOrdered'] as const;
 export class RunStore {
   readonly #db: Database;
   readonly #sourceUrl: string | undefined;
+  readonly #onEnded: (ended: EndedRun) => void;
 
-  /** @param sourceUrl the source that runs made here ask */
-  constructor(db: Database, sourceUrl?: string) {
+  /**
+   * @param sourceUrl the source that runs made here ask
+   * @param onEnded told of every run that ends by this store, for metrics
+   */
+  constructor(db: Database, sourceUrl?: string, onEnded: (ended: EndedRun) => void = () => undefined) {
     this.#db = db;
     this.#sourceUrl = sourceUrl;
+    this.#onEnded = onEnded;
   }
 
   /** @returns the new run, or the one that already has this slot or this parent, kind and subject */
@@ -249,17 +261,20 @@ export class RunStore {
    * source the mirror is of: that address is shown from then on.
    */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
-    await guarded('record a verdict', () =>
-      sql`
+    const { rows } = await guarded('record a verdict', () =>
+      sql<{ kind: string; seconds: number }>`
         with ended as (
           update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
             finished_at = clock_timestamp()
           where run_id = ${runId} and state in ('queued', 'running')
-          returning kind, source_url)
-        update mirror.identity i set source_url = ended.source_url from ended
-         where ended.kind = 'walk' and ${verdict} = 'complete' and ended.source_url is not null
-           and i.source_url is distinct from ended.source_url`.execute(this.#db),
+          returning kind, source_url, extract(epoch from finished_at - queued_at)::float8 as seconds),
+        proven as (
+          update mirror.identity i set source_url = ended.source_url from ended
+           where ended.kind = 'walk' and ${verdict} = 'complete' and ended.source_url is not null
+             and i.source_url is distinct from ended.source_url)
+        select kind, seconds from ended`.execute(this.#db),
     );
+    for (const { kind, seconds } of rows) this.#onEnded({ kind, verdict, durationMs: seconds * 1_000 });
   }
 
   /**

@@ -1,0 +1,103 @@
+/**
+ * Prometheus metrics of runs: those that end in this process are counted, how the last of each kind ended is read
+ * from the mirror, so that every process tells the same.
+ */
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Log } from '../core/log.ts';
+import { shared } from '../core/shared.ts';
+import type { Verdict } from '../core/verdict.ts';
+import type { RunFacts } from '../runs/store/run-facts.ts';
+import type { EndedRun } from '../runs/store/run-store.ts';
+import { PREFIX } from './work-metrics.ts';
+
+const VERDICTS: readonly Verdict[] = ['complete', 'incomplete', 'suspicious', 'failed'];
+const RUN_SECONDS = [1, 5, 15, 60, 300, 900, 3_600, 7_200, 14_400, 28_800, 57_600];
+/** However many scrape, the mirror is asked this often. */
+const ASKED_MAX_AGE_MS = 5_000;
+
+export interface RunMetricsDeps {
+  readonly kinds: readonly string[];
+  readonly read: () => Promise<RunFacts>;
+  /** When the schedule's next nightly run is due, in milliseconds since 1970. */
+  readonly nextMs: () => number;
+  readonly log: Log;
+}
+
+export class RunMetrics {
+  readonly #deps: RunMetricsDeps;
+  readonly #registry = new Registry();
+  readonly #ended: Counter;
+  readonly #seconds: Histogram;
+  readonly #notifyFailures: Counter;
+  readonly #lastSeconds = this.#gauge('run_last_duration_seconds', 'How long the last run took', ['kind']);
+  readonly #lastComplete = this.#gauge(
+    'last_success_timestamp_seconds',
+    'When a run last ended complete, since 1970',
+    ['kind'],
+  );
+  readonly #next = this.#gauge(
+    'next_scheduled_timestamp_seconds',
+    'When the schedule starts the next run, since 1970',
+    ['kind'],
+  );
+  readonly #gaps = this.#gauge('known_gaps', 'Gaps of the lists that the source itself has', []);
+  readonly #ask = shared(() => this.#read(), ASKED_MAX_AGE_MS);
+
+  constructor(deps: RunMetricsDeps) {
+    this.#deps = deps;
+    const registers = [this.#registry];
+    this.#ended = new Counter({
+      name: `${PREFIX}runs_total`,
+      help: 'Runs that ended in this process',
+      labelNames: ['kind', 'verdict'],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: `${PREFIX}run_duration_seconds`,
+      help: 'How long they took, waiting included',
+      labelNames: ['kind'],
+      buckets: RUN_SECONDS,
+      registers,
+    });
+    this.#notifyFailures = new Counter({
+      name: `${PREFIX}notify_failures_total`,
+      help: 'Reports that NOTIFY_URL did not take',
+      registers,
+    });
+    // A counter that begins with its first event hides that event from a rate.
+    for (const kind of deps.kinds) for (const verdict of VERDICTS) this.#ended.inc({ kind, verdict }, 0);
+  }
+
+  onRun({ kind, verdict, durationMs }: EndedRun): void {
+    this.#ended.inc({ kind, verdict });
+    this.#seconds.observe({ kind }, durationMs / 1_000);
+  }
+
+  onNotifyFailure(): void {
+    this.#notifyFailures.inc();
+  }
+
+  async metricsText(): Promise<string> {
+    await this.#ask();
+    return this.#registry.metrics();
+  }
+
+  /** A mirror that cannot be read leaves the last values. */
+  async #read(): Promise<void> {
+    this.#next.set({ kind: 'nightly' }, this.#deps.nextMs() / 1_000);
+    try {
+      const { kinds, gaps } = await this.#deps.read();
+      this.#gaps.set(gaps);
+      for (const { kind, durationSeconds, completeAtSeconds } of kinds) {
+        if (durationSeconds !== null) this.#lastSeconds.set({ kind }, durationSeconds);
+        if (completeAtSeconds !== null) this.#lastComplete.set({ kind }, completeAtSeconds);
+      }
+    } catch (error) {
+      this.#deps.log.debug({ err: error }, 'Metrics of runs not read');
+    }
+  }
+
+  #gauge(name: string, help: string, labelNames: string[]): Gauge {
+    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
+  }
+}
