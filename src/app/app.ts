@@ -46,7 +46,7 @@ import { type Patience, untilReachable } from './reachable.ts';
 import { RunCosts } from '../runs/run-costs.ts';
 import { RunMetrics } from '../worker/run-metrics.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
-import { nextSlotMs } from '../runs/schedule.ts';
+import { nextSlotMs, type Schedule } from '../runs/schedule.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
 import { openTracing, type Tracing } from '../worker/tracing.ts';
@@ -105,12 +105,7 @@ export async function openApp(options: AppOptions): Promise<App> {
   const rowPool = stack.use(new RowPool());
   const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
-  const runMetrics = new RunMetrics({
-    kinds: RUN_KINDS,
-    read: () => readRunFacts(warehouse.db),
-    nextMs: () => nextSlotMs(schedule, Date.now()),
-    log,
-  });
+  const runMetrics = openRunMetrics(warehouse, schedule, log);
   const asked = sourceUrl === undefined ? undefined : { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
   const jobs: JobDeps = {
     stages,
@@ -161,6 +156,15 @@ export async function openApp(options: AppOptions): Promise<App> {
     }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMetrics {
+  return new RunMetrics({
+    kinds: RUN_KINDS,
+    read: () => readRunFacts(db),
+    nextMs: () => nextSlotMs(schedule, Date.now()),
+    log,
+  });
 }
 
 /** Posts a report to NOTIFY_URL, and counts when that is refused. */

@@ -27,10 +27,10 @@ export function processMetrics({ version, dataDir }: ProcessFacts): Registry {
     labelNames: ['version', 'node'],
     registers: [registry],
   }).set({ version, node: process.versions.node }, 1);
-  new Gauge({
+  const free = new Gauge({
     name: `${PREFIX}data_dir_free_bytes`,
     help: 'Free space where DATA_DIR lies',
-    registers: [registry],
+    registers: [],
     async collect() {
       try {
         const { bavail, bsize } = await statfs(dataDir, { bigint: true });
@@ -41,5 +41,6 @@ export function processMetrics({ version, dataDir }: ProcessFacts): Registry {
       }
     },
   });
+  registry.registerMetric(free);
   return registry;
 }
