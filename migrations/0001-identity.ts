@@ -19,8 +19,13 @@ const STATEMENTS = [
     publication_seq bigint not null default 0,
     is_rebuilding boolean not null default false,
     cursor_secret bytea not null default uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
+    lock_seed bigint not null default hashtextextended(gen_random_uuid()::text, 0),
     created_at timestamptz not null default clock_timestamp())`,
   'insert into mirror.identity default values',
+  // Whoever reads the views may take advisory locks, too: keys that can be guessed could stop everything.
+  `create function mirror.lock_key(name text) returns bigint language sql stable as
+    $$ select hashtextextended(name, lock_seed) from mirror.identity $$`,
+  'revoke execute on function mirror.lock_key(text) from public',
   // Sessions of the console that were logged out before their end.
   `create table mirror.ended_sessions (
     session_id text primary key,

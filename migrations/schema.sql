@@ -8,6 +8,14 @@ btree_gist
 
 mirror.text_range as range (subtype = text)
 
+-- Functions
+
+CREATE OR REPLACE FUNCTION mirror.lock_key(name text)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$ select hashtextextended(name, lock_seed) from mirror.identity $function$
+
 -- Tables
 
 table mirror.chains
@@ -106,6 +114,7 @@ table mirror.identity
   publication_seq bigint not null default 0
   is_rebuilding boolean not null default false
   cursor_secret bytea not null default (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
+  lock_seed bigint not null default hashtextextended((gen_random_uuid())::text, (0)::bigint)
   created_at timestamp with time zone not null default clock_timestamp()
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)

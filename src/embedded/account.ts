@@ -17,11 +17,14 @@ interface PasswdEntry {
   readonly gid: number;
 }
 
-/** Who runs the server as root's stand-in, first found first. */
-const STAND_INS = ['postgres', 'nobody'];
+/**
+ * Who runs the server as root's stand-in, first found first. `games` is on every system and runs nothing.
+ * Not `nobody`: whatever else runs as the same user can read the server's memory and its files.
+ */
+const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
 
 /**
- * @param ownerUid who owns what is there already: root runs the server as that user
+ * @param ownerUid who owns the server's data folder: root goes on as that user
  * @throws PermanentError `EMBEDDED_ACCOUNT` where there is no user fit to run it
  */
 export function serverAccount(ownUid: number, ownerUid: number, passwd = readPasswd()): Account {
@@ -37,7 +40,7 @@ export function serverAccount(ownUid: number, ownerUid: number, passwd = readPas
     STAND_INS.map((name) => passwd.find((entry) => entry.name === name)).find((entry) => entry !== undefined);
   if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
   throw new PermanentError(
-    `Cannot start the embedded Postgres as root: /etc/passwd has neither 'postgres' nor 'nobody' to run it as; add one, run as another user, or set DATABASE_URL`,
+    `Cannot start the embedded Postgres as root: /etc/passwd has none of ${STAND_INS.join(', ')} to run it as; add one, run as another user, or set DATABASE_URL`,
     { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
   );
 }

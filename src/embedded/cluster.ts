@@ -7,9 +7,10 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import {
-  chownSync,
   closeSync,
+  constants,
   existsSync,
+  fchownSync,
   fsyncSync,
   mkdtempSync,
   openSync,
@@ -75,7 +76,7 @@ export async function ensureCluster(cluster: Cluster, signal?: AbortSignal): Pro
     );
   }
   const staging = mkdtempSync(join(cluster.home, 'initdb-'));
-  giveTo(cluster.account, staging);
+  giveFolder(cluster.account, staging);
   await initdb(cluster, staging, signal);
   renameSync(staging, cluster.dir);
   syncFolder(cluster.home);
@@ -185,8 +186,8 @@ async function launch(
   signal: AbortSignal | undefined,
 ): Promise<Server | undefined> {
   if (existsSync(cluster.logFile)) renameSync(cluster.logFile, `${cluster.logFile}.old`);
-  const log = openSync(cluster.logFile, 'a', 0o600);
-  giveTo(cluster.account, cluster.logFile);
+  const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
+  const log = openSync(cluster.logFile, flags, 0o600);
   const child = spawn(join(cluster.binaries.binDir, 'postgres'), serverArguments(cluster, port), {
     ...cluster.account,
     cwd: cluster.dir,
@@ -253,9 +254,18 @@ async function listenOnce(port: number): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : port;
 }
 
-/** What root makes belongs to the server's user; whatever others make is theirs already. */
-export function giveTo(account: Account, path: string): void {
-  if (account.uid !== undefined && account.gid !== undefined) chownSync(path, account.uid, account.gid);
+/** What root has just made, for the server's user; by handle, so that it is what was made. */
+export function giveTo({ uid, gid }: Account, handle: number): void {
+  if (uid !== undefined && gid !== undefined) fchownSync(handle, uid, gid);
+}
+
+function giveFolder(account: Account, path: string): void {
+  const handle = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    giveTo(account, handle);
+  } finally {
+    closeSync(handle);
+  }
 }
 
 function syncFolder(dir: string): void {

@@ -10,11 +10,15 @@
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
+  constants,
   existsSync,
   fsyncSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readFileSync,
+  rmSync,
+  type Stats,
   statSync,
   writeSync,
 } from 'node:fs';
@@ -96,23 +100,37 @@ function openCluster(options: EmbeddedPostgresOptions): Cluster {
   };
 }
 
-/** Makes `home` where it is missing. @returns the uid that what lies in it belongs to */
+/**
+ * Makes `home` where it is missing. Only we may change what lies in it: where another could, root would write
+ * through whatever that one puts there.
+ * @returns the uid that the data in it belongs to
+ */
 function ownerOf(home: string, dir: string, ownUid: number): number {
   try {
     mkdirSync(dirname(home), { recursive: true });
     mkdirSync(home, { recursive: true, mode: 0o700 });
-    const homeUid = statSync(home).uid;
-    if (ownUid === 0) return statSync(dir, { throwIfNoEntry: false })?.uid ?? homeUid;
-    if (homeUid === ownUid) return ownUid;
+    const isOurs =
+      ownUid === 0
+        ? isOnlyRoots(statSync(dirname(home)), true) && isOnlyRoots(lstatSync(home), false)
+        : statSync(home).uid === ownUid;
+    if (isOurs) return lstatSync(dir, { throwIfNoEntry: false })?.uid ?? ownUid;
   } catch (error) {
     throw notOurs(home, error);
   }
   throw notOurs(home);
 }
 
+const STICKY = 0o1000;
+
+/** @param isParent where others may make files, as in /tmp, but not rename ours */
+function isOnlyRoots(found: Stats, isParent: boolean): boolean {
+  const isClosed = (found.mode & 0o022) === 0 || (isParent && (found.mode & STICKY) !== 0);
+  return found.isDirectory() && found.uid === 0 && isClosed;
+}
+
 function notOurs(home: string, cause?: unknown): PermanentError {
   return new PermanentError(
-    `Cannot use ${home} for the embedded Postgres: it belongs to another user or cannot be written (${cause === undefined ? 'EACCES' : errorCode(cause)}); run as its owner, or set DATA_DIR`,
+    `Cannot use ${home} for the embedded Postgres: it belongs to another user, others may write it, or it cannot be written (${cause === undefined ? 'EACCES' : errorCode(cause)}); run as its owner, or set DATA_DIR`,
     { code: 'EMBEDDED_NOT_OURS', meta: { home }, cause },
   );
 }
@@ -125,7 +143,6 @@ async function inTurn<Result>(
   const file = join(cluster.home, 'turn.lock');
   const turn = await FileLock.wait(file, TURN_TIMEOUT_MS, signal);
   try {
-    giveTo(cluster.account, file);
     return await work();
   } finally {
     turn[Symbol.dispose]();
@@ -153,7 +170,6 @@ function takeHold(cluster: Cluster): FileLock {
   const hold = FileLock.take(file, 'shared');
   // Only somebody's turn takes it exclusively, and this is ours.
   if (hold === undefined) throw new Error(`${file} is locked outside of a turn`);
-  giveTo(cluster.account, file);
   return hold;
 }
 
@@ -169,11 +185,15 @@ async function leave(cluster: Cluster, hold: FileLock, log: EmbeddedPostgresOpti
 function ensurePassword(cluster: Cluster): string {
   if (existsSync(cluster.dir)) return readPassword(cluster);
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
-  const file = openSync(cluster.passwordFile, 'w', 0o600);
+  // Left by a start that was killed before there was any data.
+  rmSync(cluster.passwordFile, { force: true });
+  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+  const file = openSync(cluster.passwordFile, flags, 0o600);
   writeSync(file, password);
+  // initdb opens it again, as the server's user; nobody else enters the folder.
+  giveTo(cluster.account, file);
   fsyncSync(file);
   closeSync(file);
-  giveTo(cluster.account, cluster.passwordFile);
   return password;
 }
 

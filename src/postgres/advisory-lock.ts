@@ -26,7 +26,7 @@ export async function takeLock(
   for (;;) {
     signal.throwIfAborted();
     const { rows } = await guarded(`take the lock ${name}`, () =>
-      client.query<{ taken: boolean }>(`select ${attempt}(hashtextextended($1, 0)) as taken`, [name]),
+      client.query<{ taken: boolean }>(`select ${attempt}(mirror.lock_key($1)) as taken`, [name]),
     );
     if (rows[0]?.taken === true) return;
     if (performance.now() - startedMs > WAIT_MS) {

@@ -13,7 +13,9 @@ const OID = { int8: 20, timestamptz: 1184 } as const;
  * Where that hangs, or its machine is gone without a word, others need the locks, and vacuum the horizon.
  */
 const IDLE_IN_TRANSACTION_MS = 5 * 60_000;
-const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;
+/** Whoever waits longer waits for a lock that nothing of ours holds so long: the statement ends, and may pass later. */
+const LOCK_TIMEOUT_MS = 20_000;
+const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c lock_timeout=${LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;
 
 export type Database = Kysely<MirrorSchema>;
 

@@ -34,7 +34,8 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
   const provider = new FolderMigrations();
   const known = Object.keys(await provider.getMigrations());
   await guarded('open the database', () => ensureSchema(db));
-  await guarded("read the schema's version", () => refuseOthers(db, known));
+  // Where nothing is missing nothing is locked: the lock's key is Kysely's own, and known to everybody.
+  if (await guarded("read the schema's version", () => isCurrent(db, known))) return [];
   const migrator = new Migrator({
     db,
     provider,
@@ -78,11 +79,12 @@ async function ensureSchema<Schema>(db: Kysely<Schema>): Promise<void> {
   );
 }
 
-async function refuseOthers<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<void> {
+/** @throws PermanentError where another version made it */
+async function isCurrent<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<boolean> {
   const table = await sql<{
     present: boolean;
   }>`select to_regclass('mirror.migrations') is not null as present`.execute(db);
-  if (table.rows[0]?.present !== true) return;
+  if (table.rows[0]?.present !== true) return false;
   const applied = await sql<{ name: string }>`select name from mirror.migrations order by name`.execute(db);
   if (applied.rows.some((row) => row.name === EARLIER_BASELINE)) {
     throw new PermanentError(
@@ -92,7 +94,7 @@ async function refuseOthers<Schema>(db: Kysely<Schema>, known: readonly string[]
     );
   }
   const newer = applied.rows.find((row) => !known.includes(row.name));
-  if (newer === undefined) return;
+  if (newer === undefined) return applied.rows.length === known.length;
   throw new PermanentError(
     `Cannot use this database: it was migrated to ${newer.name}, which this version does not know; use the newer ledger-mirror`,
     { code: 'DATABASE_NEWER', meta: { migration: newer.name } },

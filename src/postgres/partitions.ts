@@ -7,8 +7,6 @@ import { databaseError } from './transaction.ts';
 
 const MONTH = /^(\d{4})-(0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
-/** Any fixed number: makers of partitions take turns. */
-const PARTITION_LOCK_KEY = 7_105_112;
 
 /**
  * Makes the partition of each month where it is missing; safe to be called by many at once.
@@ -39,7 +37,7 @@ function partitionStatement(month: string): string {
   // One statement block is one transaction. The advisory lock makes "is it attached?" reliable.
   return `do $$ begin
     perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
-    perform pg_advisory_xact_lock(${PARTITION_LOCK_KEY});
+    perform pg_advisory_xact_lock(mirror.lock_key('partitions'));
     if not exists (select from pg_inherits where inhrelid = to_regclass('mirror.${name}')) then
       create table if not exists mirror.${name} (like mirror.ledger_entries);
       alter table mirror.ledger_entries attach partition mirror.${name}

@@ -1,19 +1,24 @@
 /** The embedded Postgres keeps its data, is shared, and is found again whatever was killed. */
 import {
   chmodSync,
+  chownSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
+  symlinkSync,
+  unlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { type Child, runScript } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -240,11 +245,67 @@ test.runIf(process.getuid?.() === 0)("another user's folder is refused, one's ow
   await heldUrl(accepted);
   expect(processState(pid)?.uid).toBe(nobody.uid);
   await accepted.end('SIGTERM');
-  // Root comes to it as its owner, and leaves it usable for that owner.
-  await (await start())[Symbol.asyncDispose]();
+  // Root does not come to it: what its owner puts there, root would follow.
+  await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
   await using again = runScript(HOLDER, [dataDir], nobody);
   await heldUrl(again);
   await again.end('SIGTERM');
+});
+
+describe.runIf(process.getuid?.() === 0)('root, where another user prepared the folder', () => {
+  const games = { uid: 5, gid: 60 };
+
+  function plant(): string {
+    const folder = mkdtempSync(join(root, 'planted '));
+    const victim = join(folder, 'victim');
+    writeFileSync(victim, 'left alone', { mode: 0o600 });
+    dataDir = join(folder, 'data');
+    const home = join(dataDir, 'postgres');
+    mkdirSync(home, { recursive: true });
+    for (const name of ['password', 'server.log', 'turn.lock', 'holders.lock'])
+      symlinkSync(victim, join(home, name));
+    return victim;
+  }
+
+  function expectUntouched(victim: string): void {
+    expect(readFileSync(victim, 'utf8')).toBe('left alone');
+    expect(statSync(victim)).toMatchObject({ uid: 0, size: 10 });
+  }
+
+  test('refuses a home that is theirs, and follows no link in it', async () => {
+    const victim = plant();
+    chownSync(join(dataDir, 'postgres'), games.uid, games.gid);
+    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+    expectUntouched(victim);
+  });
+
+  test('refuses a data directory that is theirs, whoever the home seems to be of', async () => {
+    const victim = plant();
+    chownSync(dataDir, games.uid, games.gid);
+    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+    expectUntouched(victim);
+  });
+
+  test('refuses a home that others may write, and one that is a link', async () => {
+    const victim = plant();
+    const home = join(dataDir, 'postgres');
+    chmodSync(home, 0o777);
+    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+    renameSync(home, `${victim}.elsewhere`);
+    symlinkSync(`${victim}.elsewhere`, home);
+    chmodSync(`${victim}.elsewhere`, 0o700);
+    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+    expectUntouched(victim);
+  });
+
+  test('replaces a planted password file instead of writing through it', async () => {
+    const victim = plant();
+    for (const name of ['server.log', 'turn.lock', 'holders.lock'])
+      unlinkSync(join(dataDir, 'postgres', name));
+    await (await start())[Symbol.asyncDispose]();
+    expectUntouched(victim);
+    expect(lstatSync(join(dataDir, 'postgres', 'password')).isSymbolicLink()).toBe(false);
+  });
 });
 
 test('a server that was killed is started again by whoever uses it, where it was', async () => {

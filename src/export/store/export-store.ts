@@ -207,7 +207,7 @@ export class ExportStore implements ExportRepository {
 
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     return inTransaction(this.#db, { action: 'count an export towards the export limit' }, async (tx) => {
-      await sql`select pg_advisory_xact_lock(hashtextextended('export limit', 0))`.execute(tx);
+      await sql`select pg_advisory_xact_lock(mirror.lock_key('export limit'))`.execute(tx);
       const wanted = await sql<{ limit_wanted_at: string }>`
         update mirror.exports
         set limit_polled_at = clock_timestamp(),

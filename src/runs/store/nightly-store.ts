@@ -111,7 +111,7 @@ export class NightlyStore {
     if (known !== undefined) return known;
     return guarded('plan the nightly run', async () => {
       const plan = await this.#db.transaction().execute(async (tx) => {
-        await sql`select pg_advisory_xact_lock(hashtextextended('nightly plan', 0))`.execute(tx);
+        await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
         const partition = sql.id('mirror', partitionOf(request.runId));
         await sql`create table if not exists ${partition} (like mirror.nightly_units including all)`.execute(
           tx,

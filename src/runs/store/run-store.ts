@@ -139,7 +139,7 @@ export class RunStore {
     return guarded('record a run', () =>
       this.#db.transaction().execute(async (transaction) => {
         const lock = `${fresh.kind} ${fresh.subject}`;
-        await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(transaction);
+        await sql`select pg_advisory_xact_lock(mirror.lock_key(${lock}))`.execute(transaction);
         const runs = new RunStore(transaction, this.#sourceUrl);
         const open = await runs.findOpen(fresh);
         return { run: open ?? (await runs.create(fresh)), isNew: open === undefined };
@@ -190,7 +190,7 @@ export class RunStore {
   async createNight(fresh: NewRun): Promise<{ readonly run: Run; readonly isNew: boolean }> {
     return guarded('record a nightly run', () =>
       this.#db.transaction().execute(async (transaction) => {
-        await sql`select pg_advisory_xact_lock(hashtextextended('nightly', 0))`.execute(transaction);
+        await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly'))`.execute(transaction);
         const runs = new RunStore(transaction, this.#sourceUrl);
         const [going] = await runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 });
         return { run: going ?? (await runs.create(fresh)), isNew: going === undefined };
