@@ -10,6 +10,7 @@ import {
 import type { Log } from '../core/log.ts';
 import { inRun } from '../core/run-scope.ts';
 import type { Outcome } from '../core/verdict.ts';
+import { countDeaths, DEATHS_MAX } from './deaths.ts';
 import type { JobContext, JobDeps } from './job.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 
@@ -33,7 +34,7 @@ class RunCancelled extends PermanentError {
 
 export interface WorkRunDeps {
   readonly runs: RunStore;
-  readonly progress: Pick<JobDeps['progress'], 'settle'>;
+  readonly progress: Pick<JobDeps['progress'], 'settle' | 'read'>;
   readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
   readonly source: JobDeps['source'];
   readonly log: Log;
@@ -69,14 +70,7 @@ export async function workRun(
     const ageMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
     deps.log.info({ runId, kind, subject, attempts, ageMs }, 'Run taken over, or tried again');
   }
-  if (run.attempts > DELIVERIES_MAX) {
-    const error = {
-      code: 'DELIVERED_TOO_OFTEN',
-      message: `its job ended ${DELIVERIES_MAX} times without a result`,
-    };
-    await deps.runs.finish(runId, 'failed', { error });
-    return;
-  }
+  if (await endsProcesses(known, run, deps)) return;
   const cancel = new AbortController();
   const signal = AbortSignal.any([context.signal, cancel.signal]);
   const heartbeat = setInterval(() => {
@@ -99,6 +93,22 @@ export async function workRun(
   } finally {
     clearInterval(heartbeat);
   }
+}
+
+/** Whether the run was ended instead of being worked once more: its job took one process after the other. */
+async function endsProcesses(known: Run, run: Run, deps: WorkRunDeps): Promise<boolean> {
+  const deaths = await countDeaths(known, deps);
+  if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
+  const message =
+    deaths < DEATHS_MAX
+      ? `its job ended ${DELIVERIES_MAX} times without a result`
+      : `its job ended ${deaths} processes in a row at the same place`;
+  deps.log.error(
+    { runId: run.runId, kind: run.kind, subject: run.subject, deaths },
+    'Run delivered too often',
+  );
+  await deps.runs.finish(run.runId, 'failed', { error: { code: 'DELIVERED_TOO_OFTEN', message } });
+  return true;
 }
 
 /** @throws where no such run is known: nobody may take its job for done */

@@ -84,3 +84,25 @@ describe('a download', () => {
     expect((await readdir(dir)).toSorted()).toEqual(['new.csv', 'new.csv.sha256']);
   });
 });
+
+describe('the bytes of all downloads', () => {
+  it('are bounded: the oldest file goes for the newest', async () => {
+    downloads = new Downloads(dir, 25);
+    release();
+    for (const [age, name] of ['first', 'second', 'third'].entries()) {
+      await open(name);
+      const atSeconds = Date.now() / 1_000 - 60 + age;
+      await utimes(join(dir, `${name}.csv`), atSeconds, atSeconds);
+    }
+    const kept = (await readdir(dir)).filter((name) => name.endsWith('.csv'));
+    expect(kept.toSorted()).toEqual(['second.csv', 'third.csv']);
+    expect(await textOf(await open('first'))).toBe('of first\n');
+  });
+
+  it('are bounded for one file, too, which leaves nothing behind', async () => {
+    downloads = new Downloads(dir, 5);
+    release();
+    await expect(open('large')).rejects.toMatchObject({ statusCode: 429 });
+    expect(await readdir(dir)).toEqual([]);
+  });
+});

@@ -11,6 +11,8 @@ import type { Download } from '../http/ports.ts';
 import { StatusError } from '../http/status-error.ts';
 
 const KEPT_MS = 24 * 3_600_000;
+/** Of all files; the oldest go first. A file that is larger alone is for `export --out`. */
+export const DOWNLOADS_BYTES_MAX = 20 * 2 ** 30;
 /** Files made at once: each is unpacked, hashed and written whole. */
 const MAKING_MAX = 2;
 
@@ -21,8 +23,11 @@ export class Downloads {
   /** A file that is being made is made once, however many ask for it. */
   readonly #making = new Map<string, Promise<void>>();
 
-  constructor(dir: string) {
+  readonly #bytesMax: number;
+
+  constructor(dir: string, bytesMax = DOWNLOADS_BYTES_MAX) {
     this.#dir = dir;
+    this.#bytesMax = bytesMax;
   }
 
   /**
@@ -55,28 +60,48 @@ export class Downloads {
   }
 
   async #make(path: string, tagPath: string, produce: Produce): Promise<void> {
-    await mkdir(this.#dir, { recursive: true });
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#dropOld();
     const partial = `${path}.partial-${process.pid}`;
     const hash = createHash('sha256');
     const abort = new AbortController();
+    const bytesMax = this.#bytesMax;
+    let bytes = 0;
     try {
       await pipeline(
         produce(abort.signal),
         async function* (chunks: AsyncIterable<Buffer>) {
           for await (const chunk of chunks) {
+            bytes += chunk.length;
+            if (bytes > bytesMax) throw tooLarge(bytesMax);
             hash.update(chunk);
             yield chunk;
           }
         },
-        createWriteStream(partial, { flush: true }),
+        createWriteStream(partial, { flush: true, mode: 0o600 }),
       );
       await rename(partial, path);
       await writeFile(tagPath, hash.digest('hex'), { flush: true });
+      await this.#dropOldest(path);
     } catch (error) {
       abort.abort();
       await rm(partial, { force: true });
       throw error;
+    }
+  }
+
+  /** @param kept the newest, which is about to be sent */
+  async #dropOldest(kept: string): Promise<void> {
+    const names = (await readdir(this.#dir)).filter((name) => name.endsWith('.csv'));
+    const paths = names.map((name) => join(this.#dir, name));
+    const found = await Promise.all(
+      paths.map(async (path) => ({ path, ...(await stat(path).catch(() => ({ size: 0, mtimeMs: 0 }))) })),
+    );
+    let bytes = found.reduce((sum, { size }) => sum + size, 0);
+    for (const { path, size } of found.toSorted((a, b) => a.mtimeMs - b.mtimeMs)) {
+      if (bytes <= this.#bytesMax || path === kept) continue;
+      await Promise.all([rm(path, { force: true }), rm(`${path}.sha256`, { force: true })]);
+      bytes -= size;
     }
   }
 
@@ -87,6 +112,13 @@ export class Downloads {
       if (found !== undefined && Date.now() - found.mtimeMs > KEPT_MS) await rm(path, { force: true });
     }
   }
+}
+
+function tooLarge(bytesMax: number): StatusError {
+  return StatusError.ofGateway(
+    'resourceExhausted',
+    `the file would be larger than ${bytesMax} bytes; order a shorter range, or use \`export --out\``,
+  );
 }
 
 /** The tag is written last, so where both are, the file is whole. */

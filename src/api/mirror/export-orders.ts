@@ -6,9 +6,12 @@ import type { JobDeps } from '../../runs/job.ts';
 import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http/ports.ts';
 import { formatInstant, parseInstant } from '../../core/time.ts';
 import type { Run } from '../../runs/store/run-store.ts';
+import { StatusError } from '../http/status-error.ts';
 import type { Downloads } from './downloads.ts';
 
 const POLL_MS = 250;
+/** Each is a run that is never forgotten, and goes ahead of the night's work. */
+const ORDERS_OPEN_MAX = 200;
 
 export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJobs {
   const find = async (id: string): Promise<Run | undefined> => {
@@ -66,6 +69,12 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
     ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
     ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
   };
+  if ((await deps.runs.openOrders()) >= ORDERS_OPEN_MAX) {
+    throw StatusError.ofGateway(
+      'resourceExhausted',
+      `${ORDERS_OPEN_MAX} orders are open already; wait for some of them, or cancel them`,
+    );
+  }
   const { run, isNew } = await deps.runs.createUnlessOpen({
     kind: 'export',
     subject: order.partyId,

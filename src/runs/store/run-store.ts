@@ -61,7 +61,7 @@ export interface EndedRun {
 
 const LISTED_MAX = 1000;
 /** What a run keeps for itself beside what it was asked. */
-const NOT_ASKED = ['clock', 'isOrdered'] as const;
+const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt'] as const;
 
 export class RunStore {
   readonly #db: Database;
@@ -145,6 +145,17 @@ export class RunStore {
         return { run: open ?? (await runs.create(fresh)), isNew: open === undefined };
       }),
     );
+  }
+
+  /** Orders of the read API that are queued or worked. */
+  async openOrders(): Promise<number> {
+    return guarded('count open orders', async () => {
+      const { rows } = await sql<{ count: bigint }>`select count(*) as count from mirror.runs
+        where state in ('queued', 'running') and kind = 'export' and params @> '{"isOrdered": true}'`.execute(
+        this.#db,
+      );
+      return Number(rows[0]?.count ?? 0n);
+    });
   }
 
   async get(runId: string): Promise<Run | undefined> {
