@@ -95,7 +95,10 @@ export class Downloads {
     const names = (await readdir(this.#dir)).filter((name) => name.endsWith('.csv'));
     const paths = names.map((name) => join(this.#dir, name));
     const found = await Promise.all(
-      paths.map(async (path) => ({ path, ...(await stat(path).catch(() => ({ size: 0, mtimeMs: 0 }))) })),
+      paths.map(async (path) => {
+        const { size, mtimeMs } = await stat(path).catch(() => ({ size: 0, mtimeMs: 0 }));
+        return { path, size, mtimeMs };
+      }),
     );
     let bytes = found.reduce((sum, { size }) => sum + size, 0);
     for (const { path, size } of found.toSorted((a, b) => a.mtimeMs - b.mtimeMs)) {
