@@ -1,86 +1,152 @@
-/** A lake of many entries, made by DuckDB alone, and how long each ready question takes on it. */
+/** A lake of many entries, built as a load leaves them, and how long each ready question takes on it. */
 import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import { buildLake } from '../src/lake/build.ts';
 import { openDuckDb } from '../src/lake/duckdb.ts';
-import { fileFacts } from '../src/lake/file-facts.ts';
 import { openLake } from '../src/lake/lake.ts';
-import {
-  encodeLakeManifest,
-  lakeManifestKey,
-  type LakeFile,
-  type PublishedPartition,
-} from '../src/lake/manifest.ts';
-import { type Workshop, writeSummaries } from '../src/lake/write-partition.ts';
+import type { LakeRepository, LakeSnapshot, SegmentMonth } from '../src/lake/ports.ts';
 import { inquiry, READY_QUESTIONS } from '../src/lake/questions.ts';
 import { runQuery } from '../src/lake/query.ts';
-import { TABLES } from '../src/lake/tables.ts';
+import { LINE_COLUMNS } from '../src/ledger/canonical.ts';
 import type { ObjectStore } from '../src/objects/object-store.ts';
 
-const FILE_ROWS = 200_000;
+const SEGMENT_ROWS = 1_000_000;
 const MONTHS = ['2023-05', '2023-06', '2023-07', '2023-08', '2023-09'];
 const PARTIES = 2_000;
+const RETENTION_MS = 7 * 86_400_000;
 const signal = new AbortController().signal;
 
 /** Row `i`: half of a party's entries are received from another party whose ledger is there as well. */
-function entries(first: number, rows: number, month: string): string {
-  const text = (name: string): string => `cast(null as varchar) as ${name}`;
-  return `select sha256('party' || (i % ${PARTIES})) as party_id,
-    timestamptz '${month}-01 00:00:00+00' + to_seconds((i - ${first}) * 2500000.0 / ${rows}) as vega_time,
-    cast((i * 7919) % 100000007 as decimal(38,0)) as quantity, ${text('quantity_text')},
-    cast(-((i * 7919) % 100000007) as decimal(38,0)) as effect, ${text('effect_text')},
-    ['MTM_LOSS', 'MARGIN_LOW', 'MAKER_FEE_PAY', 'INFRASTRUCTURE_FEE_PAY', 'WITHDRAW'][1 + i % 5] as transfer_type,
-    sha256('asset' || (i % 3)) as asset_id, sha256('market' || (i % 5)) as account_from_market_id,
-    sha256('party' || (i % ${PARTIES})) as account_from_party_id, 'MARGIN' as account_from_account_type,
-    cast(i * 1000000007::hugeint as decimal(38,0)) as account_from_balance, ${text('account_from_balance_text')},
-    ${text('account_to_market_id')}, sha256('party' || ((i * 7) % ${PARTIES})) as account_to_party_id,
-    'GENERAL' as account_to_account_type, cast(i + 100000000000000000000::hugeint as decimal(38,0)) as account_to_balance,
-    ${text('account_to_balance_text')}, ${text('extra')}, cast(i // 50000 as bigint) as segment_id, i % 2 = 0 as is_counted
-    from range(${first}, ${first + rows}) r(i)`;
+function lines(first: number, rows: number, { month, segmentId }: SegmentMonth): string {
+  const values: Readonly<Record<string, string>> = {
+    party_id: `sha256('party' || (i % ${PARTIES}))`,
+    vega_time: `timestamp '${month}-01 00:00:00' + to_seconds((i - ${first}) * 2500000.0 / ${rows})`,
+    quantity: '(i * 7919) % 100000007',
+    effect: '-((i * 7919) % 100000007)',
+    transfer_type: `['MTM_LOSS', 'MARGIN_LOW', 'MAKER_FEE_PAY', 'INFRASTRUCTURE_FEE_PAY', 'WITHDRAW'][1 + i % 5]`,
+    asset_id: `sha256('asset' || (i % 3))`,
+    account_from_market_id: `sha256('market' || (i % 5))`,
+    account_from_party_id: `sha256('party' || ((i + i % 2) % ${PARTIES}))`,
+    account_from_account_type: `'MARGIN'`,
+    account_from_balance: 'i * 1000000007::hugeint',
+    account_to_party_id: `sha256('party' || ((i + 1 - i % 2) % ${PARTIES}))`,
+    account_to_account_type: `'GENERAL'`,
+    account_to_balance: 'i + 100000000000000000000::hugeint',
+    segment_id: `${segmentId}`,
+  };
+  const columns = LINE_COLUMNS.map((name) => `${values[name] ?? 'cast(null as varchar)'} as ${name}`);
+  return `select ${columns.join(', ')} from range(${first}, ${first + rows}) r(i)`;
 }
 
-export async function makeLake(objects: ObjectStore, scratchDir: string, rows: number): Promise<void> {
-  await mkdir(scratchDir, { recursive: true });
-  await using engine = await openDuckDb(scratchDir, '4GB');
-  const perMonth = Math.ceil(rows / MONTHS.length / FILE_ROWS) * FILE_ROWS;
-  const partitions = [];
-  for (const [index, month] of MONTHS.entries()) {
-    const first = index * perMonth;
-    partitions.push(
-      await makeMonth(month, first, perMonth, { objects, connection: engine.connection, signal }),
-    );
+/** What a warehouse would say of segments that are left here as text. */
+export class BenchWarehouse implements LakeRepository {
+  readonly #folder: string;
+  readonly #segments: SegmentMonth[] = [];
+  #rows = 0;
+  #build = 0;
+
+  constructor(folder: string) {
+    this.#folder = folder;
   }
-  const manifest = { version: 1, builtAt: new Date().toISOString(), partitions };
-  await objects.publishBytes(lakeManifestKey(1), encodeLakeManifest(manifest), signal);
+
+  /** Leaves one more segment as a load does. */
+  async load(month: string, rows: number): Promise<void> {
+    const segmentId = BigInt(this.#segments.length + 1);
+    const facts = { valuesDigest: '0'.repeat(64), isOpen: false, objectSha256: '' };
+    const segment: SegmentMonth = { segmentId, month, rows: BigInt(rows), ...facts };
+    await mkdir(this.#folder, { recursive: true });
+    await using engine = await openDuckDb(this.#folder, '2GB');
+    await engine.connection.run(
+      `copy (${lines(this.#rows, rows, segment)}) to '${this.#path(segment)}' (format csv, header false, delimiter '\t', nullstr '\\N', quote '')`,
+    );
+    this.#rows += rows;
+    this.#segments.push(segment);
+  }
+
+  find(segment: SegmentMonth): Promise<string | undefined> {
+    return Promise.resolve(this.#path(segment));
+  }
+
+  async forget(of: readonly SegmentMonth[]): Promise<void> {
+    for (const segment of of) await rm(this.#path(segment), { force: true });
+  }
+
+  exclusively<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
+    return this.snapshot(work);
+  }
+
+  snapshot<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
+    return work({
+      mirrorId: 'bench',
+      lastBuild: this.#build,
+      segmentMonths: () => Promise.resolve([...this.#segments]),
+      rows: () => {
+        throw new Error('every row was left here');
+      },
+      whole: async function* (table) {
+        await Promise.resolve();
+        if (table !== 'coverage') return;
+        const { createHash } = await import('node:crypto');
+        for (let party = 0; party < PARTIES; party += 2) {
+          const id = createHash('sha256').update(`party${party}`).digest('hex');
+          yield Buffer.from(`${id},,2023-01-01 00:00:00,2024-01-01 00:00:00,t\n`);
+        }
+      },
+    });
+  }
+
+  beginBuild(atLeast: number): Promise<number> {
+    this.#build = Math.max(this.#build + 1, atLeast);
+    return Promise.resolve(this.#build);
+  }
+
+  record(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  recorded(): Promise<readonly []> {
+    return Promise.resolve([]);
+  }
+
+  #path({ segmentId, month }: SegmentMonth): string {
+    return join(this.#folder, `${segmentId}-${month}`);
+  }
 }
 
-/** As a build leaves a month: files of a limited size, then the summaries of them. */
-async function makeMonth(
-  month: string,
-  first: number,
+/** Seconds of each build: whole months one after the other. */
+export async function makeLake(
+  warehouse: BenchWarehouse,
+  objects: ObjectStore,
+  scratchDir: string,
   rows: number,
-  workshop: Workshop,
-): Promise<PublishedPartition> {
-  const { objects, connection } = workshop;
-  const names = TABLES.ledger_entries.columns.map(({ name }) => name).join(', ');
-  const source = `select ${names} from (${entries(first, rows, month)})`;
-  await connection.run(`create or replace temp table month as (${source})`);
-  const files: LakeFile[] = [];
-  const paths: string[] = [];
-  for (let offset = 0; offset < rows; offset += FILE_ROWS) {
-    const path = await objects.spoolPath(`bench-${month}-${offset}.parquet`);
-    paths.push(path);
-    await connection.run(
-      `copy (select * from month limit ${FILE_ROWS} offset ${offset}) to '${path}' (format parquet, compression zstd)`,
-    );
-    const facts = await fileFacts(path, signal);
-    const key = `lake/ledger_entries/month=${month}/${facts.sha256.slice(0, 16)}.parquet`;
-    await objects.publishFile(key, path, facts, signal);
-    files.push({ key, rows: BigInt(FILE_ROWS), ...facts });
+): Promise<readonly number[]> {
+  const seconds: number[] = [];
+  for (const month of MONTHS) {
+    const ofMonth = rows / MONTHS.length;
+    for (let done = 0; done < ofMonth; done += SEGMENT_ROWS)
+      await warehouse.load(month, Math.min(SEGMENT_ROWS, ofMonth - done));
+    seconds.push(await build(warehouse, objects, scratchDir));
   }
-  const summaries = await writeSummaries(month, paths, workshop);
-  for (const path of paths) await rm(path);
-  const facts = { fingerprint: 'bench', rows: BigInt(rows), valuesDigest: undefined };
-  return { table: 'ledger_entries', month, ...facts, files, summaries };
+  return seconds;
+}
+
+/** Seconds of a night that brings so many entries of a month that is there. */
+export async function addToMonth(
+  warehouse: BenchWarehouse,
+  objects: ObjectStore,
+  scratchDir: string,
+  rows: number,
+): Promise<number> {
+  await warehouse.load(MONTHS[0] ?? '', rows);
+  return build(warehouse, objects, scratchDir);
+}
+
+async function build(warehouse: BenchWarehouse, objects: ObjectStore, scratchDir: string): Promise<number> {
+  const startMs = performance.now();
+  const deps = { repository: warehouse, objects, scratchDir, retentionMs: RETENTION_MS, kept: warehouse };
+  await buildLake(deps, signal);
+  return (performance.now() - startMs) / 1000;
 }
 
 /** Seconds by question, one for each round; the lake is opened once. */

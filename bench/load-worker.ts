@@ -1,5 +1,6 @@
 /** Stages in a process of their own, for its peak memory: `load-worker.ts load|lake|both URL OBJECTS SCRATCH`. */
 import { buildLake } from '../src/lake/build.ts';
+import { RowSpool } from '../src/lake/row-spool.ts';
 import { loadAll } from '../src/load/load-all.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
@@ -11,12 +12,23 @@ const signal = new AbortController().signal;
 const warehouse = openWarehouse({ url, onIdleError: () => undefined });
 const objects = new FileStore(objectsDir);
 const startMs = performance.now();
-let rows = 0n;
-if (stage !== 'lake') rows = (await loadAll({ books: new LoadStore(warehouse), objects }, signal)).rows;
+let [rows, rowsSent] = [0n, 0n];
+const spool = new RowSpool(scratchDir);
+const keeper = stage === 'load' ? {} : { keeper: spool };
+if (stage !== 'lake')
+  rows = (await loadAll({ books: new LoadStore(warehouse), objects, ...keeper }, signal)).rows;
 if (stage !== 'load') {
-  rows = (await buildLake({ books: new LakeStore(warehouse.pool), objects, scratchDir }, signal)).rows;
+  const repository = new LakeStore(warehouse.pool);
+  const built = await buildLake(
+    { repository, objects, scratchDir, retentionMs: 7 * 86_400_000, kept: spool },
+    signal,
+  );
+  rows = built.rows;
+  rowsSent = built.rowsSent;
 }
 const seconds = (performance.now() - startMs) / 1000;
 const peakMb = process.resourceUsage().maxRSS / 1024;
-process.stdout.write(`${JSON.stringify({ rows: Number(rows), seconds, peakMb })}\n`);
+process.stdout.write(
+  `${JSON.stringify({ rows: Number(rows), rowsSent: Number(rowsSent), seconds, peakMb })}\n`,
+);
 await warehouse[Symbol.asyncDispose]();

@@ -36,6 +36,16 @@ const STATEMENTS = [
     segment_id bigint primary key references mirror.segments on delete cascade,
     proven_at timestamptz not null default clock_timestamp())`,
   'create index segment_proofs_by_age on mirror.segment_proofs (proven_at)',
+
+  // Builds of the lake are numbered, whether they come to their end or not: a number is never given twice.
+  'create sequence mirror.lake_builds',
+  // The lake's tables as the last build left them: what lies in the store is compared with it.
+  `create table mirror.lake_tables (
+    name text primary key,
+    table_id uuid not null,
+    version bigint not null,
+    build bigint not null,
+    built_at timestamptz not null default clock_timestamp())`,
 ];
 
 export async function up(db: Kysely<unknown>): Promise<void> {

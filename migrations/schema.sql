@@ -131,6 +131,14 @@ table mirror.known_gaps
   constraint known_gaps_pkey PRIMARY KEY (gap_id)
   constraint known_gaps_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
 
+table mirror.lake_tables
+  name text not null
+  table_id uuid not null
+  version bigint not null
+  build bigint not null
+  built_at timestamp with time zone not null default clock_timestamp()
+  constraint lake_tables_pkey PRIMARY KEY (name)
+
 table mirror.ledger_entries partition by RANGE (vega_time)
   party_id text not null
   vega_time timestamp with time zone not null

@@ -1,5 +1,4 @@
 /** The stages composed with their stores, as jobs and commands call them. */
-import { join } from 'node:path';
 import type { StageCall, Stages } from '../runs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
 import type { Config } from '../config/environment.ts';
@@ -12,7 +11,9 @@ import type { RowPool } from '../export/read/row-pool.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
 import { recordCoverage } from '../export/publish/record-coverage.ts';
 import { sourceClock } from '../export/plan/source-clock.ts';
+import { lakeDeps, scratchDirOf } from './lake-deps.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
+import { RowSpool } from '../lake/row-spool.ts';
 import { verifyLake } from '../lake/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
 import { type RebuildDeps, rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
@@ -31,7 +32,6 @@ import { compareWithReport, restoreReports } from '../runs/compare-report.ts';
 import { publishReport } from '../runs/nightly-report.ts';
 import { decodeReport } from '../runs/report-form.ts';
 import { ReportStore } from '../runs/store/report-store.ts';
-import { LakeStore } from '../lake/store/lake-store.ts';
 import { LoadStore } from '../load/store/load-store.ts';
 import { RebuildStore } from '../load/store/rebuild-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
@@ -113,12 +113,8 @@ function stagesOfSource({
 
 /** What works without the source. */
 function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
-  const { config, log, warehouse, store } = parts;
-  const lake: LakeDeps = {
-    books: new LakeStore(warehouse.pool),
-    objects: store,
-    scratchDir: join(config.dataDir, 'scratch'),
-  };
+  const { log, warehouse, store } = parts;
+  const lake = lakeDeps(parts);
   const reports = { store: new ReportStore(warehouse), objects: store };
   const archive = new ExportArchiveStore(warehouse.db);
   const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
@@ -177,7 +173,7 @@ async function load(
   lake: LakeDeps,
   { signal, onProgress }: StageCall,
 ): Promise<Outcome> {
-  const { warehouse, store, log } = parts;
+  const { config, warehouse, store, log } = parts;
   const rebuilt = isRebuild ? await rebuildIfEmpty(rebuildDeps(parts), signal) : undefined;
   if (rebuilt !== undefined)
     log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
@@ -189,7 +185,8 @@ async function load(
           log.warn({ key, reason: error.message }, 'A report could not be read'),
         );
   let [parties, segments, rows] = [0, 0, 0n];
-  const loaded = await loadAll({ books: new LoadStore(warehouse), objects: store }, signal, {
+  const kept = new RowSpool(scratchDirOf(config));
+  const loaded = await loadAll({ books: new LoadStore(warehouse), objects: store, keeper: kept }, signal, {
     onParty: (party) => {
       parties += 1;
       segments += party.segments;
@@ -197,7 +194,14 @@ async function load(
       onProgress([loadLine(parties, segments, rows)]);
     },
   });
-  const built = await buildLake(lake, signal, (progress) => onProgress([lakeLine(progress)]));
+  const built = await buildLake({ ...lake, kept }, signal, (progress) => onProgress([lakeLine(progress)]));
+  if (built.rowsSent > 0n) {
+    const { rowsSent, version } = built;
+    log.info(
+      { rowsSent, version },
+      'The warehouse sent rows for the lake that no load had left on this machine',
+    );
+  }
   const { verdict, ...evidence } = loaded;
   const isUnread = rebuilt !== undefined && rebuilt.problemCount > 0;
   return {

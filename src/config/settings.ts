@@ -92,6 +92,17 @@ const BYTE_UNITS: Record<string, number> = {
   GB: 1e9,
 };
 
+const DURATION_UNITS_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** In milliseconds. */
+function duration(minMs: number, maxMs: number): (given: string) => number | undefined {
+  return (given) => {
+    const match = /^(\d{1,9})([smhd])$/.exec(given);
+    const ms = Number(match?.[1]) * (DURATION_UNITS_MS[match?.[2] ?? ''] ?? Number.NaN);
+    return ms >= minMs && ms <= maxMs ? ms : undefined;
+  };
+}
+
 function byteSize(minBytes: number, maxBytes: number): (given: string) => number | undefined {
   return (given) => {
     const match = /^(\d{1,12})(B|KiB|MiB|GiB|KB|MB|GB)?$/.exec(given);
@@ -344,6 +355,13 @@ export const SETTINGS = {
     help: 'plain CSV in one object, at most',
     parse: byteSize(2 ** 16, 2 ** 36),
   }),
+  lakeRetention: setting({
+    name: 'LAKE_RETENTION',
+    fallback: '7d',
+    accepted: 'a duration from 1s to 3650d',
+    help: 'how long files that no current version of a lake table names are kept',
+    parse: duration(1_000, 3_650 * 86_400_000),
+  }),
   notifyUrl: setting({
     name: 'NOTIFY_URL',
     secret: true,
@@ -421,6 +439,7 @@ type Required =
   | 'nightlyParties'
   | 'exportCompression'
   | 'exportSegmentMax'
+  | 'lakeRetention'
   | 'apiHost'
   | 'apiPort'
   | 'logLevel';

@@ -1,119 +1,180 @@
 /**
- * Brings the lake up to date with the warehouse: months that changed are written anew, whole; the others
- * stay as they are. So a month is one file or a few large ones however small the nightly loads were, and
- * nothing needs compacting.
+ * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
+ * names their versions. Whatever a killed build has left, the next one goes on from what the logs say.
  */
-import type { ObjectStore } from '../objects/object-store.ts';
-import {
-  currentLake,
-  encodeLakeManifest,
-  filesOfPartition,
-  LAKE_PREFIX,
-  type LakeManifest,
-  lakeManifestKey,
-  type PublishedPartition,
-} from './manifest.ts';
-import type { LakePartition, LakeSnapshot } from './ports.ts';
-import { sweepScratch } from './scratch.ts';
-import { SUMMARY_FORM } from './summaries.ts';
-import { partitionPath, SPOOL_PREFIX } from './write-partition.ts';
-import { type LakeDeps, type LakeProgress, writePartitions } from './write-partitions.ts';
+import type { Build, LakeDeps, LakeProgress } from './build-context.ts';
+import { buildEntries, countRows } from './build-entries.ts';
+import { buildSummaries } from './build-summaries.ts';
+import { buildWhole } from './build-whole.ts';
+import { LAKE_TABLES, type LakeTable } from './columns.ts';
+import { checkCheckpoints, mendCheckpoints } from './delta/checkpoint.ts';
+import { listLog } from './delta/log.ts';
+import { BUILD_MEMORY_LIMIT, openDuckDb } from './duckdb.ts';
+import { type Moment, publishMoment, readMoment } from './moment.ts';
+import type { LakeSnapshot } from './ports.ts';
+import { removeUnnamed } from './retention.ts';
+import { scratchFolder, sweepScratch } from './scratch.ts';
+import { SUMMARY_TABLES } from './summaries.ts';
+import { rootOf } from './tables.ts';
+import { appIdOf, SPOOL_PREFIX, TableWriter, type Workshop } from './table-writer.ts';
 
-export type { LakeDeps, LakeProgress } from './write-partitions.ts';
+export type { LakeDeps, LakeProgress } from './build-context.ts';
 
-/** Counts of tables; summaries are not among them. */
 export interface LakeBuild {
+  /** The moment's number. */
   readonly version: number;
-  readonly rebuilt: number;
-  readonly kept: number;
+  /** Tables that changed. */
+  readonly changed: readonly LakeTable[];
   readonly files: number;
+  /** Of the tables; summaries and coverage are not among them. */
   readonly rows: bigint;
   readonly bytes: bigint;
+  /** Rows that no load had left on this machine, and the warehouse sent. */
+  readonly rowsSent: bigint;
+  /** Files that nothing names any more and whose time was over. */
+  readonly removedFiles: number;
 }
 
 /**
- * Publishes a lake that holds exactly the warehouse's loaded rows of one moment. Crash-safe: before the
- * new manifest is there, the old lake is whole; files that neither names are removed by the next build.
- * @throws RetryableError | PermanentError; the lake is then what it was
+ * Publishes a lake that holds exactly the warehouse's loaded rows of one moment.
+ * @throws RetryableError | PermanentError; what was committed stays, and the next build goes on from there
  */
 export async function buildLake(
   deps: LakeDeps,
   signal: AbortSignal,
   onProgress: (progress: LakeProgress) => void = () => undefined,
 ): Promise<LakeBuild> {
-  return deps.books.exclusively(async (snapshot) => {
+  return deps.repository.exclusively(async (snapshot) => {
     await deps.objects.clearSpool(SPOOL_PREFIX, new Set());
     await sweepScratch(deps.scratchDir);
-    const before = await currentLake(deps.objects, signal);
-    const wanted = await snapshot.partitions();
-    const published = await publishPartitions(deps, snapshot, before, wanted, signal, onProgress);
-    const isSame = published.rebuilt === 0 && before?.partitions.length === wanted.length;
-    const manifest: LakeManifest =
-      isSame && before !== undefined
-        ? before
-        : {
-            version: (before?.version ?? 0) + 1,
-            builtAt: new Date().toISOString(),
-            partitions: published.partitions,
-          };
-    const key = lakeManifestKey(manifest.version);
-    if (manifest !== before) await deps.objects.publishBytes(key, encodeLakeManifest(manifest), signal);
-    await removeOthers(deps.objects, manifest, signal);
-    return summary(manifest, published.rebuilt);
+    await using folder = await scratchFolder(deps.scratchDir);
+    await using engine = await openDuckDb(folder.path, BUILD_MEMORY_LIMIT);
+    await engine.connection.run('set preserve_insertion_order = false');
+    const before = await readMoment(deps.objects, signal);
+    const shop = workshop(deps, snapshot, before, {
+      connection: engine.connection,
+      folder: folder.path,
+      signal,
+    });
+    await mendLogs(deps, shop);
+    return await run(deps, snapshot, shop, before, onProgress);
   }, signal);
 }
 
-async function publishPartitions(
+function workshop(
   deps: LakeDeps,
   snapshot: LakeSnapshot,
-  before: LakeManifest | undefined,
-  wanted: readonly LakePartition[],
-  signal: AbortSignal,
-  onProgress: (progress: LakeProgress) => void,
-): Promise<{ readonly partitions: PublishedPartition[]; readonly rebuilt: number }> {
-  const known = new Map(before?.partitions.map((partition) => [partitionPath(partition), partition]));
-  const isKept = (partition: LakePartition): boolean =>
-    isUpToDate(known.get(partitionPath(partition)), partition);
-  const changed = wanted.filter((partition) => !isKept(partition));
-  const written = await writePartitions(deps, snapshot, changed, signal, onProgress);
-  const partitions = wanted.map((partition) => {
-    const path = partitionPath(partition);
-    return written.get(path) ?? known.get(path) ?? { ...partition, files: [] };
-  });
-  return { partitions, rebuilt: changed.length };
-}
-
-function isUpToDate(
-  published: PublishedPartition | undefined,
-  { table, fingerprint }: LakePartition,
-): boolean {
-  if (published?.fingerprint !== fingerprint) return false;
-  return table !== 'ledger_entries' || published.summaries?.form === SUMMARY_FORM;
-}
-
-/** Old versions and what a crash left. Readers that still open an old version find it gone and start again. */
-async function removeOthers(
-  objects: ObjectStore,
-  manifest: LakeManifest,
-  signal: AbortSignal,
-): Promise<void> {
-  const named = new Set(manifest.partitions.flatMap(filesOfPartition).map((file) => file.key));
-  named.add(lakeManifestKey(manifest.version));
-  const others: string[] = [];
-  for await (const { key } of objects.list(LAKE_PREFIX, signal)) {
-    if (!named.has(key)) others.push(key);
-  }
-  for (const key of others) await objects.remove(key, signal);
-}
-
-function summary(manifest: LakeManifest, rebuilt: number): LakeBuild {
-  const files = manifest.partitions.flatMap((partition) => partition.files);
+  before: Moment | undefined,
+  place: Pick<Workshop, 'connection' | 'folder' | 'signal'>,
+): Workshop {
+  let number: Promise<number> | undefined;
+  const { objects, retentionMs } = deps;
   return {
-    version: manifest.version,
-    rebuilt,
-    kept: manifest.partitions.length - rebuilt,
-    files: files.length,
-    rows: files.reduce((sum, file) => sum + file.rows, 0n),
-    bytes: files.reduce((sum, file) => sum + file.bytes, 0n),
+    ...place,
+    objects,
+    retentionMs,
+    appId: appIdOf(snapshot.mirrorId),
+    buildNumber: () => (number ??= deps.repository.beginBuild((before?.moment ?? 0) + 1)),
   };
+}
+
+/** A bad checkpoint or hint makes a table unreadable although its commits are there. */
+async function mendLogs(deps: LakeDeps, shop: Workshop): Promise<void> {
+  for (const table of LAKE_TABLES) {
+    const { checkpoints } = await listLog(deps.objects, rootOf(table), shop.signal);
+    const newest = checkpoints.slice(-1);
+    const faults = await checkCheckpoints(deps.objects, rootOf(table), newest, shop, shop.signal);
+    await mendCheckpoints(deps.objects, rootOf(table), faults, shop.signal);
+  }
+}
+
+async function run(
+  deps: LakeDeps,
+  snapshot: LakeSnapshot,
+  shop: Workshop,
+  before: Moment | undefined,
+  onProgress: (progress: LakeProgress) => void,
+): Promise<LakeBuild> {
+  const writers = new Map<LakeTable, TableWriter>();
+  for (const table of LAKE_TABLES) writers.set(table, await TableWriter.open(table, shop));
+  const writerOf = (table: LakeTable): TableWriter => {
+    const writer = writers.get(table);
+    if (writer === undefined) throw new RangeError(`no table ${table}`);
+    return writer;
+  };
+  const former = new Map([...writers].map(([table, { state }]) => [table, state]));
+  let rowsSent = 0n;
+  const build: Build = {
+    deps,
+    snapshot,
+    shop,
+    before,
+    written: new Map(),
+    isTrusted: ({ table }) => {
+      const txn = former.get(table)?.txns.get(shop.appId);
+      return former.get(table) === undefined || (txn !== undefined && txn.version <= snapshot.lastBuild);
+    },
+    countSent: (rows) => {
+      rowsSent += rows;
+    },
+    onProgress,
+  };
+  await buildWhole(build, 'parties', writerOf('parties'));
+  await buildWhole(build, 'checkpoints', writerOf('checkpoints'));
+  const coverage = await buildWhole(build, 'coverage', writerOf('coverage'));
+  const entries = await buildEntries(build, writerOf('ledger_entries'));
+  const summaries = new Map(SUMMARY_TABLES.map((table) => [table, writerOf(table)] as const));
+  await buildSummaries(build, summaries, entries, coverage);
+
+  const changed = [...writers.values()].filter(({ commits }) => commits > 0).map(({ table }) => table);
+  const version = await publish(deps, snapshot, shop, before, [...writers.values()], changed.length > 0);
+  const removedFiles = await removeUnnamed(deps, shop, shop.signal);
+  const files = [...writers.values()].flatMap((writer) => writer.files);
+  const listed = (['ledger_entries', 'parties', 'checkpoints'] as const).flatMap(
+    (table) => writerOf(table).files,
+  );
+  return {
+    version,
+    changed,
+    files: files.length,
+    rows: countRows(listed),
+    bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
+    rowsSent,
+    removedFiles,
+  };
+}
+
+/** @returns the number of the lake's moment */
+async function publish(
+  { objects, repository }: LakeDeps,
+  { mirrorId }: LakeSnapshot,
+  { buildNumber, signal, appId }: Workshop,
+  before: Moment | undefined,
+  writers: readonly TableWriter[],
+  isChanged: boolean,
+): Promise<number> {
+  const states = writers.flatMap(({ table, state }) => (state === undefined ? [] : [{ table, state }]));
+  const isNamed = states.every(
+    ({ table, state }) =>
+      before?.tables[table]?.version === state.version && before.tables[table].id === state.metaData.id,
+  );
+  if (before !== undefined && !isChanged && isNamed) return before.moment;
+  const number = await buildNumber();
+  const tables = states.map(
+    ({ table, state }) => [table, { id: state.metaData.id, version: state.version }] as const,
+  );
+  await publishMoment(
+    objects,
+    { moment: number, mirrorId, builtAt: new Date().toISOString(), tables: Object.fromEntries(tables) },
+    signal,
+  );
+  await repository.record(
+    states.map(({ table, state }) => ({
+      table,
+      tableId: state.metaData.id,
+      version: state.version,
+      build: state.txns.get(appId)?.version ?? number,
+    })),
+  );
+  return number;
 }

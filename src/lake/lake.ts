@@ -1,21 +1,18 @@
-/**
- * The lake, opened: its files of one version on the local disk, and an engine that can read these and
- * nothing else.
- */
-import { join } from 'node:path';
+/** The lake at one moment, opened for questions: copies of its files, and an engine that can read these and nothing else. */
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { errorCode } from '../core/errors.ts';
+import { PermanentError } from '../core/errors.ts';
+import { LAKE_TABLES, type LakeTable } from './columns.ts';
+import { countedEntries } from './counted.ts';
+import type { AddFile } from './delta/actions.ts';
+import { type CheckpointReader } from './delta/checkpoint.ts';
+import { readTable } from './delta/log.ts';
 import { confine, openDuckDb } from './duckdb.ts';
-import { bringFiles, type LocalFilesOptions } from './local-files.ts';
-import { currentLake, type LakeFile, type LakeManifest } from './manifest.ts';
+import { bringFiles, type LocalFilesOptions, storedFile } from './local-files.ts';
+import { type Moment, readMoment } from './moment.ts';
 import { isWhole, type MonthRange } from './month-range.ts';
-import type { LakeTable } from './ports.ts';
 import { scratchFolder } from './scratch.ts';
-import { SUMMARIES, SUMMARY_TABLES, type SummaryTable } from './summaries.ts';
-import { LAKE_TABLES, TABLES, viewStatement } from './tables.ts';
-
-/** A build may take files away between the manifest's reading and theirs: then its new manifest is read. */
-const OPENINGS_MAX = 5;
+import { SUMMARY_TABLES } from './summaries.ts';
+import { rootOf, rowsOf, SHAPES } from './tables.ts';
 
 export interface LakeOptions extends LocalFilesOptions {
   /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
@@ -25,84 +22,84 @@ export interface LakeOptions extends LocalFilesOptions {
 }
 
 export interface Lake extends AsyncDisposable {
-  /** 0 where no lake was built yet: its tables are empty. */
+  /** The moment's number. */
   readonly version: number;
-  readonly manifest: LakeManifest | undefined;
   /** Confined to the lake's files. */
   readonly connection: DuckDBConnection;
 }
 
-/** @throws PermanentError `LAKE_FILE_CORRUPT` where a fetched file is not what the manifest says */
+/**
+ * @throws PermanentError `LAKE_MISSING` where none was built yet, `LAKE_FILE_CORRUPT` where a file is not what
+ * its log says, and what `readTable` throws
+ */
 export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
-  const files = stack.use(await scratchFolder(options.scratchDir));
-  const spill = stack.use(await scratchFolder(options.scratchDir));
-  const manifest = await bringCurrent(options, files.path, signal);
-  const engine = stack.use(await openDuckDb(spill.path));
-  for (const table of NAMES) {
-    const paths = filesOf(manifest, table, options).map(({ key }) => join(files.path, key));
-    const isSummary = isSummaryTable(table);
-    const { columns } = isSummary ? SUMMARIES[table] : TABLES[table];
-    await engine.connection.run(viewStatement(table, columns, paths, isSummary));
+  const folder = stack.use(await scratchFolder(options.scratchDir));
+  const engine = stack.use(await openDuckDb(folder.path));
+  const moment = await readMoment(options.objects, signal);
+  if (moment === undefined) throw missing(options);
+  const reader = { connection: engine.connection, folder: folder.path };
+  const paths = new Map<LakeTable, readonly string[]>();
+  for (const table of LAKE_TABLES) {
+    const files = await wantedFiles(table, moment, options, reader, signal);
+    const stored = files.map((file) => storedFile(table, file));
+    paths.set(table, await bringFiles(stored, folder.path, options, signal));
   }
-  await confine(engine.connection, files.path);
+  for (const table of LAKE_TABLES) {
+    await engine.connection.run(`create view ${table} as select * from ${viewed(table, paths)}`);
+  }
+  await confine(engine.connection, [...paths.values()].flat());
   const owned = stack.move();
   return {
-    version: manifest?.version ?? 0,
-    manifest,
+    version: moment.moment,
     connection: engine.connection,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
-type TableName = LakeTable | SummaryTable;
-const NAMES: readonly TableName[] = [...LAKE_TABLES, ...SUMMARY_TABLES];
-
-function isSummaryTable(table: TableName): table is SummaryTable {
-  return (SUMMARY_TABLES as readonly string[]).includes(table);
+function viewed(table: LakeTable, paths: ReadonlyMap<LakeTable, readonly string[]>): string {
+  const rows = rowsOf(table, paths.get(table) ?? [], SHAPES[table].isByMonth);
+  if (table !== 'ledger_entries') return rows;
+  return countedEntries(rows, rowsOf('coverage', paths.get('coverage') ?? [], false));
 }
 
-function filesOf(
-  manifest: LakeManifest | undefined,
-  table: TableName,
-  { sql, range }: LakeOptions,
-): readonly LakeFile[] {
-  if (sql !== undefined && !mayReach(sql, table)) return [];
-  const partitions = manifest?.partitions ?? [];
-  if (isSummaryTable(table)) {
-    return partitions
-      .filter(({ month }) => range === undefined || (month !== undefined && isWhole(month, range)))
-      .flatMap(({ summaries }) => (summaries?.files ?? []).filter((file) => file.table === table));
-  }
-  const isWanted = (month: string | undefined): boolean =>
-    month === undefined || range === undefined || range.rest.some((part) => part.month === month);
-  return partitions
-    .filter((partition) => partition.table === table && isWanted(partition.month))
-    .flatMap((partition) => partition.files);
-}
-
-/** By its name, or by functions that put a name together. */
-function mayReach(sql: string, table: TableName): boolean {
-  return sql.toLowerCase().includes(table) || /\bquery(?:_table)?\b/i.test(sql);
-}
-
-async function bringCurrent(
+async function wantedFiles(
+  table: LakeTable,
+  moment: Moment,
   options: LakeOptions,
-  folder: string,
+  reader: CheckpointReader,
   signal: AbortSignal,
-): Promise<LakeManifest | undefined> {
-  for (let opening = 1; ; opening += 1) {
-    const manifest = await currentLake(options.objects, signal);
-    const files = NAMES.flatMap((table) => filesOf(manifest, table, options));
-    try {
-      await bringFiles(files, folder, options, signal);
-      return manifest;
-    } catch (error) {
-      if (opening >= OPENINGS_MAX || !isGone(error)) throw error;
-    }
+): Promise<readonly AddFile[]> {
+  const named = moment.tables[table];
+  if (named === undefined || !mayReach(options.sql, table)) return [];
+  const root = rootOf(table);
+  const state = await readTable(options.objects, root, reader, signal, named.version);
+  if (state?.metaData.id !== named.id) {
+    throw new PermanentError(
+      `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
+      { code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN', meta: { table } },
+    );
   }
+  return [...state.live.values()].filter((file) => isOfRange(table, file, options.range));
 }
 
-function isGone(error: unknown): boolean {
-  return errorCode(error) === 'OBJECT_MISSING' || errorCode(error) === 'ENOENT';
+function isOfRange(table: LakeTable, file: AddFile, range: MonthRange | undefined): boolean {
+  const month = file.partitionValues['month'];
+  if (range === undefined || !month || !SHAPES[table].isByMonth) return true;
+  if ((SUMMARY_TABLES as readonly string[]).includes(table)) return isWhole(month, range);
+  return range.rest.some((part) => part.month === month);
+}
+
+/** By its name, or by functions that put a name together. Which entries count is for the coverage to say. */
+function mayReach(sql: string | undefined, table: LakeTable): boolean {
+  if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return true;
+  const text = sql.toLowerCase();
+  return text.includes(table) || (table === 'coverage' && text.includes('ledger_entries'));
+}
+
+function missing({ objects }: LakeOptions): PermanentError {
+  return new PermanentError(
+    `Cannot read the lake: none was built in ${objects.url} yet; run ledger-mirror load, or look at OBJECT_STORE_URL`,
+    { code: 'LAKE_MISSING', meta: { store: objects.url } },
+  );
 }

@@ -1,119 +1,147 @@
 /**
- * The lake's files on the local disk for one reader. Files of a local store are linked, so that a build
- * meanwhile takes nothing away; those of a remote one are fetched once, and kept for the next reader.
+ * Files of the lake on the local disk. A reader gets copies that are kept for the next one: named by their
+ * SHA-256, not writable, and with a time of modification that any later write would change. The builder reads
+ * a local store's own files.
  */
-import { createWriteStream } from 'node:fs';
-import { copyFile, link, mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
+import { randomUUID } from 'node:crypto';
+import { chmod, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { fileFacts } from './file-facts.ts';
-import type { LakeFile } from './manifest.ts';
+import type { LakeTable } from './columns.ts';
+import type { AddFile } from './delta/actions.ts';
+import { fileKey } from './delta/paths.ts';
+import { fetchObject } from './file-facts.ts';
+import { rootOf } from './tables.ts';
 
 const KEPT_FOLDER = 'fetched';
-/** Of fetched files, over all readers; those not used for the longest go first. */
+/** Of kept files, over all readers; those not used for the longest go first. */
 export const KEPT_BYTES_MAX = 10 * 2 ** 30;
+/** What was used so lately may be in use. */
+const IN_USE_MS = 3_600_000;
+const KEPT_MODIFIED = new Date('2000-01-01T00:00:00Z');
+const READ_ONLY = 0o400;
+const SHA256 = /^[0-9a-f]{64}$/;
+const MONTH = /^\d{4}-\d{2}$/;
 
 export interface LocalFilesOptions {
   readonly objects: ObjectStore;
   readonly scratchDir: string;
 }
 
-/** Whether the store's objects are files of this machine. */
-export function isLocalStore({ url }: ObjectStore): boolean {
-  return url.startsWith('file:');
+/** A file that a table's log names. */
+export interface StoredFile {
+  readonly key: string;
+  readonly bytes: bigint;
+  /** Absent where another writer made it. */
+  readonly sha256: string | undefined;
+  /** `month=2023-05`, or empty. */
+  readonly partition: string;
 }
 
-/** Where a local store keeps what has this key. */
-export function storedPath({ url }: ObjectStore, key: string): string {
-  return fileURLToPath(`${url}/${key}`);
+/** @throws PermanentError `LAKE_PATH_REFUSED` */
+export function storedFile(table: LakeTable, add: AddFile): StoredFile {
+  const { month } = add.partitionValues;
+  const sha256 = add.tags?.['sha256'];
+  return {
+    key: fileKey(rootOf(table), add.path),
+    bytes: BigInt(add.size),
+    sha256: sha256 !== undefined && SHA256.test(sha256) ? sha256 : undefined,
+    partition: month === undefined ? '' : partitionFolder(month),
+  };
+}
+
+function partitionFolder(month: string | null): string {
+  return month !== null && MONTH.test(month) ? `month=${month}` : 'month=__HIVE_DEFAULT_PARTITION__';
+}
+
+/** Where a builder finds the file: in a local store itself, or a kept copy. */
+export async function builderPath(
+  file: StoredFile,
+  folder: string,
+  options: LocalFilesOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  if (options.objects.url.startsWith('file:')) return fileURLToPath(`${options.objects.url}/${file.key}`);
+  const [path = ''] = await bringFiles([file], folder, options, signal);
+  return path;
 }
 
 /**
- * Puts the files below `folder`, by their keys.
- * @throws PermanentError `LAKE_FILE_CORRUPT` where a fetched file is not what the manifest says, and
- * `OBJECT_MISSING` or ENOENT where a build took it away
+ * Copies of the files, in their order.
+ * @param folder of the reader's own: for files that cannot be kept
+ * @throws PermanentError `LAKE_FILE_CORRUPT` where a file is not what the log says, `OBJECT_MISSING`
  */
 export async function bringFiles(
-  files: readonly LakeFile[],
+  files: readonly StoredFile[],
   folder: string,
   { objects, scratchDir }: LocalFilesOptions,
   signal: AbortSignal,
-): Promise<void> {
-  const isLocal = isLocalStore(objects);
+): Promise<readonly string[]> {
   const kept = join(scratchDir, KEPT_FOLDER);
-  if (!isLocal) await mkdir(kept, { recursive: true });
+  const paths: string[] = [];
   for (const file of files) {
-    const path = join(folder, file.key);
-    await mkdir(dirname(path), { recursive: true });
-    if (isLocal) await linkOrCopy(storedPath(objects, file.key), path);
-    else await bringRemote(objects, file, path, join(kept, basename(file.key)), signal);
+    const isKept = file.sha256 !== undefined;
+    const parent = join(isKept ? kept : folder, file.partition);
+    await mkdir(parent, { recursive: true });
+    const path = join(parent, `${file.sha256 ?? randomUUID()}.parquet`);
+    if (!isKept || !(await isUsable(path, file.bytes))) await bring(objects, file, path, signal);
+    paths.push(path);
   }
-  if (!isLocal) await trim(kept, KEPT_BYTES_MAX);
+  await trim(kept, KEPT_BYTES_MAX);
+  return paths;
 }
 
 /** Removes the files that were not used for the longest, until the rest is within the limit. */
-export async function trim(folder: string, bytesMax: number): Promise<void> {
+export async function trim(folder: string, bytesMax: number, inUseMs = IN_USE_MS): Promise<void> {
   const files: { path: string; bytes: number; usedMs: number }[] = [];
-  for (const name of await readdir(folder)) {
+  const names = await readdir(folder, { recursive: true }).catch(() => []);
+  for (const name of names) {
     const path = join(folder, name);
     const facts = await stat(path).catch(() => undefined);
-    if (facts?.isFile() === true) files.push({ path, bytes: facts.size, usedMs: facts.mtimeMs });
+    if (facts?.isFile() === true) files.push({ path, bytes: facts.size, usedMs: facts.atimeMs });
   }
   let bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  const unusedSinceMs = Date.now() - inUseMs;
   for (const file of files.toSorted((a, b) => a.usedMs - b.usedMs)) {
-    if (bytes <= bytesMax) return;
+    if (bytes <= bytesMax || file.usedMs > unusedSinceMs) return;
     await rm(file.path, { force: true });
     bytes -= file.bytes;
   }
 }
 
-/** Names say the content, so a kept file of the right size is the file. */
-async function bringRemote(
-  objects: ObjectStore,
-  file: LakeFile,
-  path: string,
-  keptPath: string,
-  signal: AbortSignal,
-): Promise<void> {
-  if (await linkKept(keptPath, path, file.bytes)) return;
-  await pipeline(await objects.read(file.key, signal), createWriteStream(path), { signal });
-  const facts = await fileFacts(path, signal);
-  if (facts.sha256 !== file.sha256) {
-    throw new PermanentError(`Cannot read the lake: ${file.key} is not what its manifest says; verify`, {
-      code: 'LAKE_FILE_CORRUPT',
-      meta: { key: file.key },
-    });
-  }
-  await linkOrCopy(path, keptPath);
-}
-
-/** Linked first and looked at then: another reader may be trimming. */
-async function linkKept(keptPath: string, path: string, bytes: bigint): Promise<boolean> {
+async function isUsable(path: string, bytes: bigint): Promise<boolean> {
   try {
-    await linkOrCopy(keptPath, path);
+    const facts = await stat(path);
+    const isUntouched = facts.mtimeMs === KEPT_MODIFIED.getTime() && BigInt(facts.size) === bytes;
+    if (isUntouched) await utimes(path, new Date(), KEPT_MODIFIED);
+    return isUntouched;
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return false;
     throw error;
   }
-  if (BigInt((await stat(path)).size) !== bytes) {
-    await rm(path);
-    await rm(keptPath, { force: true });
-    return false;
-  }
-  const now = new Date();
-  await utimes(path, now, now);
-  return true;
 }
 
-async function linkOrCopy(from: string, to: string): Promise<void> {
+async function bring(
+  objects: ObjectStore,
+  file: StoredFile,
+  path: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const partial = `${path}.${randomUUID()}`;
   try {
-    await link(from, to);
-  } catch (error) {
-    if (errorCode(error) === 'EEXIST') return;
-    if (errorCode(error) === 'ENOENT') throw error;
-    await copyFile(from, to);
+    const { bytes, sha256 } = await fetchObject(objects, file.key, partial, signal);
+    if (bytes !== file.bytes || (file.sha256 !== undefined && sha256 !== file.sha256)) {
+      throw new PermanentError(`Cannot read the lake: ${file.key} is not what its log says; verify`, {
+        code: 'LAKE_FILE_CORRUPT',
+        meta: { key: file.key },
+      });
+    }
+    await chmod(partial, READ_ONLY);
+    await utimes(partial, new Date(), KEPT_MODIFIED);
+    await rename(partial, path);
+  } finally {
+    await rm(partial, { force: true });
   }
 }

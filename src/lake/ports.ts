@@ -1,67 +1,66 @@
-/** What the lake needs from the warehouse. */
+/** What the lake needs from the warehouse, and what a load leaves for it. */
+import type { LakeTable } from './columns.ts';
 
-export type LakeTable = 'ledger_entries' | 'parties' | 'checkpoints';
-
-/** One partition as the warehouse has it now: what the lake's copy of it is compared with. */
-export interface LakePartition {
-  readonly table: LakeTable;
-  /** `2023-05`; undefined for tables that are kept whole. */
-  readonly month: string | undefined;
-  /** Another text whenever other rows would be written. */
-  readonly fingerprint: string;
-  readonly rows: bigint;
-  /** The sum of its entries' values; undefined for tables that have none. */
-  readonly valuesDigest: string | undefined;
-}
-
-/** The rows of one month that came with one segment: they can be read from its object as well. */
-export interface LakeSlice {
-  readonly month: string;
+/** Rows of one loaded segment in one month. */
+export interface SegmentMonth {
   readonly segmentId: bigint;
-  readonly partyId: string;
-  readonly objectKey: string;
-  /** Of the object as stored. */
-  readonly objectBytes: bigint;
-  readonly objectSha256: string;
-  /** Its header. */
-  readonly columns: readonly string[];
-  /** In the month. */
+  /** `2023-05` */
+  readonly month: string;
   readonly rows: bigint;
+  /** The sum of their values. */
+  readonly valuesDigest: string;
+  /** Whether the segment is open: it will be replaced soon. */
+  readonly isOpen: boolean;
+  readonly objectSha256: string;
 }
 
-export interface SliceLimits {
-  /** In the month. */
-  readonly rowsMin: bigint;
-  /** The segment's rows are at most so many times those in the month: all of it is read for them. */
-  readonly readsMax: bigint;
-  /** Plain bytes of the segment. */
-  readonly bytesMax: bigint;
-}
+/** A table that is written whole when it has changed. */
+export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
 
 /** The warehouse at one moment. */
 export interface LakeSnapshot {
-  partitions(): Promise<readonly LakePartition[]>;
-  /** Slices of these months within the limits, the largest of a month first, of segments that have no column but the known ones. */
-  slices(months: readonly string[], limits: SliceLimits): Promise<readonly LakeSlice[]>;
+  readonly mirrorId: string;
+  /** The number of the last build that was begun; 0 before the first. */
+  readonly lastBuild: number;
+  /** In the order of months and segments. */
+  segmentMonths(signal: AbortSignal): Promise<readonly SegmentMonth[]>;
   /**
-   * When, from one month to another, and where a party's own export is loaded, as CSV without header: party, asset
-   * (empty: all of them), from and to (exclusive) in UTC. Of one party and asset, ranges do not overlap.
+   * Rows of a month that came with these segments, as the loader writes its lines: COPY text of
+   * LINE_COLUMNS, in chunks cut anywhere.
    */
-  covered(first: string, last: string, signal: AbortSignal): AsyncIterable<Buffer>;
-  /**
-   * Each row on its line, in chunks cut anywhere: ledger entries as COPY text (tabs between, `\\N` is NULL,
-   * only `extra` can hold a backslash, doubled), the lists as CSV without header (quotes doubled, NULL is empty).
-   * @param without segments whose rows are left out
-   */
-  rows(partition: LakePartition, without: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
+  rows(month: string, segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
+  /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order. */
+  whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
 }
 
-export interface LakeBooks {
-  /** Runs `work` while no other process builds the lake; everything it reads is of one moment. */
+/** A table as the last build left it. */
+export interface RecordedTable {
+  readonly table: LakeTable;
+  /** Of its Delta metadata. */
+  readonly tableId: string;
+  readonly version: number;
+  /** Of the last build that committed to it. */
+  readonly build: number;
+}
+
+export interface LakeRepository {
+  /** Runs `work` while no other process builds or tidies the lake; everything it reads is of one moment. */
   exclusively<Result>(
     work: (snapshot: LakeSnapshot) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result>;
-  /** The partitions as they are now, without waiting for a build. */
-  partitions(signal: AbortSignal): Promise<readonly LakePartition[]>;
+  /** The warehouse as it is now, without waiting for a build. */
+  snapshot<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>, signal: AbortSignal): Promise<Result>;
+  /** @returns the number of the build that begins now; higher than all before */
+  beginBuild(atLeast: number): Promise<number>;
+  record(tables: readonly RecordedTable[]): Promise<void>;
+  recorded(): Promise<readonly RecordedTable[]>;
+}
+
+/** Lines of the loader by segment and month, kept on the local disk until the lake has them. */
+export interface KeptRows {
+  /** The file of the segment's rows in the month; undefined where it was not kept here. */
+  find(of: SegmentMonth): Promise<string | undefined>;
+  /** Removes what the lake has now, and what nobody came for. */
+  forget(of: readonly SegmentMonth[]): Promise<void>;
 }

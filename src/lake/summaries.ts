@@ -1,135 +1,181 @@
 /**
- * Summaries of each month's entries, published beside them and rebuilt with them: what the ready questions
- * ask of whole months. Each is one SELECT over entries, so a part of a month can be summed up the same way,
- * and a summary can be compared with its entries at any time.
+ * Summaries of ledger entries: what the ready questions ask of whole months. Each file of entries has a file of
+ * each summary, which is made with it and leaves with it; so a summary's rows are parts, to be put together by
+ * who reads them. Each is one SELECT over entries, so a part of a month can be summed up the same way.
  */
+import { AMOUNT, count, decimal, type LakeColumn, type LakeTable, text, TIME } from './columns.ts';
 import type { MonthRange } from './month-range.ts';
-import { AMOUNT, decimal, entriesOf, type LakeColumn, literal, selected, text, TIME } from './tables.ts';
+import { literal } from './sql.ts';
 
 export const SUMMARY_TABLES = [
   'daily_flows',
   'monthly_fees',
   'monthly_balances',
   'monthly_activity',
-] as const;
+] as const satisfies readonly LakeTable[];
 export type SummaryTable = (typeof SUMMARY_TABLES)[number];
 
-/** Written into the manifest. To be raised with any change of what a summary holds: months are then rebuilt. */
+/** To be raised with any change of what a summary holds: all are then made anew. */
 export const SUMMARY_FORM = 1;
 
 interface SummaryShape {
+  readonly description: string;
+  readonly isByMonth: true;
   readonly columns: readonly LakeColumn[];
-  /** @param entries what stands behind FROM: rows as `ledger_entries` has them, of one month */
+  /** Whether it depends on which rows count, and so on the coverage of other parties. */
+  readonly isOfCounted: boolean;
+  /** @param entries what stands behind FROM: rows of one month, with `is_counted` where it is asked for */
   readonly select: (entries: string) => string;
+  /** @param parts what stands behind FROM: rows of the summary. Puts them together. */
+  readonly merge: (parts: string) => string;
 }
 
-const count = (name: string): LakeColumn => ({ name, type: 'BIGINT' });
-const time = (name: string): LakeColumn => ({ name, type: TIME });
 /** Names the sum to the last digit that `select` leaves as a BIGNUM. */
-const sum = (name: string): readonly LakeColumn[] => {
+const sum = (name: string, comment: string): readonly LakeColumn[] => {
   const digits = `cast(${name} as VARCHAR)`;
   return [
-    { name, type: AMOUNT, from: decimal(digits) },
+    { name, type: AMOUNT, comment, from: decimal(digits) },
     {
       name: `${name}_text`,
       type: 'VARCHAR',
+      comment: `${name} where it has more than 38 digits; ${name} is then NULL`,
       from: `case when ${decimal(digits)} is null then ${digits} end`,
     },
   ];
 };
-const amount = (name: string): readonly LakeColumn[] => [{ name, type: AMOUNT }, text(`${name}_text`)];
+const plain = (name: string, type: string, comment: string): LakeColumn => ({ name, type, comment });
 
 const exactSum = (name: string, condition = 'true'): string =>
   `exact_sum(case when ${condition} then ${name} end, case when ${condition} then ${name}_text end)`;
+const mergedSum = (name: string): string => `exact_sum(${name}, ${name}_text) as ${name}`;
+const mergedCount = (name: string): string => `cast(sum(${name}) as BIGINT) as ${name}`;
 
 const ACCOUNT = ['party_id', 'asset_id', 'account_type', 'market_id'] as const;
 
 function side(name: 'from' | 'to', entries: string): string {
   const account = `account_${name}`;
   return `select ${account}_party_id as party_id, asset_id, ${account}_account_type as account_type,
-      ${account}_market_id as market_id, vega_time, ${account}_balance as balance, ${account}_balance_text as balance_text
-    from ${entries}
-   where is_counted and (${account}_balance is not null or ${account}_balance_text is not null)`;
+      ${account}_market_id as market_id, vega_time as as_of, ${account}_balance as balance, ${account}_balance_text as balance_text
+    from ${entries} where ${account}_balance is not null or ${account}_balance_text is not null`;
 }
 
 /** Entries of one block have no order: where the last block of an account leaves several balances, all are kept. */
-function lastBalances(entries: string): string {
+function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
   const isSame = ACCOUNT.map((key) => `known.${key} is not distinct from latest.${key}`).join(' and ');
   // Time first: it alone leaves few rows, and costs less to compare than ids.
-  return `with known as not materialized (${side('from', entries)} union all ${side('to', entries)}),
-  latest as materialized (select ${keys}, max(vega_time) as as_of from known group by ${keys})
-  select distinct known.* rename (vega_time as as_of)
-    from known join latest on known.vega_time = latest.as_of and ${isSame}`;
+  return `with known as not materialized (${known}),
+  latest as materialized (select ${keys}, max(as_of) as as_of from known group by ${keys})
+  select distinct known.* from known join latest on known.as_of = latest.as_of and ${isSame}`;
 }
 
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   daily_flows: {
+    description: 'What moved each day, each entry once: parts, to be added up',
+    isByMonth: true,
     columns: [
-      { name: 'day', type: 'DATE' },
-      text('asset_id'),
-      text('transfer_type'),
-      count('entries'),
-      ...sum('quantity'),
+      plain('day', 'DATE', 'UTC'),
+      text('asset_id', 'Asset'),
+      text('transfer_type', 'Why it moved'),
+      count('entries', 'How many entries'),
+      ...sum('quantity', 'What they moved'),
     ],
+    isOfCounted: true,
     // UTC's day, without a calendar of zones, which takes thrice as long.
     select: (
       entries,
     ) => `select cast(make_timestamp(epoch_us(vega_time)) as date) as day, asset_id, transfer_type, count(*) as entries,
       ${exactSum('quantity')} as quantity
     from ${entries} where is_counted group by 1, 2, 3`,
+    merge: (
+      parts,
+    ) => `select day, asset_id, transfer_type, ${mergedCount('entries')}, ${mergedSum('quantity')}
+      from ${parts} group by 1, 2, 3`,
   },
   monthly_fees: {
-    columns: [text('party_id'), text('asset_id'), text('transfer_type'), count('payments'), ...sum('paid')],
+    description: 'Fees that parties paid, each entry once: parts, to be added up',
+    isByMonth: true,
+    columns: [
+      text('party_id', 'Who paid'),
+      text('asset_id', 'Asset'),
+      text('transfer_type', 'Which fee'),
+      count('payments', 'How many payments'),
+      ...sum('paid', 'What was paid'),
+    ],
+    isOfCounted: true,
     select: (entries) => `select account_from_party_id as party_id, asset_id, transfer_type,
       count(*) as payments, ${exactSum('quantity')} as paid
     from ${entries} where is_counted and transfer_type like '%\\_FEE\\_PAY' escape '\\' group by 1, 2, 3`,
+    merge: (
+      parts,
+    ) => `select party_id, asset_id, transfer_type, ${mergedCount('payments')}, ${mergedSum('paid')}
+      from ${parts} group by 1, 2, 3`,
   },
   monthly_balances: {
-    columns: [...ACCOUNT.map(text), time('as_of'), ...amount('balance')],
-    select: lastBalances,
+    description: 'Balances after the last entries of each account: parts, of which the latest count',
+    isByMonth: true,
+    columns: [
+      text('party_id', 'Owner'),
+      text('asset_id', 'Asset'),
+      text('account_type', 'Account type'),
+      text('market_id', 'Market; NULL where the account belongs to none'),
+      plain('as_of', TIME, 'Time of the last entry'),
+      plain('balance', AMOUNT, 'Balance after it'),
+      text('balance_text', 'balance where it has more than 38 digits; balance is then NULL'),
+    ],
+    isOfCounted: false,
+    select: (entries) => lastBalances(`${side('from', entries)} union all ${side('to', entries)}`),
+    merge: (parts) =>
+      lastBalances(`select ${ACCOUNT.join(', ')}, as_of, balance, balance_text from ${parts}`),
   },
   monthly_activity: {
+    description: 'Entries of each exported ledger: parts, to be added up',
+    isByMonth: true,
     columns: [
-      text('party_id'),
-      text('asset_id'),
-      count('entries'),
-      ...sum('sent'),
-      ...sum('received'),
-      time('last_at'),
+      text('party_id', 'Whose export'),
+      text('asset_id', 'Asset'),
+      count('entries', 'How many entries'),
+      ...sum('sent', 'What left the party'),
+      ...sum('received', 'What reached the party'),
+      plain('last_at', TIME, 'Time of the last entry'),
     ],
+    isOfCounted: false,
     select: (entries) => `select party_id, asset_id, count(*) as entries,
       ${exactSum('quantity', 'account_from_party_id = party_id')} as sent,
       ${exactSum('quantity', 'account_to_party_id = party_id')} as received, max(vega_time) as last_at
     from ${entries} group by 1, 2`,
+    merge: (parts) => `select party_id, asset_id, ${mergedCount('entries')}, ${mergedSum('sent')},
+      ${mergedSum('received')}, max(last_at) as last_at from ${parts} group by 1, 2`,
   },
 };
 
+function namesOf(table: SummaryTable): string {
+  return SUMMARIES[table].columns.map(({ name }) => name).join(', ');
+}
+
+function selected(table: SummaryTable): string {
+  return SUMMARIES[table].columns
+    .map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`))
+    .join(', ');
+}
+
 /** The summary of `entries`, which is what stands behind FROM, with the columns of its file. */
 export function summaryOf(table: SummaryTable, entries: string): string {
-  const { columns, select } = SUMMARIES[table];
-  return `select ${selected(columns)} from (${select(entries)})`;
+  return `select ${selected(table)} from (${SUMMARIES[table].select(entries)})`;
 }
 
-export function summaryFile(
-  table: SummaryTable,
-  entriesPaths: readonly string[],
-  parquetPath: string,
-): string {
-  const { columns } = SUMMARIES[table];
-  const entries = `read_parquet([${entriesPaths.map(literal).join(', ')}], hive_partitioning = false)`;
-  return `copy (${summaryOf(table, entries)} order by ${columns.map(({ name }) => name).join(', ')})
-    to ${literal(parquetPath)} (format parquet, compression zstd)`;
+function mergedParts(table: SummaryTable, parts: string): string {
+  return `select ${selected(table)} from (${SUMMARIES[table].merge(parts)})`;
 }
 
-/** Counts the rows in which a month's published summary differs from the one that its entries give now. */
+/** Counts the rows in which a month's summary differs from the one that its entries give now. */
 export function summaryDifference(table: SummaryTable, month: string): string {
-  const names = SUMMARIES[table].columns.map(({ name }) => name).join(', ');
-  const computed = summaryOf(table, entriesOf(month));
+  const ofMonth = (name: string): string => `(select * from ${name} where month = ${literal(month)})`;
+  const names = namesOf(table);
   return `select count(*) from (
     select ${names} from (
-      select ${names}, 1 as times from ${table} where month = ${literal(month)}
-      union all select ${names}, -1 from (${computed}))
+      select ${names}, 1 as times from (${mergedParts(table, ofMonth(table))})
+      union all select ${names}, -1 from (${summaryOf(table, ofMonth('ledger_entries'))}))
     group by ${names} having sum(times) <> 0)`;
 }
 
@@ -138,7 +184,7 @@ export function summaryDifference(table: SummaryTable, month: string): string {
  * the rest. The rows of one month come from one of both.
  */
 export function summaryWithin(table: SummaryTable, { whole, rest }: MonthRange): string {
-  const names = SUMMARIES[table].columns.map(({ name }) => name).join(', ');
+  const names = namesOf(table);
   const limits = [
     ...(whole === undefined ? ['false'] : []),
     ...(whole?.first === undefined ? [] : [`month >= ${literal(whole.first)}`]),

@@ -1,144 +1,156 @@
-/** Does the lake hold what its manifest says, and what was loaded? */
+/** Does the lake hold what its logs say, and what was loaded? */
 import { createHash } from 'node:crypto';
-import { errorCode, PermanentError } from '../core/errors.ts';
-import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../ledger/canonical.ts';
-import { hashText, RowDigest } from '../ledger/digest.ts';
+import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
 import type { LakeFindings, Problem } from '../load/ports.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
-import type { LakeDeps } from './build.ts';
-import { interruptible } from './duckdb.ts';
-import { type Lake, openLake } from './lake.ts';
-import { currentLake, filesOfPartition, type LakeFile, type PublishedPartition } from './manifest.ts';
-import { SUMMARY_FORM, SUMMARY_TABLES, summaryDifference } from './summaries.ts';
-import { entriesOf } from './tables.ts';
-import { partitionPath } from './write-partition.ts';
+import type { LakeDeps } from './build-context.ts';
+import { countRows } from './build-entries.ts';
+import { LAKE_TABLES, type LakeTable } from './columns.ts';
+import type { TableState } from './delta/actions.ts';
+import { checkCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
+import { listLog, readTable } from './delta/log.ts';
+import { openDuckDb } from './duckdb.ts';
+import { type StoredFile, storedFile } from './local-files.ts';
+import { type Moment, MOMENTS_PREFIX, readMoment } from './moment.ts';
+import type { RecordedTable } from './ports.ts';
+import { scratchFolder } from './scratch.ts';
+import { rootOf } from './tables.ts';
+import { appIdOf } from './table-writer.ts';
+import { compareWithWarehouse } from './verify-values.ts';
 
-const VALUE_SEPARATOR = '\u001f';
 const ATTEMPTS_MAX = 3;
 
 /**
- * Reads every file of the lake; `deep` also sums the values of every row. A lake that is older than the
- * last load is compared with itself only: being behind is no fault.
+ * Reads every file of the lake; `deep` also sums the values of every row. A lake that lacks what was loaded
+ * last is behind, which is no fault; one that is missing, another's, older than the last build, or changed is.
  */
 export async function verifyLake(deps: LakeDeps, deep: boolean, signal: AbortSignal): Promise<LakeFindings> {
   for (let attempt = 1; ; attempt += 1) {
-    const manifest = await currentLake(deps.objects, signal);
-    const partitions = manifest?.partitions ?? [];
-    const files = partitions.flatMap(filesOfPartition);
-    const rows = partitions.reduce((sum, partition) => sum + partition.rows, 0n);
-    const problems = [...(await checkFiles(deps.objects, files, signal))];
-    if (problems.length === 0) {
-      problems.push(...compare(partitions, await deps.books.partitions(signal)));
-      if (deep) problems.push(...(await checkValues(deps, partitions, manifest?.version, signal)));
-    }
-    // A build may have taken files away meanwhile: then there is a newer lake to look at.
-    const isReplaced = (await currentLake(deps.objects, signal))?.version !== manifest?.version;
-    if (problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
-    return { files: files.length, rows, problems };
+    const moment = await readMoment(deps.objects, signal);
+    const findings = await verifyMoment(deps, moment, deep, signal);
+    // A build may have published another moment meanwhile: then there is a newer lake to look at.
+    const isReplaced = (await readMoment(deps.objects, signal))?.moment !== moment?.moment;
+    if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
+    return findings;
   }
 }
 
-async function checkFiles(
-  objects: ObjectStore,
-  files: readonly LakeFile[],
-  signal: AbortSignal,
-): Promise<readonly Problem[]> {
-  const problems: Problem[] = [];
-  for (const file of files) {
-    try {
-      const hash = createHash('sha256');
-      for await (const chunk of (await objects.read(file.key, signal)) as AsyncIterable<Buffer>)
-        hash.update(chunk);
-      if (hash.digest('hex') === file.sha256) continue;
-      problems.push(problem('LAKE_FILE_CORRUPT', file.key, 'its bytes are not those that were published'));
-    } catch (error) {
-      if (!(error instanceof PermanentError)) throw error;
-      problems.push(problem(errorCode(error), file.key, error.message));
-    }
-  }
-  return problems;
-}
-
-function compare(
-  published: readonly PublishedPartition[],
-  loaded: Awaited<ReturnType<LakeDeps['books']['partitions']>>,
-): readonly Problem[] {
-  const now = new Map(loaded.map((partition) => [partitionPath(partition), partition]));
-  return published.flatMap((partition) => {
-    const path = partitionPath(partition);
-    const known = now.get(path);
-    if (known?.fingerprint !== partition.fingerprint) return [];
-    if (known.rows === partition.rows && known.valuesDigest === partition.valuesDigest) return [];
-    return [problem('LAKE_DIFFERS', path, 'its rows are not those that were loaded')];
-  });
-}
-
-async function checkValues(
+async function verifyMoment(
   deps: LakeDeps,
-  partitions: readonly PublishedPartition[],
-  version: number | undefined,
+  moment: Moment | undefined,
+  deep: boolean,
+  signal: AbortSignal,
+): Promise<LakeFindings> {
+  const recorded = await deps.repository.recorded();
+  const problems: Problem[] = [];
+  if (moment === undefined) {
+    if (recorded.length > 0)
+      problems.push(problem('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone'));
+    return { files: 0, rows: 0n, problems, segmentsBehind: await loadedSegments(deps, signal) };
+  }
+  await using folder = await scratchFolder(deps.scratchDir);
+  await using engine = await openDuckDb(folder.path);
+  const reader = { connection: engine.connection, folder: folder.path };
+  const states = new Map<LakeTable, TableState>();
+  for (const table of LAKE_TABLES) {
+    const found = await checkTable(deps, table, moment, recorded, reader, signal);
+    problems.push(...found.problems);
+    if (found.state !== undefined) states.set(table, found.state);
+  }
+  const files = [...states].flatMap(([table, { live }]) =>
+    [...live.values()].map((file) => storedFile(table, file)),
+  );
+  for (const file of files) problems.push(...(await checkFile(deps, file, signal)));
+  const rows = countRows([...states.values()].flatMap(({ live }) => [...live.values()]));
+  if (problems.length > 0) return { files: files.length, rows, problems, segmentsBehind: 0 };
+  const compared = await compareWithWarehouse(deps, moment, deep, signal);
+  return { files: files.length, rows, ...compared };
+}
+
+async function loadedSegments({ repository }: LakeDeps, signal: AbortSignal): Promise<number> {
+  const months = await repository.snapshot((snapshot) => snapshot.segmentMonths(signal), signal);
+  return new Set(months.map(({ segmentId }) => segmentId)).size;
+}
+
+async function checkTable(
+  deps: LakeDeps,
+  table: LakeTable,
+  moment: Moment,
+  recorded: readonly RecordedTable[],
+  reader: CheckpointReader,
+  signal: AbortSignal,
+): Promise<{ readonly state?: TableState; readonly problems: readonly Problem[] }> {
+  const root = rootOf(table);
+  const last = recorded.find((known) => known.table === table);
+  const named = moment.tables[table];
+  if (named === undefined && last === undefined) return { problems: [] };
+  try {
+    const state = await readTable(deps.objects, root, reader, signal, named?.version);
+    if (state === undefined || named === undefined)
+      return { problems: [problem('LAKE_TABLE_MISSING', root, 'the table that was built is gone')] };
+    const problems = [
+      ...identityProblems(root, state, moment, last),
+      ...(await checkpointProblems(deps, root, reader, signal)),
+    ];
+    return { state, problems };
+  } catch (error) {
+    if (!(error instanceof PermanentError)) throw error;
+    return { problems: [problem(errorCode(error), root, errorLine(error))] };
+  }
+}
+
+function identityProblems(
+  root: string,
+  { metaData, txns }: TableState,
+  { tables, mirrorId }: Moment,
+  last: RecordedTable | undefined,
+): readonly Problem[] {
+  const isNamed = Object.values(tables).some((named) => named?.id === metaData.id);
+  if (!isNamed || (last !== undefined && last.tableId !== metaData.id))
+    return [problem('LAKE_FOREIGN', root, 'it is not the table that this mirror built')];
+  const build = txns.get(appIdOf(mirrorId))?.version ?? -1;
+  if (last === undefined || build >= last.build) return [];
+  return [
+    problem('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`),
+  ];
+}
+
+async function checkpointProblems(
+  { objects }: LakeDeps,
+  root: string,
+  reader: CheckpointReader,
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
-  await using lake = await openLake(deps, signal);
-  if (lake.version !== (version ?? 0)) return [];
-  const problems: Problem[] = [];
-  for (const partition of partitions) {
-    if (partition.valuesDigest === undefined || partition.month === undefined) continue;
-    const sum = await sumOfMonth(lake, partition.month, signal);
-    if (BigInt(sum.rows) !== partition.rows || sum.hex() !== partition.valuesDigest) {
-      const message = `its ${sum.rows} rows sum up to ${sum.hex()}, loaded were ${partition.valuesDigest}`;
-      problems.push(problem('LAKE_VALUES_DIFFER', partitionPath(partition), message));
+  const { checkpoints } = await listLog(objects, root, signal);
+  const { unreadable, isHintWrong } = await checkCheckpoints(objects, root, checkpoints, reader, signal);
+  const message = (what: string): string => `${what}; 'ledger-mirror lake' takes it away`;
+  return [
+    ...unreadable.map((version) =>
+      problem('LAKE_CHECKPOINT_BROKEN', root, message(`checkpoint ${version} cannot be read`)),
+    ),
+    ...(isHintWrong
+      ? [problem('LAKE_CHECKPOINT_BROKEN', root, message('_last_checkpoint names none that can be read'))]
+      : []),
+  ];
+}
+
+async function checkFile(
+  { objects }: LakeDeps,
+  { key, bytes, sha256 }: StoredFile,
+  signal: AbortSignal,
+): Promise<readonly Problem[]> {
+  try {
+    const hash = createHash('sha256');
+    let read = 0n;
+    for await (const chunk of (await objects.read(key, signal)) as AsyncIterable<Buffer>) {
+      hash.update(chunk);
+      read += BigInt(chunk.length);
     }
-    if (partition.summaries?.form === SUMMARY_FORM) {
-      problems.push(...(await checkSummaries(lake, partition.month, signal)));
-    }
+    if (read === bytes && (sha256 === undefined || hash.digest('hex') === sha256)) return [];
+    return [problem('LAKE_FILE_CORRUPT', key, 'its bytes are not those that were published')];
+  } catch (error) {
+    if (!(error instanceof PermanentError)) throw error;
+    return [problem(errorCode(error), key, error.message)];
   }
-  return problems;
-}
-
-async function checkSummaries(lake: Lake, month: string, signal: AbortSignal): Promise<readonly Problem[]> {
-  const problems: Problem[] = [];
-  for (const table of SUMMARY_TABLES) {
-    const subject = partitionPath({ table, month });
-    const result = await interruptible(lake.connection, `check ${subject}`, signal, () =>
-      lake.connection.runAndReadAll(summaryDifference(table, month)),
-    );
-    const rows = result.getRows()[0]?.[0];
-    if (rows === 0n) continue;
-    const message = `${String(rows)} of its rows are not what its entries sum up to`;
-    problems.push(problem('LAKE_SUMMARY_DIFFERS', subject, message));
-  }
-  return problems;
-}
-
-async function sumOfMonth(lake: Lake, month: string, signal: AbortSignal): Promise<RowDigest> {
-  const sum = new RowDigest();
-  const sql = `select concat_ws(chr(31), ${ENTRY_COLUMNS.map(canonicalExpression).join(', ')}), extra
-    from ${entriesOf(month)}`;
-  await interruptible(lake.connection, `sum up ${month}`, signal, async () => {
-    const result = await lake.connection.stream(sql);
-    for (;;) {
-      const chunk = await result.fetchChunk();
-      if (chunk === null || chunk.rowCount === 0) return;
-      signal.throwIfAborted();
-      const texts = chunk.getColumnValues(0);
-      const extras = chunk.getColumnValues(1);
-      for (const [row, text] of texts.entries()) sum.add(hashText(withExtra(String(text), extras[row])));
-    }
-  });
-  return sum;
-}
-
-function canonicalExpression(column: (typeof ENTRY_COLUMNS)[number]): string {
-  if (column === 'vega_time') return `strftime(vega_time at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')`;
-  return isAmountColumn(column)
-    ? `coalesce(cast(${column} as varchar), ${column}_text, '')`
-    : `coalesce(${column}, '')`;
-}
-
-function withExtra(text: string, extra: unknown): string {
-  if (typeof extra !== 'string') return text;
-  return canonicalText(text.split(VALUE_SEPARATOR), extraFromJson(extra));
 }
 
 function problem(code: string, subject: string, message: string): Problem {

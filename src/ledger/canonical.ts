@@ -15,10 +15,19 @@ export type EntryColumn = Exclude<KnownColumn, 'effect'>;
 /** In the order in which they are summed. */
 export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter((name) => name !== 'effect');
 
-export type Decode = (text: string) => string | undefined;
+/** Of the lines that the loader writes, as COPY reads them. */
+export const LINE_COLUMNS: readonly string[] = [
+  'party_id',
+  'segment_id',
+  'extra',
+  'effect',
+  ...ENTRY_COLUMNS,
+];
 
-/** How each column's text is read; the lake has SQL for each of these readers. */
-export const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
+type Decode = (text: string) => string | undefined;
+
+/** How each column's text is read. */
+const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
   vega_time: decodeTime,
   quantity: decodeInteger,
   transfer_type: decodeTransferType,

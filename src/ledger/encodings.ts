@@ -1,10 +1,9 @@
 /**
  * One value of the CSV, whichever release of the service wrote it, as the mirror keeps it. Each reader
- * returns undefined where the text is nothing that a release is known to write: never a guess. The tables
- * are exported for the lake, which makes SQL of them that reads the same texts. A change of what a text means
- * changes the sums of rows that are loaded already.
+ * returns undefined where the text is nothing that a release is known to write: never a guess. A change
+ * of what a text means changes the sums of rows that are loaded already.
  */
-import { canonicalId, ID_WORDS } from '../core/ids.ts';
+import { canonicalId } from '../core/ids.ts';
 
 const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
 const UNSIGNED = /^[0-9]+$/;
@@ -28,11 +27,8 @@ const WORD_OF_BYTE = new Map([
   ['0c', 'fUSDC'],
 ]);
 
-/** Every word that an id can be, by how it is written, in lower case and without `\\x`. */
-export const WORDS_BY_TEXT: ReadonlyMap<string, string> = new Map([...ID_WORDS, ...WORD_OF_BYTE]);
-
 /** By number; the gaps were never given out. Later numbers have no name here and stay `#19`. */
-export const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
+const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [0, 'UNSPECIFIED'],
   [1, 'INSURANCE'],
   [2, 'SETTLEMENT'],
@@ -52,8 +48,8 @@ export const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [17, 'REWARD_MARKET_PROPOSERS'],
   [18, 'HOLDING'],
 ]);
-export const ACCOUNT_TYPE_PREFIX = 'ACCOUNT_TYPE_';
-export const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
+const ACCOUNT_TYPE_PREFIX = 'ACCOUNT_TYPE_';
+const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
 /** Of a type's number. */
 const TYPE_DIGITS_MAX = 9;
 

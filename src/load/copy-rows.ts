@@ -28,8 +28,9 @@ export class CopyRows implements SegmentRows {
   #hasEffect = false;
   #contradictions = 0n;
   #row = 0n;
-  #lines: string[] = [];
-  #months = new Set<string>();
+  #rows = 0;
+  /** By month. */
+  #lines = new Map<string, string>();
 
   constructor(segment: SegmentRecord) {
     this.#segment = segment;
@@ -46,19 +47,20 @@ export class CopyRows implements SegmentRows {
     this.#row += 1n;
     const row = this.#read(buffer, start, end);
     const month = monthOf(row.values);
-    this.#months.add(month);
     this.#sumOf(month).add(hashText(canonicalText(row.values, row.extra)));
     if (this.#hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values))
       this.#contradictions += 1n;
-    this.#lines.push(copyLine(this.#segment, row));
+    this.#rows += 1;
+    this.#lines.set(month, (this.#lines.get(month) ?? '') + copyLine(this.#segment, row));
   }
 
   /** What was gathered; undefined where there was no row. */
   take(): CopyChunk | undefined {
-    if (this.#lines.length === 0) return undefined;
-    const chunk = { months: [...this.#months], rows: this.#lines.length, text: this.#lines.join('') };
-    this.#lines = [];
-    this.#months = new Set();
+    if (this.#rows === 0) return undefined;
+    const parts = [...this.#lines].map(([month, text]) => ({ month, lines: Buffer.from(text) }));
+    const chunk = { rows: this.#rows, parts };
+    this.#rows = 0;
+    this.#lines = new Map();
     return chunk;
   }
 

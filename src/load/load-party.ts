@@ -7,6 +7,7 @@ import type {
   LoadBooks,
   LoadedSums,
   Replacement,
+  RowKeeper,
   RowSink,
   SegmentRecord,
   QuarantineReason,
@@ -16,6 +17,8 @@ import { readSegment } from './segment-reader.ts';
 export interface LoadDeps {
   readonly books: LoadBooks;
   readonly objects: ObjectStore;
+  /** Gets the same lines as the warehouse. */
+  readonly keeper?: RowKeeper;
 }
 
 export interface LoadOptions {
@@ -165,25 +168,33 @@ async function replaceOne(
 async function copySegment(
   segment: SegmentRecord,
   sink: RowSink,
-  objects: ObjectStore,
+  { objects, keeper }: LoadDeps,
   signal: AbortSignal,
   options: LoadOptions,
 ): Promise<LoadedSums> {
   const rows = new CopyRows(segment);
+  const kept = keeper?.open(segment);
   const reading = readSegment(objects, segment, rows, signal);
-  for (;;) {
-    const step = await reading.next().catch((error: unknown) => {
-      throw error instanceof PermanentError ? new SegmentFault(segment, error) : error;
-    });
-    if (step.done === true) return rows.sums();
-    const chunk = rows.take();
-    try {
-      if (chunk !== undefined) await sink.write(chunk);
-    } catch (error) {
-      await reading.return(undefined);
-      throw error;
+  try {
+    for (;;) {
+      const step = await reading.next().catch((error: unknown) => {
+        throw error instanceof PermanentError ? new SegmentFault(segment, error) : error;
+      });
+      if (step.done === true) {
+        await kept?.keep();
+        return rows.sums();
+      }
+      const chunk = rows.take();
+      if (chunk !== undefined) {
+        await sink.write(chunk);
+        for (const { month, lines } of chunk.parts) await kept?.write(month, lines);
+      }
+      options.onProgress?.({ rows: chunk?.rows ?? 0, bytes: step.value.bytes });
     }
-    options.onProgress?.({ rows: chunk?.rows ?? 0, bytes: step.value.bytes });
+  } catch (error) {
+    await reading.return(undefined);
+    await kept?.discard();
+    throw error;
   }
 }
 

@@ -40,15 +40,27 @@ export interface QuarantineReason {
 
 /** A piece of COPY input in text format, whole lines. */
 export interface CopyChunk {
-  /** Months (`2023-05`) that rows of this chunk fall in; their partitions must exist before it is sent. */
-  readonly months: readonly string[];
   readonly rows: number;
-  readonly text: string;
+  /** Lines by month (`2023-05`); a month's partition must exist before its lines are sent. */
+  readonly parts: readonly { readonly month: string; readonly lines: Buffer }[];
 }
 
 /** Where a segment's rows go; a write that resolves makes room for the next. */
 export interface RowSink {
   write(chunk: CopyChunk): Promise<void>;
+}
+
+/** Keeps what the loader has decided, for whoever needs the same rows next. */
+export interface RowKeeper {
+  /** Undefined where nothing more is kept. */
+  open(segment: SegmentRecord): SegmentKeeper | undefined;
+}
+
+export interface SegmentKeeper {
+  write(month: string, lines: Buffer): Promise<void>;
+  /** The segment was read to its end and proven. */
+  keep(): Promise<void>;
+  discard(): Promise<void>;
 }
 
 export interface MonthSum {
@@ -180,6 +192,8 @@ export interface Problem {
 export interface LakeFindings {
   readonly files: number;
   readonly rows: bigint;
+  /** Loaded or unloaded since the last build: no fault, the next build brings them. */
+  readonly segmentsBehind: number;
   readonly problems: readonly Problem[];
 }
 

@@ -42,6 +42,8 @@ export interface VerifyCounts {
   readonly warehouseRows: bigint;
   readonly lakeFiles: number;
   readonly lakeRows: bigint;
+  /** Segments that the next build of the lake brings or takes away. */
+  readonly lakeSegmentsBehind: number;
 }
 
 export interface VerifyReport {
@@ -84,6 +86,7 @@ class Verification {
     warehouseRows: 0n,
     lakeFiles: 0,
     lakeRows: 0n,
+    lakeSegmentsBehind: 0,
   };
 
   constructor(deps: VerifyDeps, signal: AbortSignal, options: VerifyOptions) {
@@ -269,8 +272,9 @@ class Verification {
 
   async #checkLake(): Promise<void> {
     if (this.#deps.lake === undefined) return;
-    const { files, rows, problems } = await this.#deps.lake(this.#options.deep ?? false, this.#signal);
-    this.#count({ lakeFiles: files, lakeRows: rows });
+    const found = await this.#deps.lake(this.#options.deep ?? false, this.#signal);
+    const { files, rows, problems, segmentsBehind } = found;
+    this.#count({ lakeFiles: files, lakeRows: rows, lakeSegmentsBehind: segmentsBehind });
     for (const problem of problems) this.#add(problem);
   }
 
@@ -296,6 +300,7 @@ class Verification {
       warehouseRows: before.warehouseRows + (more.warehouseRows ?? 0n),
       lakeFiles: before.lakeFiles + (more.lakeFiles ?? 0),
       lakeRows: before.lakeRows + (more.lakeRows ?? 0n),
+      lakeSegmentsBehind: before.lakeSegmentsBehind + (more.lakeSegmentsBehind ?? 0),
     };
     this.#options.onProgress?.(this.#checked);
   }

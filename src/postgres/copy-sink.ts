@@ -32,7 +32,7 @@ export class CopySink implements RowSink {
   }
 
   async write(chunk: CopyChunk): Promise<void> {
-    const fresh = chunk.months.filter((month) => !this.#months.has(month));
+    const fresh = chunk.parts.map(({ month }) => month).filter((month) => !this.#months.has(month));
     if (fresh.length > 0) {
       await this.finish();
       await ensurePartitions(this.#pool, fresh);
@@ -41,8 +41,10 @@ export class CopySink implements RowSink {
     // The stream has lost its connection after an error: it must not be written to any more.
     this.#refuseAfterFailure();
     const copy = this.#copy ?? this.#begin();
-    if (!copy.write(chunk.text)) await this.#event(copy, 'drain');
-    this.#refuseAfterFailure();
+    for (const { lines } of chunk.parts) {
+      if (!copy.write(lines)) await this.#event(copy, 'drain');
+      this.#refuseAfterFailure();
+    }
   }
 
   /** Resolves when the database has taken every row so far. */

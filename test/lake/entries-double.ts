@@ -1,53 +1,128 @@
-/** Months of entries as the warehouse would give them to a build, without one. */
-import { canonicalText, ENTRY_COLUMNS, type EntryColumn } from '../../src/ledger/canonical.ts';
+/** Ledger entries as the warehouse would give them to a build, without one. */
+import { canonicalText, ENTRY_COLUMNS, type EntryColumn, LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import { hashText, RowDigest } from '../../src/ledger/digest.ts';
-import type { LakeBooks, LakePartition } from '../../src/lake/ports.ts';
+import type { LakeRepository, LakeSnapshot, RecordedTable, SegmentMonth } from '../../src/lake/ports.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;
-  readonly is_counted: boolean;
+  readonly effect?: string;
 };
 
-/** Values as they are summed: '' is none. Times are RFC 3339 with six digits. */
-export function booksOf(rows: readonly EntryRow[], fingerprint = 'first'): LakeBooks {
-  const months = Map.groupBy(rows, (row) => row.vega_time.slice(0, 7));
-  const partitions = [...months.keys()]
-    .toSorted()
-    .map((month) => partitionOf(month, months.get(month) ?? [], fingerprint));
-  return {
-    exclusively: (work) =>
-      work({
-        partitions: () => Promise.resolve(partitions),
-        slices: () => Promise.resolve([]),
-        covered: async function* () {},
-        rows: async function* ({ month = '' }) {
-          await Promise.resolve();
-          yield Buffer.from((months.get(month) ?? []).map(copyLine).join(''));
-        },
-      }),
-    partitions: () => Promise.resolve(partitions),
-  };
+/** Whose ledger is loaded, from and to. */
+export type CoveredRange = readonly [
+  party: string,
+  asset: string,
+  from: string,
+  to: string,
+  bothSides: boolean,
+];
+
+export interface SegmentRows {
+  readonly segmentId: bigint;
+  readonly isOpen?: boolean;
+  /** Values as they are summed: '' is none. Times are RFC 3339 with six digits. */
+  readonly rows: readonly EntryRow[];
 }
 
-function partitionOf(month: string, rows: readonly EntryRow[], fingerprint: string): LakePartition {
-  const sum = new RowDigest();
-  for (const row of rows) {
-    sum.add(
-      hashText(
-        canonicalText(
-          ENTRY_COLUMNS.map((name) => row[name]),
-          [],
-        ),
-      ),
-    );
+/** What it holds can be replaced between two builds. */
+export class WarehouseDouble implements LakeRepository {
+  segments: readonly SegmentRows[] = [];
+  covered: readonly CoveredRange[] = [];
+  parties: readonly string[] = [];
+  mirrorId = '00000000-0000-4000-8000-000000000001';
+  #build = 0;
+  #recorded = new Map<string, RecordedTable>();
+
+  exclusively<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
+    return this.snapshot(work);
   }
-  return { table: 'ledger_entries', month, fingerprint, rows: BigInt(rows.length), valuesDigest: sum.hex() };
+
+  snapshot<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
+    const months = this.segments.flatMap(monthsOf);
+    const { mirrorId, segments } = this;
+    return work({
+      mirrorId,
+      lastBuild: this.#build,
+      segmentMonths: () => Promise.resolve(months),
+      rows: async function* (month, ids) {
+        await Promise.resolve();
+        for (const segment of segments.filter(({ segmentId }) => ids.includes(segmentId))) {
+          const rows = segment.rows.filter((row) => row.vega_time.startsWith(month));
+          yield Buffer.from(rows.map((row) => copyLine(row, segment.segmentId)).join(''));
+        }
+      },
+      whole: (table) => this.#whole(table),
+    });
+  }
+
+  beginBuild(atLeast: number): Promise<number> {
+    this.#build = Math.max(this.#build + 1, atLeast);
+    return Promise.resolve(this.#build);
+  }
+
+  record(tables: readonly RecordedTable[]): Promise<void> {
+    for (const table of tables) this.#recorded.set(table.table, table);
+    return Promise.resolve();
+  }
+
+  recorded(): Promise<readonly RecordedTable[]> {
+    return Promise.resolve([...this.#recorded.values()]);
+  }
+
+  /** As a database that was lost and made anew. */
+  forget(): void {
+    this.#build = 0;
+    this.#recorded.clear();
+  }
+
+  async *#whole(table: string): AsyncGenerator<Buffer> {
+    await Promise.resolve();
+    if (table === 'parties')
+      yield Buffer.from(this.parties.map((id) => `${id},2023-01-01 00:00:00,\n`).join(''));
+    if (table === 'coverage')
+      yield Buffer.from(
+        this.covered
+          .map(([party, asset, from, to, both]) => `${party},${asset},${from},${to},${both ? 't' : 'f'}\n`)
+          .join(''),
+      );
+  }
 }
 
-function copyLine(row: EntryRow): string {
-  const shown = (value: string): string => (value === '' ? '\\N' : value);
-  const time = row.vega_time.replace('T', ' ').replace('Z', '');
-  const [, quantity, ...rest] = ENTRY_COLUMNS.map((name) => shown(row[name]));
-  const values = [row.party_id, time, quantity, '\\N', ...rest, '\\N', '1', row.is_counted ? 't' : 'f'];
-  return `${values.join('\t')}\n`;
+export function entry(values: Partial<EntryRow>): EntryRow {
+  const none = Object.fromEntries(ENTRY_COLUMNS.map((name) => [name, ''])) as Record<EntryColumn, string>;
+  const rest = { vega_time: '2023-05-01T00:00:00.000000Z', quantity: '1', transfer_type: 'DEPOSIT' };
+  return { party_id: '', ...none, ...rest, asset_id: 'c0'.repeat(32), ...values };
+}
+
+function monthsOf({ segmentId, isOpen = false, rows }: SegmentRows): readonly SegmentMonth[] {
+  const months = Map.groupBy(rows, (row) => row.vega_time.slice(0, 7));
+  return [...months].map(([month, ofMonth]) => {
+    const sum = new RowDigest();
+    for (const row of ofMonth) {
+      const values = ENTRY_COLUMNS.map((name) => row[name]);
+      sum.add(hashText(canonicalText(values, [])));
+    }
+    const objectSha256 = segmentId.toString(16).padStart(64, '0');
+    return {
+      segmentId,
+      month,
+      rows: BigInt(ofMonth.length),
+      valuesDigest: sum.hex(),
+      isOpen,
+      objectSha256,
+    };
+  });
+}
+
+function copyLine(row: EntryRow, segmentId: bigint): string {
+  const values: Readonly<Record<string, string | undefined>> = {
+    ...row,
+    segment_id: String(segmentId),
+    extra: '',
+  };
+  const fields = LINE_COLUMNS.map((name) => {
+    const value = values[name] ?? '';
+    return value === '' ? '\\N' : value;
+  });
+  return `${fields.join('\t')}\n`;
 }

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { openDuckDb } from '../../src/lake/duckdb.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
+import { LAKE_TABLES } from '../../src/lake/columns.ts';
 import { openLake } from '../../src/lake/lake.ts';
 import { trim } from '../../src/lake/local-files.ts';
 import { runQuery, type QueryOptions } from '../../src/lake/query.ts';
@@ -16,6 +16,8 @@ import {
   READY_QUESTIONS,
   readyQuestion,
 } from '../../src/lake/questions.ts';
+import { describeLake } from '../../src/lake/overview.ts';
+import { RowSpool } from '../../src/lake/row-spool.ts';
 import { SUMMARY_TABLES } from '../../src/lake/summaries.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
@@ -40,10 +42,10 @@ beforeEach(async () => {
   ({ objects } = world);
   const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-lake-'));
   onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
-  deps = { books: new LakeStore(warehouse.pool), objects, scratchDir };
+  deps = { repository: new LakeStore(warehouse.pool), objects, scratchDir, retentionMs: 7 * 86_400_000 };
 });
 
-async function fill(): Promise<void> {
+async function fill(keeper?: RowSpool): Promise<void> {
   const entry = { time: '2023-05-01 00:00:00.000001+00', from: PARTY_A, to: PARTY_B };
   const header = `${HEADER_12},note`;
   const rows = [
@@ -62,7 +64,7 @@ async function fill(): Promise<void> {
     `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies) values
       (1, 18446744073709551615, 'h2', 'b2', 2), (1, 18446744073709551000, 'h1', 'b1', 1)`,
   );
-  await load();
+  await load(keeper);
 }
 
 async function keysBelow(prefix: string): Promise<readonly string[]> {
@@ -71,8 +73,9 @@ async function keysBelow(prefix: string): Promise<readonly string[]> {
   return keys;
 }
 
-async function load(): Promise<void> {
-  expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+async function load(keeper?: RowSpool): Promise<void> {
+  const deps = { books: new LoadStore(warehouse), objects, ...(keeper && { keeper }) };
+  expect(await loadAll(deps, signal)).toMatchObject({
     verdict: 'complete',
   });
 }
@@ -100,7 +103,7 @@ describe('the lake', () => {
     await fill();
     const built = await buildLake(deps, signal);
 
-    expect(built).toMatchObject({ version: 1, rebuilt: 4, kept: 0, rows: 8n });
+    expect(built).toMatchObject({ version: 1, changed: LAKE_TABLES, rows: 8n, rowsSent: 4n });
     const columns = `party_id, quantity, effect, transfer_type, asset_id, account_from_market_id, account_from_party_id,
       account_from_account_type, account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance`;
     const inLake = await rowsOf(
@@ -115,18 +118,19 @@ describe('the lake', () => {
     );
     expect(inLake.map((row) => ({ ...row, micros: String(row['micros']) }))).toEqual(rows);
     expect(rows).toHaveLength(4);
-    expect(await rowsOf('select epoch, at_block, copies from checkpoints order by at_block')).toEqual([
-      { epoch: 1, at_block: '18446744073709551000', copies: 1 },
-      { epoch: 1, at_block: '18446744073709551615', copies: 2 },
+    expect(await rowsOf('select epoch, at_block, hash from checkpoints order by at_block')).toEqual([
+      { epoch: 1, at_block: '18446744073709551000', hash: 'h1' },
+      { epoch: 1, at_block: '18446744073709551615', hash: 'h2' },
     ]);
     expect(await rowsOf('select count(*) as n from parties')).toEqual([{ n: 2 }]);
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ rows: 8n, problems: [] });
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
   });
 
-  it('writes only the months that changed, and leaves nothing else behind', async () => {
+  it('appends what is new, in files of its own, and leaves nothing else behind', async () => {
     await fill();
     await buildLake(deps, signal);
-    expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rebuilt: 0, kept: 4 });
+    expect(await buildLake(deps, signal)).toMatchObject({ version: 1, changed: [] });
+    const before = await keysBelow('lake/ledger_entries/');
     const june = { from: '2023-06-01T00:00:00Z', to: '2023-07-01T00:00:00Z' };
     await publish(database.pool, objects, {
       party: PARTY_A,
@@ -134,26 +138,33 @@ describe('the lake', () => {
       rows: [row12({ time: '2023-06-01 00:00:00+00' })],
     });
     await load();
-    await objects.publishBytes(
-      'lake/ledger_entries/month=2023-06/left-over.parquet',
-      Buffer.from('x'),
-      signal,
-    );
 
     const built = await buildLake(deps, signal);
 
-    expect(built).toMatchObject({ version: 2, rebuilt: 1, kept: 4 });
-    const keys = await keysBelow('lake/');
-    const tables = keys.filter((key) => /^lake\/(?:ledger_entries|parties|checkpoints)\//.test(key));
-    expect(tables).toHaveLength(5);
-    expect(keys.filter((key) => /^lake\/(?:daily|monthly)_/.test(key))).toHaveLength(
-      3 * SUMMARY_TABLES.length,
-    );
-    expect(keys.filter((key) => !key.endsWith('.parquet'))).toEqual(['lake/manifests/000000000002.json']);
+    expect(built).toMatchObject({ version: 2, changed: ['ledger_entries', 'coverage', ...SUMMARY_TABLES] });
+    const after = await keysBelow('lake/ledger_entries/');
+    expect(after.filter((key) => !before.includes(key))).toEqual([
+      'lake/ledger_entries/_delta_log/00000000000000000001.json',
+      expect.stringMatching(/^lake\/ledger_entries\/month=2023-06\/part-[0-9a-f-]{36}\.parquet$/),
+    ]);
     const spool = await readdir(fileURLToPath(new URL('.spool', `${objects.url}/`)));
     expect(spool).toEqual([]);
     expect(await readdir(deps.scratchDir)).toEqual([]);
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
+  });
+
+  it('takes rows from what the load has left, and from the warehouse where that is gone', async () => {
+    const kept = new RowSpool(deps.scratchDir);
+    await fill(kept);
+    await rm(join(deps.scratchDir, 'rows', (await readdir(join(deps.scratchDir, 'rows')))[0]!), {
+      recursive: true,
+    });
+
+    const built = await buildLake({ ...deps, kept }, signal);
+
+    expect([1n, 3n]).toContain(built.rowsSent);
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await readdir(join(deps.scratchDir, 'rows'))).toEqual([]);
   });
 
   it('lies in S3 as well: its files are fetched for a query', async () => {
@@ -165,8 +176,9 @@ describe('the lake', () => {
 
     expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rows: 8n });
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
-    expect((await keysBelow('lake/')).length).toBe(5 + 2 * SUMMARY_TABLES.length);
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    const { tables } = await describeLake(deps, signal);
+    expect(tables.map(({ table }) => table)).toEqual(LAKE_TABLES);
   });
 
   it('brings what a statement can reach, and fetches a file once', async () => {
@@ -175,10 +187,9 @@ describe('the lake', () => {
     const fetched: string[] = [];
     const remote = new Proxy(objects, {
       get: (store, name) => {
-        if (name === 'url') return 's3://bucket';
         if (name === 'read') {
           return (key: string, ...rest: [AbortSignal]) => {
-            if (key.endsWith('.parquet')) fetched.push(key.split('/').slice(1, 3).join('/'));
+            if (key.endsWith('.parquet')) fetched.push(key.split('/').slice(1, -1).join('/'));
             return store.read(key, ...rest);
           };
         }
@@ -191,7 +202,7 @@ describe('the lake', () => {
       return (await lake.connection.runAndReadAll(sql)).getRowsJson()[0]?.[0];
     };
     expect(await count('select count(*) from parties')).toBe('2');
-    expect(fetched.splice(0)).toEqual([expect.stringContaining('parties/')]);
+    expect(fetched.splice(0)).toEqual(['parties']);
     const entries = 'select count(*) from LEDGER_ENTRIES';
     const balances = async (values: QuestionValues): Promise<void> => {
       const { sql, range } = inquiry(readyQuestion('balances')!, values);
@@ -205,26 +216,17 @@ describe('the lake', () => {
     await balances({});
     expect(fetched.splice(0)).toEqual(['monthly_balances/month=2023-05']);
     expect(await count(entries)).toBe('4');
-    expect(fetched.splice(0)).toEqual(['ledger_entries/month=2023-04']);
+    expect(fetched.splice(0).toSorted()).toEqual([
+      'coverage',
+      'ledger_entries/month=2023-04',
+      'ledger_entries/month=2023-04',
+    ]);
     expect(await count(`select count(*) from query_table('ledger_' || 'entries')`)).toBe('4');
     const kept = join(deps.scratchDir, 'fetched');
-    await trim(kept, 1);
-    expect(await readdir(kept)).toEqual([]);
+    await trim(kept, 1, -1_000);
+    const left = await readdir(kept, { recursive: true });
+    expect(left.filter((name) => name.endsWith('.parquet'))).toEqual([]);
     expect(await count(entries)).toBe('4');
-  });
-
-  it('can be read by its folders alone', async () => {
-    await fill();
-    await buildLake(deps, signal);
-    await using engine = await openDuckDb(deps.scratchDir);
-    const glob = `${fileURLToPath(objects.url)}/lake/ledger_entries/*/*.parquet`;
-    const result = await engine.connection.runAndReadAll(
-      `select month, count(*) from read_parquet('${glob}', hive_partitioning = true) group by month order by month`,
-    );
-    expect(result.getRowsJson()).toEqual([
-      ['2023-04', '2'],
-      ['2023-05', '2'],
-    ]);
   });
 
   it.each([
@@ -233,19 +235,22 @@ describe('the lake', () => {
   ])('is not in order with %s', async (_name, code, damage) => {
     await fill();
     await buildLake(deps, signal);
-    const [first = ''] = await keysBelow('lake/ledger_entries/');
+    const [first = ''] = await keysBelow('lake/ledger_entries/month=');
     await damage(fileURLToPath(new URL(first, `${objects.url}/`)));
     expect((await verifyLake(deps, false, signal)).problems).toMatchObject([{ code, subject: first }]);
   });
 });
 
 describe('queries', () => {
-  it('answer over an empty lake', async () => {
+  it('say that there is no lake, and answer over an empty one', async () => {
+    await expect(query('select 1')).rejects.toMatchObject({ code: 'LAKE_MISSING' });
+    await buildLake(deps, signal);
     expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual([]);
     expect(await query('select count(*) as n from parties', { format: 'csv' })).toBe('n\n0\n');
   });
 
   it('write tables, CSV and JSON exactly', async () => {
+    await buildLake(deps, signal);
     const sql = `select 9007199254740993 as big, cast(1 as hugeint) as amount, 0.10 as dec, null as nothing, 'a,"b"' as text,
       timestamptz '2023-05-01 12:00:00.000001+02' as at_time, [1, 2] as list, {'a': 1} as struct, true as yes`;
     expect(await query(sql, { format: 'csv' })).toBe(
@@ -268,6 +273,7 @@ describe('queries', () => {
   });
 
   it('shorten ids in a table that is wider than the terminal, and nowhere else', async () => {
+    await buildLake(deps, signal);
     const sql = `select '${ASSET}' as id, 'c0ffee' as word, 1 as n`;
     const whole = `${ASSET}  c0ffee  1`;
     expect(await query(sql, { format: 'table', widthMax: whole.length })).toContain(whole);
@@ -277,6 +283,7 @@ describe('queries', () => {
   });
 
   it('stream a large result at the pace of the reader', async () => {
+    await buildLake(deps, signal);
     const text = await query('select range as n from range(300000)', { format: 'csv' });
     expect(text.split('\n')).toHaveLength(300_002);
   });
@@ -301,6 +308,7 @@ describe('queries', () => {
   });
 
   it('end at their time limit, and when they are told to', async () => {
+    await buildLake(deps, signal);
     const endless = 'select sum(a.range * b.range) from range(10000000) a, range(10000000) b';
     await expect(query(endless, { timeoutMs: 200 })).rejects.toMatchObject({ code: 'QUERY_TIMEOUT' });
     await using lake = await openLake(deps, signal);

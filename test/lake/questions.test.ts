@@ -5,12 +5,12 @@ import { Writable } from 'node:stream';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
 import { type Lake, openLake } from '../../src/lake/lake.ts';
-import { currentLake, encodeLakeManifest, lakeManifestKey } from '../../src/lake/manifest.ts';
+import { publishMoment, readMoment } from '../../src/lake/moment.ts';
 import { inquiry, type QuestionValues, READY_QUESTIONS } from '../../src/lake/questions.ts';
 import { runQuery } from '../../src/lake/query.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { booksOf, type EntryRow } from './entries-double.ts';
+import { type EntryRow, WarehouseDouble } from './entries-double.ts';
 
 const signal = new AbortController().signal;
 const [ASSET_A, ASSET_B] = ['c0'.repeat(32), 'c1'.repeat(32)];
@@ -45,7 +45,6 @@ function entries(count: number): readonly EntryRow[] {
     const balance = (): string => pick(['', '0', '7', '-3', '10', `${10n ** 37n}`, HUGE, `-${HUGE}`]);
     return {
       party_id: from === 'network' ? to : from,
-      is_counted: pick([true, true, false]),
       vega_time: pick(TIMES),
       quantity: pick(['0', '1', '999', '9'.repeat(38), `${10n ** 38n}`, HUGE]),
       transfer_type: pick(['DEPOSIT', 'MAKER_FEE_PAY', 'LIQUIDITY_FEE_PAY', 'MAKERXFEE_PAY', 'FEE_PAYER']),
@@ -84,10 +83,10 @@ const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
     where is_counted and ends_with(transfer_type, '_FEE_PAY') and ${isAsked} group by 1, 2, 3 order by 1, 2, 3`,
   balances: (isAsked) => `with sides as (
       select account_from_party_id as party_id, asset_id, account_from_account_type as account_type, account_from_market_id as market_id,
-        vega_time, coalesce(cast(account_from_balance as varchar), account_from_balance_text) as balance from ledger_entries where is_counted
+        vega_time, coalesce(cast(account_from_balance as varchar), account_from_balance_text) as balance from ledger_entries
       union all
       select account_to_party_id, asset_id, account_to_account_type, account_to_market_id, vega_time,
-        coalesce(cast(account_to_balance as varchar), account_to_balance_text) from ledger_entries where is_counted),
+        coalesce(cast(account_to_balance as varchar), account_to_balance_text) from ledger_entries),
     ranked as (select *, rank() over (partition by party_id, asset_id, account_type, market_id order by vega_time desc) as place
       from sides where party_id <> 'network' and balance is not null and ${isAsked})
     select party_id, asset_id, account_type, market_id, vega_time as as_of, string_agg(distinct balance, ' or ' order by balance) as balance
@@ -126,8 +125,22 @@ describe('ready questions', () => {
   beforeAll(async () => {
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-questions-'));
     const [objects, scratchDir] = [new FileStore(join(folder, 'objects')), join(folder, 'scratch')];
-    deps = { books: booksOf(entries(600)), objects, scratchDir };
-    await buildLake(deps, signal);
+    const repository = new WarehouseDouble();
+    const rows = entries(600);
+    deps = { repository, objects, scratchDir, retentionMs: 86_400_000 };
+    // Night by night, so that a summary has parts; what counts changes meanwhile.
+    for (const night of [0, 1, 2]) {
+      const parts = [rows.slice(0, 300), rows.slice(300, 500), rows.slice(500)].slice(0, night + 1);
+      repository.segments = parts.map((ofNight, index) => ({ segmentId: BigInt(index + 1), rows: ofNight }));
+      repository.covered = PARTIES.slice(0, night + 1).map((party) => [
+        party,
+        party === 'network' ? ASSET_A : '',
+        '2023-04-01 00:00:00',
+        night === 0 ? '2023-04-15 12:00:00' : '2023-05-31 23:00:00',
+        true,
+      ]);
+      await buildLake(deps, signal);
+    }
     return () => rm(folder, { recursive: true, force: true });
   });
 
@@ -157,30 +170,22 @@ describe('ready questions', () => {
   );
 
   it('rest on summaries that a deep check compares with their entries', async () => {
+    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    const before = (await readMoment(deps.objects, signal))!;
+    const { version } = before.tables.monthly_fees!;
+    const moment = { ...before, moment: before.moment + 1 };
+    // Of the version before, other entries are the base.
+    moment.tables = {
+      ...moment.tables,
+      monthly_fees: { ...before.tables.monthly_fees!, version: version - 1 },
+    };
+    await publishMoment(deps.objects, moment, signal);
+    const { problems } = await verifyLake(deps, true, signal);
+    expect(problems.map(({ code, subject }) => `${code} ${subject}`)).toContain(
+      'LAKE_TABLE_OLDER lake/monthly_fees',
+    );
+    expect((await buildLake(deps, signal)).version).toBe(before.moment + 2);
     expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
-    const manifest = (await currentLake(deps.objects, signal))!;
-    const partitions = manifest.partitions.map(({ summaries, ...partition }) => {
-      if (summaries === undefined || partition.month !== '2023-05') return { ...partition, summaries };
-      const files = summaries.files.filter(({ table }) => table !== 'monthly_fees');
-      return { ...partition, summaries: { ...summaries, files } };
-    });
-    const version = manifest.version + 1;
-    const content = encodeLakeManifest({ ...manifest, version, partitions });
-    await deps.objects.publishBytes(lakeManifestKey(version), content, signal);
-    expect((await verifyLake(deps, true, signal)).problems).toMatchObject([
-      { code: 'LAKE_SUMMARY_DIFFERS', subject: 'monthly_fees/month=2023-05' },
-    ]);
-  });
-
-  it('have their summaries written anew where a lake is of an older form', async () => {
-    const before = (await currentLake(deps.objects, signal))!;
-    const partitions = before.partitions.map((partition) => ({ ...partition, summaries: undefined }));
-    const version = before.version + 1;
-    const older = encodeLakeManifest({ ...before, version, partitions });
-    await deps.objects.publishBytes(lakeManifestKey(version), older, signal);
-    expect(await buildLake(deps, signal)).toMatchObject({ version: version + 1, rebuilt: 4, kept: 0 });
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
-    expect(await buildLake(deps, signal)).toMatchObject({ version: version + 1, rebuilt: 0, kept: 4 });
   });
 
   it('refuse a time that is none', () => {

@@ -18,10 +18,23 @@ function step(): void {
   if (steps === Number(nth)) process.kill(process.pid, 'SIGKILL');
 }
 
+/** Each write to the store is a step, and kills before it is done. */
+const counted = new Proxy(objects, {
+  get: (store, name) => {
+    const own: unknown = Reflect.get(store, name);
+    if (typeof own !== 'function') return own;
+    return (...given: readonly unknown[]): unknown => {
+      if (['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(String(name))) step();
+      return Reflect.apply(own, store, given);
+    };
+  },
+});
+
 if (stage === 'load')
   await loadAll({ books: new LoadStore(warehouse), objects }, signal, { onProgress: step });
 else {
-  const deps = { books: new LakeStore(warehouse.pool), objects, scratchDir: join(folder, 'scratch') };
-  await buildLake(deps, signal, step);
+  const scratchDir = join(folder, 'scratch');
+  const repository = new LakeStore(warehouse.pool);
+  await buildLake({ repository, objects: counted, scratchDir, retentionMs: 7 * 86_400_000 }, signal);
 }
 await warehouse[Symbol.asyncDispose]();

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
-import { currentLake } from '../../src/lake/manifest.ts';
+import { readMoment } from '../../src/lake/moment.ts';
+import { describeLake } from '../../src/lake/overview.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
@@ -49,9 +50,10 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
     await publish(database.pool, objects, { ...range, party, rows: rowsOf(party) });
   const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
   const lake: LakeDeps = {
-    books: new LakeStore(warehouse.pool),
+    repository: new LakeStore(warehouse.pool),
     objects,
     scratchDir: join(folder, 'scratch'),
+    retentionMs: 7 * 86_400_000,
   };
   const verifyAll = (): Promise<VerifyReport> =>
     verify(
@@ -69,16 +71,21 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
     expect(loaded.verdict).toBe('complete');
     expect(await countRows()).toBe(2 * ROWS);
 
-    for (const nth of [1, 3]) {
+    // The first file, the first commit, a commit of entries, summaries with commits in between, the moment.
+    for (const nth of [1, 2, 11, 12, 18, 33]) {
       await killAt('lake', folder, nth);
-      expect(await currentLake(objects, signal)).toBeUndefined();
+      expect(await readMoment(objects, signal)).toBeUndefined();
+      expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     }
     const built = await buildLake(lake, signal);
-    expect(built).toMatchObject({ version: 1, rows: BigInt(2 * ROWS) });
+    expect(built).toMatchObject({ rows: BigInt(2 * ROWS) });
+    expect(await verifyAll()).toMatchObject({ checked: { lakeSegmentsBehind: 0 } });
     expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     expect(await readdir(join(folder, '.spool')).catch(() => [])).toEqual([]);
-    const files = await readdir(join(folder, 'lake/ledger_entries'), { recursive: true });
-    expect(files.filter((name) => name.endsWith('.parquet'))).toHaveLength(MONTHS);
+    const { tables } = await describeLake(lake, signal);
+    expect(tables).toContainEqual(
+      expect.objectContaining({ table: 'ledger_entries', version: 0, files: MONTHS, rows: BigInt(2 * ROWS) }),
+    );
   } finally {
     await warehouse[Symbol.asyncDispose]();
   }

@@ -2,7 +2,7 @@
 import { evidenceJson } from '../../core/evidence.ts';
 import { type Selectable, sql } from 'kysely';
 import type { PoolClient } from 'pg';
-import { ENTRY_COLUMNS } from '../../ledger/canonical.ts';
+import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type {
   LoadBooks,
   LoadedSums,
@@ -19,8 +19,6 @@ import type { Warehouse } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { guarded } from '../../postgres/transaction.ts';
 
-/** The order in which the loader writes its lines. */
-const COPY_COLUMNS = ['party_id', 'segment_id', 'extra', 'effect', ...ENTRY_COLUMNS];
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
 
@@ -118,7 +116,7 @@ export class LoadStore implements LoadBooks {
     );
     let isCurrent = removed !== undefined;
     for (const segment of isCurrent ? replacement.load : []) {
-      const sink = new CopySink(this.#warehouse.pool, client, COPY_COLUMNS, signal);
+      const sink = new CopySink(this.#warehouse.pool, client, LINE_COLUMNS, signal);
       const sums = await write(segment, sink);
       await sink.finish();
       isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));

@@ -1,0 +1,69 @@
+/** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
+import { openApp, openStore } from '../../app/app.ts';
+import { lakeDeps, scratchDirOf } from '../../app/lake-deps.ts';
+import { UsageError } from '../../core/errors.ts';
+import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { formatBytes, formatCount } from '../format.ts';
+import { formatTable } from '../table.ts';
+
+/** Asks the object store alone. */
+export async function lake(_options: object, context: CommandContext): Promise<CommandResult> {
+  await using objects = await openStore(context);
+  const scratchDir = scratchDirOf(context.config);
+  const found = await describeLake({ objects, scratchDir }, context.signal);
+  const { moments, tables } = found;
+  const rows = tables.map(({ table, version, oldestVersion, files, rows: count, bytes, committedAt }) => [
+    table,
+    String(version),
+    String(oldestVersion),
+    formatCount(files),
+    formatCount(count),
+    formatBytes(bytes),
+    committedAt ?? '',
+  ]);
+  const mended = tables.filter((table) => table.mended > 0).map(({ table }) => table);
+  const lines = [
+    moments.length === 0
+      ? `No lake in ${found.store} yet; ledger-mirror load builds it.`
+      : `Version ${moments.at(-1)} in ${found.store}/lake; can be restored: ${moments.join(', ')}`,
+    ...(mended.length === 0 ? [] : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
+  ];
+  const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];
+  return {
+    exitCode: EXIT.done,
+    document: {
+      ...found,
+      tables: tables.map((table) => ({ ...table, rows: String(table.rows), bytes: String(table.bytes) })),
+    },
+    text: `${tables.length === 0 ? '' : formatTable(header, rows)}${lines.join('\n')}\n`,
+  };
+}
+
+export async function lakeVacuum(_options: object, context: CommandContext): Promise<CommandResult> {
+  await using app = await openApp(context);
+  const removed = await vacuumLake(lakeDeps(app), context.signal);
+  return {
+    exitCode: EXIT.done,
+    document: { removed },
+    text: `Removed ${formatCount(removed)} objects that no version has named for LAKE_RETENTION.\n`,
+  };
+}
+
+export async function lakeRestore(
+  options: { readonly version: string },
+  context: CommandContext,
+): Promise<CommandResult> {
+  if (!/^\d{1,15}$/.test(options.version))
+    throw new UsageError([
+      `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that ledger-mirror lake shows`,
+    ]);
+  await using app = await openApp(context);
+  const { version, tables } = await restoreLake(lakeDeps(app), Number(options.version), context.signal);
+  const changed = tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
+  return {
+    exitCode: EXIT.done,
+    document: { version, tables },
+    text: `Version ${version} is what version ${options.version} was, until the next load. ${changed}.\n`,
+  };
+}

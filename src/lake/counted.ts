@@ -1,0 +1,30 @@
+/**
+ * Which rows count: an entry between two mirrored parties lies in both exports where the release sends both
+ * sides. It counts in the sender's; in the receiver's only where the sender's ledger is not loaded for that
+ * asset and instant. The rule of the view `mirror.exported_entries`.
+ */
+import { ENTRIES } from './columns.ts';
+
+const COLUMNS = ENTRIES.map(({ name }) => `entry.${name}`).join(', ');
+
+/** One row for each party, so that no entry is joined twice. */
+export function rangesByParty(coverage: string): string {
+  return `(select party_id as covered_party, list({from_time: from_time, to_time: to_time, asset_id: asset_id}) as ranges
+    from ${coverage} group by party_id)`;
+}
+
+/** Whether the row `entry` counts, by ranges joined to its sender. */
+export function isCounted(entry: string, ranges: string): string {
+  return `case when ${entry}.side in ('from', 'both') or ${ranges} is null then true
+    else not list_bool_or(list_transform(${ranges}, lambda r: r.from_time <= ${entry}.vega_time
+      and r.to_time > ${entry}.vega_time and (r.asset_id is null or r.asset_id = ${entry}.asset_id))) end`;
+}
+
+/** Entries with what does not stand in their files, behind FROM: `is_counted` and `both_sides`. */
+export function countedEntries(entries: string, coverage: string): string {
+  const hasMonth = entries.includes("'month'") ? ', entry.month' : '';
+  return `(select ${COLUMNS}${hasMonth}, ${isCounted('entry', 'covered.ranges')} as is_counted,
+      entry.effect is not null or entry.effect_text is not null as both_sides
+    from ${entries} entry left join ${rangesByParty(coverage)} covered
+      on covered.covered_party = entry.account_from_party_id)`;
+}

@@ -1,0 +1,173 @@
+/**
+ * The log of one Delta table: what it says at a version, and the next commit. A commit is one object that is
+ * put where nothing lies; so a reader sees it whole or not at all, and two writers cannot both have it.
+ */
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import { version as ownVersion } from '../../core/version.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import { type Action, type AddFile, parseAction, Replay, type TableState } from './actions.ts';
+import { readCheckpoint, type CheckpointReader } from './checkpoint.ts';
+import { commitKey, fileKey, logPrefix, readLogName } from './paths.ts';
+
+const READER_VERSION_MAX = 1;
+const WRITER_VERSION_MAX = 2;
+export const COMMIT_SPOOL_PREFIX = 'lake-commit-';
+const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
+
+/** What lies in a log's folder. */
+export interface LogListing {
+  /** In order. */
+  readonly commits: readonly number[];
+  readonly checkpoints: readonly number[];
+  readonly modifiedMs: ReadonlyMap<number, number>;
+}
+
+export async function listLog(objects: ObjectStore, root: string, signal: AbortSignal): Promise<LogListing> {
+  const [commits, checkpoints]: [number[], number[]] = [[], []];
+  const modifiedMs = new Map<number, number>();
+  const prefix = logPrefix(root);
+  for await (const { key, bytes, modifiedAt } of objects.list(prefix, signal)) {
+    const named = readLogName(key.slice(prefix.length));
+    if (named === undefined) continue;
+    if (bytes > COMMIT_BYTES_MAX) throw broken(root, named.version, `its ${named.kind} has ${bytes} bytes`);
+    (named.kind === 'commit' ? commits : checkpoints).push(named.version);
+    if (named.kind === 'commit') modifiedMs.set(named.version, Number(modifiedAt / 1000n));
+  }
+  const inOrder = (a: number, b: number): number => a - b;
+  return { commits: commits.toSorted(inOrder), checkpoints: checkpoints.toSorted(inOrder), modifiedMs };
+}
+
+/**
+ * The table at a version, the newest one by default; undefined where there is no table. A checkpoint that
+ * cannot be read is passed over.
+ * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_VERSION_GONE`
+ */
+export async function readTable(
+  objects: ObjectStore,
+  root: string,
+  reader: CheckpointReader,
+  signal: AbortSignal,
+  version?: number,
+): Promise<TableState | undefined> {
+  const { commits, checkpoints } = await listLog(objects, root, signal);
+  const last = version ?? Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
+  if (last < 0) return undefined;
+  const usable = checkpoints.filter((number) => number <= last).toReversed();
+  const { replay, from } = await beginning(objects, root, usable, reader, signal);
+  const known = new Set(commits);
+  for (let number = from + 1; number <= last; number += 1) {
+    if (!known.has(number)) throw gone(root, number, version);
+    for (const action of await readCommit(objects, root, number, signal)) replay.apply(action);
+  }
+  const { protocol, metaData, committedMs, txns, live, gone: removed } = replay;
+  if (!protocol || !metaData) throw broken(root, last, 'it has no protocol or no schema');
+  refuseRaised(root, protocol);
+  for (const file of live.values()) refuseFile(root, file);
+  return { version: last, committedMs, protocol, metaData, txns, live, gone: removed, checkpoint: from };
+}
+
+async function beginning(
+  objects: ObjectStore,
+  root: string,
+  checkpoints: readonly number[],
+  reader: CheckpointReader,
+  signal: AbortSignal,
+): Promise<{ readonly replay: Replay; readonly from: number }> {
+  for (const from of checkpoints) {
+    const actions = await readCheckpoint(objects, root, from, reader, signal);
+    if (actions === undefined) continue;
+    const replay = new Replay();
+    for (const action of actions) replay.apply(action);
+    return { replay, from };
+  }
+  return { replay: new Replay(), from: -1 };
+}
+
+export async function readCommit(
+  objects: ObjectStore,
+  root: string,
+  version: number,
+  signal: AbortSignal,
+): Promise<readonly Action[]> {
+  const key = commitKey(root, version);
+  const content = Buffer.concat(await (await objects.read(key, signal)).toArray()).toString('utf8');
+  try {
+    return content.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
+  } catch (error) {
+    const reason = error instanceof z.ZodError ? z.prettifyError(error).split('\n', 1)[0] : 'it is cut off';
+    throw broken(root, version, reason ?? '', error);
+  }
+}
+
+export interface Commit {
+  readonly operation: string;
+  readonly parameters?: Readonly<Record<string, string>>;
+  readonly actions: readonly Action[];
+}
+
+/**
+ * Puts version `version` of the table.
+ * @throws PermanentError `LAKE_SECOND_WRITER` where somebody else has put it
+ */
+export async function commitTable(
+  objects: ObjectStore,
+  root: string,
+  version: number,
+  { operation, parameters = {}, actions }: Commit,
+  signal: AbortSignal,
+): Promise<void> {
+  const info = {
+    timestamp: Date.now(),
+    operation,
+    operationParameters: parameters,
+    engineInfo: `ledger-mirror/${ownVersion()}`,
+    isBlindAppend: false,
+    txnId: randomUUID(),
+  };
+  const lines = [{ commitInfo: info }, ...actions].map((action) => `${JSON.stringify(action)}\n`);
+  const key = commitKey(root, version);
+  try {
+    await objects.publishBytes(key, Buffer.from(lines.join('')), signal, COMMIT_SPOOL_PREFIX);
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
+    throw new PermanentError(
+      `Cannot commit version ${version} of ${root}: another writer has; build again, on top of what it wrote`,
+      { code: 'LAKE_SECOND_WRITER', meta: { root, version }, cause: error },
+    );
+  }
+}
+
+function refuseRaised(root: string, { minReaderVersion, minWriterVersion }: TableState['protocol']): void {
+  if (minReaderVersion <= READER_VERSION_MAX && minWriterVersion <= WRITER_VERSION_MAX) return;
+  throw new PermanentError(
+    `Cannot use the table ${root}: another writer raised it to reader version ${minReaderVersion} and writer version ${minWriterVersion}; ` +
+      `known are ${READER_VERSION_MAX} and ${WRITER_VERSION_MAX}. Remove the table and load again, and keep that feature off`,
+    { code: 'LAKE_TABLE_RAISED', meta: { root, minReaderVersion, minWriterVersion } },
+  );
+}
+
+function refuseFile(root: string, file: AddFile): void {
+  fileKey(root, file.path);
+  if (!file.deletionVector) return;
+  throw new PermanentError(
+    `Cannot use the table ${root}: ${file.path} has a deletion vector; remove the table and load again, and keep that feature off`,
+    { code: 'LAKE_TABLE_RAISED', meta: { root, path: file.path } },
+  );
+}
+
+function gone(root: string, version: number, asked: number | undefined): PermanentError {
+  if (asked === undefined) return broken(root, version, 'it is missing, later ones are there');
+  return new PermanentError(
+    `Cannot read version ${asked} of ${root}: its log is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`,
+    { code: 'LAKE_VERSION_GONE', meta: { root, version: asked } },
+  );
+}
+
+function broken(root: string, version: number, state: string, cause?: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot read version ${version} of ${root}: ${state}; restore _delta_log from a backup, or remove the table and load again`,
+    { code: 'LAKE_LOG_BROKEN', meta: { root, version }, cause },
+  );
+}

@@ -1,0 +1,87 @@
+/**
+ * One moment over all tables: a small object for each build, under a number that counts up, that names the
+ * version of each table. Who joins tables reads them at the versions of one moment.
+ */
+import { z } from 'zod';
+import { PermanentError } from '../core/errors.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import { LAKE_TABLES } from './columns.ts';
+import { padded } from './delta/paths.ts';
+import { LAKE_PREFIX } from './tables.ts';
+
+export const MOMENTS_PREFIX = `${LAKE_PREFIX}moments/`;
+const MOMENT_BYTES_MAX = 2n ** 20n;
+
+const schema = z.object({
+  moment: z.number().int().nonnegative(),
+  mirrorId: z.string(),
+  builtAt: z.iso.datetime(),
+  tables: z.partialRecord(
+    z.enum(LAKE_TABLES),
+    z.object({ id: z.string(), version: z.number().int().nonnegative() }),
+  ),
+});
+
+export type Moment = z.output<typeof schema>;
+
+function momentKey(number: number): string {
+  return `${MOMENTS_PREFIX}${padded(number)}.json`;
+}
+
+export interface ListedMoment {
+  readonly number: number;
+  readonly key: string;
+  readonly bytes: bigint;
+  readonly modifiedMs: number;
+}
+
+/** In order. */
+export async function listMoments(
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<readonly ListedMoment[]> {
+  const found: ListedMoment[] = [];
+  for await (const { key, bytes, modifiedAt } of objects.list(MOMENTS_PREFIX, signal)) {
+    const match = /^(\d{20})\.json$/.exec(key.slice(MOMENTS_PREFIX.length));
+    if (match?.[1] === undefined) continue;
+    found.push({ number: Number(match[1]), key, bytes, modifiedMs: Number(modifiedAt / 1000n) });
+  }
+  return found.toSorted((a, b) => a.number - b.number);
+}
+
+/**
+ * The moment of a number, the newest one by default; undefined where there is none.
+ * @throws PermanentError `LAKE_MOMENT_INVALID`
+ */
+export async function readMoment(
+  objects: ObjectStore,
+  signal: AbortSignal,
+  number?: number,
+): Promise<Moment | undefined> {
+  const moments = await listMoments(objects, signal);
+  const listed = number === undefined ? moments.at(-1) : moments.find((moment) => moment.number === number);
+  if (listed === undefined) return undefined;
+  if (listed.bytes > MOMENT_BYTES_MAX) throw invalid(listed.key, `it has ${listed.bytes} bytes`);
+  const content = Buffer.concat(await (await objects.read(listed.key, signal)).toArray());
+  try {
+    return schema.parse(JSON.parse(content.toString('utf8')));
+  } catch (error) {
+    throw invalid(listed.key, 'it is no moment', error);
+  }
+}
+
+export async function publishMoment(
+  objects: ObjectStore,
+  moment: Moment,
+  signal: AbortSignal,
+): Promise<void> {
+  const content = Buffer.from(`${JSON.stringify(moment, undefined, 2)}\n`);
+  await objects.publishBytes(momentKey(moment.moment), content, signal, 'lake-moment-');
+}
+
+function invalid(key: string, state: string, cause?: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot read the lake's moment ${key}: ${state}; remove it, the one before it is used then, and load again`,
+    { code: 'LAKE_MOMENT_INVALID', meta: { key }, cause },
+  );
+}

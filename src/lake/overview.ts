@@ -1,0 +1,172 @@
+/** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
+import type { LakeDeps } from './build-context.ts';
+import { countRows } from './build-entries.ts';
+import { LAKE_TABLES, type LakeTable } from './columns.ts';
+import type { TableState } from './delta/actions.ts';
+import { checkCheckpoints, mendCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
+import { listLog, readTable } from './delta/log.ts';
+import { openDuckDb } from './duckdb.ts';
+import { PermanentError, UsageError } from '../core/errors.ts';
+import { storedFile } from './local-files.ts';
+import { listMoments, publishMoment, readMoment } from './moment.ts';
+import { removeUnnamed } from './retention.ts';
+import { scratchFolder } from './scratch.ts';
+import { appIdOf, TableWriter, type Workshop } from './table-writer.ts';
+import { rootOf } from './tables.ts';
+
+export interface TableOverview {
+  readonly table: LakeTable;
+  readonly path: string;
+  readonly version: number;
+  /** The oldest version that its log still tells. */
+  readonly oldestVersion: number;
+  readonly files: number;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  readonly committedAt: string | undefined;
+  /** Checkpoints and hints that made the table unreadable, and were taken away. */
+  readonly mended: number;
+}
+
+export interface LakeOverview {
+  readonly store: string;
+  /** Numbers of the moments that can be asked for or restored. */
+  readonly moments: readonly number[];
+  readonly tables: readonly TableOverview[];
+}
+
+/** Also takes away broken checkpoints: the commits say the same. */
+export async function describeLake(
+  { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
+  signal: AbortSignal,
+): Promise<LakeOverview> {
+  return withReader(scratchDir, async (reader) => {
+    const tables: TableOverview[] = [];
+    for (const table of LAKE_TABLES) {
+      const root = rootOf(table);
+      const { commits, checkpoints } = await listLog(objects, root, signal);
+      const faults = await checkCheckpoints(objects, root, checkpoints, reader, signal);
+      await mendCheckpoints(objects, root, faults, signal);
+      const state = await readTable(objects, root, reader, signal);
+      if (state === undefined) continue;
+      const files = [...state.live.values()];
+      const usable = checkpoints.filter((version) => !faults.unreadable.includes(version));
+      tables.push({
+        table,
+        path: `${objects.url}/${root}`,
+        version: state.version,
+        oldestVersion: commits[0] === 0 ? 0 : (usable[0] ?? state.version),
+        files: files.length,
+        rows: countRows(files),
+        bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
+        committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
+        mended: faults.unreadable.length + (faults.isHintWrong ? 1 : 0),
+      });
+    }
+    const moments = await listMoments(objects, signal);
+    return { store: objects.url, moments: moments.map(({ number }) => number), tables };
+  });
+}
+
+/** @returns how many objects were removed */
+export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
+  return deps.repository.exclusively(
+    () => withReader(deps.scratchDir, (reader) => removeUnnamed(deps, reader, signal)),
+    signal,
+  );
+}
+
+export interface LakeRestore {
+  /** The new moment. */
+  readonly version: number;
+  readonly tables: readonly LakeTable[];
+}
+
+/**
+ * Makes every table what it was at a moment, by a commit on top; the next load brings it up to date again.
+ * @throws UsageError where there is no such moment, PermanentError `LAKE_VERSION_GONE` where its files are gone
+ */
+export async function restoreLake(deps: LakeDeps, number: number, signal: AbortSignal): Promise<LakeRestore> {
+  return deps.repository.exclusively(
+    (snapshot) =>
+      withReader(deps.scratchDir, async (reader) => {
+        const moment = await readMoment(deps.objects, signal, number);
+        if (moment === undefined)
+          throw new UsageError([
+            `lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`,
+          ]);
+        const newest = (await readMoment(deps.objects, signal))?.moment ?? 0;
+        let build: Promise<number> | undefined;
+        const shop: Workshop = {
+          ...reader,
+          objects: deps.objects,
+          retentionMs: deps.retentionMs,
+          signal,
+          appId: appIdOf(snapshot.mirrorId),
+          buildNumber: () => (build ??= deps.repository.beginBuild(newest + 1)),
+        };
+        const restored: LakeTable[] = [];
+        const tables: [LakeTable, { id: string; version: number }][] = [];
+        for (const table of LAKE_TABLES) {
+          const named = moment.tables[table];
+          if (named === undefined) continue;
+          const writer = await TableWriter.open(table, shop);
+          const then = await readTable(deps.objects, rootOf(table), reader, signal, named.version);
+          if (await restoreTable(deps, writer, then, signal)) restored.push(table);
+          const { state } = writer;
+          if (state !== undefined) tables.push([table, { id: state.metaData.id, version: state.version }]);
+        }
+        const version = await shop.buildNumber();
+        const { mirrorId } = snapshot;
+        await publishMoment(
+          deps.objects,
+          {
+            moment: version,
+            mirrorId,
+            builtAt: new Date().toISOString(),
+            tables: Object.fromEntries(tables),
+          },
+          signal,
+        );
+        return { version, tables: restored };
+      }),
+    signal,
+  );
+}
+
+async function restoreTable(
+  { objects }: LakeDeps,
+  writer: TableWriter,
+  then: TableState | undefined,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { state, table } = writer;
+  if (then === undefined || state === undefined || then.metaData.id !== state.metaData.id) {
+    throw new PermanentError(
+      `Cannot restore ${rootOf(table)}: it is not the table that the moment names; load builds it again`,
+      { code: 'LAKE_VERSION_GONE', meta: { table } },
+    );
+  }
+  const add = [...then.live.values()].filter(({ path }) => !state.live.has(path));
+  const remove = [...state.live.values()].filter(({ path }) => !then.live.has(path));
+  for (const file of add) {
+    const { key, bytes } = storedFile(table, file);
+    if ((await objects.head(key, signal))?.bytes === bytes) continue;
+    throw new PermanentError(
+      `Cannot restore version ${then.version} of ${rootOf(table)}: its file ${key} is gone; choose a newer moment`,
+      { code: 'LAKE_VERSION_GONE', meta: { table, key } },
+    );
+  }
+  if (add.length + remove.length === 0) return false;
+  await writer.commit('RESTORE', { add, remove });
+  return true;
+}
+
+async function withReader<Result>(
+  scratchDir: string,
+  work: (reader: CheckpointReader) => Promise<Result>,
+): Promise<Result> {
+  await using folder = await scratchFolder(scratchDir);
+  await using engine = await openDuckDb(folder.path);
+  return await work({ connection: engine.connection, folder: folder.path });
+}
