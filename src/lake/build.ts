@@ -2,6 +2,8 @@
  * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
  * names their versions. Whatever a killed build has left, the next one goes on from what the logs say.
  */
+import { PermanentError } from '../core/errors.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
 import type { Build, LakeDeps, LakeProgress } from './build-context.ts';
 import { buildEntries, countRows } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
@@ -45,6 +47,7 @@ export async function buildLake(
   onProgress: (progress: LakeProgress) => void = () => undefined,
 ): Promise<LakeBuild> {
   return deps.repository.exclusively(async (snapshot) => {
+    await refuseUnfitStore(deps.objects, signal);
     await deps.objects.clearSpool(SPOOL_PREFIX, new Set());
     await sweepScratch(deps.scratchDir);
     await using folder = await scratchFolder(deps.scratchDir);
@@ -59,6 +62,17 @@ export async function buildLake(
     await mendLogs(deps, shop);
     return await run(deps, snapshot, shop, before, onProgress);
   }, signal);
+}
+
+/** @throws PermanentError `LAKE_STORE_UNFIT` where two writers could both be told that a commit is theirs */
+async function refuseUnfitStore(objects: ObjectStore, signal: AbortSignal): Promise<void> {
+  const { put, hasOneWinner } = await objects.capabilities(signal);
+  if (put === 'honoured' && hasOneWinner) return;
+  throw new PermanentError(
+    `Cannot build the lake in ${objects.url}: the store writes over what lies there, so two builds could lose each other's rows; ` +
+      'use a store that honours If-None-Match, or a folder with hard links',
+    { code: 'LAKE_STORE_UNFIT', meta: { store: objects.url, put, hasOneWinner } },
+  );
 }
 
 function workshop(

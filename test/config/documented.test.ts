@@ -21,6 +21,7 @@ const COMMANDS = [
   'nightly',
   'load',
   'verify',
+  'lake',
   'query',
   'status',
   'cancel',

@@ -21,7 +21,7 @@ export interface CheckpointReader {
   readonly folder: string;
 }
 
-export const CHECKPOINT_SPOOL_PREFIX = 'lake-checkpoint-';
+const CHECKPOINT_SPOOL_PREFIX = 'lake-checkpoint-';
 const MAP = 'MAP(VARCHAR, VARCHAR)';
 const COLUMNS = `{
   protocol: 'STRUCT(minReaderVersion INTEGER, minWriterVersion INTEGER)',

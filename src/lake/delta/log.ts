@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { errorCode, PermanentError } from '../../core/errors.ts';
+import { PermanentError } from '../../core/errors.ts';
 import { version as ownVersion } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { type Action, type AddFile, parseAction, Replay, type TableState } from './actions.ts';
@@ -13,7 +13,7 @@ import { commitKey, fileKey, logPrefix, readLogName } from './paths.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
-export const COMMIT_SPOOL_PREFIX = 'lake-commit-';
+const COMMIT_SPOOL_PREFIX = 'lake-commit-';
 const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
 
 /** What lies in a log's folder. */
@@ -52,8 +52,10 @@ export async function readTable(
   version?: number,
 ): Promise<TableState | undefined> {
   const { commits, checkpoints } = await listLog(objects, root, signal);
-  const last = version ?? Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
-  if (last < 0) return undefined;
+  const newest = Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
+  if (newest < 0) return undefined;
+  const last = version ?? newest;
+  if (last > newest) throw older(root, last, newest);
   const usable = checkpoints.filter((number) => number <= last).toReversed();
   const { replay, from } = await beginning(objects, root, usable, reader, signal);
   const known = new Set(commits);
@@ -127,16 +129,18 @@ export async function commitTable(
     txnId: randomUUID(),
   };
   const lines = [{ commitInfo: info }, ...actions].map((action) => `${JSON.stringify(action)}\n`);
-  const key = commitKey(root, version);
-  try {
-    await objects.publishBytes(key, Buffer.from(lines.join('')), signal, COMMIT_SPOOL_PREFIX);
-  } catch (error) {
-    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    throw new PermanentError(
-      `Cannot commit version ${version} of ${root}: another writer has; build again, on top of what it wrote`,
-      { code: 'LAKE_SECOND_WRITER', meta: { root, version }, cause: error },
-    );
-  }
+  const content = Buffer.from(lines.join(''));
+  const outcome = await objects.putIfAbsent(
+    commitKey(root, version),
+    content,
+    signal,
+    COMMIT_SPOOL_PREFIX,
+  );
+  if (outcome === 'written') return;
+  throw new PermanentError(
+    `Cannot commit version ${version} of ${root}: another writer has; build again, on top of what it wrote`,
+    { code: 'LAKE_SECOND_WRITER', meta: { root, version } },
+  );
 }
 
 function refuseRaised(root: string, { minReaderVersion, minWriterVersion }: TableState['protocol']): void {
@@ -162,6 +166,13 @@ function gone(root: string, version: number, asked: number | undefined): Permane
   return new PermanentError(
     `Cannot read version ${asked} of ${root}: its log is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`,
     { code: 'LAKE_VERSION_GONE', meta: { root, version: asked } },
+  );
+}
+
+function older(root: string, version: number, newest: number): PermanentError {
+  return new PermanentError(
+    `Cannot read version ${version} of ${root}: its log ends with ${newest}; load brings the table up to date`,
+    { code: 'LAKE_TABLE_OLDER', meta: { root, version, newest } },
   );
 }
 

@@ -1,0 +1,79 @@
+/**
+ * `npm run test:engines [-- all | NAME …]`: the lake's tables, read and changed by engines that nobody here
+ * wrote. They are installed, pinned, outside the project (ENGINES_DIR, or the user's cache). Without names, those
+ * that take seconds; what could not be run is said, and fails where it was asked for by name.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+const ROOT = resolve(import.meta.dirname, '..');
+const FOLDER = process.env['ENGINES_DIR'] ?? join(homedir(), '.cache', 'ledger-mirror-engines');
+
+interface Engine {
+  readonly packages: readonly string[];
+  /** Whether it is cheap enough for every run. */
+  readonly isQuick: boolean;
+}
+
+const ENGINES: Readonly<Record<string, Engine>> = {
+  deltalake: { packages: ['deltalake==1.6.6', 'pyarrow==25.0.0', 'pandas==3.0.6'], isQuick: true },
+  duckdb: {
+    packages: ['duckdb==1.5.5', 'duckdb-extension-delta==1.5.5', 'duckdb-extension-httpfs==1.5.5'],
+    isQuick: true,
+  },
+  polars: { packages: ['polars==2.1.0', 'deltalake==1.6.6', 'pyarrow==25.0.0'], isQuick: false },
+  chdb: { packages: ['chdb==4.4.0'], isQuick: false },
+  daft: { packages: ['daft[deltalake]==0.7.26', 'deltalake==1.6.6'], isQuick: false },
+  spark: { packages: ['pyspark==4.2.0', 'delta-spark==4.4.0'], isQuick: false },
+};
+
+async function run(command: string, args: readonly string[], env = process.env): Promise<boolean> {
+  const child = spawn(command, args, { stdio: 'inherit', cwd: ROOT, env });
+  const [code] = (await once(child, 'close').catch(() => [1])) as [number | null];
+  return code === 0;
+}
+
+/** An environment of the engine's own; marked when it is whole. */
+async function install(name: string, { packages }: Engine): Promise<boolean> {
+  const folder = join(FOLDER, `${name}-${packages.join('_').replaceAll(/[^\w.-]/g, '')}`);
+  const mark = join(folder, 'installed');
+  if (!existsSync(mark)) {
+    await rm(folder, { recursive: true, force: true });
+    await mkdir(FOLDER, { recursive: true });
+    const isMade = await run('python3', ['-m', 'venv', folder]);
+    const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...packages];
+    if (!isMade || !(await run(join(folder, 'bin', 'python'), pip))) return false;
+    await writeFile(mark, '');
+  }
+  process.env[`ENGINE_${name.toUpperCase()}`] = join(folder, 'bin', 'python');
+  return true;
+}
+
+const given = process.argv.slice(2);
+const unknown = given.filter((name) => name !== 'all' && ENGINES[name] === undefined);
+const isAsked = (name: string, { isQuick }: Engine): boolean =>
+  given.length === 0 ? isQuick : given.includes('all') || given.includes(name);
+
+const missing: string[] = [];
+for (const [name, engine] of Object.entries(ENGINES)) {
+  if (!isAsked(name, engine)) {
+    process.stdout.write(`not run: ${name} (npm run test:engines -- ${name})\n`);
+    continue;
+  }
+  if (!(await install(name, engine))) missing.push(name);
+}
+for (const name of missing) process.stdout.write(`could not be installed: ${name}\n`);
+for (const name of unknown) process.stdout.write(`not known: ${name}\n`);
+
+const isGreen = await run(process.execPath, [
+  join(ROOT, 'node_modules/vitest/vitest.mjs'),
+  'run',
+  '--project',
+  'engines',
+
+]);
+process.exitCode = isGreen && missing.length + unknown.length === 0 ? 0 : 1;
