@@ -92,17 +92,6 @@ const BYTE_UNITS: Record<string, number> = {
   GB: 1e9,
 };
 
-const DURATION_UNITS_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/** In milliseconds. */
-function duration(minMs: number, maxMs: number): (given: string) => number | undefined {
-  return (given) => {
-    const match = /^(\d{1,9})([smhd])$/.exec(given);
-    const ms = Number(match?.[1]) * (DURATION_UNITS_MS[match?.[2] ?? ''] ?? Number.NaN);
-    return ms >= minMs && ms <= maxMs ? ms : undefined;
-  };
-}
-
 function byteSize(minBytes: number, maxBytes: number): (given: string) => number | undefined {
   return (given) => {
     const match = /^(\d{1,12})(B|KiB|MiB|GiB|KB|MB|GB)?$/.exec(given);
