@@ -138,18 +138,18 @@ async function replaceAll(
 async function replaceOne(
   partyId: string,
   replacement: Replacement,
-  { books, objects }: LoadDeps,
+  deps: LoadDeps,
   signal: AbortSignal,
   options: LoadOptions,
 ): Promise<Omit<ReplacedSums, 'segments' | 'faults'> | undefined> {
   for (let reading = 1; ; reading += 1) {
     let [rows, effectsContradicted] = [0n, 0n];
     try {
-      const result = await books.replace(
+      const result = await deps.books.replace(
         partyId,
         replacement,
         async (segment, sink) => {
-          const loaded = await copySegment(segment, sink, objects, signal, options);
+          const loaded = await copySegment(segment, sink, deps, signal, options);
           rows += loaded.rows;
           effectsContradicted += loaded.effectsContradicted;
           return loaded;

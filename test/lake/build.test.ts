@@ -74,7 +74,7 @@ describe('a build of the lake', () => {
     const added = actions.flatMap(({ add }) =>
       add ? [JSON.parse(add.stats) as { numRecords: number }] : [],
     );
-    expect(added.map(({ numRecords }) => numRecords).toSorted()).toEqual([1, 2]);
+    expect(added.map(({ numRecords }) => numRecords).toSorted((a, b) => a - b)).toEqual([1, 2]);
     expect(actions.filter(({ remove }) => remove)).toHaveLength(1);
     expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
   });

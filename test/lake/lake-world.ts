@@ -30,7 +30,7 @@ export async function lakeWorld(): Promise<LakeWorld> {
     deps,
     rows: async (sql) => {
       await using lake = await openLake({ objects, scratchDir }, new AbortController().signal);
-      return (await lake.connection.runAndReadAll(sql)).getRowsJson() as unknown[][];
+      return (await lake.connection.runAndReadAll(sql)).getRowsJson();
     },
   };
 }

@@ -312,7 +312,7 @@ describe('loadParty', () => {
       const watched: LoadDeps['books'] = {
         partiesToLoad: books.partiesToLoad.bind(books),
         toLoad: books.toLoad.bind(books),
-        quarantined: books.quarantine.bind(books),
+        quarantine: books.quarantine.bind(books),
         replace: (party, replacement, write, replaceSignal) =>
           books.replace(
             party,
