@@ -74,6 +74,5 @@ const isGreen = await run(process.execPath, [
   'run',
   '--project',
   'engines',
-
 ]);
 process.exitCode = isGreen && missing.length + unknown.length === 0 ? 0 : 1;

@@ -206,7 +206,8 @@ describe('a build of the lake', () => {
     const world = await built(segment(1));
     const careless = new Proxy(world.deps.objects, {
       get: (store, name) => {
-        if (name === 'capabilities') return async () => ({ put: 'ignored', multipart: 'ignored', hasOneWinner: false });
+        if (name === 'capabilities')
+          return async () => ({ put: 'ignored', multipart: 'ignored', hasOneWinner: false });
         const own: unknown = Reflect.get(store, name);
         return typeof own === 'function' ? (own.bind(store) as unknown) : own;
       },

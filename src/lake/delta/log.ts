@@ -130,12 +130,7 @@ export async function commitTable(
   };
   const lines = [{ commitInfo: info }, ...actions].map((action) => `${JSON.stringify(action)}\n`);
   const content = Buffer.from(lines.join(''));
-  const outcome = await objects.putIfAbsent(
-    commitKey(root, version),
-    content,
-    signal,
-    COMMIT_SPOOL_PREFIX,
-  );
+  const outcome = await objects.putIfAbsent(commitKey(root, version), content, signal, COMMIT_SPOOL_PREFIX);
   if (outcome === 'written') return;
   throw new PermanentError(
     `Cannot commit version ${version} of ${root}: another writer has; build again, on top of what it wrote`,
