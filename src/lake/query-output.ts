@@ -86,7 +86,7 @@ function tableWriter(columns: readonly ResultColumn[], widthMax: number): Result
       shown = (text) => shortId(oneLine(text));
       widths = widthsOf(names, textsOf(rows));
     }
-    return `${line(names)}${widths.map((column) => '─'.repeat(column)).join(COLUMN_GAP)}\n`;
+    return `${line(names.map(oneLine))}${widths.map((column) => '─'.repeat(column)).join(COLUMN_GAP)}\n`;
   };
   return {
     begin: () => '',
@@ -105,8 +105,9 @@ function shortId(text: string): string {
   return ID.test(text) ? `${text.slice(0, ID_CHARACTERS_SHOWN)}…` : text;
 }
 
+/** For a terminal: what would break the line, move the cursor or turn the direction of writing is not sent. */
 function oneLine(text: string): string {
-  return text.replaceAll(/[\r\n\t]/g, ' ');
+  return text.replaceAll(/[\r\n\t\u2028\u2029]/g, ' ').replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
 }
 
 const NUMERIC = new Set<DuckDBTypeId>([

@@ -1,14 +1,14 @@
 /** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
-import { type DuckDBPreparedStatement, StatementType } from '@duckdb/node-api';
+import type { DuckDBPreparedStatement } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { interruptible } from './duckdb.ts';
 import type { Lake } from './lake.ts';
 import { type QueryFormat, resultWriter } from './query-output.ts';
+import { prepareReading } from './statement.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
-const READING = new Set([StatementType.SELECT, StatementType.EXPLAIN]);
 
 export interface QueryOptions {
   readonly format: QueryFormat;
@@ -30,7 +30,7 @@ export interface QueryOutcome {
  * @throws PermanentError `QUERY_TIMEOUT`, or `DUCKDB` where it failed while running
  */
 export async function runQuery(
-  lake: Lake,
+  lake: Pick<Lake, 'connection'>,
   sql: string,
   options: QueryOptions,
   output: Writable,
@@ -59,15 +59,11 @@ export async function runQuery(
 }
 
 async function prepare(
-  lake: Lake,
+  lake: Pick<Lake, 'connection'>,
   sql: string,
   parameters: Readonly<Record<string, string | null>>,
 ): Promise<DuckDBPreparedStatement> {
-  const statement = await prepareOne(lake, sql);
-  if (!READING.has(statement.statementType)) {
-    statement.destroySync();
-    throw new UsageError(['SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)']);
-  }
+  const statement = await prepareReading(lake.connection, sql);
   for (let index = 1; index <= statement.parameterCount; index += 1) {
     const name = statement.parameterName(index);
     const value = parameters[name];
@@ -76,16 +72,6 @@ async function prepare(
     else statement.bindVarchar(index, value);
   }
   return statement;
-}
-
-async function prepareOne(lake: Lake, sql: string): Promise<DuckDBPreparedStatement> {
-  try {
-    const statements = await lake.connection.extractStatements(sql);
-    if (statements.count === 1) return await statements.prepare(0);
-  } catch (error) {
-    throw new UsageError([`SQL: ${error instanceof Error ? error.message : String(error)}`]);
-  }
-  throw new UsageError(['SQL: it must be one statement']);
 }
 
 async function writeResult(
