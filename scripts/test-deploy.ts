@@ -1,0 +1,190 @@
+/**
+ * `npm run test:deploy`: the chart, the units, the rules and the dashboard, each by the checker of its kind; what a
+ * checker would be needed for and is not installed, it says, and how it is had.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
+
+const CHART = 'deploy/helm/ledger-mirror';
+const VALUES = ['everything', 'least'];
+/** What the manifests are rendered for: without a cluster Helm assumes one of long ago. */
+const KUBERNETES = '1.34.0';
+const HOW: Readonly<Record<string, string>> = {
+  helm: 'go install helm.sh/helm/v3/cmd/helm@latest',
+  'kubernetes-validate': 'pip install kubernetes-validate',
+  promtool: "Debian's package prometheus",
+  'systemd-analyze': "Debian's package systemd",
+  actionlint: 'go install github.com/rhysd/actionlint/cmd/actionlint@latest',
+};
+const READY_MAX_MS = 90_000;
+
+async function need(tool: string): Promise<void> {
+  const { code } = await command('sh', ['-c', `command -v ${tool}`]);
+  if (code !== 0) throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
+}
+
+const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-deploy-'));
+let up: ChildProcess | undefined;
+let sandbox: ChildProcess | undefined;
+
+function valuesOf(name: string): string[] {
+  return ['--values', `${CHART}/ci/${name}-values.yaml`];
+}
+
+async function validateChart(): Promise<void> {
+  for (const tool of ['helm', 'kubernetes-validate']) await need(tool);
+  for (const name of VALUES) {
+    for (const upgrade of [[], ['--is-upgrade']]) {
+      const args = ['template', 'mirror', CHART, ...valuesOf(name), '--kube-version', KUBERNETES, ...upgrade];
+      const file = join(scratch, `${name}.yaml`);
+      await writeFile(file, await succeed('helm', args));
+      await succeed('kubernetes-validate', ['--strict', file]);
+    }
+  }
+}
+
+/** A chart without what it needs must not be installed with guesses. */
+async function refuseEmptyValues(): Promise<void> {
+  await need('helm');
+  const { code, output } = await command('helm', ['template', 'mirror', CHART, '--kube-version', KUBERNETES]);
+  expect(code !== 0 && output.includes('settings.SOURCE_URL: give the URL'), output);
+}
+
+async function verifyUnits(): Promise<void> {
+  await need('systemd-analyze');
+  // It looks for the program that a unit starts: here it is this checkout's.
+  const folder = join(scratch, 'units');
+  await mkdir(folder);
+  for (const unit of ['worker', 'api']) {
+    const name = `ledger-mirror-${unit}.service`;
+    const text = await readFile(join(ROOT, 'deploy/systemd', name), 'utf8');
+    await writeFile(
+      join(folder, name),
+      text.replace('/usr/local/bin/ledger-mirror', join(ROOT, 'bin/ledger-mirror.js')),
+    );
+    const { code, output } = await command('systemd-analyze', ['verify', '--man=no', join(folder, name)]);
+    const ours = output.split('\n').filter((line) => line.includes(name));
+    expect(code === 0 && ours.length === 0, output);
+  }
+}
+
+function start(args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
+  return spawn(process.execPath, ['bin/ledger-mirror.js', ...args], {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+}
+
+/** A mirror of a sandbox, scraped after its first night. */
+async function scrape(): Promise<string> {
+  sandbox = start(['sandbox', '--port', '0', '--parties', '5', '--entries', '50', '--json'], {
+    DATA_DIR: join(scratch, 'sandbox'),
+  });
+  let said = '';
+  sandbox.stdout?.setEncoding('utf8').on('data', (text: string) => (said += text));
+  const port = 18_090 + (process.pid % 1_000);
+  while (!said.includes('"genesis"')) await sleep(100);
+  const { url } = JSON.parse(said) as { url: string };
+  up = start(['up'], { SOURCE_URL: url, DATA_DIR: join(scratch, 'data'), API_PORT: String(port) });
+  up.stdout?.resume();
+  const limitMs = performance.now() + READY_MAX_MS;
+  for (;;) {
+    const text = await fetch(`http://127.0.0.1:${port}/metrics`).then(
+      (answer) => answer.text(),
+      () => '',
+    );
+    if (text.includes('last_success_timestamp_seconds{kind="nightly"}')) return text;
+    if (performance.now() > limitMs) throw new Error(`no complete night within ${READY_MAX_MS / 1000} s`);
+    await sleep(1_000);
+  }
+}
+
+let scraped = '';
+
+interface Dashboard {
+  readonly panels: readonly {
+    readonly title: string;
+    readonly targets: readonly { readonly expr: string }[];
+  }[];
+}
+
+async function checkExpressions(): Promise<void> {
+  expect(scraped !== '', 'nothing was scraped');
+  const served = new Set([...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name]) => name ?? ''));
+  const dashboard = JSON.parse(
+    await readFile(join(ROOT, 'deploy/monitoring/dashboard.json'), 'utf8'),
+  ) as Dashboard;
+  const rules = await readFile(join(ROOT, 'deploy/monitoring/alerts.yaml'), 'utf8');
+  const texts = [...dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)), rules];
+  const named = texts.flatMap((text) =>
+    [...text.matchAll(/\b(?:ledger_mirror|process)_\w+/g)].map(([name]) => name),
+  );
+  const unknown = named.filter(
+    (name) => !served.has(name) && !served.has(name.replace(/_(?:bucket|sum|count)$/, '')),
+  );
+  expect(named.length > 25 && unknown.length === 0, `not in a scrape: ${unknown.join(', ')}`);
+  await need('promtool');
+  // Grafana's expressions as rules: promtool reads their grammar.
+  const records = dashboard.panels.flatMap(({ targets }) =>
+    targets.map(({ expr }) => `      - record: a:b\n        expr: ${JSON.stringify(expr)}\n`),
+  );
+  const file = join(scratch, 'dashboard.yaml');
+  await writeFile(
+    file,
+    `groups:\n${records.map((rule, index) => `  - name: g${index}\n    rules:\n${rule}`).join('')}`,
+  );
+  await succeed('promtool', ['check', 'rules', file]);
+}
+
+try {
+  await runSteps([
+    {
+      name: 'helm lint --strict',
+      run: async () => {
+        await need('helm');
+        for (const name of VALUES) await succeed('helm', ['lint', '--strict', CHART, ...valuesOf(name)]);
+      },
+    },
+    { name: 'helm template | kubernetes-validate --strict', run: validateChart },
+    { name: 'the chart refuses to be installed without a source', run: refuseEmptyValues },
+    { name: 'systemd-analyze verify', run: verifyUnits },
+    {
+      name: 'promtool check rules and test rules',
+      run: async () => {
+        await need('promtool');
+        await cp(join(ROOT, 'deploy/monitoring'), join(scratch, 'rules'), { recursive: true });
+        await succeed('promtool', ['check', 'rules', 'alerts.yaml'], { cwd: join(scratch, 'rules') });
+        await succeed('promtool', ['test', 'rules', 'alerts.test.yaml'], { cwd: join(scratch, 'rules') });
+      },
+    },
+    {
+      name: 'promtool check metrics, of a mirror after its first night',
+      run: async () => {
+        scraped = await scrape();
+        await need('promtool');
+        await succeed('promtool', ['check', 'metrics'], { stdin: scraped });
+      },
+    },
+    { name: 'every metric of the dashboard and the rules is in that scrape', run: checkExpressions },
+    {
+      name: 'actionlint',
+      run: async () => {
+        await need('actionlint');
+        await succeed('actionlint', ['.github/workflows/ci.yml']);
+      },
+    },
+  ]);
+} finally {
+  for (const child of [up, sandbox]) {
+    if (child === undefined || child.exitCode !== null) continue;
+    child.kill('SIGTERM');
+    await once(child, 'exit');
+  }
+  await rm(scratch, { recursive: true, force: true });
+}
