@@ -49,6 +49,14 @@ table mirror.checkpoints
   extra jsonb
   constraint checkpoints_pkey PRIMARY KEY (epoch, at_block, hash, block_hash)
 
+table mirror.configured_assets
+  asset_id text not null
+  symbol text not null
+  decimals smallint not null
+  constraint configured_assets_asset_id_check CHECK ((asset_id ~ '^[0-9a-f]{64}$'::text))
+  constraint configured_assets_decimals_check CHECK (((decimals >= 0) AND (decimals <= 37)))
+  constraint configured_assets_pkey PRIMARY KEY (asset_id)
+
 table mirror.coverage
   coverage_id bigint not null generated always as identity
   party_id text not null
@@ -439,6 +447,12 @@ mirror.activity as
    FROM mirror.ledger_entries
   GROUP BY party_id;
 
+mirror.assets as
+ SELECT asset_id,
+    symbol,
+    decimals
+   FROM mirror.configured_assets;
+
 mirror.balances as
  SELECT entries.account_from_party_id AS party_id,
     entries.account_from_account_type AS account_type,
@@ -462,6 +476,63 @@ UNION ALL
     entries.segment_id
    FROM mirror.entries;
 
+mirror.bi_entries as
+ SELECT e.segment_id,
+    e.party_id,
+    e.vega_time,
+    (e.vega_time AT TIME ZONE 'UTC'::text)::date AS day,
+    date_trunc('month'::text, (e.vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+    e.transfer_type,
+    e.asset_id,
+    a.symbol AS asset_symbol,
+        CASE
+            WHEN abs(e.quantity) < '100000000000000000000000000000000000000'::numeric THEN e.quantity
+            ELSE NULL::numeric
+        END::numeric(38,0) AS quantity,
+    e.quantity::text AS quantity_text,
+    e.quantity / power(10::numeric, a.decimals::numeric) AS amount,
+    e.account_from_market_id,
+    e.account_from_party_id,
+    e.account_from_account_type,
+        CASE
+            WHEN abs(e.account_from_balance) < '100000000000000000000000000000000000000'::numeric THEN e.account_from_balance
+            ELSE NULL::numeric
+        END::numeric(38,0) AS account_from_balance,
+    e.account_from_balance::text AS account_from_balance_text,
+    e.account_to_market_id,
+    e.account_to_party_id,
+    e.account_to_account_type,
+        CASE
+            WHEN abs(e.account_to_balance) < '100000000000000000000000000000000000000'::numeric THEN e.account_to_balance
+            ELSE NULL::numeric
+        END::numeric(38,0) AS account_to_balance,
+    e.account_to_balance::text AS account_to_balance_text,
+    e.sides,
+    s.loaded_at
+   FROM mirror.entries e
+     JOIN mirror.segments s USING (segment_id)
+     LEFT JOIN mirror.assets a ON a.asset_id = e.asset_id;
+
+mirror.changed_months as
+ WITH spans AS (
+         SELECT segments.segment_id,
+            segments.loaded_at,
+            date_trunc('month'::text, (GREATEST(segments.from_time, held.first_at) AT TIME ZONE 'UTC'::text)) AS first_month,
+            date_trunc('month'::text, (LEAST(segments.to_time, held.last_at) AT TIME ZONE 'UTC'::text)) AS last_month
+           FROM mirror.segments,
+            ( SELECT min(ledger_entries.vega_time) AS first_at,
+                    max(ledger_entries.vega_time) AS last_at
+                   FROM mirror.ledger_entries) held
+          WHERE segments.loaded_at IS NOT NULL AND held.first_at IS NOT NULL
+        )
+ SELECT month.month::date AS month,
+    max(spans.loaded_at) AS changed_at,
+    count(*) AS segments,
+    md5(string_agg((spans.segment_id || '@'::text) || EXTRACT(epoch FROM spans.loaded_at), ','::text ORDER BY spans.segment_id)) AS version
+   FROM spans,
+    LATERAL generate_series(spans.first_month, spans.last_month, '1 mon'::interval) month(month)
+  GROUP BY month.month;
+
 mirror.checkpoint_cadence as
  SELECT epoch,
     at_block,
@@ -474,6 +545,17 @@ mirror.checkpoint_cadence as
             count(*) AS hashes
            FROM mirror.checkpoints
           GROUP BY checkpoints.epoch, checkpoints.at_block) heights;
+
+mirror.checkpoint_list as
+ SELECT epoch,
+    at_block::numeric(38,0) AS at_block,
+    at_block::text AS at_block_text,
+    hash,
+    block_hash,
+    copies,
+    first_seen_at,
+    gone_since
+   FROM mirror.checkpoints;
 
 mirror.counterparties as
  SELECT party_id,
@@ -614,6 +696,124 @@ mirror.freshness as
            FROM mirror.segments
           WHERE segments.status = 'current'::text AND segments.loaded_at IS NULL) subjects;
 
+mirror.latest_balances as
+ WITH last_block AS (
+         SELECT b.party_id,
+            b.account_type,
+            b.market_id,
+            b.asset_id,
+            b.vega_time,
+            b.change,
+            b.balance,
+            b.transfer_type,
+            b.segment_id,
+            max(b.vega_time) OVER (PARTITION BY b.party_id, b.account_type, b.market_id, b.asset_id) AS last_time
+           FROM mirror.balances b
+          WHERE b.balance IS NOT NULL
+        ), steps AS (
+         SELECT last_block.party_id,
+            last_block.account_type,
+            last_block.market_id,
+            last_block.asset_id,
+            last_block.vega_time,
+            last_block.balance,
+            last_block.balance - last_block.change AS former
+           FROM last_block
+          WHERE last_block.vega_time = last_block.last_time
+        ), visits AS (
+         SELECT visited.party_id,
+            visited.account_type,
+            visited.market_id,
+            visited.asset_id,
+            visited.vega_time,
+            visited.value,
+            sum(visited.arrived) AS surplus,
+            max(visited.arrived) AS is_end
+           FROM ( SELECT steps.party_id,
+                    steps.account_type,
+                    steps.market_id,
+                    steps.asset_id,
+                    steps.vega_time,
+                    steps.balance AS value,
+                    1 AS arrived
+                   FROM steps
+                UNION ALL
+                 SELECT steps.party_id,
+                    steps.account_type,
+                    steps.market_id,
+                    steps.asset_id,
+                    steps.vega_time,
+                    steps.former,
+                    '-1'::integer
+                   FROM steps) visited
+          GROUP BY visited.party_id, visited.account_type, visited.market_id, visited.asset_id, visited.vega_time, visited.value
+        ), ends AS (
+         SELECT visits.party_id,
+            visits.account_type,
+            visits.market_id,
+            visits.asset_id,
+            visits.vega_time,
+            count(*) FILTER (WHERE visits.is_end = 1) AS candidates,
+            count(*) FILTER (WHERE visits.surplus > 0) AS surpluses,
+            sum(visits.surplus) FILTER (WHERE visits.surplus > 0) AS surplus,
+            min(visits.value) FILTER (WHERE visits.surplus > 0) AS surplus_value,
+            min(visits.value) FILTER (WHERE visits.is_end = 1) AS lowest,
+            max(visits.value) FILTER (WHERE visits.is_end = 1) AS highest
+           FROM visits
+          GROUP BY visits.party_id, visits.account_type, visits.market_id, visits.asset_id, visits.vega_time
+        ), resolved AS (
+         SELECT ends.party_id,
+            ends.account_type,
+            ends.market_id,
+            ends.asset_id,
+            ends.vega_time,
+            ends.candidates,
+            ends.surpluses,
+            ends.surplus,
+            ends.surplus_value,
+            ends.lowest,
+            ends.highest,
+                CASE
+                    WHEN ends.candidates = 1 THEN ends.lowest
+                    WHEN ends.surpluses = 1 AND ends.surplus = 1::numeric THEN ends.surplus_value
+                    ELSE NULL::numeric
+                END AS exact
+           FROM ends
+        )
+ SELECT r.party_id,
+    r.account_type,
+    r.market_id,
+    r.asset_id,
+    a.symbol AS asset_symbol,
+    r.vega_time AS as_of,
+    r.exact IS NOT NULL AS is_resolved,
+        CASE
+            WHEN abs(r.exact) < '100000000000000000000000000000000000000'::numeric THEN r.exact
+            ELSE NULL::numeric
+        END::numeric(38,0) AS balance,
+    r.exact::text AS balance_text,
+    r.exact / power(10::numeric, a.decimals::numeric) AS amount,
+        CASE
+            WHEN abs(r.lowest) < '100000000000000000000000000000000000000'::numeric THEN r.lowest
+            ELSE NULL::numeric
+        END::numeric(38,0) AS lowest,
+        CASE
+            WHEN abs(r.highest) < '100000000000000000000000000000000000000'::numeric THEN r.highest
+            ELSE NULL::numeric
+        END::numeric(38,0) AS highest,
+    r.candidates
+   FROM resolved r
+     LEFT JOIN mirror.assets a USING (asset_id);
+
+mirror.party_list as
+ SELECT party_id,
+    epoch,
+    first_seen_at,
+    last_seen_at,
+    source_time,
+    gone_since
+   FROM mirror.parties;
+
 mirror.places as
  SELECT parties.epoch,
     parties.party_id,
@@ -630,13 +830,64 @@ UNION ALL
     former_places.gone_since
    FROM mirror.former_places;
 
+mirror.run_list as
+ SELECT run_id,
+    parent_run_id,
+    kind,
+    subject,
+    state,
+    verdict,
+    queued_at,
+    started_at,
+    finished_at,
+    EXTRACT(epoch FROM finished_at - started_at)::bigint AS seconds,
+    evidence::text AS evidence_json
+   FROM mirror.runs;
+
+mirror.source_freshness as
+ SELECT key,
+    as_of
+   FROM ( SELECT 'nightly_complete'::text AS key,
+            max(runs.finished_at) AS as_of
+           FROM mirror.runs
+          WHERE runs.kind = 'nightly'::text AND runs.verdict = 'complete'::text
+        UNION ALL
+         SELECT 'nightly_ended'::text,
+            max(runs.finished_at) AS max
+           FROM mirror.runs
+          WHERE runs.kind = 'nightly'::text AND runs.state = 'done'::text
+        UNION ALL
+         SELECT 'latest_load'::text,
+            max(segments.loaded_at) AS max
+           FROM mirror.segments
+        UNION ALL
+         SELECT 'latest_entry'::text,
+            max(ledger_entries.vega_time) AS max
+           FROM mirror.ledger_entries
+        UNION ALL
+         SELECT 'latest_checkpoint'::text,
+            max(checkpoints.first_seen_at) AS max
+           FROM mirror.checkpoints
+        UNION ALL
+         SELECT 'latest_party'::text,
+            max(parties.first_seen_at) AS max
+           FROM mirror.parties) known;
+
 -- Rights of mirror_reader
 
 select on mirror.activity
 
+select on mirror.assets
+
 select on mirror.balances
 
+select on mirror.bi_entries
+
+select on mirror.changed_months
+
 select on mirror.checkpoint_cadence
+
+select on mirror.checkpoint_list
 
 select on mirror.counterparties
 
@@ -650,6 +901,14 @@ select on mirror.flows_daily
 
 select on mirror.freshness
 
+select on mirror.latest_balances
+
+select on mirror.party_list
+
 select on mirror.places
+
+select on mirror.run_list
+
+select on mirror.source_freshness
 
 usage on schema mirror
