@@ -284,6 +284,13 @@ export const FAULTS_IN_LISTS: readonly Fault[] = [
     { when: { times: 12 }, shownBy: 'audit', since: 'first-sync' },
   ),
   declare(
+    'joins-the-newest-age',
+    'once, a row comes that shares the newest row’s age: honest growth where ties come as they were inserted',
+    'the newest-first page has a row that is not held, or reading on shows it',
+    () => ({ change: insertAt(0.999) }),
+    { when: { ...AT_EACH, times: 1 } },
+  ),
+  declare(
     'inserts-near-the-end',
     'a row is inserted a few rows before the newest one',
     'the newest-first page has a row that is not held',

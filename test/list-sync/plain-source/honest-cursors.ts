@@ -174,15 +174,14 @@ export const HONEST_CURSORS: readonly HonestDialect[] = [
   honest('uneven-pages', 'a page ends where it has grown to some length', {
     dialect: { pageCharacters: 900 },
   }),
-  honest('grows-by-a-row', 'a row more before each of the first 40 requests', {
-    dialect: { growth: { rows: 1, requests: 40 } },
+  honest('grows-by-a-row', 'a row more before each of the first 8 requests', {
+    dialect: { growth: { rows: 1, requests: 8 } },
   }),
   honest('grows-by-a-page-and-more', 'numbers by order, 30 rows more before each of the first 6 requests', {
     dialect: { cursor: 'order-offset', growth: { rows: 30, requests: 6 } },
   }),
-  honest(
-    'grows-with-shared-cursors',
-    'inclusive ages, three rows more before each of the first 20 requests',
-    { dialect: { cursor: 'age-inclusive', growth: { rows: 3, requests: 20 } }, recipe: PAIRS },
-  ),
+  honest('grows-with-shared-cursors', 'inclusive ages, three rows more before each of the first 8 requests', {
+    dialect: { cursor: 'age-inclusive', growth: { rows: 3, requests: 8 } },
+    recipe: PAIRS,
+  }),
 ];

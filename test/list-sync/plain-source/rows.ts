@@ -80,12 +80,14 @@ const WRITE_ID: Readonly<Record<IdForm, (random: Random, count: number) => strin
   odd: (random, count) => `Zoë & Söhne/${count} "50%" +${random.hex(4)} #a?b=c`,
 };
 
-/** Makes rows that are newer than all it made before. */
+/** Makes rows that are newer than all it made before: rows of one age come at once, or not at all. */
 export class RowMaker {
   private readonly recipe: RowRecipe;
   private readonly random: Random;
   private madeParties = 0;
   private madeCheckpoints = 0;
+  private lastAge = 0n;
+  private lastStep = -1n;
 
   constructor(recipe: Partial<RowRecipe> = {}) {
     this.recipe = { ...PLAIN_RECIPE, ...recipe };
@@ -97,28 +99,35 @@ export class RowMaker {
   }
 
   parties(count: number): PartyRow[] {
-    return Array.from({ length: count }, () => {
-      const age = BigInt(Math.floor(this.madeParties / this.recipe.partiesAtOnce) + 1) * 1000n;
+    const { ids, partiesAtOnce } = this.recipe;
+    return Array.from({ length: count }, (_, at) => {
+      if (at % partiesAtOnce === 0) this.lastAge += 1000n;
       this.madeParties += 1;
-      return { id: WRITE_ID[this.recipe.ids](this.random, this.madeParties), age };
+      return { id: WRITE_ID[ids](this.random, this.madeParties), age: this.lastAge };
     });
   }
 
   checkpoints(count: number): CheckpointRow[] {
+    const { checkpointsAtOnce, twinEvery } = this.recipe;
     const rows: CheckpointRow[] = [];
-    while (rows.length < count) {
-      const step = BigInt(Math.floor(this.madeCheckpoints / this.recipe.checkpointsAtOnce));
-      const row = {
-        atBlock: String(this.recipe.firstHeight + step * this.recipe.heightStep),
-        hash: this.random.hex(this.recipe.hashCharacters),
-        blockHash: this.random.hex(this.recipe.hashCharacters).toUpperCase(),
-      };
+    for (let at = 0; rows.length < count; at += 1) {
+      if (at % checkpointsAtOnce === 0) this.lastStep += 1n;
       this.madeCheckpoints += 1;
+      const row = this.checkpoint();
       rows.push(row);
-      const { twinEvery } = this.recipe;
-      if (twinEvery > 0 && this.madeCheckpoints % twinEvery === 0 && rows.length < count) rows.push(row);
+      const isTwin = twinEvery > 0 && this.madeCheckpoints % twinEvery === 0;
+      if (isTwin && rows.length < count) rows.push(row);
     }
     return rows;
+  }
+
+  private checkpoint(): CheckpointRow {
+    const { firstHeight, heightStep, hashCharacters } = this.recipe;
+    return {
+      atBlock: String(firstHeight + this.lastStep * heightStep),
+      hash: this.random.hex(hashCharacters),
+      blockHash: this.random.hex(hashCharacters).toUpperCase(),
+    };
   }
 }
 
