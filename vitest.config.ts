@@ -26,7 +26,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{int,fault,browser,store}.test.ts'],
+          exclude: ['test/**/*.{int,fault,browser,store,engine}.test.ts'],
           testTimeout: 120 * SECOND_MS,
           hookTimeout: 120 * SECOND_MS,
         },
@@ -61,6 +61,17 @@ export default defineConfig({
           testTimeout: 600 * SECOND_MS,
           hookTimeout: 400 * SECOND_MS,
           ...services,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'engines',
+          maxWorkers: 1,
+          sequence: { groupOrder: 3 },
+          include: ['test/**/*.engine.test.ts'],
+          testTimeout: 600 * SECOND_MS,
+          hookTimeout: 180 * SECOND_MS,
         },
       },
       {

@@ -199,11 +199,6 @@ async function questions(): Promise<void> {
   for (const [name, values] of taken) {
     say(`${LAKE_ROWS} entries in the lake: ${name}`, `${median(values).toFixed(2)} s`, 'under 1 s');
   }
-  say(
-    'peak memory of builds and questions',
-    `${(process.resourceUsage().maxRSS / 1024).toFixed(0)} MB`,
-    'at most 500 MB',
-  );
 }
 
 const isChosen = (part: string): boolean => chosen.length === 0 || chosen.includes(part);

@@ -14,6 +14,8 @@ export interface ReadyQuestion {
   readonly parameters: readonly QuestionParameter[];
   /** What is summed up for it; undefined where it asks another table. */
   readonly summary: SummaryTable | undefined;
+  /** Told where a row of the answer has `both_sides` false. */
+  readonly oneSided?: string;
   /** @param rows what stands behind FROM: the summary within the range asked for */
   readonly select: (rows: string) => string;
 }
@@ -34,18 +36,28 @@ export interface Inquiry {
 const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
+/**
+ * Whether the ledger of `party_id` was exported by a release that sends one side, anywhere, or not at all: what
+ * it received from others is then not known.
+ */
+const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
+    or party_id in (select party_id from coverage where not both_sides))`;
+
 export const READY_QUESTIONS: readonly ReadyQuestion[] = [
   {
     name: 'top-parties',
     title: 'the twenty parties with the most entries, and what they moved of each asset',
     parameters: ['since', 'until', 'asset'],
     summary: 'monthly_activity',
+    oneSided:
+      'both_sides false: the ledger is not exported with both sides, so what the party received is not known, and is empty here.',
     select: (rows) => `with activity as (select * from ${rows} where ${OF_ASSET}),
 busiest as (
   select party_id, sum(entries) as of_party from activity
    group by party_id order by of_party desc, party_id limit 20)
 select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(sent, sent_text) as sent,
-       exact_sum(received, received_text) as received, max(last_at) as latest
+       case when not ${IS_ONE_SIDED} then exact_sum(received, received_text) end as received, max(last_at) as latest,
+       not ${IS_ONE_SIDED} as both_sides
   from activity join busiest using (party_id)
  group by party_id, asset_id, of_party order by of_party desc, party_id, asset_id`,
   },
@@ -74,13 +86,15 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
     title: "each account's balance after its last entry; several where its last block leaves it open",
     parameters: ['until', 'party', 'asset'],
     summary: 'monthly_balances',
+    oneSided:
+      'both_sides false: the ledger is not exported with both sides, so later entries into the account may be missing.',
     select: (rows) => `with known as (
   select * from ${rows} where party_id <> 'network' and ${OF_ASSET} and ${OF_PARTY}),
 latest as (
   select *, max(as_of) over (partition by party_id, asset_id, account_type, market_id) as latest from known)
 select party_id, asset_id, account_type, market_id, as_of,
        string_agg(distinct coalesce(cast(balance as varchar), balance_text), ' or '
-         order by coalesce(cast(balance as varchar), balance_text)) as balance
+         order by coalesce(cast(balance as varchar), balance_text)) as balance, not ${IS_ONE_SIDED} as both_sides
   from latest where as_of = latest
  group by party_id, asset_id, account_type, market_id, as_of
  order by party_id, asset_id, account_type, market_id`,

@@ -10,7 +10,8 @@ import { inquiry, type QuestionValues, READY_QUESTIONS } from '../../src/lake/qu
 import { runQuery } from '../../src/lake/query.ts';
 import { verifyLake } from '../../src/lake/verify-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { type EntryRow, WarehouseDouble } from './entries-double.ts';
+import { entry, type EntryRow, WarehouseDouble } from './entries-double.ts';
+import { lakeWorld } from './lake-world.ts';
 
 const signal = new AbortController().signal;
 const [ASSET_A, ASSET_B] = ['c0'.repeat(32), 'c1'.repeat(32)];
@@ -68,7 +69,7 @@ const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
     select party_id, asset_id, count(*) as entries,
       exact_sum(case when account_from_party_id = party_id then quantity end, case when account_from_party_id = party_id then quantity_text end) as sent,
       exact_sum(case when account_to_party_id = party_id then quantity end, case when account_to_party_id = party_id then quantity_text end) as received,
-      max(vega_time) as latest
+      max(vega_time) as latest, true as both_sides
     from asked join busiest using (party_id) group by party_id, asset_id, n order by n desc, party_id, asset_id`,
   'daily-flows': (
     isAsked,
@@ -89,7 +90,7 @@ const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
         coalesce(cast(account_to_balance as varchar), account_to_balance_text) from ledger_entries),
     ranked as (select *, rank() over (partition by party_id, asset_id, account_type, market_id order by vega_time desc) as place
       from sides where party_id <> 'network' and balance is not null and ${isAsked})
-    select party_id, asset_id, account_type, market_id, vega_time as as_of, string_agg(distinct balance, ' or ' order by balance) as balance
+    select party_id, asset_id, account_type, market_id, vega_time as as_of, string_agg(distinct balance, ' or ' order by balance) as balance, true as both_sides
     from ranked where place = 1 group by all order by 1, 2, 3, 4`,
 };
 
@@ -186,6 +187,32 @@ describe('ready questions', () => {
     );
     expect((await buildLake(deps, signal)).version).toBe(before.moment + 2);
     expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [] });
+  });
+
+  it('do not show what one side cannot tell as if it were known', async () => {
+    const world = await lakeWorld();
+    const [sent = '', received = ''] = PARTIES;
+    world.warehouse.segments = [
+      {
+        segmentId: 1n,
+        rows: [
+          entry({ party_id: sent, account_from_party_id: sent, account_to_party_id: received }),
+          entry({ party_id: received, account_from_party_id: sent, account_to_party_id: received }),
+        ],
+      },
+    ];
+    const month = ['2023-05-01 00:00:00', '2023-06-01 00:00:00'] as const;
+    world.warehouse.covered = [
+      [sent, '', ...month, false],
+      [received, '', ...month, true],
+    ];
+    await buildLake(world.deps, signal);
+    await using lake = await openLake(world.deps, signal);
+    const { sql, parameters } = inquiry(READY_QUESTIONS[0]!);
+    expect((await answer(lake, sql, parameters))['rows']).toMatchObject([
+      { party_id: sent, sent: '1', received: null, both_sides: false },
+      { party_id: received, sent: '0', received: '1', both_sides: true },
+    ]);
   });
 
   it('refuse a time that is none', () => {

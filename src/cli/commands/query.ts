@@ -45,6 +45,8 @@ export async function query(options: QueryCommandOptions, context: CommandContex
       output,
       context.signal,
     );
+    const note = readyQuestion(options.sql ?? '')?.oneSided;
+    if (note !== undefined && format === 'table') context.stderr.write(`${note}\n`);
   } catch (error) {
     // The reader has seen enough: `| head` closes the pipe.
     if (errorCode(error) !== 'EPIPE') throw error;
