@@ -99,8 +99,7 @@ describe.each(LINES)("README's line for %s", (line, engine) => {
 });
 
 function expectedOf(line: string): unknown {
-  const sum = 2n * 4n * (10n ** 38n - 1n + 9_223_372_036_854_775_808n + 9_007_199_254_740_993n + 1n);
-  if (line === 'duckdb') return [['40', String(sum)]];
+  if (line === 'duckdb') return [['40', '9'.repeat(38)]];
   if (line === 'python') return 40;
   return [
     ['2023-04', 10],
