@@ -28,7 +28,7 @@ const ENGINES: Readonly<Record<string, Engine>> = {
   polars: { packages: ['polars==2.1.0', 'deltalake==1.6.6', 'pyarrow==25.0.0'], isQuick: false },
   chdb: { packages: ['chdb==4.4.0'], isQuick: false },
   daft: { packages: ['daft[deltalake]==0.7.26', 'deltalake==1.6.6'], isQuick: false },
-  spark: { packages: ['pyspark==4.2.0', 'delta-spark==4.4.0'], isQuick: false },
+  spark: { packages: ['pyspark==4.2.0'], isQuick: false },
 };
 
 async function run(command: string, args: readonly string[], env = process.env): Promise<boolean> {

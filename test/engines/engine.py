@@ -77,14 +77,13 @@ def daft(path, version):
 
 
 def session():
-    from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
     builder = (SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
       .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
       .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
       .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"))
-    jars = ",".join(glob.glob(os.environ.get("SPARK_JARS", "") + "/*.jar"))
-    spark = (builder.config("spark.jars", jars) if jars else configure_spark_with_delta_pip(builder)).getOrCreate()
+    # Not by delta-spark's own helper, which asks for a version that is not there.
+    spark = builder.config("spark.jars.packages", "io.delta:delta-spark_4.2_2.13:4.4.0").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
