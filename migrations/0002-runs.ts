@@ -38,6 +38,13 @@ const STATEMENTS = [
     fields jsonb not null)`,
   'create index run_logs_of_run on mirror.run_logs (run_id, line_id)',
 
+  // By which an order that is sent again is known: the name that its client gave it, and what it asked for.
+  `create table mirror.run_keys (
+    name text primary key,
+    hash text not null,
+    run_id uuid not null references mirror.runs on delete cascade,
+    made_at timestamptz not null default clock_timestamp())`,
+
   // Long-lived processes that work jobs: a command looks here before it works its job itself.
   `create table mirror.workers (
     worker_id uuid primary key,

@@ -235,6 +235,14 @@ unlogged table mirror.resume_state
   expires_at timestamp with time zone not null
   constraint resume_state_pkey PRIMARY KEY (key)
 
+table mirror.run_keys
+  name text not null
+  hash text not null
+  run_id uuid not null
+  made_at timestamp with time zone not null default clock_timestamp()
+  constraint run_keys_pkey PRIMARY KEY (name)
+  constraint run_keys_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id) ON DELETE CASCADE
+
 table mirror.run_logs
   line_id bigint not null generated always as identity
   run_id uuid not null

@@ -8,6 +8,7 @@ import { ReadStore } from '../api/service/store/read-store.ts';
 import type { App } from './app.ts';
 import { consoleParts } from './console-parts.ts';
 import { Downloads } from '../api/mirror/downloads.ts';
+import { openRunOrders } from '../api/mirror/start-runs.ts';
 import { openExportOrders } from '../api/mirror/export-orders.ts';
 import { PlaceMetrics } from '../worker/place-metrics.ts';
 import { processMetrics } from '../worker/process-metrics.ts';
@@ -27,6 +28,7 @@ export async function startApi(app: App): Promise<Listening> {
       lists: new ReadStore(warehouse.pool),
       ledger: { read: (question, signal) => jobs.stages.readLedger(question, signal) },
       status: app.status,
+      runs: openRunOrders({ jobs, isAttended: (url) => app.workers.anyAlive(url) }),
       jobs: openExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
       console: consoleParts(app),
       probes,

@@ -16,20 +16,25 @@ type Books = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
 /**
  * Queues the run, unless its job is still there. Each job has an id of its own: a queue remembers the ids of ended
  * jobs and takes none of them twice.
- * @returns whether a job was added; a run of a kind that has no job (verify is worked where it is asked for) is left alone
+ * @returns whether a job was added; a run that has no job is left alone
  */
 export async function enqueueRun(
   run: Run,
   { queue, runs }: Pick<JobDeps, 'queue' | 'runs'>,
   priority: number = PRIORITY.onDemand,
 ): Promise<boolean> {
-  if (run.kind === 'verify') return false;
+  if (isWorkedWhereAsked(run)) return false;
   const job = JOBS[run.kind];
   if (run.jobId !== undefined && (await queue.holds(job.queue, run.jobId))) return false;
   const jobId = `${run.runId}.${randomUUID().slice(0, 8)}`;
   await runs.noteJob(run.runId, jobId);
   await queue.add(job.queue, [{ name: job.name, data: { runId: run.runId }, jobId, priority }]);
   return true;
+}
+
+/** A command verifies in its own process; what the read API ordered is a worker's. */
+function isWorkedWhereAsked({ kind, params }: Run): boolean {
+  return kind === 'verify' && params['isOrdered'] !== true;
 }
 
 /** What is left of a run when nobody goes on with it. */
@@ -40,7 +45,7 @@ const ABANDONED = {
 /** For workers: runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
 export async function reconcileRuns(deps: Books): Promise<void> {
   for (const run of await deps.runs.stale(STALE_MS)) {
-    if (run.kind === 'verify' || (await isOrphan(run, deps))) {
+    if (isWorkedWhereAsked(run) || (await isOrphan(run, deps))) {
       deps.log.warn(
         { runId: run.runId, kind: run.kind, subject: run.subject },
         'Run closed: its process is gone',

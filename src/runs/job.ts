@@ -158,4 +158,5 @@ export const JOBS = {
   export: { name: 'export-party', queue: 'export' },
   load: { name: 'load-segments', queue: 'load' },
   nightly: { name: 'nightly', queue: 'nightly' },
+  verify: { name: 'verify', queue: 'load' },
 } as const satisfies Readonly<Record<string, { name: string; queue: QueueName }>>;

@@ -43,6 +43,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
       status: EMPTY_STATUS,
       ledger: { read: unused },
       jobs: NO_JOBS,
+      runs: { start: unused, cancel: unused, progress: unused },
       console: NO_CONSOLE,
       probes: [],
       metrics: [],

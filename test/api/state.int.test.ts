@@ -262,6 +262,8 @@ describe('the interface document', () => {
       '/mirror/exports/{id}/events',
       '/mirror/runs',
       '/mirror/runs/{id}',
+      '/mirror/runs/{id}/events',
+      '/mirror/runs/{id}/logs',
       '/mirror/status',
       '/readyz',
     ]);

@@ -82,6 +82,30 @@ export interface RunDocument {
   readonly attempts: number;
 }
 
+/** What `POST /mirror/runs` asks for. */
+export interface RunOrder {
+  readonly kind: 'nightly' | 'sync' | 'audit' | 'load' | 'verify';
+  readonly list: 'parties' | 'checkpoints' | 'all';
+  readonly rebuild: boolean;
+  readonly deep: boolean;
+  readonly onConflict: 'attach' | 'fail';
+}
+
+export interface RunOrders {
+  /**
+   * @param key the same key is the same run; `hash` is of what was asked for
+   * @throws StatusError 409, 422 or 503
+   */
+  start(
+    order: RunOrder,
+    key: { readonly name: string; readonly hash: string } | undefined,
+  ): Promise<{ readonly runId: string; readonly isNew: boolean }>;
+  /** Has no effect on a run that has ended. */
+  cancel(runId: string): Promise<void>;
+  /** Live counts, for people. */
+  progress(runId: string): Promise<readonly unknown[]>;
+}
+
 export interface StreamStatus {
   readonly name: 'parties' | 'checkpoints' | 'ledger';
   /** Of the last run that ended; null where none has. */

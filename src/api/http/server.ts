@@ -22,7 +22,16 @@ import { addMetrics } from './metrics.ts';
 import { addMirrorRoutes } from '../mirror/mirror-routes.ts';
 import { addOpenApi } from './openapi.ts';
 import { addOrders } from '../mirror/orders.ts';
-import type { ExportJobs, ExportReader, ListStore, MetricsSource, Probe, StatusStore } from './ports.ts';
+import { addRunOrders } from '../mirror/run-orders.ts';
+import type {
+  ExportJobs,
+  ExportReader,
+  ListStore,
+  MetricsSource,
+  Probe,
+  RunOrders,
+  StatusStore,
+} from './ports.ts';
 import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/secrets.ts';
 import { sendJson, StatusError, type StatusName } from './status-error.ts';
@@ -32,6 +41,7 @@ export interface ApiDeps {
   readonly ledger: ExportReader;
   readonly status: StatusStore;
   readonly jobs: ExportJobs;
+  readonly runs: RunOrders;
   readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
   readonly metrics: readonly MetricsSource[];
@@ -106,6 +116,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addLists(server, deps.lists);
   addLedgerExport(server, deps.ledger, deps.log);
   addOrders(server, deps.jobs);
+  addRunOrders(server, { orders: deps.runs, store: deps.status });
   const status = addMirrorRoutes(server, deps.status);
   addHealth(server, deps.probes, deps.log);
   addMetrics(server, status, deps.metrics, deps.log);

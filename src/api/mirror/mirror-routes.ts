@@ -1,37 +1,19 @@
 /** `/mirror/status` and `/mirror/runs`: what the mirror knows of itself. */
 import type { FastifyInstance } from 'fastify';
 import { glance, type MirrorStatus } from './glance.ts';
-import type { RunDocument, StatusStore } from '../http/ports.ts';
+import type { StatusStore } from '../http/ports.ts';
+import { type DescribedRun, describeRun, RUN_KINDS, RUN_SCHEMA } from './run-document.ts';
 import { shared } from '../../core/shared.ts';
-import { StatusError } from '../http/status-error.ts';
 
 /** Counting a million rows takes a tenth of a second: all who look share one count. */
 const STATUS_MAX_AGE_MS = 5_000;
 const RUNS_DEFAULT = 50;
 const RUNS_MAX = 500;
 const LOG_LINES_MAX = 500;
-const KINDS = ['walk', 'export', 'load', 'nightly', 'verify'];
 const TAGS = ['mirror'];
 const UUID = { type: 'string', format: 'uuid' } as const;
 const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
 const OPEN_OBJECT = { type: 'object', additionalProperties: true } as const;
-
-const RUN = {
-  type: 'object',
-  properties: {
-    runId: UUID,
-    parentRunId: TEXT_OR_NULL,
-    kind: { type: 'string', enum: KINDS },
-    subject: { type: 'string' },
-    state: { type: 'string', enum: ['queued', 'running', 'done', 'cancelled'] },
-    verdict: TEXT_OR_NULL,
-    evidence: OPEN_OBJECT,
-    queuedAt: { type: 'string' },
-    startedAt: TEXT_OR_NULL,
-    finishedAt: TEXT_OR_NULL,
-    attempts: { type: 'integer' },
-  },
-} as const;
 
 const STATUS = {
   type: 'object',
@@ -82,34 +64,19 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
         querystring: {
           type: 'object',
           properties: {
-            kind: { type: 'string', enum: KINDS },
+            kind: { type: 'string', enum: RUN_KINDS },
             before: { ...UUID, description: 'Only runs queued before this one: the next page.' },
             limit: { type: 'integer', minimum: 1, maximum: RUNS_MAX, default: RUNS_DEFAULT },
           },
           additionalProperties: false,
         },
-        response: { 200: { type: 'object', properties: { runs: { type: 'array', items: RUN } } } },
+        response: { 200: { type: 'object', properties: { runs: { type: 'array', items: RUN_SCHEMA } } } },
       },
     },
-    async (request): Promise<{ runs: readonly RunDocument[] }> => {
+    async (request): Promise<{ runs: readonly DescribedRun[] }> => {
       const { kind, before, limit } = request.query;
-      return { runs: await store.runs({ kind, before, rowsMax: limit }) };
-    },
-  );
-  server.get<{ Params: { id: string } }>(
-    '/mirror/runs/:id',
-    {
-      schema: {
-        tags: TAGS,
-        summary: 'One run',
-        params: { type: 'object', properties: { id: UUID }, required: ['id'] },
-        response: { 200: RUN },
-      },
-    },
-    async (request) => {
-      const run = await store.run(request.params.id);
-      if (run === undefined) throw StatusError.ofGateway('notFound', 'no run has this id');
-      return run;
+      const runs = await store.runs({ kind, before, rowsMax: limit });
+      return { runs: runs.map(describeRun) };
     },
   );
   addRunLogs(server, store);

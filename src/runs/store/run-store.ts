@@ -147,6 +147,43 @@ export class RunStore {
     );
   }
 
+  /**
+   * The run that a key stands for, or the same work that is open, or a new run.
+   * @param isExclusive an open one is only told of: the key stands for nothing yet
+   * @returns `other` where the key stands for another order
+   */
+  async order(
+    fresh: NewRun,
+    { key, isExclusive }: { key: { name: string; hash: string } | undefined; isExclusive: boolean },
+  ): Promise<{ readonly run: Run; readonly found: 'key' | 'other' | 'open' | 'none' }> {
+    return guarded('record a run', () =>
+      this.#db.transaction().execute(async (tx) => {
+        const runs = new RunStore(tx, this.#sourceUrl);
+        const lock = sql.raw('select pg_advisory_xact_lock(mirror.lock_key(');
+        if (key !== undefined) {
+          await sql`${lock}${`order ${key.name}`}))`.execute(tx);
+          const { rows } = await sql<{ run_id: string; hash: string }>`
+            select run_id, hash from mirror.run_keys where name = ${key.name}`.execute(tx);
+          const known = rows[0] === undefined ? undefined : await runs.get(rows[0].run_id);
+          if (known !== undefined) return { run: known, found: rows[0]?.hash === key.hash ? 'key' : 'other' };
+        }
+        const work = fresh.kind === 'nightly' ? 'nightly' : `${fresh.kind} ${fresh.subject}`;
+        await sql`${lock}${work}))`.execute(tx);
+        const open =
+          fresh.kind === 'nightly'
+            ? (await runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 }))[0]
+            : await runs.findOpen(fresh);
+        if (open !== undefined && isExclusive) return { run: open, found: 'open' };
+        const run = open ?? (await runs.create(fresh));
+        if (key !== undefined) {
+          await sql`insert into mirror.run_keys (name, hash, run_id) values (${key.name}, ${key.hash}, ${run.runId})
+            on conflict (name) do update set hash = excluded.hash, run_id = excluded.run_id`.execute(tx);
+        }
+        return { run, found: open === undefined ? 'none' : 'open' };
+      }),
+    );
+  }
+
   /** Orders of the read API that are queued or worked. */
   async openOrders(): Promise<number> {
     return guarded('count open orders', async () => {

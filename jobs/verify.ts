@@ -1,0 +1,18 @@
+/** Verifies what is recorded against its sums, where somebody ordered it. */
+import { z } from 'zod';
+import { JOBS, type JobDefinition } from '../src/runs/job.ts';
+import { workRun } from '../src/runs/work-run.ts';
+
+const payload = z.strictObject({ runId: z.uuid() });
+
+export const verifyJob: JobDefinition<z.infer<typeof payload>> = {
+  ...JOBS.verify,
+  payload,
+  handle: ({ runId }, deps, context) =>
+    workRun(runId, deps, context, (run, signal) =>
+      deps.stages.verify(
+        { runId, deep: run.subject === 'deep', scope: 'whole' },
+        { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
+      ),
+    ),
+};

@@ -1,0 +1,196 @@
+/** `POST /mirror/runs` and what follows it: a run is started, waited for, watched and cancelled over HTTP. */
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { EventStreams } from '../http/events.ts';
+import type { RunDocument, RunOrder, RunOrders, StatusStore } from '../http/ports.ts';
+import { StatusError } from '../http/status-error.ts';
+import { describeRun, isOver, RUN_SCHEMA } from './run-document.ts';
+
+const TAGS = ['mirror'];
+const PARAMS = {
+  type: 'object',
+  properties: { id: { type: 'string', format: 'uuid' } },
+  required: ['id'],
+} as const;
+const ORDER = {
+  type: 'object',
+  properties: {
+    kind: { type: 'string', enum: ['nightly', 'sync', 'audit', 'load', 'verify'] },
+    list: {
+      type: 'string',
+      enum: ['parties', 'checkpoints', 'all'],
+      default: 'all',
+      description: 'Of sync and audit.',
+    },
+    rebuild: { type: 'boolean', default: false, description: 'Of load: the manifest tables first.' },
+    deep: { type: 'boolean', default: false, description: 'Of verify: every row.' },
+    onConflict: {
+      type: 'string',
+      enum: ['attach', 'fail'],
+      default: 'attach',
+      description: 'Where the same work is open: take its run, or answer 409.',
+    },
+  },
+  required: ['kind'],
+  additionalProperties: false,
+} as const;
+const KEY = /^[\x21-\x7e]{1,200}$/;
+const WAIT_SECONDS_MAX = 60;
+const WAITERS_MAX = 64;
+const POLL_MS = 250;
+const RETRY_AFTER_SECONDS = 5;
+
+type ById = FastifyRequest<{ Params: { id: string } }>;
+
+export interface RunRoutes {
+  readonly orders: RunOrders;
+  readonly store: StatusStore;
+}
+
+export function addRunOrders(server: FastifyInstance, { orders, store }: RunRoutes): void {
+  server.post<{ Body: RunOrder }>(
+    '/mirror/runs',
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Start a run',
+        description:
+          'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
+        body: ORDER,
+        response: { 200: RUN_SCHEMA, 202: RUN_SCHEMA },
+      },
+    },
+    async (request, reply) => {
+      const { runId, isNew } = await orders.start(request.body, keyOf(request));
+      const run = await findRun(store, runId);
+      reply.code(isNew ? 202 : 200).header('location', `/mirror/runs/${runId}`);
+      if (!isOver(run)) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
+      return reply.send(describeRun(run));
+    },
+  );
+  addWatching(server, { orders, store });
+  server.delete(
+    '/mirror/runs/:id',
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+        params: PARAMS,
+        response: { 200: RUN_SCHEMA, 202: RUN_SCHEMA },
+      },
+    },
+    async (request: ById, reply) => {
+      const { id } = request.params;
+      await findRun(store, id);
+      await orders.cancel(id);
+      const run = await findRun(store, id);
+      return reply.code(isOver(run) ? 200 : 202).send(describeRun(run));
+    },
+  );
+}
+
+function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): void {
+  const streams = new EventStreams();
+  let waiters = 0;
+  server.get<{ Params: { id: string }; Querystring: { wait: number } }>(
+    '/mirror/runs/:id',
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'One run; with `wait`, once it has ended or so many seconds have passed',
+        params: PARAMS,
+        querystring: {
+          type: 'object',
+          properties: { wait: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS_MAX, default: 0 } },
+          additionalProperties: false,
+        },
+        response: { 200: RUN_SCHEMA },
+      },
+    },
+    async (request, reply) => {
+      const { id } = request.params;
+      const run = await findRun(store, id);
+      if (request.query.wait === 0 || isOver(run)) return describeRun(run);
+      if (waiters >= WAITERS_MAX) {
+        throw StatusError.ofGateway(
+          'resourceExhausted',
+          `${WAITERS_MAX} requests wait already; ask without wait`,
+        );
+      }
+      waiters += 1;
+      try {
+        return describeRun(await untilOver(store, run, request.query.wait * 1_000, reply));
+      } finally {
+        waiters -= 1;
+      }
+    },
+  );
+  server.get(
+    '/mirror/runs/:id/events',
+    { schema: { tags: TAGS, summary: 'A run as it goes on, as server-sent events', params: PARAMS } },
+    async (request: ById, reply) => {
+      const { id } = request.params;
+      await findRun(store, id);
+      return streams.send(reply, (signal) => eventsOf(id, { orders, store }, signal));
+    },
+  );
+}
+
+/** Each change, with live progress, until the run has ended. */
+async function* eventsOf(id: string, { orders, store }: RunRoutes, signal: AbortSignal): AsyncGenerator {
+  for (let last = ''; !signal.aborted;) {
+    const run = await findRun(store, id);
+    const now = { ...describeRun(run), progress: await orders.progress(id) };
+    const text = JSON.stringify(now);
+    if (text !== last) yield now;
+    if (isOver(run)) return;
+    last = text;
+    await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+async function untilOver(
+  store: StatusStore,
+  first: RunDocument,
+  waitMs: number,
+  reply: FastifyReply,
+): Promise<RunDocument> {
+  const gone = new AbortController();
+  reply.raw.once('close', () => gone.abort());
+  const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(waitMs)]);
+  let run = first;
+  while (!isOver(run) && !signal.aborted) {
+    await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
+    run = await findRun(store, run.runId);
+  }
+  return run;
+}
+
+async function findRun(store: StatusStore, id: string): Promise<RunDocument> {
+  const run = await store.run(id);
+  if (run === undefined) throw StatusError.ofGateway('notFound', 'no run has this id');
+  return run;
+}
+
+/** What was asked for is part of the key: the same key with another body is a mistake. */
+function keyOf({
+  headers,
+  body,
+}: FastifyRequest<{ Body: RunOrder }>): { name: string; hash: string } | undefined {
+  const name = headers['idempotency-key'];
+  if (name === undefined) return undefined;
+  if (typeof name !== 'string' || !KEY.test(name)) {
+    throw StatusError.ofGateway(
+      'invalidArgument',
+      'Idempotency-Key: give 1 to 200 printable characters without blanks',
+    );
+  }
+  const { kind, list, rebuild, deep } = body;
+  return {
+    name,
+    hash: createHash('sha256')
+      .update(JSON.stringify([kind, list, rebuild, deep]))
+      .digest('hex'),
+  };
+}
