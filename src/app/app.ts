@@ -168,9 +168,12 @@ function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMet
 }
 
 /** Posts a report to NOTIFY_URL, and counts when that is refused. */
-function openPoster({ notifyUrl }: Config, metrics: RunMetrics): JobDeps['post'] {
+function openPoster(
+  { notifyUrl, notifySecret: secret, notifyFormat: format }: Config,
+  metrics: RunMetrics,
+): JobDeps['post'] {
   if (notifyUrl === undefined) return undefined;
-  const post = posterTo(notifyUrl, version());
+  const post = posterTo(notifyUrl, { version: version(), secret, format });
   return async (...report) => {
     try {
       await post(...report);

@@ -4,6 +4,7 @@
  */
 import { CronExpressionParser } from 'cron-parser';
 import { canonicalId } from '../core/ids.ts';
+import { hostNames, TOKEN, token } from './access-forms.ts';
 
 export interface Setting<Value> {
   readonly name: string;
@@ -40,31 +41,6 @@ function url(protocols: readonly string[]): (text: string) => URL | undefined {
 
 function isEscaped(text: string): boolean {
   return !/%(?![0-9a-f]{2})/i.test(text);
-}
-
-const TOKEN_CHARACTERS_MIN = 16;
-const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
-/** How the tokens of published examples begin: whoever scans the network tries them first. */
-const EXAMPLE_TOKEN = /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
-const TOKEN = `at least ${TOKEN_CHARACTERS_MIN} printable characters, ${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for instance what 'openssl rand -hex 32' prints`;
-
-/** Long and mixed enough that guessing over the network is hopeless. */
-function token(given: string): string | undefined {
-  const isLong = /^[\x21-\x7e]+$/.test(given) && given.length >= TOKEN_CHARACTERS_MIN;
-  const isMixed = new Set(given).size >= TOKEN_CHARACTERS_DIFFERENT_MIN;
-  return isLong && isMixed && !EXAMPLE_TOKEN.test(given) ? given : undefined;
-}
-
-const HOST_NAME = /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/i;
-
-function hostNames(given: string): readonly string[] | undefined {
-  const names = given.split(',').map((name) =>
-    name
-      .trim()
-      .toLowerCase()
-      .replace(/^\[(.*)\]$/, '$1'),
-  );
-  return names.every((name) => HOST_NAME.test(name)) ? [...new Set(names)] : undefined;
 }
 
 function integer(min: number, max: number): (text: string) => number | undefined {
@@ -358,6 +334,20 @@ export const SETTINGS = {
     help: 'where the report of a nightly run is posted as JSON',
     parse: url(['http:', 'https:']),
   }),
+  notifySecret: setting({
+    name: 'NOTIFY_SECRET',
+    secret: true,
+    accepted: 'whsec_ and 24 to 64 bytes in base64',
+    help: 'signs what is posted, as Standard Webhooks say',
+    parse: text(/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
+  }),
+  notifyFormat: setting({
+    name: 'NOTIFY_FORMAT',
+    fallback: 'json',
+    accepted: 'json or slack',
+    help: 'what is posted: the whole report, or a line for a chat',
+    parse: oneOf('json', 'slack'),
+  }),
   apiHost: setting({
     name: 'API_HOST',
     fallback: '127.0.0.1',
@@ -429,6 +419,7 @@ type Required =
   | 'exportCompression'
   | 'exportSegmentMax'
   | 'lakeRetention'
+  | 'notifyFormat'
   | 'apiHost'
   | 'apiPort'
   | 'logLevel';

@@ -140,7 +140,7 @@ describe('the report of a night', () => {
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     await world.deps.runs.finish(run.runId, 'incomplete', { exports: { failed: 1 } });
-    const deps = { ...world.deps, post: posterTo(url, 'test') };
+    const deps = { ...world.deps, post: posterTo(url, { version: 'test' }) };
     await sendReports(deps, Date.now());
     expect(posted).toEqual([]);
     await sendReports(deps, Date.now());
