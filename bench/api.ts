@@ -57,13 +57,16 @@ async function timesOf(calls: number, work: () => Promise<unknown>): Promise<Tim
   return { p50: median(times), p10: sorted[Math.floor(calls / 10)] ?? Number.NaN };
 }
 
-/** What a whole walk of a million parties leaves. */
+/** What a sync of a million parties leaves. */
 async function fillParties(client: Client): Promise<void> {
   await client.query(`insert into mirror.parties (party_id, first_epoch, epoch, pos)
     select encode(sha256(place::text::bytea), 'hex'), 1, 1, place * 1024 from generate_series(1, ${PARTIES}) place
     union all select 'network', 1, null, null`);
-  await client.query(`insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
-    values (1, 'parties', 0, ${PARTIES} * 1024, true, true, 1, now())`);
+  await client.query(
+    `insert into mirror.runs (run_id, kind, subject) values (gen_random_uuid(), 'walk', 'parties')`,
+  );
+  await client.query(`insert into mirror.generations (list, epoch, kind, run_id, last_pos, rows, claimed_at, head_height, head_time)
+    select 'parties', 1, 'current', run_id, ${PARTIES} * 1024, ${PARTIES}, now(), 1, now() from mirror.runs`);
   await client.query('analyze mirror.parties');
 }
 

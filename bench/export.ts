@@ -13,7 +13,7 @@ import { createLog } from '../src/core/log.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
-import { median } from './walk-bench.ts';
+import { median } from './lists-bench.ts';
 
 const isQuick = process.argv.includes('--quick');
 const isLarge = process.argv.includes('--large');

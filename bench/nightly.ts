@@ -13,7 +13,7 @@ import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { QUEUE_NAMES } from '../src/queue/queues.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
-import { startSource } from './walk-bench.ts';
+import { startSource } from './lists-bench.ts';
 
 const PARTIES = process.argv.includes('--quick') ? 200 : 2_000;
 /** How far the network moves between the two nights: some twenty parties are active meanwhile. */

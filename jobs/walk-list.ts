@@ -1,4 +1,4 @@
-/** Walks one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
+/** Syncs one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
 import { auditSlotName } from '../src/runs/schedule.ts';
@@ -9,7 +9,8 @@ const payload = z.union([
   z.strictObject({ runId: z.uuid() }),
   z.strictObject({ audit: subject, source: z.string().max(64).optional() }),
 ]);
-const params = z.object({ full: z.boolean().default(false), acceptNewNetwork: z.boolean().default(false) });
+const flag = z.boolean().default(false);
+const params = z.object({ full: flag, acceptNewNetwork: flag, acceptShrunk: flag });
 
 export const walkListJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.walk,

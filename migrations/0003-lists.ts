@@ -1,20 +1,23 @@
-/** Parties and checkpoints, and how each list was proven. */
+/**
+ * Parties and checkpoints, the generations that they were read in, and what speaks against them. Runs are named and
+ * not referenced: they are history, and are cleared.
+ */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
+  // pos is the place in the source's order, oldest lowest; gaps mean nothing. What was listed without a place
+  // (`network`, a party that was looked up) has none.
   `create table mirror.parties (
     party_id text primary key,
     first_epoch int not null,
     first_seen_at timestamptz not null default clock_timestamp(),
     last_seen_at timestamptz not null default clock_timestamp(),
-    source_time timestamptz,
     extra jsonb,
     epoch int,
     pos bigint,
-    last_seen_walk bigint,
     gone_since timestamptz,
-    constraint parties_place_check check ((epoch is null) = (pos is null)),
     constraint parties_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
+  // One row for each distinct checkpoint; copies is how often the list holds it.
   `create table mirror.checkpoints (
     epoch int not null,
     at_block numeric(20,0) not null,
@@ -22,82 +25,80 @@ const STATEMENTS = [
     block_hash text not null,
     copies int not null default 1,
     first_seen_at timestamptz not null default clock_timestamp(),
-    last_seen_walk bigint,
+    pos bigint,
     gone_since timestamptz,
     extra jsonb,
-    primary key (epoch, at_block, hash, block_hash))`,
+    primary key (epoch, at_block, hash, block_hash),
+    constraint checkpoints_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
 
-  // Places of earlier epochs, which nobody is asked for page by page.
-  `create table mirror.former_places (
-     epoch int not null,
-     party_id text not null,
-     pos bigint not null,
-     last_seen_walk bigint,
-     gone_since timestamptz,
-     primary key (epoch, party_id))`,
-  // Every place in every epoch. Which chain it belongs to follows from pos alone.
-  `create view mirror.places as
-     select epoch, party_id, pos, last_seen_walk, gone_since from mirror.parties where epoch is not null
-     union all
-     select epoch, party_id, pos, last_seen_walk, gone_since from mirror.former_places`,
-  // A stretch of a list, unbroken because every page border in it was proven by overlap. lo and hi
-  // are positions: mirror.places.pos for parties, heights for checkpoints. An audit reads the same axis
-  // again with chains of its own, which take the place of the others once it is complete.
-  `create table mirror.chains (
-    chain_id bigint generated always as identity primary key,
-    epoch int not null,
+  // One reading of a list from its oldest row on, append-only. The current one is what everybody reads: its
+  // rows are those of mirror.parties and mirror.checkpoints that have a place. An audit's rows lie in
+  // mirror.audit_rows until it is claimed and takes the current one's place in one transaction.
+  // sequence rises with each commit: whoever goes on from an older resume point is refused.
+  `create table mirror.generations (
+    generation_id bigint generated always as identity primary key,
     list text not null check (list in ('parties', 'checkpoints')),
-    lo numeric(20,0) not null,
-    hi numeric(20,0) not null check (lo <= hi),
-    has_tail boolean not null default false,
-    has_head boolean not null default false,
-    head_walk bigint,
+    epoch int not null,
+    kind text not null check (kind in ('current', 'audit')),
+    run_id uuid,
+    sequence bigint not null default 0,
+    resume_point jsonb,
+    last_pos bigint not null default 0,
+    rows bigint not null default 0 check (rows >= 0),
+    pages bigint not null default 0,
+    claimed_pos bigint not null default 0,
+    claimed_rows bigint not null default 0,
     head_height numeric(20,0),
     head_time timestamptz,
-    bottom_anchors jsonb not null default '[]',
-    top_anchors jsonb not null default '[]',
-    audit_walk bigint,
-    exclude using gist (
-      epoch with =, list with =, coalesce(audit_walk, 0) with =, numrange(lo, hi, '[]') with &&)
-      deferrable initially immediate)`,
-  `create table mirror.walks (
-    walk_id bigint generated always as identity primary key,
-    epoch int not null,
-    list text not null check (list in ('parties', 'checkpoints')),
-    kind text not null check (kind in ('walk', 'audit')),
-    run_id uuid not null references mirror.runs,
-    base_url text not null,
-    state text not null default 'open' check (state in ('open', 'finished', 'abandoned')),
-    lease_token uuid,
-    lease_until timestamptz,
-    violations jsonb not null default '[]',
+    is_append_only boolean not null default true,
     started_at timestamptz not null default clock_timestamp(),
-    finished_at timestamptz)`,
-  `create unique index walks_open on mirror.walks (list) where state = 'open'`,
-  // Every page a walk committed: the guard against cursor cycles of any length, across crashes, and
-  // the answer to "was that COMMIT done?".
-  `create table mirror.walk_pages (
-    walk_id bigint not null references mirror.walks,
-    direction text not null check (direction in ('up', 'down', 'head', 'tail')),
-    after_hash bytea not null,
-    size int not null,
-    page_no int not null,
-    rows int not null,
-    new_rows int not null,
-    first_key text,
-    last_key text,
-    source_height numeric(20,0),
-    committed_at timestamptz not null default clock_timestamp(),
-    primary key (walk_id, direction, after_hash, size))`,
-  `create table mirror.known_gaps (
-    gap_id bigint generated always as identity primary key,
+    claimed_at timestamptz,
+    audited_at timestamptz,
+    unique (list, epoch, kind),
+    check (claimed_rows <= rows or claimed_at is null))`,
+  `create table mirror.audit_rows (
+    generation_id bigint not null references mirror.generations on delete cascade,
+    pos bigint not null,
+    key text not null,
+    copies int not null default 1,
+    extra jsonb,
+    primary key (generation_id, pos),
+    unique (generation_id, key))`,
+  // Who syncs a list, by the database's clock.
+  `create table mirror.list_leases (
+    list text primary key check (list in ('parties', 'checkpoints')),
+    token uuid,
+    lease_until timestamptz,
+    run_id uuid,
+    started_at timestamptz,
+    pages bigint not null default 0,
+    new_rows bigint not null default 0)`,
+  `insert into mirror.list_leases (list) values ('parties'), ('checkpoints')`,
+
+  // A reason not to say complete. Only an audit that ends without one closes it.
+  `create table mirror.doubts (
+    doubt_id bigint generated always as identity primary key,
+    subject text not null,
     epoch int not null,
-    list text not null,
-    below_key text,
-    above_key text,
-    run_id uuid references mirror.runs,
-    reason text not null,
-    found_at timestamptz not null default clock_timestamp())`,
+    code text not null,
+    seen jsonb not null default '{}',
+    run_id uuid,
+    opened_at timestamptz not null default clock_timestamp(),
+    closed_at timestamptz,
+    closed_by_run uuid,
+    check ((closed_at is null) = (closed_by_run is null)))`,
+  'create unique index doubts_open on mirror.doubts (subject, epoch, code) where closed_at is null',
+  // Rows that the source no longer served when they were to be read: between two held rows.
+  `create table mirror.list_gaps (
+    gap_id bigint generated always as identity primary key,
+    list text not null check (list in ('parties', 'checkpoints')),
+    epoch int not null,
+    below_key text not null,
+    above_key text not null,
+    run_id uuid,
+    found_at timestamptz not null default clock_timestamp(),
+    confirmed_by_run uuid,
+    closed_at timestamptz)`,
 ];
 
 export async function up(db: Kysely<unknown>): Promise<void> {

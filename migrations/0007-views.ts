@@ -72,8 +72,8 @@ const VIEWS = [
 
   `create view mirror.freshness as
     select subject, as_of, clock_timestamp() - as_of as age, items from (
-      select 'list of ' || list as subject, max(finished_at) as as_of, count(*) as items
-        from mirror.walks where state = 'finished' group by list
+      select 'list of ' || list as subject, max(claimed_at) as as_of, sum(rows)::bigint as items
+        from mirror.generations where kind = 'current' group by list
       union all select 'checkpoint last seen first', max(first_seen_at), count(*) from mirror.checkpoints
       union all select 'ledger closed for every covered party', min(closed_to), count(*) from (
         select party_id, max(to_time) as closed_to from mirror.coverage where not open group by party_id) as closed
@@ -93,7 +93,6 @@ const NAMES = [
   'activity',
   'checkpoint_cadence',
   'freshness',
-  'places',
 ].map((name) => `mirror.${name}`);
 
 /** A role belongs to the whole server: it may be there, another migration may be making it, or we may not. */

@@ -64,7 +64,7 @@ const STATEMENTS = [
     from resolved r left join mirror.assets a using (asset_id)`,
 
   `create view mirror.party_list as
-    select party_id, epoch, first_seen_at, last_seen_at, source_time, gone_since from mirror.parties`,
+    select party_id, epoch, first_seen_at, last_seen_at, gone_since from mirror.parties`,
 
   `create view mirror.checkpoint_list as
     select epoch, at_block::numeric(38,0) as at_block, at_block::text as at_block_text, hash, block_hash,

@@ -18,24 +18,15 @@ AS $function$ select hashtextextended(name, lock_seed) from mirror.identity $fun
 
 -- Tables
 
-table mirror.chains
-  chain_id bigint not null generated always as identity
-  epoch integer not null
-  list text not null
-  lo numeric(20,0) not null
-  hi numeric(20,0) not null
-  has_tail boolean not null default false
-  has_head boolean not null default false
-  head_walk bigint
-  head_height numeric(20,0)
-  head_time timestamp with time zone
-  bottom_anchors jsonb not null default '[]'::jsonb
-  top_anchors jsonb not null default '[]'::jsonb
-  audit_walk bigint
-  constraint chains_check CHECK ((lo <= hi))
-  constraint chains_epoch_list_coalesce_numrange_excl EXCLUDE USING gist (epoch WITH =, list WITH =, COALESCE(audit_walk, (0)::bigint) WITH =, numrange(lo, hi, '[]'::text) WITH &&) DEFERRABLE
-  constraint chains_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
-  constraint chains_pkey PRIMARY KEY (chain_id)
+table mirror.audit_rows
+  generation_id bigint not null
+  pos bigint not null
+  key text not null
+  copies integer not null default 1
+  extra jsonb
+  constraint audit_rows_generation_id_fkey FOREIGN KEY (generation_id) REFERENCES mirror.generations(generation_id) ON DELETE CASCADE
+  constraint audit_rows_generation_id_key_key UNIQUE (generation_id, key)
+  constraint audit_rows_pkey PRIMARY KEY (generation_id, pos)
 
 table mirror.checkpoints
   epoch integer not null
@@ -44,9 +35,10 @@ table mirror.checkpoints
   block_hash text not null
   copies integer not null default 1
   first_seen_at timestamp with time zone not null default clock_timestamp()
-  last_seen_walk bigint
+  pos bigint
   gone_since timestamp with time zone
   extra jsonb
+  constraint checkpoints_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
   constraint checkpoints_pkey PRIMARY KEY (epoch, at_block, hash, block_hash)
 
 table mirror.configured_assets
@@ -79,6 +71,19 @@ END) WITH &&, tstzrange(from_time, to_time) WITH &&)
   constraint coverage_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
   constraint coverage_sides_check CHECK ((sides = ANY (ARRAY['from'::text, 'both'::text, 'unknown'::text])))
 
+table mirror.doubts
+  doubt_id bigint not null generated always as identity
+  subject text not null
+  epoch integer not null
+  code text not null
+  seen jsonb not null default '{}'::jsonb
+  run_id uuid
+  opened_at timestamp with time zone not null default clock_timestamp()
+  closed_at timestamp with time zone
+  closed_by_run uuid
+  constraint doubts_check CHECK (((closed_at IS NULL) = (closed_by_run IS NULL)))
+  constraint doubts_pkey PRIMARY KEY (doubt_id)
+
 table mirror.ended_sessions
   session_id text not null
   until timestamp with time zone not null
@@ -106,13 +111,31 @@ table mirror.exports
   constraint exports_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint exports_pkey PRIMARY KEY (export_id)
 
-table mirror.former_places
+table mirror.generations
+  generation_id bigint not null generated always as identity
+  list text not null
   epoch integer not null
-  party_id text not null
-  pos bigint not null
-  last_seen_walk bigint
-  gone_since timestamp with time zone
-  constraint former_places_pkey PRIMARY KEY (epoch, party_id)
+  kind text not null
+  run_id uuid
+  sequence bigint not null default 0
+  resume_point jsonb
+  last_pos bigint not null default 0
+  rows bigint not null default 0
+  pages bigint not null default 0
+  claimed_pos bigint not null default 0
+  claimed_rows bigint not null default 0
+  head_height numeric(20,0)
+  head_time timestamp with time zone
+  is_append_only boolean not null default true
+  started_at timestamp with time zone not null default clock_timestamp()
+  claimed_at timestamp with time zone
+  audited_at timestamp with time zone
+  constraint generations_check CHECK (((claimed_rows <= rows) OR (claimed_at IS NULL)))
+  constraint generations_kind_check CHECK ((kind = ANY (ARRAY['current'::text, 'audit'::text])))
+  constraint generations_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
+  constraint generations_list_epoch_kind_key UNIQUE (list, epoch, kind)
+  constraint generations_pkey PRIMARY KEY (generation_id)
+  constraint generations_rows_check CHECK ((rows >= 0))
 
 table mirror.identity
   only_row boolean not null default true
@@ -126,18 +149,6 @@ table mirror.identity
   created_at timestamp with time zone not null default clock_timestamp()
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
-
-table mirror.known_gaps
-  gap_id bigint not null generated always as identity
-  epoch integer not null
-  list text not null
-  below_key text
-  above_key text
-  run_id uuid
-  reason text not null
-  found_at timestamp with time zone not null default clock_timestamp()
-  constraint known_gaps_pkey PRIMARY KEY (gap_id)
-  constraint known_gaps_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
 
 table mirror.lake_tables
   name text not null
@@ -164,6 +175,30 @@ table mirror.ledger_entries partition by RANGE (vega_time)
   account_to_balance numeric
   extra jsonb
   segment_id bigint not null
+
+table mirror.list_gaps
+  gap_id bigint not null generated always as identity
+  list text not null
+  epoch integer not null
+  below_key text not null
+  above_key text not null
+  run_id uuid
+  found_at timestamp with time zone not null default clock_timestamp()
+  confirmed_by_run uuid
+  closed_at timestamp with time zone
+  constraint list_gaps_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
+  constraint list_gaps_pkey PRIMARY KEY (gap_id)
+
+table mirror.list_leases
+  list text not null
+  token uuid
+  lease_until timestamp with time zone
+  run_id uuid
+  started_at timestamp with time zone
+  pages bigint not null default 0
+  new_rows bigint not null default 0
+  constraint list_leases_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
+  constraint list_leases_pkey PRIMARY KEY (list)
 
 table mirror.migrations
   name character varying(255) not null
@@ -203,15 +238,12 @@ table mirror.parties
   first_epoch integer not null
   first_seen_at timestamp with time zone not null default clock_timestamp()
   last_seen_at timestamp with time zone not null default clock_timestamp()
-  source_time timestamp with time zone
   extra jsonb
   epoch integer
   pos bigint
-  last_seen_walk bigint
   gone_since timestamp with time zone
   constraint parties_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
   constraint parties_pkey PRIMARY KEY (party_id)
-  constraint parties_place_check CHECK (((epoch IS NULL) = (pos IS NULL)))
 
 table mirror.publications
   publication_id uuid not null
@@ -349,41 +381,6 @@ table mirror.source_state
   constraint source_state_only_row_check CHECK (only_row)
   constraint source_state_pkey PRIMARY KEY (only_row)
 
-table mirror.walk_pages
-  walk_id bigint not null
-  direction text not null
-  after_hash bytea not null
-  size integer not null
-  page_no integer not null
-  rows integer not null
-  new_rows integer not null
-  first_key text
-  last_key text
-  source_height numeric(20,0)
-  committed_at timestamp with time zone not null default clock_timestamp()
-  constraint walk_pages_direction_check CHECK ((direction = ANY (ARRAY['up'::text, 'down'::text, 'head'::text, 'tail'::text])))
-  constraint walk_pages_pkey PRIMARY KEY (walk_id, direction, after_hash, size)
-  constraint walk_pages_walk_id_fkey FOREIGN KEY (walk_id) REFERENCES mirror.walks(walk_id)
-
-table mirror.walks
-  walk_id bigint not null generated always as identity
-  epoch integer not null
-  list text not null
-  kind text not null
-  run_id uuid not null
-  base_url text not null
-  state text not null default 'open'::text
-  lease_token uuid
-  lease_until timestamp with time zone
-  violations jsonb not null default '[]'::jsonb
-  started_at timestamp with time zone not null default clock_timestamp()
-  finished_at timestamp with time zone
-  constraint walks_kind_check CHECK ((kind = ANY (ARRAY['walk'::text, 'audit'::text])))
-  constraint walks_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
-  constraint walks_pkey PRIMARY KEY (walk_id)
-  constraint walks_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
-  constraint walks_state_check CHECK ((state = ANY (ARRAY['open'::text, 'finished'::text, 'abandoned'::text])))
-
 table mirror.workers
   worker_id uuid not null
   name text not null
@@ -440,9 +437,9 @@ CREATE INDEX segments_to_load ON mirror.segments USING btree (party_id) WHERE ((
 
 CREATE INDEX segments_to_unload ON mirror.segments USING btree (party_id) WHERE ((status = 'superseded'::text) AND (loaded_at IS NOT NULL))
 
-CREATE UNIQUE INDEX runs_of_parent ON mirror.runs USING btree (parent_run_id, kind, subject) WHERE (parent_run_id IS NOT NULL)
+CREATE UNIQUE INDEX doubts_open ON mirror.doubts USING btree (subject, epoch, code) WHERE (closed_at IS NULL)
 
-CREATE UNIQUE INDEX walks_open ON mirror.walks USING btree (list) WHERE (state = 'open'::text)
+CREATE UNIQUE INDEX runs_of_parent ON mirror.runs USING btree (parent_run_id, kind, subject) WHERE (parent_run_id IS NOT NULL)
 
 -- Views
 
@@ -666,12 +663,12 @@ mirror.freshness as
     as_of,
     clock_timestamp() - as_of AS age,
     items
-   FROM ( SELECT 'list of '::text || walks.list AS subject,
-            max(walks.finished_at) AS as_of,
-            count(*) AS items
-           FROM mirror.walks
-          WHERE walks.state = 'finished'::text
-          GROUP BY walks.list
+   FROM ( SELECT 'list of '::text || generations.list AS subject,
+            max(generations.claimed_at) AS as_of,
+            sum(generations.rows)::bigint AS items
+           FROM mirror.generations
+          WHERE generations.kind = 'current'::text
+          GROUP BY generations.list
         UNION ALL
          SELECT 'checkpoint last seen first'::text,
             max(checkpoints.first_seen_at) AS max,
@@ -818,25 +815,8 @@ mirror.party_list as
     epoch,
     first_seen_at,
     last_seen_at,
-    source_time,
     gone_since
    FROM mirror.parties;
-
-mirror.places as
- SELECT parties.epoch,
-    parties.party_id,
-    parties.pos,
-    parties.last_seen_walk,
-    parties.gone_since
-   FROM mirror.parties
-  WHERE parties.epoch IS NOT NULL
-UNION ALL
- SELECT former_places.epoch,
-    former_places.party_id,
-    former_places.pos,
-    former_places.last_seen_walk,
-    former_places.gone_since
-   FROM mirror.former_places;
 
 mirror.run_list as
  SELECT run_id,
@@ -912,8 +892,6 @@ select on mirror.freshness
 select on mirror.latest_balances
 
 select on mirror.party_list
-
-select on mirror.places
 
 select on mirror.run_list
 

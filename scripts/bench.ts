@@ -1,5 +1,5 @@
 /**
- * Runs benchmarks by name, or all of them: `npm run bench [-- walk load api …] [--quick]`. What is no name
+ * Runs benchmarks by name, or all of them: `npm run bench [-- lists load api …] [--quick]`. What is no name
  * goes to each. A benchmark is a file of `bench/` without a dash in its name; the others are their parts.
  */
 import { spawn } from 'node:child_process';

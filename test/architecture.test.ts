@@ -7,7 +7,7 @@ import { findCycles, readImportGraph, type Import, type Module } from './support
 const ROOT = resolve(import.meta.dirname, '..');
 const FOLDERS = ['src', 'jobs', 'migrations', 'scripts', 'bench', 'test'];
 
-const STAGES = ['src/walk', 'src/export', 'src/load', 'src/lake'];
+const STAGES = ['src/list-sync', 'src/export', 'src/load', 'src/lake'];
 const ADAPTERS = ['src/source', 'src/postgres', 'src/objects', 'src/state', 'src/queue'];
 const PURE = ['src/core', 'src/ledger'];
 /** Beside the product, which imports none of it. */
@@ -55,7 +55,7 @@ const store = (room: string): Rule => ({
   packages: ['pg', 'kysely', 'pg-copy-streams', 'uuid', 'zod'],
 });
 const STORES = [
-  'walk',
+  'list-sync',
   'export',
   'load',
   'lake',
@@ -72,7 +72,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/core': { values: [], packages: ['pino', 'uuid', 'package.json'] },
   'src/ledger': { values: ['src/core'], packages: ['zod'] },
   'src/config': { values: ['src/core'], packages: ['cron-parser'] },
-  'src/walk': stage(),
+  'src/list-sync': stage(),
   'src/export': stage('zod'),
   'src/load': stage('zod'),
   // DuckDB writes the lake's files; it is reached through src/lake/duckdb.ts alone.
@@ -232,11 +232,11 @@ describe('the check itself', () => {
   });
 
   test.each([
-    ['a stage that imports a stage', module('src/walk/a.ts', 'src/export/b.ts', true, true)],
+    ['a stage that imports a stage', module('src/list-sync/a.ts', 'src/export/b.ts', true, true)],
     ['a stage that imports a driver', module('src/load/a.ts', 'pg', false, true)],
-    ['a stage that imports an adapter', module('src/walk/a.ts', 'src/postgres/b.ts', true)],
+    ['a stage that imports an adapter', module('src/list-sync/a.ts', 'src/postgres/b.ts', true)],
     ['an adapter that imports an adapter', module('src/source/a.ts', 'src/state/b.ts', true)],
-    ['an adapter that imports a stage', module('src/postgres/a.ts', 'src/walk/ports.ts', true)],
+    ['an adapter that imports a stage', module('src/postgres/a.ts', 'src/list-sync/ports.ts', true)],
     ['the console that imports a driver', module('src/api/a.ts', 'pg', false)],
     ['the product that imports a test', module('src/cli/a.ts', 'test/support/b.ts', true)],
     ['what imports the composition root', module('jobs/a.ts', 'src/app/app.ts', true, true)],
@@ -247,7 +247,7 @@ describe('the check itself', () => {
   });
 
   test('allows the types of a port', () => {
-    expect(violations([module('src/postgres/a.ts', 'src/walk/ports.ts', true, true)])).toEqual([]);
+    expect(violations([module('src/postgres/a.ts', 'src/list-sync/ports.ts', true, true)])).toEqual([]);
   });
 
   test('finds circles, of values and of types', () => {

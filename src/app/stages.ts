@@ -22,8 +22,9 @@ import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
 import type { Source } from '../source/source.ts';
 import type { ResumeState } from '../state/resume-state.ts';
-import { lookUpParty } from '../walk/look-up.ts';
-import { walkList } from '../walk/walk.ts';
+import { lookUpParty } from '../list-sync/look-up.ts';
+import type { SyncDeps } from '../list-sync/context.ts';
+import { syncList } from '../list-sync/sync.ts';
 import type { Warehouse } from '../postgres/database.ts';
 import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
@@ -35,8 +36,8 @@ import { ReportStore } from '../runs/store/report-store.ts';
 import { LoadStore } from '../load/store/load-store.ts';
 import { RebuildStore } from '../load/store/rebuild-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
-import { WalkStore } from '../walk/store/walk-store.ts';
-import { exportLine, lakeLine, loadLine, verifyLine, walkLines } from '../runs/progress-lines.ts';
+import { ListStore } from '../list-sync/store/list-store.ts';
+import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress-lines.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;
@@ -69,20 +70,20 @@ function stagesOfSource({
   rowPool,
 }: StageParts): Pick<Stages, FromSource> {
   const asked = (): Source => source ?? noSource();
-  const walkDeps = (): Omit<Parameters<typeof walkList>[1], 'onProgress'> => ({
+  const syncDeps = (): Omit<SyncDeps, 'onProgress'> => ({
     source: asked().lists,
-    books: new WalkStore(warehouse),
-    hints: state,
+    store: new ListStore(warehouse),
+    resumePoints: state,
     log,
   });
   return {
-    walk: ({ list, runId, full, acceptNewNetwork }, { signal, onProgress }) =>
-      walkList(
-        { list, runId, kind: full ? 'audit' : 'walk', pageSize: config.sourcePageSize, acceptNewNetwork },
-        { ...walkDeps(), onProgress: (progress) => onProgress(walkLines(progress)) },
+    walk: ({ full, ...request }, { signal, onProgress }) =>
+      syncList(
+        { ...request, isAudit: full, pageSize: config.sourcePageSize },
+        { ...syncDeps(), onProgress: (progress) => onProgress([syncLine(progress)]) },
         signal,
       ),
-    lookUpParty: (id, signal) => lookUpParty(id, walkDeps(), signal),
+    lookUpParty: (id, signal) => lookUpParty(id, syncDeps(), signal),
     clock: async (signal) =>
       sourceClock((await asked().lists.page(CLOCK_QUESTION, signal)).blockTime, nowMicros()),
     sourceLatency: async (signal) => {

@@ -40,3 +40,21 @@ export function isExportableParty(id: string): boolean {
   // Counted by the expression itself, the digits take twice as long.
   return id.length === HEX_ID_CHARS && HEX.test(id);
 }
+
+/** Sources other than the public service have party ids of their own. */
+export const PARTY_ID_BYTES_MAX = 1024;
+const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
+/** No control, no half surrogate, nothing invisible, and no space at either end. */
+const PRINTABLE = /^(?!\s)[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]+(?<!\s)$/u;
+
+/**
+ * The canonical form of a party id as any source lists it: as `canonicalId` has it, else as it came.
+ * @returns undefined where `text` is no bounded printable text
+ */
+export function canonicalPartyId(text: string): string | undefined {
+  const known = canonicalId(text);
+  if (known !== undefined) return known;
+  const isText =
+    Buffer.byteLength(text) <= PARTY_ID_BYTES_MAX && (PRINTABLE_ASCII.test(text) || PRINTABLE.test(text));
+  return isText ? text : undefined;
+}

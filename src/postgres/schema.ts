@@ -78,12 +78,10 @@ interface PartiesTable {
   first_epoch: number;
   first_seen_at: Generated<Timestamp>;
   last_seen_at: Generated<Timestamp>;
-  source_time: Timestamp | null;
   extra: Json | null;
   /** Of the place: the newest epoch that the party was listed in. Null without a place. */
   epoch: number | null;
   pos: Nullable<Int8>;
-  last_seen_walk: Nullable<Int8>;
   gone_since: Timestamp | null;
 }
 
@@ -94,75 +92,8 @@ interface CheckpointsTable {
   block_hash: string;
   copies: Generated<number>;
   first_seen_at: Generated<Timestamp>;
-  last_seen_walk: Nullable<Int8>;
   gone_since: Timestamp | null;
   extra: Json | null;
-}
-
-/** Every place in every epoch: a view. */
-interface PlacesView {
-  epoch: number;
-  party_id: string;
-  pos: Int8;
-  last_seen_walk: Nullable<Int8>;
-  gone_since: Timestamp | null;
-}
-
-interface ChainsTable {
-  chain_id: GeneratedInt8;
-  epoch: number;
-  list: ListName;
-  lo: Numeric;
-  hi: Numeric;
-  has_tail: Generated<boolean>;
-  has_head: Generated<boolean>;
-  head_walk: Nullable<Int8>;
-  head_height: Nullable<Numeric>;
-  head_time: Timestamp | null;
-  bottom_anchors: ColumnType<readonly unknown[], string | undefined, string>;
-  top_anchors: ColumnType<readonly unknown[], string | undefined, string>;
-  /** The audit that reads with this chain; null for those that count. */
-  audit_walk: Nullable<Int8>;
-}
-
-interface WalksTable {
-  walk_id: GeneratedInt8;
-  epoch: number;
-  list: ListName;
-  kind: 'walk' | 'audit';
-  run_id: string;
-  base_url: string;
-  state: Generated<'open' | 'finished' | 'abandoned'>;
-  lease_token: string | null;
-  lease_until: Timestamp | null;
-  violations: ColumnType<readonly unknown[], string | undefined, string>;
-  started_at: Generated<Timestamp>;
-  finished_at: Timestamp | null;
-}
-
-interface WalkPagesTable {
-  walk_id: Int8;
-  direction: 'up' | 'down' | 'head' | 'tail';
-  after_hash: Buffer;
-  size: number;
-  page_no: number;
-  rows: number;
-  new_rows: number;
-  first_key: string | null;
-  last_key: string | null;
-  source_height: Nullable<Numeric>;
-  committed_at: Generated<Timestamp>;
-}
-
-interface KnownGapsTable {
-  gap_id: GeneratedInt8;
-  epoch: number;
-  list: ListName;
-  below_key: string | null;
-  above_key: string | null;
-  run_id: string | null;
-  reason: string;
-  found_at: Generated<Timestamp>;
 }
 
 interface ExportsTable {
@@ -292,11 +223,6 @@ export interface MirrorSchema {
   workers: WorkersTable;
   parties: PartiesTable;
   checkpoints: CheckpointsTable;
-  places: PlacesView;
-  chains: ChainsTable;
-  walks: WalksTable;
-  walk_pages: WalkPagesTable;
-  known_gaps: KnownGapsTable;
   exports: ExportsTable;
   segments: SegmentsTable;
   coverage: CoverageTable;

@@ -11,7 +11,8 @@ const ATTEMPTS_MAX = 5;
 const DELAY_MIN_MS = 50;
 
 /** SQLSTATE classes and errno that a new transaction may not meet again. */
-const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|57P0[1-5]|53[0-9A-Z]{3}|08[0-9A-Z]{3}|25P02|25P03)$/;
+const RETRYABLE_SQLSTATE =
+  /^(?:40001|40P01|55P03|57014|57P0[1-5]|53[0-9A-Z]{3}|08[0-9A-Z]{3}|25P02|25P03|25006)$/;
 const UNREACHABLE_ERRNO = new Set([
   'ECONNREFUSED',
   'ECONNRESET',

@@ -64,7 +64,13 @@ export interface StoreState {
 
 export interface Stages {
   walk(
-    request: { runId: string; list: ListName; full: boolean; acceptNewNetwork: boolean },
+    request: {
+      runId: string;
+      list: ListName;
+      full: boolean;
+      acceptNewNetwork: boolean;
+      acceptShrunk: boolean;
+    },
     call: StageCall,
   ): Promise<Outcome>;
   /** One party by filter: the evidence says whether the source lists it. */

@@ -24,8 +24,8 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
   await tryStore(deps, signal);
   await deps.stages.resumeRebuild(signal);
   const lists = await syncLists(run, deps, signal);
-  const isAway = lists.some((list) => list.verdict === 'failed');
-  if (isAway) {
+  // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run here.
+  if (lists.every(isUnreached)) {
     const failed = {
       verdict: 'failed',
       evidence: { lists: listEvidence(lists), error: firstError(lists) },
@@ -44,7 +44,7 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [
-    ...lists.map((list) => list.verdict ?? 'failed'),
+    ...lists.map(({ verdict }) => (verdict === undefined || verdict === 'failed' ? 'incomplete' : verdict)),
     exports.verdict,
     load.verdict ?? 'failed',
     verify.verdict,
@@ -87,6 +87,13 @@ async function withReport(
 async function tryStore({ stages, log }: JobDeps, signal: AbortSignal): Promise<void> {
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
   if (!isWrittenOnce) log.warn({ store: detail }, 'The object store keeps no second writer out');
+}
+
+function isUnreached({ verdict, evidence }: Run): boolean {
+  const { error } = evidence;
+  const isAway =
+    typeof error === 'object' && error !== null && 'unreachable' in error && error.unreachable === true;
+  return verdict === 'failed' && isAway;
 }
 
 function isCovered({ covered, wanted, openDoubts }: Completeness): boolean {

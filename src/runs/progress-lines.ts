@@ -3,20 +3,18 @@ import type { ProgressLine } from './job.ts';
 import type { ExportProgress } from '../export/request.ts';
 import type { LakeProgress } from '../lake/build.ts';
 import type { VerifyCounts } from '../load/verify.ts';
-import type { WalkProgress } from '../walk/progress.ts';
+import type { SyncProgress } from '../list-sync/progress.ts';
 
 const PARTY_SHOWN_CHARACTERS = 12;
 
-/** One line a direction. How many rows there are is known only when both ends have met. */
-export function walkLines({ list, up, down, seamKey }: WalkProgress): readonly ProgressLine[] {
-  const seam = seamKey === undefined ? '' : ', met';
-  const line = (label: string, { rows, pages }: WalkProgress['up']): ProgressLine => ({
-    label: `${list} ${label}`,
+export function syncLine({ list, rows, pages, rowsPerSecond, phase }: SyncProgress): ProgressLine {
+  const ending = phase === 'reading' ? '' : ', proving the end';
+  return {
+    label: list,
     done: String(rows),
     unit: 'rows',
-    note: `${pages} ${pages === 1 ? 'page' : 'pages'}${seam}`,
-  });
-  return [line('from the oldest', up), line('from the newest', down)];
+    note: `${rowsPerSecond} rows/s, ${pages} ${pages === 1 ? 'page' : 'pages'}${ending}`,
+  };
 }
 
 export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): ProgressLine {

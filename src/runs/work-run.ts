@@ -184,7 +184,7 @@ async function settleFailure(
   const isAway = error instanceof UnreachableError;
   const isLong = isAway ? awayMs(runId) >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
   // Another run reads this list: however long that takes, ours comes after it.
-  const isOver = errorCode(error) !== 'WALK_BUSY' && (isLong || wasAskedAgain(error));
+  const isOver = errorCode(error) !== 'LIST_BUSY' && (isLong || wasAskedAgain(error));
   if (mayPass && !isOver) {
     await deps.runs.giveBack(runId).catch(() => undefined);
     deps.log.warn(

@@ -1,7 +1,7 @@
 /** The two lists over HTTP: questions that are never ambiguous, answers that are never guessed. */
 import { errorCode, PermanentError } from '../core/errors.ts';
-import { canonicalId } from '../core/ids.ts';
-import type { ListedRow, ListSource, Page, PageQuestion } from '../walk/ports.ts';
+import { canonicalPartyId } from '../core/ids.ts';
+import type { ListedRow, ListSource, Page, PageQuestion } from '../list-sync/ports.ts';
 import { blockOf } from './answer-headers.ts';
 import { readWhole } from './body.ts';
 import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
@@ -16,7 +16,7 @@ export const PAGE_BYTES_MAX = 32 * 2 ** 20;
 /** A source that does not know the filter of a look-up sends a page of its own size. */
 const LOOK_UP_ROWS_MAX = 5_000;
 /** A page that no release refuses for its size. */
-const PROBE_ROWS = 4;
+const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 
 export interface ListSourceOptions {
@@ -26,7 +26,7 @@ export interface ListSourceOptions {
   readonly retries?: RetryLimits;
 }
 
-/** A walk asks three ways: what was just tried in vain as often as allowed is not tried as often again. */
+/** A sync asks in several ways: what was just tried in vain as often as allowed is not tried as often again. */
 const ATTEMPTS_AFTER_FAILURE = 2;
 const IN_VAIN_MS = 60_000;
 
@@ -57,7 +57,7 @@ export class HttpListSource implements ListSource {
   }
 
   async party(id: string, signal: AbortSignal): Promise<ListedRow | undefined> {
-    const asked = canonicalId(id);
+    const asked = canonicalPartyId(id);
     if (asked === undefined) {
       throw new PermanentError(`Cannot look up a party: ${JSON.stringify(id.slice(0, 80))} is no party id`, {
         code: 'PARTY_ID',
@@ -124,15 +124,15 @@ export class HttpListSource implements ListSource {
    * that differs in the suspect alone tells them apart.
    */
   async #diagnosis(question: PageQuestion, error: unknown, signal: AbortSignal): Promise<unknown> {
-    const { list, newestFirst, size, after, before } = question;
-    if (after !== undefined || before !== undefined) {
+    const { list, newestFirst, size, after } = question;
+    if (after !== undefined) {
       const code = await this.#probe({ list, newestFirst, size }, signal);
       if (code === undefined) {
         return recoded(error, 'CURSOR_REFUSED', `the source answers without the cursor, and refuses it`);
       }
-      if (code !== 'SOURCE_REFUSED') return error;
+      if (!DOUBTFUL.has(code)) return error;
     }
-    if (errorCode(error) !== 'SOURCE_REFUSED' || size <= PROBE_ROWS) return error;
+    if (size <= PROBE_ROWS || question.fromEnd === true) return error;
     const code = await this.#probe({ list, newestFirst, size: PROBE_ROWS }, signal);
     return code === undefined
       ? recoded(error, 'PAGE_TOO_LARGE', `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`)
@@ -153,16 +153,13 @@ export class HttpListSource implements ListSource {
 
 /** A size is always sent: without one, some releases send the whole list. */
 function parametersOf(question: PageQuestion): [string, string][] {
-  const { after, before, size, newestFirst } = question;
-  if (after !== undefined && before !== undefined) throw new TypeError('after and before are never mixed');
-  if (after === '' || before === '') throw new TypeError('an empty cursor asks for something else');
-  const backward = before !== undefined;
+  const { after, size, newestFirst, fromEnd = false } = question;
+  if (after === '') throw new TypeError('an empty cursor asks for something else');
   const parameters: [string, string][] = [
-    [backward ? 'pagination.last' : 'pagination.first', String(size)],
+    [fromEnd ? 'pagination.last' : 'pagination.first', String(size)],
     ['pagination.newestFirst', String(newestFirst)],
   ];
   if (after !== undefined) parameters.push(['pagination.after', after]);
-  if (before !== undefined) parameters.push(['pagination.before', before]);
   return parameters;
 }
 

@@ -1,20 +1,22 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../core/errors.ts';
-import { hideSecrets } from '../core/secrets.ts';
-import { canonicalId } from '../core/ids.ts';
-import { isRecord, sampleOf } from '../ledger/error-body.ts';
+import { checkpointKey } from '../core/checkpoint-key.ts';
 import { storable } from '../core/evidence.ts';
-import type { ListedRow, ListName, Page } from '../walk/ports.ts';
+import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../core/ids.ts';
+import { hideSecrets } from '../core/secrets.ts';
+import { isRecord, sampleOf } from '../ledger/error-body.ts';
+import type { ListedRow, ListName, Page } from '../list-sync/ports.ts';
 import { findExcess, type JsonBounds } from './bounded-json.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;
-const CURSOR_CHARS_MAX = 8192;
+const CURSOR_CHARS_MAX = 16_384;
 const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 /** The interface does not show how hashes are written; whatever can be printed is kept as it came. */
-const PRINTABLE_ASCII = /^[\x20-\x7e]{0,256}$/;
-const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]{0,256}$/u;
+const HASH_BYTES_MAX = 1024;
+const PRINTABLE_ASCII = /^[\x20-\x7e]*$/;
+const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 /** Edge, node and their fields take four levels; the rest is for fields that nobody knows yet. */
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
@@ -35,9 +37,11 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
     depthMax: DEPTH_MAX,
     valuesMax: rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX,
   });
-  const page = objectAt(list, objectAt(list, parseExact(list, body), '')[list], list);
-  const info = objectAt(list, page['pageInfo'], `${list}.pageInfo`);
-  const edges: unknown = page['edges'];
+  const answer = objectAt(list, parseExact(list, body), '');
+  // What says nothing may be left out, or be null.
+  const page = objectAt(list, answer[list] === null ? {} : answer[list], list);
+  const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
+  const edges: unknown = page['edges'] ?? [];
   if (!Array.isArray(edges)) throw shape(list, `${list}.edges`, edges, 'an array');
   if (edges.length > rowsMax) {
     throw shape(list, `${list}.edges.length`, edges.length, `at most ${rowsMax}, as asked,`);
@@ -54,19 +58,18 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
     return readRow(node, cursor, where);
   });
   const flag = (name: string): boolean => {
-    const value = info[name];
+    const value = info[name] ?? false;
     if (typeof value !== 'boolean') throw shape(list, `${list}.pageInfo.${name}`, value, 'true or false');
     return value;
   };
-  const cursor = (name: string): string => {
-    const value = info[name];
-    if (typeof value !== 'string') throw shape(list, `${list}.pageInfo.${name}`, value, 'a text');
-    return value;
+  const cursor = (name: string): string | undefined => {
+    const value = info[name] ?? undefined;
+    if (value === undefined || typeof value === 'string') return value;
+    throw shape(list, `${list}.pageInfo.${name}`, value, 'a text');
   };
   return {
     rows,
     hasNextPage: flag('hasNextPage'),
-    hasPreviousPage: flag('hasPreviousPage'),
     startCursor: cursor('startCursor'),
     endCursor: cursor('endCursor'),
   };
@@ -98,19 +101,20 @@ class Place {
 
 function partyRow(node: Record<string, unknown>, cursor: string, where: Place): ListedRow {
   const { id: given, ...extra } = node;
-  const id = typeof given === 'string' ? canonicalId(given) : undefined;
-  if (id === undefined) throw where.error('.node.id', given, '64 hex digits or a well-known word');
-  return { cursor, key: id, group: id, fields: [id], extra: extraOf(extra) };
+  const id = typeof given === 'string' ? canonicalPartyId(given) : undefined;
+  if (id === undefined)
+    throw where.error('.node.id', given, `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`);
+  return { cursor, key: id, extra: extraOf(extra) };
 }
 
 function checkpointRow(node: Record<string, unknown>, cursor: string, where: Place): ListedRow {
   const { atBlock: givenBlock, hash: givenHash, blockHash: givenBlockHash, ...extra } = node;
-  const atBlock = uint64(givenBlock);
+  // proto3 JSON leaves a zero out.
+  const atBlock = uint64(givenBlock === undefined ? '0' : givenBlock);
   if (atBlock === undefined) throw where.error('.node.atBlock', givenBlock, 'a whole number below 2^64');
   const hash = hashText(givenHash, '.node.hash', where);
   const blockHash = hashText(givenBlockHash, '.node.blockHash', where);
-  const key = `${atBlock}/${hash}/${blockHash}`;
-  return { cursor, key, group: atBlock, fields: [atBlock, hash, blockHash], extra: extraOf(extra) };
+  return { cursor, key: checkpointKey(atBlock, hash, blockHash), extra: extraOf(extra) };
 }
 
 /** Decimal text; a JSON number that lost digits came as text already (`parseExact`). */
@@ -121,8 +125,9 @@ function uint64(given: unknown): string | undefined {
 }
 
 function hashText(given: unknown, path: string, where: Place): string {
-  if (typeof given === 'string' && (PRINTABLE_ASCII.test(given) || PRINTABLE.test(given))) return given;
-  throw where.error(path, given, 'a printable text of up to 256 characters');
+  const isBounded = typeof given === 'string' && Buffer.byteLength(given) <= HASH_BYTES_MAX;
+  if (isBounded && (PRINTABLE_ASCII.test(given) || PRINTABLE.test(given))) return given;
+  throw where.error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
 }
 
 function extraOf(extra: Record<string, unknown>): Record<string, unknown> | undefined {

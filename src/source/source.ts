@@ -2,7 +2,7 @@
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { LedgerSource } from '../export/ports.ts';
-import type { ListSource } from '../walk/ports.ts';
+import type { ListSource } from '../list-sync/ports.ts';
 import { SourceCaller } from './caller.ts';
 import { openDispatcher } from './dispatcher.ts';
 import { CONNECT_MS, SourceHttp, type HttpLimits } from './http.ts';

@@ -20,14 +20,9 @@ export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
   );
   const { headers } = await fetch(`${sandbox.url}/api/v2/parties?pagination.first=2`);
   await pool.query(
-    `insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
-     select 1, list, 0, hi, true, true, $1, to_timestamp($2::numeric / 1000000000)
-     from unnest(array['parties', 'checkpoints'], array[$3, $4]::numeric[]) as proven (list, hi)`,
-    [
-      headers.get('x-block-height'),
-      headers.get('x-block-timestamp'),
-      ids.length * 1024,
-      `${rows.at(-1)?.atBlock ?? 0}`,
-    ],
+    `insert into mirror.generations (epoch, list, kind, claimed_at, head_height, head_time)
+     select 1, list, 'current', now(), $1, to_timestamp($2::numeric / 1000000000)
+     from unnest(array['parties', 'checkpoints']) as read (list)`,
+    [headers.get('x-block-height'), headers.get('x-block-timestamp')],
   );
 }

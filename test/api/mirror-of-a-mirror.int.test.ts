@@ -35,10 +35,15 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
   const verdicts: string[] = [];
   for (const list of LISTS) {
     const { runId } = await runs.create({ kind: 'walk', subject: list });
-    verdicts.push((await stages.walk({ runId, list, full: false, acceptNewNetwork: false }, call)).verdict);
+    verdicts.push(
+      (await stages.walk({ runId, list, full: false, acceptNewNetwork: false, acceptShrunk: false }, call))
+        .verdict,
+    );
   }
   const clock = await stages.clock(signal);
-  const { rows } = await app.warehouse.pool.query<{ party_id: string }>(`select party_id from mirror.places`);
+  const { rows } = await app.warehouse.pool.query<{ party_id: string }>(
+    `select party_id from mirror.parties where pos is not null`,
+  );
   for (const { party_id: partyId } of rows) {
     const { runId } = await runs.create({ kind: 'export', subject: partyId });
     verdicts.push((await stages.export({ runId, partyId, clock }, call)).verdict);
@@ -49,7 +54,9 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
 
 async function listsOf(app: App): Promise<unknown> {
   const { pool } = app.warehouse;
-  const parties = await pool.query<{ party_id: string }>(`select party_id from mirror.places order by pos`);
+  const parties = await pool.query<{ party_id: string }>(
+    `select party_id from mirror.parties where pos is not null order by pos`,
+  );
   const network = await pool.query(`select party_id from mirror.parties where party_id = 'network'`);
   const checkpoints = await pool.query(
     `select at_block, hash, block_hash, copies from mirror.checkpoints order by at_block, hash, block_hash`,

@@ -56,7 +56,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 }
 
 const EMPTY_LISTS: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, top: undefined }),
+  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, isWhole: false }),
   parties: async () => ({ ids: [], places: Buffer.alloc(0) }),
   party: async () => undefined,
   checkpoints: async () => [],

@@ -4,7 +4,7 @@ import type { Page, PageRequest } from '../../src/api/service/paging.ts';
 import type { ListState } from '../../src/api/http/ports.ts';
 
 const LAST = 40;
-const STATE: ListState = { epoch: 1, headHeight: 7n, headTime: 7n, top: 7n };
+const STATE: ListState = { epoch: 1, headHeight: 7n, headTime: 7n, isWhole: true };
 let made: string[];
 let isFailing: boolean;
 let shelf: PageShelf<number>;

@@ -41,8 +41,8 @@ beforeAll(async () => {
   await run('nightly', 'scheduled', 'complete', 6);
   await run('export', PARTY, null, 5);
   await pool.query(
-    `insert into mirror.chains (epoch, list, lo, hi, has_tail, has_head, head_height, head_time)
-     values (1, 'parties', 0, 1024, true, true, 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
+    `insert into mirror.generations (epoch, list, kind, claimed_at, head_height, head_time)
+     values (1, 'parties', 'current', now(), 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
   );
   await pool.query(`insert into mirror.parties (party_id, first_epoch, epoch, pos) values ($1, 1, 1, 1024)`, [
     PARTY,

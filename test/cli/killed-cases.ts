@@ -72,9 +72,9 @@ async function midWalk({ sandbox, pool }: World): Promise<() => void> {
 
 async function hasParties(pool: Pool): Promise<number> {
   const { rows } = await pool.query<{ there: boolean }>(
-    `select to_regclass('mirror.places') is not null as there`,
+    `select to_regclass('mirror.parties') is not null as there`,
   );
-  return rows[0]?.there === true ? countOf(pool, 'mirror.places') : 0;
+  return rows[0]?.there === true ? countOf(pool, 'mirror.parties') : 0;
 }
 
 function stallExports({ sandbox }: World): void {
@@ -87,7 +87,7 @@ function stallExports({ sandbox }: World): void {
 async function expectLeasesEndSoon({ pool }: World): Promise<void> {
   const { rows } = await pool.query(
     `select max(lease_until) < clock_timestamp() + $1 * interval '1 millisecond' as soon from (
-       select lease_until from mirror.walks union all select lease_until from mirror.exports) as held`,
+       select lease_until from mirror.list_leases union all select lease_until from mirror.exports) as held`,
     [TAKEOVER_MAX_MS],
   );
   expect(rows).toEqual([{ soon: true }]);
@@ -151,7 +151,7 @@ export function killedCases(redisUrl: string | undefined): void {
     first.signal('SIGCONT');
     expect((await first.end()).code).toBe(0);
     const { rows } = await pool.query<{ id: string }>(
-      'select party_id as id from mirror.places order by epoch, pos',
+      'select party_id as id from mirror.parties where pos is not null order by epoch, pos',
     );
     expect(rows.map(({ id }) => id)).toEqual([...sandbox.books.parties()].map(({ id }) => id));
     await expectNothingLeft(world);

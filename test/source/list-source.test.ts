@@ -13,19 +13,18 @@ describe('the question', () => {
     const { lists } = testSource(server.url);
     await lists.page(PARTIES, NEVER);
     await lists.page({ ...PARTIES, newestFirst: false, after: 'a+/b==' }, NEVER);
-    await lists.page({ list: 'parties', newestFirst: true, size: 3, before: 'x y&z' }, NEVER);
+    await lists.page({ list: 'parties', newestFirst: false, size: 3, fromEnd: true }, NEVER);
     expect(server.asked).toEqual([
       '/api/v2/parties?pagination.first=10&pagination.newestFirst=true',
       '/api/v2/parties?pagination.first=10&pagination.newestFirst=false&pagination.after=a%2B%2Fb%3D%3D',
-      '/api/v2/parties?pagination.last=3&pagination.newestFirst=true&pagination.before=x+y%26z',
+      '/api/v2/parties?pagination.last=3&pagination.newestFirst=false',
     ]);
   });
 
-  test('never has an empty cursor or two cursors', async () => {
+  test('never has an empty cursor', async () => {
     const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
     const { lists } = testSource(server.url);
     await expect(lists.page({ ...PARTIES, after: '' }, NEVER)).rejects.toThrow(TypeError);
-    await expect(lists.page({ ...PARTIES, after: 'a', before: 'b' }, NEVER)).rejects.toThrow(TypeError);
     expect(server.asked).toEqual([]);
   });
 
@@ -90,7 +89,7 @@ describe('the answer', () => {
       blockHeight: 18_446_744_073_709_551_615n,
       blockTime: 1_683_000_000_123_456n,
       bytes: Buffer.byteLength(ONE_PARTY),
-      rows: [{ key: PARTY, group: PARTY, fields: [PARTY], cursor: 'c0==' }],
+      rows: [{ key: PARTY, cursor: 'c0==' }],
     });
     expect(source.requests).toMatchObject([{ route: 'parties', status: 200, attempt: 1, bytes: page.bytes }]);
     expect(source.tally.take()).toMatchObject({
@@ -234,7 +233,7 @@ describe('one party', () => {
     });
   });
 
-  test.each(['', 'bad', `${PARTY}0`, '../..', 'x&partyId='])('%j is no id and is not sent', async (id) => {
+  test.each(['', ' ', 'a\u0000b', 'x'.repeat(1_025)])('%j is no id and is not sent', async (id) => {
     const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
     await expect(testSource(server.url).lists.party(id, NEVER)).rejects.toMatchObject({ code: 'PARTY_ID' });
     expect(server.asked).toEqual([]);

@@ -2,7 +2,7 @@ import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { errorCode, PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { parsePage } from '../../src/source/page.ts';
-import type { ListName } from '../../src/walk/ports.ts';
+import type { ListName } from '../../src/list-sync/ports.ts';
 import { pageJson } from './wire-server.ts';
 
 const ID = 'ab'.repeat(32);
@@ -20,7 +20,7 @@ function checkpointJson(node: string): string {
 }
 
 function fieldsOf(node: string): readonly string[] | undefined {
-  return parse('checkpoints', checkpointJson(node)).rows[0]?.fields;
+  return parse('checkpoints', checkpointJson(node)).rows[0]?.key.split('/');
 }
 
 function shapeError(work: () => unknown): PermanentError {
@@ -79,7 +79,7 @@ describe('heights', () => {
     const json = pageJson('checkpoints', [NODE])
       .replace('"7"', '7.0')
       .replace('{', '{"x":12345678901234567890,');
-    expect(parse('checkpoints', json).rows[0]?.fields[0]).toBe('7');
+    expect(parse('checkpoints', json).rows[0]?.key.split('/')[0]).toBe('7');
   });
 
   test('property: every uint64 comes through, as text and as number', () => {
@@ -99,17 +99,20 @@ describe('heights', () => {
 describe('ids and hashes', () => {
   test('ids are lower-case, words are words', () => {
     const page = parse('parties', pageJson('parties', [{ id: ID.toUpperCase() }, { id: 'network' }]));
-    expect(page.rows.map((row) => row.fields)).toEqual([[ID], ['network']]);
+    expect(page.rows.map((row) => row.key)).toEqual([ID, 'network']);
   });
 
-  test.each(['', 'x', `${ID}0`, '../etc', 5, null, undefined])('%j is no id', (id) => {
-    const error = shapeError(() => parse('parties', pageJson('parties', [{ id: ID }, { id }])));
-    expect(error.meta).toMatchObject({ path: 'parties.edges[1].node.id' });
-  });
+  test.each(['', ' x', 'a\u0000b', 'a\u200bb', 'x'.repeat(1_025), 5, null, undefined])(
+    '%j is no id',
+    (id) => {
+      const error = shapeError(() => parse('parties', pageJson('parties', [{ id: ID }, { id }])));
+      expect(error.meta).toMatchObject({ path: 'parties.edges[1].node.id' });
+    },
+  );
 
   test('hashes are kept as they came, if they can be printed', () => {
-    expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual(['7', 'BH=/é', 'b2']);
-    for (const hash of ['a\u0000', 'a\n', '\ud800', 'x'.repeat(257), 5, null]) {
+    expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual(['7', 'BH=%2Fé', 'b2']);
+    for (const hash of ['a\u0000', 'a\n', '\ud800', 'x'.repeat(1_025), 5, null]) {
       shapeError(() => fieldsOf(JSON.stringify({ ...NODE, hash })));
     }
   });
@@ -119,8 +122,6 @@ describe('ids and hashes', () => {
     expect(page.rows[0]).toEqual({
       cursor: 'c0==',
       key: '7/a1/b2',
-      group: '7',
-      fields: ['7', 'a1', 'b2'],
       extra: undefined,
     });
   });
@@ -146,8 +147,8 @@ describe('what is no page', () => {
   test.each([
     ['the answer', []],
     ['parties', {}],
-    ['parties', { parties: null }],
-    ['parties.pageInfo', { parties: { ...page.parties, pageInfo: undefined } }],
+    ['parties', { parties: [] }],
+    ['parties.pageInfo', { parties: { ...page.parties, pageInfo: 'x' } }],
     ['parties.edges', { parties: { ...page.parties, edges: {} } }],
     ['parties.edges[0]', { parties: { ...page.parties, edges: ['x'] } }],
     ['parties.edges[0].node', { parties: { ...page.parties, edges: [{ ...edge, node: null }] } }],
@@ -159,12 +160,29 @@ describe('what is no page', () => {
     expect(error.message).toContain(path);
   });
 
-  test.each(['hasNextPage', 'hasPreviousPage', 'startCursor', 'endCursor'])('pageInfo without %s', (name) => {
-    const error = shapeError(() =>
-      parse('parties', pageJson('parties', [{ id: ID }], { [name]: undefined })),
-    );
-    expect(error.meta).toMatchObject({ path: `parties.pageInfo.${name}`, value: 'missing' });
-    shapeError(() => parse('parties', pageJson('parties', [{ id: ID }], { [name]: 1 })));
+  test.each(['hasNextPage', 'startCursor', 'endCursor'])(
+    '%s of another type is named, and may be left out',
+    (name) => {
+      const { meta } = shapeError(() => parse('parties', pageJson('parties', [{ id: ID }], { [name]: 1 })));
+      expect(meta).toMatchObject({ path: `parties.pageInfo.${name}`, value: '1' });
+      for (const value of [undefined, null]) {
+        expect(parse('parties', pageJson('parties', [{ id: ID }], { [name]: value })).rows).toHaveLength(1);
+      }
+    },
+  );
+
+  test.each([
+    '{"parties":null}',
+    '{"parties":{}}',
+    '{"parties":{"edges":null}}',
+    '{"parties":{"edges":[],"pageInfo":null}}',
+  ])('%s is an empty page, not none', (json) => {
+    expect(parse('parties', json)).toEqual({
+      rows: [],
+      hasNextPage: false,
+      startCursor: undefined,
+      endCursor: undefined,
+    });
   });
 
   test('no JSON, or no UTF-8, may be another time', () => {
@@ -194,7 +212,6 @@ describe('what is no page', () => {
     expect(parse('parties', `\ufeff ${pageJson('parties', [])}`)).toEqual({
       rows: [],
       hasNextPage: false,
-      hasPreviousPage: false,
       startCursor: '',
       endCursor: '',
     });

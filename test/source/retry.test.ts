@@ -49,7 +49,7 @@ describe('what is tried again', () => {
     [500, errorJson(16, 'Unauthenticated error'), 'SOURCE_UNAUTHORIZED'],
   ])('not %i %s', async (status, body, code) => {
     const server = await failing(9, status, body);
-    const error = await failureOf(testSource(server.url).lists.page({ ...PAGE, size: 4 }, NEVER));
+    const error = await failureOf(testSource(server.url).lists.page({ ...PAGE, size: 1 }, NEVER));
     expect(error).toBeInstanceOf(PermanentError);
     expect(error).toMatchObject({ code, meta: { status } });
     expect(server.asked).toHaveLength(1);
@@ -59,7 +59,7 @@ describe('what is tried again', () => {
     const server = await serve((_request, response, nth) =>
       nth === 1 ? send(response, 503, 'first cause') : send(response, 500, errorJson(13, 'Internal error')),
     );
-    const error = await failureOf(testSource(server.url).lists.page(PAGE, NEVER));
+    const error = await failureOf(testSource(server.url).lists.page({ ...PAGE, size: 1 }, NEVER));
     expect(error).toBeInstanceOf(RetryableError);
     expect(error).toMatchObject({
       code: 'SOURCE_STATUS',

@@ -98,7 +98,7 @@ it.each([
   ['53100', RetryableError],
   ['57P03', UnreachableError],
   ['53300', UnreachableError],
-  ['25006', PermanentError],
+  ['25006', RetryableError],
   ['42501', PermanentError],
 ])('SQLSTATE %s is a %o', (code, kind) => {
   const cause = Object.assign(new Error('as Postgres says it'), { code, severity: 'ERROR' });

@@ -6,15 +6,13 @@ import type { Verdict } from '../../core/verdict.ts';
 /** Which way a page extends from its cursor. `forward` is further down the list as the client reads it. */
 export type Direction = 'forward' | 'backward';
 
-/** A slice of a list in one direction from a position, in the order in which it is walked. */
+/** A slice of a list in one direction from a position, in the order in which it is read. */
 export interface SliceQuestion<Position> {
   readonly epoch: number;
   /** true: towards higher positions (newer rows). */
   readonly ascending: boolean;
   /** Rows strictly beyond it. Absent: from the list's end. */
   readonly beyond: Position | undefined;
-  /** Nothing above it. Absent: up to the newest row. */
-  readonly top: bigint | undefined;
   readonly rowsMax: number;
 }
 
@@ -43,15 +41,11 @@ export interface CheckpointRow {
 /** How the served lists stand: which life of the chain they are of, and as of which block. */
 export interface ListState {
   readonly epoch: number;
-  /** The source's last block when the newest row was read; undefined where nobody walked yet. */
+  /** The source's last block when the newest row was read; undefined before the first sync. */
   readonly headHeight: bigint | undefined;
   readonly headTime: Micros | undefined;
-  /**
-   * The highest place (checkpoints: height) of the stretch that is proven to have no hole, which is
-   * what is served; what a walk has read above it waits until the walk has closed the gap between.
-   * Undefined before the first walk is through: then all there is is served.
-   */
-  readonly top: bigint | undefined;
+  /** Whether the list was ever read to its end. A first reading is served as far as it has come. */
+  readonly isWhole: boolean;
 }
 
 /** The mirrored lists. Every question is answered from an index, at the same cost at any depth. */

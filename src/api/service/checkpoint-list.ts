@@ -31,13 +31,13 @@ export function checkpointPages(
 
 async function makePage(
   request: PageRequest<CheckpointPosition>,
-  { epoch, top }: ListState,
+  { epoch }: ListState,
   store: ListStore,
   cursors: CheckpointCursors,
 ): Promise<Page> {
   const ascending = isAscending(request);
   const rowsMax = request.rowsMax + 1;
-  const slice = await store.checkpoints({ epoch, ascending, beyond: request.cursor, top, rowsMax });
+  const slice = await store.checkpoints({ epoch, ascending, beyond: request.cursor, rowsMax });
   const rows = shownOf(request, slice);
   return writePage('checkpoints', {
     nodes: rows.map(({ hash, blockHash, atBlock }) => JSON.stringify({ hash, blockHash, atBlock })),

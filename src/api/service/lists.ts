@@ -59,7 +59,7 @@ function nameState(reply: FastifyReply, state: ListState): FastifyReply {
   return reply.headers({
     'x-block-height': `${state.headHeight ?? 0n}`,
     'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
-    'x-mirror-whole': `${state.top !== undefined}`,
+    'x-mirror-whole': `${state.isWhole}`,
   });
 }
 

@@ -3,7 +3,7 @@
  * page, oldest first it ends the list only where that fits on the first page, and nothing lies beyond
  * its cursor. That is how the service lists it, so the pages are equal.
  */
-import { canonicalId, NETWORK_PARTY } from '../../core/ids.ts';
+import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../core/ids.ts';
 import type { PartyCursors, PartyPosition } from './cursors.ts';
 import { PageShelf } from './page-shelf.ts';
 import {
@@ -22,7 +22,7 @@ import { DETAIL, StatusError } from '../http/status-error.ts';
 
 const FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-const NODE = { open: '{"id":"', close: '"}' } as const;
+const NODE = { open: '{"id":', close: '}' } as const;
 const ALONE = { hasNextPage: false, hasPreviousPage: false } as const;
 
 export interface PartyPageDeps {
@@ -45,7 +45,7 @@ export function partyPages(deps: PartyPageDeps): (url: string, state: ListState)
     const { id, pos } = await oneParty(given.party_id, state, store);
     return writePage(
       'parties',
-      { nodes: [id], cursors: [cursorOf(pos, state.epoch, cursors)], ...ALONE },
+      { nodes: [JSON.stringify(id)], cursors: [cursorOf(pos, state.epoch, cursors)], ...ALONE },
       NODE,
     );
   };
@@ -53,14 +53,14 @@ export function partyPages(deps: PartyPageDeps): (url: string, state: ListState)
 
 async function makePage(
   request: PageRequest<PartyPosition>,
-  { epoch, top }: ListState,
+  { epoch }: ListState,
   { store, cursors, hasNetwork }: PartyPageDeps,
 ): Promise<Page> {
   if (request.cursor?.pos === null) return writePage('parties', { nodes: [], cursors: [], ...ALONE });
   const ascending = isAscending(request);
   const rowsMax = request.rowsMax + 1;
   const [{ ids, places }, isAtBorder] = await Promise.all([
-    store.parties({ epoch, ascending, beyond: request.cursor?.pos, top, rowsMax }),
+    store.parties({ epoch, ascending, beyond: request.cursor?.pos, rowsMax }),
     request.cursor === undefined && hasNetwork(),
   ]);
   // Without a place the network sorts above all others, as a missing time does in the service.
@@ -71,7 +71,7 @@ async function makePage(
   return writePage(
     'parties',
     {
-      nodes: shownOf(request, withNetwork(ids, NETWORK_PARTY)),
+      nodes: shownOf(request, withNetwork(ids, NETWORK_PARTY)).map((id) => JSON.stringify(id)),
       cursors: shownOf(request, withNetwork(cursors.ofPlaces(epoch, places), cursors.ofNetwork(epoch))),
       ...neighboursOf(request, ids.length + (isAtBorder ? 1 : 0)),
     },
@@ -93,12 +93,12 @@ async function oneParty(
 ): Promise<{ readonly id: string; readonly pos: bigint | null }> {
   // Words are taken as they are written, hex in either case.
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
-  if (id !== canonicalId(id) && !EVEN_HEX.test(id)) {
+  const place = canonicalPartyId(id) === id ? await store.party(state.epoch, id) : undefined;
+  if (place !== undefined) return { id, pos: place.pos };
+  if (!EVEN_HEX.test(id) && !ID_WORDS.has(id.toLowerCase())) {
     const inner = `decoding '${text}': not a valid hex id (or well known exception)`;
     throw StatusError.ofHandler('invalidArgument', { ...DETAIL.parties, inner });
   }
-  const place = await store.party(state.epoch, id);
-  if (place !== undefined) return { id, pos: place.pos };
   const inner = 'no resource corresponding to this id';
   throw StatusError.ofHandler('notFound', { ...DETAIL.parties, inner });
 }

@@ -3,7 +3,7 @@ import { needSource, openApp } from '../../app/app.ts';
 import type { MirrorFacts } from '../../api/http/ports.ts';
 import type { Config } from '../../config/environment.ts';
 import { UsageError } from '../../core/errors.ts';
-import { canonicalId } from '../../core/ids.ts';
+import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
@@ -91,10 +91,10 @@ function planText(
 async function lookUp(options: SyncOptions, given: string, context: CommandContext): Promise<CommandResult> {
   if (options.what === 'checkpoints')
     throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
-  const id = canonicalId(given);
+  const id = canonicalPartyId(given);
   if (id === undefined) {
     throw new UsageError([
-      `--party: ${JSON.stringify(given.slice(0, 80))} is no party id; give 64 hex digits or network`,
+      `--party: ${JSON.stringify(given.slice(0, 80))} is no party id; give it as the source lists it`,
     ]);
   }
   await using app = await openApp(context);

@@ -45,16 +45,13 @@ const STATEMENTS: readonly {
       where s.status <> 'current'`,
   },
   {
-    code: 'PLACE_WITHOUT_PARTY',
-    message: 'places in the list of parties without a party',
-    count: `select count(*) from mirror.places p where not exists (
-      select from mirror.parties where party_id = p.party_id)`,
-  },
-  {
-    code: 'PLACE_OUTSIDE_CHAINS',
-    message: 'places in the list of parties outside of every proven chain',
-    count: `select count(*) from mirror.places p where not exists (
-      select from mirror.chains c where c.list = 'parties' and c.epoch = p.epoch and p.pos between c.lo and c.hi)`,
+    code: 'PLACE_OUTSIDE_GENERATION',
+    message: 'rows of a list that have a place in no generation',
+    count: `select count(*) from (
+        select 'parties' as list, epoch, pos from mirror.parties where pos is not null
+        union all select 'checkpoints', epoch, pos from mirror.checkpoints where pos is not null) placed
+      where not exists (select from mirror.generations g
+        where g.list = placed.list and g.epoch = placed.epoch and g.kind = 'current' and placed.pos <= g.last_pos)`,
   },
 ];
 
@@ -211,8 +208,10 @@ export class VerifyStore implements VerifyBooks {
         (select count(*) from mirror.parties p where p.party_id <> 'network' and not exists (
           select from mirror.coverage c where c.party_id = p.party_id)) as parties,
         (select coalesce(array_agg(list order by list), '{}') from (
-          select list from mirror.chains where epoch = (select max(epoch) from mirror.networks)
-           group by list having count(*) > 1 or not bool_or(has_tail) or not bool_or(has_head)) gaps) as lists,
+          select list from mirror.list_gaps
+           where closed_at is null and epoch = (select max(epoch) from mirror.networks)
+          union select list from mirror.generations
+           where kind = 'current' and claimed_at is null and epoch = (select max(epoch) from mirror.networks)) gaps) as lists,
         (select count(*) from mirror.segments where status = 'current' and open) as open,
         (select count(*) from mirror.exports where quarantined_at is not null) as units,
         (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as not_loaded

@@ -87,13 +87,10 @@ export async function readCompleteness(db: Database): Promise<Completeness> {
 }
 
 async function countOpenDoubts(db: Database): Promise<number> {
-  const table = await sql<{ has: boolean }>`select to_regclass('mirror.doubts') is not null as has`.execute(
-    db,
-  );
-  if (table.rows[0]?.has !== true) return 0;
   const found = await sql<{
     open: bigint;
-  }>`select count(*) as open from mirror.doubts where closed_at is null`.execute(db);
+  }>`select count(*) as open from mirror.doubts
+    where closed_at is null and epoch = (select max(epoch) from mirror.networks)`.execute(db);
   return Number(found.rows[0]?.open ?? 0n);
 }
 

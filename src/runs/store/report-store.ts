@@ -60,10 +60,7 @@ export class ReportStore {
       ledgers: await this.sumLedgers(signal),
       changed: await this.#changedSince(head.since),
       openDoubts: await this.#rows('doubts', 'closed_at is null'),
-      knownGaps: [
-        ...(await this.#rows('known_gaps', 'true')),
-        ...(await this.#rows('list_gaps', 'closed_at is null')),
-      ],
+      knownGaps: [...(await this.#rows('list_gaps', 'closed_at is null'))],
       previous: head.key,
     };
   }

@@ -28,8 +28,10 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
             where r.kind = kind.kind and state = 'done' order by queued_at desc limit 1) last on true
           left join lateral (select finished_at from mirror.runs r
             where r.kind = kind.kind and verdict = 'complete' order by queued_at desc limit 1) good on true),
-        'gaps', (select count(*) from mirror.known_gaps
-          where epoch = (select max(epoch) from mirror.networks))) as facts`.execute(db),
+        'gaps', (select count(*) from mirror.list_gaps
+          where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`.execute(
+      db,
+    ),
   );
   return rows[0]?.facts ?? { kinds: [], gaps: 0 };
 }

@@ -29,9 +29,8 @@ const FACTS = `
       where kind = s.kind and (s.subject is null or subject = s.subject) and state = 'done'
       order by queued_at desc limit 1) r on true),
   heads as (
-    select distinct on (list) list, head_height, head_time from mirror.chains
-    where epoch = (select epoch from network) and has_tail and has_head and audit_walk is null
-    order by list, head_height desc nulls last),
+    select list, head_height, head_time from mirror.generations
+    where epoch = (select epoch from network) and kind = 'current' and claimed_at is not null),
   ledger as (
     select count(*) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
       count(distinct party_id) as parties, count(*) filter (where loaded_at is null) as not_loaded
@@ -47,7 +46,8 @@ const FACTS = `
     'ledger', (select json_build_object('segments', segments::text, 'rows', rows::text, 'bytes', bytes::text,
       'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
     'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null),
-    'knownGaps', (select count(*)::text from mirror.known_gaps where epoch = (select epoch from network)),
+    'knownGaps', (select count(*)::text from mirror.list_gaps
+      where epoch = (select epoch from network) and closed_at is null),
     'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;

@@ -13,12 +13,9 @@ import { guarded } from '../../../postgres/transaction.ts';
 const QUERY_TIMEOUT_MS = 10_000;
 
 const STATE = `
-  select n.epoch, c.head_height, c.head_time, c.top
+  select n.epoch, g.head_height, g.head_time, g.claimed_at is not null
   from (select max(epoch) as epoch from mirror.networks) n
-  left join lateral (
-    select head_height, head_time, case when has_tail then hi end as top from mirror.chains
-    where epoch = n.epoch and list = $1 and has_head and audit_walk is null
-    order by has_tail desc, head_height desc nulls last limit 1) c on true`;
+  left join mirror.generations g on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
 
 const PARTY = `
   select case when epoch = $1 then pos end from mirror.parties where party_id = $2`;
@@ -31,39 +28,37 @@ export class ReadStore implements ListStore {
   }
 
   async state(list: 'parties' | 'checkpoints'): Promise<ListState> {
-    const [row] = await this.#rows<[number, string | null, string | null, string | null]>(
+    const [row] = await this.#rows<[number, string | null, string | null, boolean]>(
       'read how a list stands',
       STATE,
       [list],
     );
-    const [epoch = 1, height = null, time = null, top = null] = row ?? [];
+    const [epoch = 1, height = null, time = null, isWhole = false] = row ?? [];
     return {
       epoch,
       headHeight: height === null ? undefined : BigInt(height),
       headTime: time === null ? undefined : parseInstant(time),
-      top: top === null ? undefined : BigInt(top),
+      isWhole,
     };
   }
 
   async parties(question: SliceQuestion<bigint>): Promise<PartySlice> {
-    const { ascending, top, beyond } = question;
-    const { order } = direction(ascending);
+    const { ascending, beyond } = question;
+    const { order, beyond: side } = direction(ascending);
     const where = new Conditions(question.epoch);
-    // One condition at each end: Postgres compares every entry of the index with each there is.
-    const highest = ascending || beyond === undefined ? top : lower(top, beyond - 1n);
-    if (highest !== undefined) where.and((place) => `pos <= ${place}`, [highest]);
-    if (ascending && beyond !== undefined) where.and((place) => `pos > ${place}`, [beyond]);
+    if (beyond === undefined) where.and(() => 'pos is not null', []);
+    else where.and((place) => `pos ${side} ${place}`, [beyond]);
     const rowsMax = `$${where.values.push(question.rowsMax)}`;
     // One row that holds a page: a thousand rows would take the driver as long as all the rest together.
     const [row] = await this.#rows<[string | null, Buffer | null]>(
       'read a page of parties',
-      `select string_agg(party_id, ' ' order by pos ${order}), string_agg(int8send(pos), ''::bytea order by pos ${order}) from (
+      `select string_agg(party_id, chr(10) order by pos ${order}), string_agg(int8send(pos), ''::bytea order by pos ${order}) from (
          select pos, party_id from mirror.parties where ${where.text} order by pos ${order} limit ${rowsMax}::int) page`,
       where.values,
       `places ${order} ${where.text}`,
     );
     const [ids, places] = row ?? [];
-    return { ids: ids?.split(' ') ?? [], places: places ?? Buffer.alloc(0) };
+    return { ids: ids?.split('\n') ?? [], places: places ?? Buffer.alloc(0) };
   }
 
   async party(epoch: number, id: string): Promise<{ pos: bigint | null } | undefined> {
@@ -75,9 +70,8 @@ export class ReadStore implements ListStore {
 
   async checkpoints(question: SliceQuestion<CheckpointRow>): Promise<readonly CheckpointRow[]> {
     const { beyond, order } = direction(question.ascending);
-    const { beyond: start, top } = question;
+    const { beyond: start } = question;
     const where = new Conditions(question.epoch);
-    if (top !== undefined) where.and((height) => `at_block <= ${height}`, [top]);
     if (start !== undefined) {
       where.and(
         (height, hash, blockHash) =>
@@ -92,7 +86,7 @@ export class ReadStore implements ListStore {
       `select at_block, hash, block_hash, copies from mirror.checkpoints where ${where.text}
        order by at_block ${order}, hash ${order}, block_hash ${order} limit ${rowsMax}::int`,
       where.values,
-      `checkpoints ${order} ${start === undefined ? '' : 'beyond'} ${top === undefined ? '' : 'below'}`,
+      `checkpoints ${order} ${start === undefined ? '' : 'beyond'}`,
     );
     return repeated(rows, question);
   }
@@ -139,10 +133,6 @@ class Conditions {
   and(condition: (...places: string[]) => string, values: readonly unknown[]): void {
     this.text += ` and ${condition(...values.map((value) => `$${this.values.push(value)}`))}`;
   }
-}
-
-function lower(one: bigint | undefined, other: bigint): bigint {
-  return one === undefined || one > other ? other : one;
 }
 
 function direction(ascending: boolean): { beyond: '>' | '<'; order: 'asc' | 'desc' } {

@@ -1,0 +1,129 @@
+/**
+ * How fast lists are synced, as ratios within one run: against a one-way loop that stores nothing, and against
+ * one that inserts row by row. `npm run bench -- lists [--quick] [latency] [speed] [million] [polite]`: all of it
+ * needs about two minutes, `latency` alone one.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createLog } from '../src/core/log.ts';
+import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
+import { openWarehouse } from '../src/postgres/database.ts';
+import { migrate } from '../src/postgres/migrate.ts';
+import {
+  emptyMirror,
+  fetchAndInsert,
+  fetchOnly,
+  median,
+  openLists,
+  startSource,
+  syncParties,
+} from './lists-bench.ts';
+
+const isQuick = process.argv.includes('--quick');
+const PARTIES = isQuick ? 50_000 : 200_000;
+const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
+const ROUNDS = isQuick ? 3 : 5;
+const ROW_BY_ROW_ROWS = 5_000;
+/** As bin/ledger-mirror.js has them: otherwise pages that nobody needs any more pile up. */
+const WORKER_FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
+
+function say(what: string, value: string, wanted = ''): void {
+  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
+}
+
+const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+const signal = new AbortController().signal;
+const postgres = stack.use(await startEmbeddedPostgres({ dataDir, log: createLog('warn'), signal }));
+const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+await migrate(warehouse.db);
+
+async function rate(work: () => Promise<number>): Promise<number> {
+  const startMs = performance.now();
+  const rows = await work();
+  return (rows * 1000) / (performance.now() - startMs);
+}
+
+async function compare(latencyMs: number, wanted: string): Promise<void> {
+  await using sandbox = await startSource(PARTIES, latencyMs);
+  await using source = openLists(sandbox.url);
+  const fetched: number[] = [];
+  const synced: number[] = [];
+  await fetchOnly(source);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    fetched.push(await rate(() => fetchOnly(source)));
+    await emptyMirror(warehouse);
+    synced.push(await rate(async () => (await syncParties(source, warehouse)).rows));
+  }
+  const name = `${PARTIES} parties, ${latencyMs} ms latency`;
+  say(`${name}: one-way loop that only fetches`, `${Math.round(median(fetched))} rows/s`);
+  say(`${name}: sync`, `${Math.round(median(synced))} rows/s`);
+  const ratios = synced.map((value, round) => value / (fetched[round] ?? Number.NaN));
+  say(`${name}: sync / loop`, median(ratios).toFixed(2), wanted);
+  if (latencyMs > 0) return;
+  await emptyMirror(warehouse);
+  const single = await rate(() => fetchAndInsert(source, warehouse, ROW_BY_ROW_ROWS));
+  say(`${name}: loop that inserts row by row`, `${Math.round(single)} rows/s`);
+  say(`${name}: sync / row by row`, (median(synced) / single).toFixed(1), 'at least 10');
+}
+
+async function many(): Promise<void> {
+  await using sandbox = await startSource(MANY_PARTIES, 0);
+  await emptyMirror(warehouse);
+  const script = fileURLToPath(new URL('lists-worker.ts', import.meta.url));
+  const child = spawn(
+    process.execPath,
+    [...WORKER_FLAGS, script, sandbox.url.href, postgres.connectionString],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  await once(child, 'close');
+  const worker = JSON.parse(output) as {
+    rows: number;
+    peakMb: number;
+    rowsPerSecond: number;
+    lastToFirst: number;
+  };
+  say(`${MANY_PARTIES} parties: sync`, `${Math.round(worker.rowsPerSecond)} rows/s`);
+  say(`${MANY_PARTIES} parties: peak memory of the worker`, `${worker.peakMb.toFixed(0)} MB`, 'at most 150');
+  say(`${MANY_PARTIES} parties: last tenth / first tenth`, worker.lastToFirst.toFixed(2), '0.8 to 1.2');
+  await using source = openLists(sandbox.url);
+  await warehouse.pool.query('vacuum analyze mirror.parties');
+  await sandbox.advance(Math.round((7 * 86_400_000 * 1_000) / MANY_PARTIES));
+  const startMs = performance.now();
+  const increment = await syncParties(source, warehouse);
+  const took = `${increment.requests} requests, ${Math.round(performance.now() - startMs)} ms`;
+  say(
+    `increment of ${increment.newRows} in ${MANY_PARTIES}`,
+    `${took}, ${increment.verdict}`,
+    'at most 2 requests',
+  );
+}
+
+async function politely(): Promise<void> {
+  const rows = 20_000;
+  await using sandbox = await startSource(rows, 0);
+  await using source = openLists(sandbox.url, 10);
+  await emptyMirror(warehouse);
+  const value = await rate(async () => (await syncParties(source, warehouse)).rows);
+  say(`${rows} parties at the default rate of 10 requests/s: sync`, `${Math.round(value)} rows/s`);
+}
+
+const SECTIONS = {
+  latency: () => compare(20, 'at least 0.95'),
+  speed: () => compare(0, 'at least 0.5'),
+  million: many,
+  polite: politely,
+};
+const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
+for (const [name, bench] of Object.entries(SECTIONS)) {
+  if (chosen.length === 0 || chosen.includes(name)) await bench();
+}

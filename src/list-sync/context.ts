@@ -1,0 +1,108 @@
+/** What every step of one sync shares: its session, its source, its limits and what it has seen. */
+import { errorCode, PermanentError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import type { Micros } from '../core/time.ts';
+import { checkPage, doubt, DoubtSeen } from './guards.ts';
+import type { ListName, ListSource, Page, PageQuestion, ResumePointStore } from './ports.ts';
+import type { SyncProgress } from './progress.ts';
+import type { ListSession, ListStore } from './store/list-store.ts';
+
+/** Tests stop, kill or disturb a sync at these steps. */
+export type Failpoint =
+  | 'asking'
+  | 'received'
+  | 'committing'
+  | 'committed'
+  | 'remembered'
+  | 'claiming'
+  | 'claimed';
+
+export interface SyncDeps {
+  readonly source: ListSource;
+  readonly store: Pick<ListStore, 'open' | 'keepParty'>;
+  readonly resumePoints: ResumePointStore;
+  readonly log: Log;
+  readonly onProgress: (progress: SyncProgress) => void;
+  readonly failpoint?: (step: Failpoint) => Promise<void> | void;
+  /** A list without an end is given up here. */
+  readonly ceiling?: Ceiling;
+  /** Before the source is asked once more for rows that it has shown elsewhere. */
+  readonly pauseMs?: number;
+}
+
+export interface Ceiling {
+  readonly rows: number;
+  readonly requests: number;
+}
+
+export const CEILING: Ceiling = { rows: 50_000_000, requests: 2_000_000 };
+export const PAUSE_MS = 500;
+
+export interface SyncContext {
+  readonly deps: SyncDeps;
+  readonly session: ListSession;
+  readonly list: ListName;
+  readonly signal: AbortSignal;
+  readonly tally: Tally;
+  readonly pageSize: number;
+}
+
+/** What one sync has asked and seen. */
+export class Tally {
+  requests = 0;
+  pages = 0;
+  newRows = 0;
+  height: bigint | undefined;
+  time: Micros | undefined;
+  readonly warnings: string[] = [];
+  network: 'stored' | 'absent' | undefined;
+
+  warn(text: string): void {
+    if (!this.warnings.includes(text) && this.warnings.length < 20) this.warnings.push(text);
+  }
+}
+
+/**
+ * Asks for a page, and again where it contradicts itself: what passes is no reason for doubt.
+ * @throws DoubtSeen where it does so twice
+ */
+export async function askPage(
+  context: SyncContext,
+  question: Omit<PageQuestion, 'list'>,
+  signal: AbortSignal = context.signal,
+): Promise<Page> {
+  const { deps, list, tally } = context;
+  const ceiling = deps.ceiling ?? CEILING;
+  for (let attempt = 1; ; attempt += 1) {
+    if (tally.requests >= ceiling.requests) throw endless(list, `${ceiling.requests} requests`);
+    tally.requests += 1;
+    await deps.failpoint?.('asking');
+    const fault = await lookAtPage(context, question, signal);
+    if (!(fault instanceof DoubtSeen)) return fault;
+    if (attempt === 2) throw fault;
+    tally.warn(`${fault.code}: the page was asked for again`);
+  }
+}
+
+async function lookAtPage(
+  { deps, list, tally }: SyncContext,
+  question: Omit<PageQuestion, 'list'>,
+  signal: AbortSignal,
+): Promise<Page | DoubtSeen> {
+  try {
+    const page = await deps.source.page({ list, ...question }, signal);
+    await deps.failpoint?.('received');
+    if (page.blockHeight !== undefined && question.newestFirst) {
+      tally.height = page.blockHeight;
+      tally.time = page.blockTime;
+    }
+    return checkPage(list, page) ?? page;
+  } catch (error) {
+    if (errorCode(error) !== 'PAGE_SHAPE' || !(error instanceof PermanentError)) throw error;
+    return new DoubtSeen(error.message, { code: error.code, meta: error.meta, cause: error });
+  }
+}
+
+export function endless(list: ListName, limit: string): DoubtSeen {
+  return doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${limit}`);
+}

@@ -1,0 +1,136 @@
+/** What a source must not do. Each breach is a doubt: while one is open, the list is not called complete. */
+import { heightOf } from '../core/checkpoint-key.ts';
+import { PermanentError } from '../core/errors.ts';
+import type { ListedRow, ListName, Page } from './ports.ts';
+
+/** Something was seen that forbids to say `complete`, until an audit finds nothing of the kind. */
+export class DoubtSeen extends PermanentError {}
+
+/** The source cannot be read to its end, although nothing that it shows is wrong. */
+export class EndNotShown extends PermanentError {}
+
+const WHAT_TO_DO = 'the next sync reads the whole list again';
+
+export function doubt(list: ListName, code: string, state: string, seen: object = {}): DoubtSeen {
+  return new DoubtSeen(`Cannot call ${list} complete: ${state}; ${WHAT_TO_DO}`, {
+    code,
+    meta: { list, ...seen },
+  });
+}
+
+export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen {
+  return doubt(list, 'ROW_TWICE', 'the source lists a row twice', { amongKeys: keys.slice(0, 5) });
+}
+
+/** What a page says of itself. `endCursor` is never used: a client that does would go astray. */
+export function checkPage(list: ListName, page: Page): DoubtSeen | undefined {
+  const { rows, hasNextPage, startCursor, endCursor } = page;
+  if (rows.length === 0) {
+    return hasNextPage
+      ? doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one')
+      : undefined;
+  }
+  const isStart = startCursor === undefined || startCursor === rows[0]?.cursor;
+  const isEnd = endCursor === undefined || endCursor === rows.at(-1)?.cursor;
+  if (isStart && isEnd) return undefined;
+  return doubt(list, 'ENVELOPE_CONTRADICTS', 'pageInfo names other cursors than the edges', {
+    startCursor,
+    endCursor,
+    firstEdge: rows[0]?.cursor,
+    lastEdge: rows.at(-1)?.cursor,
+  });
+}
+
+/** New rows oldest first: heights never go down, a party comes once. */
+export function checkOrder(
+  list: ListName,
+  lastKey: string | undefined,
+  fresh: readonly ListedRow[],
+): DoubtSeen | undefined {
+  if (list === 'parties') {
+    const keys = fresh.map(({ key }) => key);
+    return new Set(keys).size === keys.length ? undefined : seenRowTwice(list, keys);
+  }
+  let before = lastKey;
+  for (const { key } of fresh) {
+    if (before !== undefined && heightOf(key) < heightOf(before)) {
+      return doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', { before, after: key });
+    }
+    before = key;
+  }
+  return undefined;
+}
+
+/** What an audit found, compared with what was held and confirmed. */
+export interface AuditTotals {
+  readonly served: bigint;
+  /** Rows that were claimed in an earlier reading. */
+  readonly confirmed: bigint;
+  /** Of them, those that the audit shows. */
+  readonly common: bigint;
+  /** Rows between or below common ones that were not held. */
+  readonly missed: bigint;
+  /** Confirmed rows that the source serves no longer, those at its old end not counted. */
+  readonly gone: bigint;
+  /** Of them, those older than everything that it serves. */
+  readonly pruned: bigint;
+  /** Rows that no claimed reading ever held, and that the audit does not show either. */
+  readonly unconfirmed: bigint;
+  readonly isAllNewer: boolean;
+}
+
+/** As many rows as may go without a word, however short the list. */
+export const SHRUNK_ROWS_MAX = 2n;
+const SHRUNK_SHARE = 10n;
+
+export interface Accepted {
+  readonly newNetwork: boolean;
+  readonly shrunk: boolean;
+}
+
+export type AuditFinding =
+  | { readonly kind: 'same' }
+  /** Everything held is older than everything served. */
+  | { readonly kind: 'gap' }
+  /** Nothing is in common, and a person has said that this is right. */
+  | { readonly kind: 'new network' }
+  | { readonly kind: 'doubt'; readonly doubt: DoubtSeen };
+
+/** What an audit that has read to the end means for what is mirrored. */
+export function judgeAudit(list: ListName, found: AuditTotals, accepted: Accepted): AuditFinding {
+  const seen = { served: `${found.served}`, held: `${found.confirmed}`, gone: `${found.gone}` };
+  const isShrunk = (gone: bigint): boolean =>
+    gone > SHRUNK_ROWS_MAX && gone * SHRUNK_SHARE > found.confirmed && !accepted.shrunk;
+  const refuse = (code: string, state: string, flag: string): AuditFinding => ({
+    kind: 'doubt',
+    doubt: new DoubtSeen(`Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`, {
+      code,
+      meta: { list, ...seen },
+    }),
+  });
+  if (found.confirmed === 0n) return { kind: 'same' };
+  if (found.served === 0n) {
+    if (accepted.shrunk) return { kind: 'same' };
+    return refuse(
+      'LIST_SHRANK',
+      `the source shows an empty list, where ${found.confirmed} rows are held`,
+      '--accept-shrunk',
+    );
+  }
+  if (found.common === 0n) {
+    if (list === 'checkpoints' && found.isAllNewer) return { kind: 'gap' };
+    if (accepted.newNetwork) return { kind: 'new network' };
+    if (list === 'parties' && accepted.shrunk) return { kind: 'same' };
+    return refuse('OTHER_NETWORK', 'the source shows no row of those that are held', '--accept-new-network');
+  }
+  // Old checkpoints fall out of the source's retention; parties do not.
+  const gone = list === 'parties' ? found.gone + found.pruned : found.gone;
+  if (isShrunk(gone)) {
+    return refuse(
+      'LIST_SHRANK',
+      `the source serves ${gone} of ${found.confirmed} rows no longer`,
+      '--accept-shrunk',
+    );
+  }
+  return { kind: 'same' };
+}

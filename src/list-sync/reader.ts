@@ -1,0 +1,385 @@
+/**
+ * Reads one generation on, oldest first: asks behind the group before the last that is held, and takes what
+ * follows only where the page shows that last group again. The next page is asked for while one is committed.
+ */
+import { errorCode } from '../core/errors.ts';
+import { NETWORK_PARTY } from '../core/ids.ts';
+import { askPage, CEILING, endless, type SyncContext } from './context.ts';
+import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group, type Overlap } from './groups.ts';
+import { checkOrder, doubt, EndNotShown } from './guards.ts';
+import type { ListedRow, Page } from './ports.ts';
+import { advance, isSamePlace, keepGroups, readResumePoint, type ResumePoint } from './resume-point.ts';
+import type { ResumePointWriter } from './resume-point-writer.ts';
+import type { Generation } from './store/generations.ts';
+import type { ProgressMeter } from './progress.ts';
+
+/** A group that does not fit in a page of this size is not read. */
+const SIZE_MAX = 1 << 17;
+const TIGHT_ATTEMPTS_MAX = 12;
+/** A page without its overlap is asked for again, then behind older groups. */
+const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
+
+/** The source does not show again what is held. */
+export class OverlapMissing extends Error {}
+
+export interface Step {
+  readonly fresh: readonly ListedRow[];
+  /** Whether the source promises more behind it. */
+  readonly promisesMore: boolean;
+}
+
+const NOTHING: Step = { fresh: [], promisesMore: false };
+
+interface Question {
+  readonly after: string | undefined;
+  readonly size: number;
+}
+
+interface Asked extends Question {
+  readonly page: Page;
+}
+
+export class Reader {
+  readonly generation: Generation;
+  readonly #context: SyncContext;
+  readonly #writer: ResumePointWriter;
+  readonly #meter: ProgressMeter;
+  #sequence: bigint;
+  #groups: readonly Group[];
+  #sizeMax: number | undefined;
+  #clamp: number | undefined;
+  #ahead: { readonly question: Question; readonly answer: Promise<Page | Error> } | undefined;
+  /** A page with room left that promised nothing behind it: looked at once more where something comes. */
+  #unverified: Asked | undefined;
+  /** Of a page that was asked for again, and was right: where more comes, the source sends no longer ones. */
+  #shortLength: number | undefined;
+  /** Rows of this generation, as this sync knows them. */
+  rows: bigint;
+  lastPos: bigint;
+  /** `network` at the end of a list that fits one page: it has no place there. */
+  network: ListedRow | undefined;
+  pages = 0;
+
+  constructor(
+    context: SyncContext,
+    generation: Generation,
+    resumeFrom: ResumePoint | undefined,
+    writer: ResumePointWriter,
+    meter: ProgressMeter,
+  ) {
+    this.generation = generation;
+    this.#context = context;
+    this.#writer = writer;
+    this.#meter = meter;
+    this.#sequence = resumeFrom === undefined ? generation.sequence : BigInt(resumeFrom.sequence);
+    this.#groups = resumeFrom?.groups ?? [];
+    this.#sizeMax = resumeFrom?.sizeMax;
+    this.#clamp = resumeFrom?.clamp;
+    this.rows = generation.rows;
+    this.lastPos = generation.lastPos;
+  }
+
+  get sequence(): bigint {
+    return this.#sequence;
+  }
+
+  get lastGroup(): Group | undefined {
+    return this.#groups.at(-1);
+  }
+
+  /** How many rows a page is asked for, at most. */
+  get size(): number {
+    return Math.min(this.#context.pageSize, this.#sizeMax ?? SIZE_MAX);
+  }
+
+  /** Whether a page of so many rows could have held more. */
+  hasRoom(asked: number, rows: number): boolean {
+    return rows < Math.min(asked, this.#clamp ?? asked);
+  }
+
+  /**
+   * One page on.
+   * @param isPressed more must be there: the source has shown it
+   * @throws OverlapMissing, DoubtSeen, EndNotShown
+   */
+  async step(isPressed: boolean): Promise<Step | 'stale'> {
+    await this.#verify();
+    // Nothing can be shown again where a page holds one row.
+    if (this.#clamp === 1 && this.lastGroup !== undefined) return this.#askTight(this.lastGroup);
+    const { asked, overlap } = await this.#askOverlapping();
+    if (overlap.fresh.length > 0) return this.#take(asked, overlap.fresh, overlap.groups, overlap.expected);
+    if (isPressed) {
+      await this.#verify(asked);
+      return this.#squeeze(asked);
+    }
+    const isFull = !this.hasRoom(asked.size, asked.page.rows.length);
+    return isFull && asked.page.hasNextPage ? this.#squeeze(asked) : NOTHING;
+  }
+
+  async #take(
+    asked: Asked,
+    fresh: readonly ListedRow[],
+    shown: readonly Group[],
+    expected: number,
+  ): Promise<Step | 'stale'> {
+    const { page } = asked;
+    this.#guard(fresh);
+    if (this.#context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
+    // A page that could not show all there was is as long as pages of this source get.
+    if (fresh.length > 0)
+      this.#clamp =
+        this.#shortLength === undefined ? this.#clamp : Math.max(this.#shortLength, this.#clamp ?? 0);
+    this.#shortLength = undefined;
+    const { length } = page.rows;
+    if (this.#clamp !== undefined && length > this.#clamp) this.#clamp = length;
+    if (page.hasNextPage) await this.#verify(asked);
+    else this.#unverified = asked;
+    this.#groups = expected < 0 ? keepGroups(shown) : advance(this.#groups, expected, shown);
+    if (page.hasNextPage && this.#clamp !== 1) this.#askAhead();
+    return (await this.#commit(page, fresh)) ? { fresh, promisesMore: page.hasNextPage } : 'stale';
+  }
+
+  #guard(fresh: readonly ListedRow[]): void {
+    const { list, deps } = this.#context;
+    const found = checkOrder(list, this.lastGroup?.keys.at(-1), fresh);
+    if (found !== undefined) throw found;
+    const ceiling = deps.ceiling ?? CEILING;
+    if (this.rows + BigInt(fresh.length) > BigInt(ceiling.rows)) throw endless(list, `${ceiling.rows} rows`);
+  }
+
+  async #commit(page: Page, fresh: readonly ListedRow[]): Promise<boolean> {
+    const { deps, session, tally } = this.#context;
+    const sequence = this.#sequence + 1n;
+    const resumePoint = this.#resumePoint(sequence);
+    await deps.failpoint?.('committing');
+    const { blockHeight: height, blockTime: time } = page;
+    if (!(await session.append(this.generation, { rows: fresh, resumePoint, height, time }))) return false;
+    await deps.failpoint?.('committed');
+    this.#sequence = sequence;
+    this.rows += BigInt(fresh.length);
+    this.lastPos += BigInt(new Set(fresh.map(({ key }) => key)).size);
+    this.pages += 1;
+    tally.pages += 1;
+    tally.newRows += fresh.length;
+    this.#writer.write(resumePoint);
+    this.#meter.addPage(fresh.length);
+    await deps.failpoint?.('remembered');
+    return true;
+  }
+
+  #resumePoint(sequence: bigint): ResumePoint {
+    return {
+      generationId: `${this.generation.generationId}`,
+      sequence: `${sequence}`,
+      groups: this.#groups,
+      ...(this.#sizeMax === undefined ? {} : { sizeMax: this.#sizeMax }),
+      ...(this.#clamp === undefined ? {} : { clamp: this.#clamp }),
+    };
+  }
+
+  /** The page behind what is held, with the groups that it must show again. */
+  async #askOverlapping(): Promise<{
+    asked: Asked;
+    overlap: Extract<Overlap, { kind: 'shown' }> & { expected: number };
+  }> {
+    if (this.#groups.length === 0) {
+      const asked = await this.#ask(undefined, this.size);
+      const rows = this.#withoutNetwork(asked.page);
+      return { asked, overlap: { kind: 'shown', fresh: rows, groups: groupRows(rows), expected: 0 } };
+    }
+    for (const back of OVERLAP_ATTEMPTS) {
+      if (back > this.#groups.length || (back === this.#groups.length && !this.#holdsAll())) break;
+      const found = await this.#askBehind(back);
+      if (found !== undefined) return found;
+    }
+    throw new OverlapMissing('the source does not show the last rows again');
+  }
+
+  /** Whether the kept groups are all there are: then the first page shows them again. */
+  #holdsAll(): boolean {
+    const kept = this.#groups.reduce((sum, { keys }) => sum + keys.length, 0);
+    return BigInt(kept) === this.rows;
+  }
+
+  async #askBehind(
+    back: number,
+  ): Promise<
+    { asked: Asked; overlap: Extract<Overlap, { kind: 'shown' }> & { expected: number } } | undefined
+  > {
+    const sent = this.#groups.at(-1 - back);
+    const expected = this.#groups.slice(-back);
+    const repeated = expected.reduce((sum, { keys }) => sum + keys.length, (sent?.keys.length ?? 1) - 1);
+    for (let size = this.size + repeated; ; size = Math.min(size * 2, SIZE_MAX)) {
+      let asked: Asked;
+      try {
+        asked = await this.#ask(sent?.cursor, size);
+      } catch (error) {
+        if (errorCode(error) === 'CURSOR_REFUSED') return undefined;
+        throw error;
+      }
+      const rows = sent === undefined ? this.#withoutNetwork(asked.page) : asked.page.rows;
+      const overlap = classifyOverlap(rows, sent, expected);
+      if (overlap.kind === 'shown') return { asked, overlap: { ...overlap, expected: back } };
+      if (overlap.kind === 'missing') return undefined;
+      // As large as it gets, and the group is still cut: the page behind it may say what it lacks.
+      const isLargest = rows.length < asked.size || size === SIZE_MAX || asked.size < size;
+      if (!isLargest) continue;
+      await this.#verify(asked);
+      if (this.hasRoom(asked.size, asked.page.rows.length) && !asked.page.hasNextPage) return undefined;
+      return { asked, overlap: { kind: 'shown', fresh: [], groups: expected, expected: back } };
+    }
+  }
+
+  /**
+   * A full page that shows nothing behind what is held: larger ones first, then the page behind the very last
+   * group, which must show the rest of it, or, where each row has a cursor of its own, be the same twice.
+   */
+  async #squeeze(asked: Asked): Promise<Step | 'stale'> {
+    const sent = this.#groups.at(-2);
+    const last = this.lastGroup;
+    if (last === undefined) return NOTHING;
+    for (let { size, page } = asked; page.rows.length === size && size < SIZE_MAX;) {
+      const larger = await this.#ask(sent?.cursor, size * 2);
+      if (larger.size <= size) break;
+      ({ size, page } = larger);
+      const rows = sent === undefined ? this.#withoutNetwork(page) : page.rows;
+      const overlap = classifyOverlap(rows, sent, [last]);
+      if (overlap.kind !== 'shown') break;
+      if (overlap.fresh.length > 0) return this.#take(larger, overlap.fresh, overlap.groups, 1);
+    }
+    return this.#askTight(last);
+  }
+
+  async #askTight(behind: Group): Promise<Step | 'stale'> {
+    const unread = (): EndNotShown =>
+      new EndNotShown(
+        `Cannot read ${this.#context.list} on: rows share a cursor, more than the source sends in a page; raise its page limit`,
+        { code: 'GROUP_EXCEEDS_PAGE', meta: { rowsSeen: last.keys.length } },
+      );
+    let last = behind;
+    const before = this.#groups.slice(0, -1);
+    const found: ListedRow[] = [];
+    for (let attempt = 1; attempt <= TIGHT_ATTEMPTS_MAX; attempt += 1) {
+      const asked = await this.#ask(last.cursor, this.size);
+      const rest = classifyRest(asked.page.rows, last);
+      if (rest.kind === 'more') {
+        found.push(...rest.fresh);
+        last = rest.group;
+        continue;
+      }
+      if (rest.kind === 'unseen') {
+        if (rest.fresh.length === 0) return NOTHING;
+        if (last.keys.length > 1) throw unread();
+        await this.#askTwice(asked);
+      }
+      return this.#take(asked, [...found, ...rest.fresh], [...before, last, ...rest.groups], -1);
+    }
+    throw unread();
+  }
+
+  async #askTwice(asked: Asked): Promise<void> {
+    const again = await this.#ask(asked.after, asked.size);
+    if (isSameRows(asked.page.rows, again.page.rows)) return;
+    throw doubt(this.#context.list, 'PAGE_DIFFERS', 'the source shows other rows behind the same cursor', {
+      before: asked.page.rows[0]?.key,
+      after: again.page.rows[0]?.key,
+    });
+  }
+
+  /** A page that is shorter than asked, with more behind it, is asked for again with the size that it had. */
+  async #verify(short = this.#unverified): Promise<void> {
+    this.#unverified = undefined;
+    const length = short?.page.rows.length ?? 0;
+    if (short === undefined || length === 0 || length === short.size || length === this.#clamp) return;
+    const again = await this.#ask(short.after, length);
+    if (!isSameRows(short.page.rows, again.page.rows)) {
+      throw doubt(this.#context.list, 'SHORT_PAGE', 'a page that was shorter than asked lacked rows', {
+        rows: length,
+        again: again.page.rows.length,
+      });
+    }
+    this.#shortLength = length;
+  }
+
+  /** Two equal checkpoints may be two, or one that was sent twice. */
+  async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
+    const keys = [...(this.lastGroup?.keys ?? []), ...fresh.map(({ key }) => key)];
+    if (new Set(keys).size === keys.length) return;
+    await this.#askTwice(asked);
+  }
+
+  /** The public service lists `network` behind all others where the list fits one page, and nowhere else. */
+  #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
+    const last = rows.at(-1);
+    if (this.#context.list !== 'parties' || last?.key !== NETWORK_PARTY || hasNextPage) return rows;
+    this.network = last;
+    return rows.slice(0, -1);
+  }
+
+  #questionAhead(): Question | undefined {
+    const sent = this.#groups.at(-2);
+    const last = this.lastGroup;
+    if (last === undefined) return undefined;
+    return {
+      after: sent?.cursor,
+      size: this.#sizeOf(this.size + last.keys.length + (sent?.keys.length ?? 1) - 1),
+    };
+  }
+
+  #askAhead(): void {
+    const question = this.#questionAhead();
+    if (question === undefined) return;
+    const answer = askPage(this.#context, { newestFirst: false, ...question }).catch((error: unknown) =>
+      error instanceof Error ? error : new Error(String(error)),
+    );
+    this.#ahead = { question, answer };
+  }
+
+  #sizeOf(size: number): number {
+    return Math.min(size, this.#sizeMax ?? SIZE_MAX);
+  }
+
+  async #ask(after: string | undefined, wanted: number): Promise<Asked> {
+    for (;;) {
+      const size = this.#sizeOf(wanted);
+      const ahead = this.#ahead;
+      this.#ahead = undefined;
+      try {
+        const isAhead = ahead !== undefined && ahead.question.after === after && ahead.question.size === size;
+        const answer = isAhead
+          ? await ahead.answer
+          : await askPage(this.#context, { newestFirst: false, size, after });
+        if (answer instanceof Error) throw answer;
+        return { page: answer, after, size };
+      } catch (error) {
+        if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
+        this.#sizeMax = Math.max(1, Math.floor(size / 2));
+      }
+    }
+  }
+
+  /** The newest-first page, no larger than the source sends. */
+  async askNewest(fromEnd: boolean): Promise<Asked> {
+    for (;;) {
+      const { size } = this;
+      try {
+        const question = fromEnd ? { newestFirst: false, fromEnd } : { newestFirst: true };
+        return { after: undefined, size, page: await askPage(this.#context, { ...question, size }) };
+      } catch (error) {
+        if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
+        this.#sizeMax = Math.max(1, Math.floor(size / 2));
+      }
+    }
+  }
+}
+
+/** The resume point of a generation: Redis decides, Postgres where Redis has none. */
+export function chooseResumePoint(
+  generation: Generation,
+  remembered: unknown,
+): { readonly point: ResumePoint | undefined; readonly from: 'redis' | 'postgres' | undefined } {
+  const fromRedis = readResumePoint(remembered, generation.generationId);
+  const stored = readResumePoint(generation.resumePoint, generation.generationId);
+  if (fromRedis !== undefined && isSamePlace(fromRedis, stored)) return { point: fromRedis, from: 'redis' };
+  return { point: stored, from: stored === undefined ? undefined : 'postgres' };
+}

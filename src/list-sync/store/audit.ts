@@ -1,0 +1,133 @@
+/** An audit's rows, compared with what is held, and put in its place. */
+import { sql, type RawBuilder, type Transaction } from 'kysely';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import type { AuditTotals } from '../guards.ts';
+import { CHECKPOINT_FIELDS, CHECKPOINT_KEY, theOnly, type Generation } from './generations.ts';
+
+type Tx = Transaction<MirrorSchema>;
+
+const REMOVED_SHOWN = 20;
+
+/** Rows with a place that are served, as far as is known. */
+function held({ list, epoch }: Generation): RawBuilder<unknown> {
+  return list === 'parties'
+    ? sql`select party_id as key, pos, null::numeric as at_block from mirror.parties
+        where epoch = ${epoch} and pos is not null and gone_since is null`
+    : sql`select ${CHECKPOINT_KEY} as key, pos, at_block from mirror.checkpoints
+        where epoch = ${epoch} and pos is not null and gone_since is null`;
+}
+
+export async function readAuditTotals(tx: Tx, current: Generation, audit: Generation): Promise<AuditTotals> {
+  const heightOfKey =
+    current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
+  const { rows } = await sql<
+    Record<'served' | 'confirmed' | 'common' | 'missed' | 'gone' | 'pruned' | 'unconfirmed', bigint> & {
+      all_newer: boolean | null;
+    }
+  >`
+    with held as (${held(current)}),
+    served as (select key, pos, ${heightOfKey} as at_block from mirror.audit_rows where generation_id = ${audit.generationId}),
+    both_sides as (select held.pos as held_pos, served.pos as served_pos, held.at_block as held_block,
+        served.at_block as served_block, held.key is not null as is_held, served.key is not null as is_served,
+        coalesce(held.pos <= ${current.claimedPos}, false) as is_confirmed
+      from held full join served using (key)),
+    ends as (select max(served_pos) filter (where is_held) as last_common, min(held_pos) filter (where is_served) as first_common
+      from both_sides)
+    select count(*) filter (where is_served) as served, count(*) filter (where is_confirmed) as confirmed,
+      count(*) filter (where is_confirmed and is_served) as common,
+      count(*) filter (where is_served and not is_held and served_pos < last_common) as missed,
+      count(*) filter (where is_confirmed and not is_served and held_pos >= first_common) as gone,
+      count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
+      count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
+      min(served_block) > max(held_block) filter (where is_confirmed) as all_newer
+    from both_sides, ends`.execute(tx);
+  const { all_newer, ...totals } = theOnly(rows);
+  return { ...totals, isAllNewer: all_newer === true };
+}
+
+export interface Replaced {
+  /** Rows of no claimed reading, which the audit does not show: removed. The first of them. */
+  readonly removed: readonly string[];
+}
+
+/**
+ * Puts the audit's rows in the place of the current ones: missed rows are in, rows that are served no longer
+ * are marked, rows that were never confirmed are removed. Rows that keep their place are not touched.
+ */
+export async function replaceWithAudit(tx: Tx, current: Generation, audit: Generation): Promise<Replaced> {
+  const { list, epoch } = current;
+  await sql`set constraints all deferred`.execute(tx);
+  const { rows: shifts } = await sql<{ shift: bigint | null; older: bigint | null }>`
+    with held as (${held(current)})
+    select held.pos - served.pos as shift, served.pos - 1 as older from mirror.audit_rows served join held using (key)
+    where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(tx);
+  // Where nothing is in common, the new rows follow the held ones.
+  const shift = shifts[0]?.shift ?? current.lastPos;
+  const older = shifts[0]?.older ?? 0n;
+  const table = list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
+  const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId}
+    and key = ${list === 'parties' ? sql`party_id` : CHECKPOINT_KEY})`;
+  const removed = await sql<{ key: string }>`
+    delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
+    returning ${list === 'parties' ? sql`party_id` : CHECKPOINT_KEY} as key`.execute(tx);
+  // What is older than everything served keeps its place below it, if there is room.
+  await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
+      pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
+    where epoch = ${epoch} and pos is not null and not ${isServed}
+      and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(tx);
+  await (list === 'parties'
+    ? placeParties(tx, epoch, audit, shift)
+    : placeCheckpoints(tx, epoch, audit, shift));
+  await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(tx);
+  await sql`update mirror.generations
+    set kind = 'current', last_pos = last_pos + ${shift}::bigint, is_append_only = ${current.isAppendOnly}
+    where generation_id = ${audit.generationId}`.execute(tx);
+  await sql`delete from mirror.audit_rows where generation_id = ${audit.generationId}`.execute(tx);
+  return { removed: removed.rows.slice(0, REMOVED_SHOWN).map(({ key }) => key) };
+}
+
+async function placeParties(tx: Tx, epoch: number, audit: Generation, shift: bigint): Promise<void> {
+  await sql`
+    insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
+    select key, ${epoch}::int, ${epoch}::int, pos + ${shift}::bigint, extra from mirror.audit_rows
+    where generation_id = ${audit.generationId}
+    on conflict (party_id) do update set epoch = excluded.epoch, pos = excluded.pos, gone_since = null,
+      last_seen_at = clock_timestamp(), extra = coalesce(excluded.extra, held.extra)
+    where held.pos is distinct from excluded.pos or held.epoch is distinct from excluded.epoch
+      or held.gone_since is not null or (excluded.extra is not null and held.extra is distinct from excluded.extra)`.execute(
+    tx,
+  );
+}
+
+async function placeCheckpoints(tx: Tx, epoch: number, audit: Generation, shift: bigint): Promise<void> {
+  await sql`
+    insert into mirror.checkpoints as held (epoch, at_block, hash, block_hash, copies, pos, extra)
+    select ${epoch}::int, ${CHECKPOINT_FIELDS}, copies, pos + ${shift}::bigint, extra from mirror.audit_rows
+    where generation_id = ${audit.generationId}
+    on conflict (epoch, at_block, hash, block_hash) do update set copies = excluded.copies, pos = excluded.pos,
+      gone_since = null, extra = coalesce(excluded.extra, held.extra)
+    where held.pos is distinct from excluded.pos or held.copies <> excluded.copies
+      or held.gone_since is not null or (excluded.extra is not null and held.extra is distinct from excluded.extra)`.execute(
+    tx,
+  );
+}
+
+/** Moves the audit into the next epoch, as its first reading: nothing of it was ever held. */
+export async function beginEpoch(
+  tx: Tx,
+  current: Generation,
+  audit: Generation,
+  evidence: object,
+): Promise<number> {
+  const next = current.epoch + 1;
+  // The sync of the other list may have seen it first.
+  await sql`insert into mirror.networks (epoch, evidence) values (${next}, ${JSON.stringify(evidence)})
+    on conflict do nothing`.execute(tx);
+  await (current.list === 'parties'
+    ? placeParties(tx, next, audit, 0n)
+    : placeCheckpoints(tx, next, audit, 0n));
+  await sql`update mirror.generations set kind = 'current', epoch = ${next}
+    where generation_id = ${audit.generationId}`.execute(tx);
+  await sql`delete from mirror.audit_rows where generation_id = ${audit.generationId}`.execute(tx);
+  return next;
+}

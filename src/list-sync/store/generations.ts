@@ -1,0 +1,309 @@
+/** Generations: what is held of a list, written page by page, each page one transaction. */
+import { sql, type Kysely, type RawBuilder, type Transaction } from 'kysely';
+import { FencedError } from '../../core/errors.ts';
+import { formatInstant, type Micros } from '../../core/time.ts';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import { seenRowTwice } from '../guards.ts';
+import type { ListedRow, ListName } from '../ports.ts';
+import type { ResumePoint } from '../resume-point.ts';
+
+type Db = Kysely<MirrorSchema>;
+type Tx = Transaction<MirrorSchema>;
+
+export interface Generation {
+  readonly generationId: bigint;
+  readonly list: ListName;
+  readonly epoch: number;
+  readonly kind: 'current' | 'audit';
+  readonly sequence: bigint;
+  readonly resumePoint: unknown;
+  readonly lastPos: bigint;
+  /** Of the list, repeated ones counted. */
+  readonly rows: bigint;
+  readonly claimedPos: bigint;
+  readonly headHeight: bigint | undefined;
+  readonly isAppendOnly: boolean;
+  readonly isClaimed: boolean;
+  readonly auditedAt: string | undefined;
+}
+
+export interface Lease {
+  readonly list: ListName;
+  readonly token: string;
+}
+
+export interface PageCommit {
+  readonly rows: readonly ListedRow[];
+  readonly resumePoint: ResumePoint;
+  readonly height: bigint | undefined;
+  readonly time: Micros | undefined;
+}
+
+const COLUMNS = sql`generation_id, list, epoch, kind, sequence, resume_point, last_pos, rows, claimed_pos,
+  head_height, is_append_only, claimed_at is not null as is_claimed, audited_at`;
+
+interface GenerationRow {
+  readonly generation_id: bigint;
+  readonly list: ListName;
+  readonly epoch: number;
+  readonly kind: 'current' | 'audit';
+  readonly sequence: bigint;
+  readonly resume_point: unknown;
+  readonly last_pos: bigint;
+  readonly rows: bigint;
+  readonly claimed_pos: bigint;
+  readonly head_height: string | null;
+  readonly is_append_only: boolean;
+  readonly is_claimed: boolean;
+  readonly audited_at: string | null;
+}
+
+export async function readGenerations(db: Db, list: ListName, epoch: number): Promise<Generation[]> {
+  const { rows } = await sql<GenerationRow>`
+    select ${COLUMNS} from mirror.generations where list = ${list} and epoch = ${epoch}`.execute(db);
+  return rows.map(toGeneration);
+}
+
+/** An older audit that was left is of no use beside a new one. May be done twice: the first has no page yet. */
+export async function beginGeneration(
+  tx: Tx,
+  wanted: Pick<Generation, 'list' | 'epoch' | 'kind'>,
+  runId: string,
+): Promise<Generation> {
+  const { list, epoch, kind } = wanted;
+  if (kind === 'audit') await dropAudit(tx, list);
+  const { rows } = await sql<GenerationRow>`
+    insert into mirror.generations as held (list, epoch, kind, run_id) values (${list}, ${epoch}, ${kind}, ${runId})
+    on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
+    returning ${COLUMNS}`.execute(tx);
+  return toGeneration(theOnly(rows));
+}
+
+export async function dropAudit(tx: Tx, list: ListName): Promise<void> {
+  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(tx);
+}
+
+/** Locks the lease's row, which makes this worker the only one that commits. @throws FencedError */
+export async function fence(tx: Tx, { list, token }: Lease): Promise<void> {
+  const { rows } =
+    await sql`select from mirror.list_leases where list = ${list} and token = ${token} for update`.execute(
+      tx,
+    );
+  if (rows.length === 0) throw new FencedError(`the sync of ${list}`);
+}
+
+/**
+ * Appends a page. @returns false, and nothing is written, where the generation has gone on since the resume
+ * point that the page builds on
+ * @throws DoubtSeen `ROW_TWICE` where a party is held already
+ */
+export async function appendPage(
+  tx: Tx,
+  lease: Lease,
+  generation: Pick<Generation, 'generationId' | 'list' | 'kind'>,
+  page: PageCommit,
+): Promise<boolean> {
+  const { resumePoint, rows, height, time } = page;
+  const { keys, copies, extras } = columnsOf(rows);
+  const { rows: found } = await sql<{ base: bigint; epoch: number }>`
+    with counted as (
+      update mirror.list_leases set pages = pages + 1, new_rows = new_rows + ${rows.length}::int
+      where list = ${lease.list} and token = ${lease.token} returning list)
+    update mirror.generations g
+    set sequence = ${resumePoint.sequence}::bigint, last_pos = last_pos + ${keys.length}::int,
+      rows = rows + ${rows.length}::int, pages = pages + 1, resume_point = ${JSON.stringify(resumePoint)}::jsonb,
+      head_height = greatest(head_height, ${height ?? null}::numeric),
+      head_time = greatest(head_time, ${time === undefined ? null : formatInstant(time)}::timestamptz)
+    from counted
+    where generation_id = ${generation.generationId} and sequence = ${resumePoint.sequence}::bigint - 1
+    returning last_pos - ${keys.length}::int as base, epoch`.execute(tx);
+  const [counted] = found;
+  if (counted === undefined) {
+    await fence(tx, lease);
+    return false;
+  }
+  if (keys.length === 0) return true;
+  const from = sql`from unnest(${keys}::text[], ${copies}::int[], ${extras}::jsonb[])
+    with ordinality as row (key, copies, extra, n)`;
+  const written = await sql`${insertRows(generation, counted, from)} returning 1`.execute(tx);
+  if (written.rows.length !== keys.length) throw seenRowTwice(generation.list, keys);
+  return true;
+}
+
+function insertRows(
+  { generationId, list, kind }: Pick<Generation, 'generationId' | 'list' | 'kind'>,
+  { base, epoch }: { readonly base: bigint; readonly epoch: number },
+  from: RawBuilder<unknown>,
+): RawBuilder<unknown> {
+  // A party is in the list once. Of a checkpoint there may be more than one, which stand together.
+  if (kind === 'audit') {
+    return sql`insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
+      select ${generationId}::bigint, ${base}::bigint + n, key, copies, extra ${from}
+      on conflict (generation_id, key) do ${
+        list === 'parties' ? sql`nothing` : sql`update set copies = held.copies + excluded.copies`
+      }`;
+  }
+  if (list === 'parties') {
+    return sql`insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
+      select key, ${epoch}::int, ${epoch}::int, ${base}::bigint + n, extra ${from}
+      on conflict (party_id) do update set epoch = excluded.epoch, pos = excluded.pos, gone_since = null,
+        last_seen_at = clock_timestamp(), extra = coalesce(excluded.extra, held.extra)
+      where held.pos is null or held.gone_since is not null or held.epoch is distinct from excluded.epoch`;
+  }
+  return sql`insert into mirror.checkpoints as held (epoch, at_block, hash, block_hash, copies, pos, extra)
+    select ${epoch}::int, ${CHECKPOINT_FIELDS}, copies, ${base}::bigint + n, extra ${from}
+    on conflict (epoch, at_block, hash, block_hash) do update set gone_since = null, extra = coalesce(excluded.extra, held.extra),
+      pos = case when held.gone_since is null then held.pos else excluded.pos end,
+      copies = case when held.gone_since is null then held.copies else 0 end + excluded.copies`;
+}
+
+/** A key of a checkpoint back into its fields. */
+export const CHECKPOINT_FIELDS = sql.raw(
+  [
+    `split_part(key, '/', 1)::numeric`,
+    ...[2, 3].map((part) => `replace(replace(split_part(key, '/', ${part}), '%2F', '/'), '%25', '%')`),
+  ].join(', '),
+);
+
+/** And its fields into its key. */
+export const CHECKPOINT_KEY = sql.raw(
+  `at_block || '/' || replace(replace(hash, '%', '%25'), '/', '%2F') || '/' || replace(replace(block_hash, '%', '%25'), '/', '%2F')`,
+);
+
+function columnsOf(rows: readonly ListedRow[]): {
+  keys: string[];
+  copies: number[];
+  extras: (string | null)[];
+} {
+  const distinct = new Map<string, { copies: number; extra: ListedRow['extra'] }>();
+  for (const { key, extra } of rows) {
+    const known = distinct.get(key);
+    if (known === undefined) distinct.set(key, { copies: 1, extra });
+    else known.copies += 1;
+  }
+  const all = [...distinct.values()];
+  return {
+    keys: [...distinct.keys()],
+    copies: all.map(({ copies }) => copies),
+    extras: all.map(({ extra }) => (extra === undefined ? null : JSON.stringify(extra))),
+  };
+}
+
+/** Rows of these keys that are held, with their places: one look into an index for each. */
+function heldRows(
+  { generationId, list, kind, epoch }: Generation,
+  keys: readonly string[],
+): RawBuilder<unknown> {
+  const asked = sql`unnest(${[...keys]}::text[]) as asked (key)`;
+  if (kind === 'audit') {
+    return sql`select key, held.pos, held.copies from ${asked}, lateral (
+      select pos, copies from mirror.audit_rows where generation_id = ${generationId} and key = asked.key limit 1) held`;
+  }
+  if (list === 'parties') {
+    return sql`select key, held.pos, 1 as copies from ${asked}, lateral (
+      select pos from mirror.parties where party_id = asked.key and epoch = ${epoch} and gone_since is null limit 1) held`;
+  }
+  return sql`select key, held.pos, held.copies
+    from (select key, ${CHECKPOINT_FIELDS} from ${asked}) as asked (key, asked_block, asked_hash, asked_block_hash), lateral (
+      select pos, copies from mirror.checkpoints where epoch = ${epoch} and at_block = asked_block and hash = asked_hash
+        and block_hash = asked_block_hash and gone_since is null limit 1) held`;
+}
+
+/** Which of these keys are not held. */
+export async function readUnheld(
+  db: Db,
+  generation: Generation,
+  keys: readonly string[],
+): Promise<readonly string[]> {
+  if (keys.length === 0) return [];
+  const { rows } = await sql<{ key: string }>`select key from (${heldRows(generation, keys)}) held`.execute(
+    db,
+  );
+  const held = new Set(rows.map(({ key }) => key));
+  return keys.filter((key) => !held.has(key));
+}
+
+export interface LocateOptions {
+  /** Counts the rows up to this place, or to the highest of the asked ones where that is higher. */
+  readonly countingTo?: bigint;
+}
+
+export interface Located {
+  /** The highest place of these rows. */
+  readonly highestPos: bigint;
+  /** How many rows the list has up to there, repeated ones counted; nought where nobody wants to know. */
+  readonly rowsUpTo: bigint;
+}
+
+/** Where the rows of a newest-first page stand. */
+export async function locateRows(
+  db: Db,
+  generation: Generation,
+  keys: readonly string[],
+  { countingTo }: LocateOptions,
+): Promise<Located> {
+  const { generationId, list, kind, epoch } = generation;
+  const table =
+    kind === 'audit'
+      ? sql`mirror.audit_rows where generation_id = ${generationId}`
+      : list === 'parties'
+        ? sql`mirror.parties where epoch = ${epoch} and gone_since is null`
+        : sql`mirror.checkpoints where epoch = ${epoch} and gone_since is null`;
+  const copies = kind === 'current' && list === 'parties' ? sql`1` : sql`copies`;
+  const { rows } = await sql<{ highest: bigint; up_to: bigint }>`
+    with top as (select coalesce(max(pos), 0) as pos from (${heldRows(generation, keys)}) held)
+    select (select pos from top) as highest,
+      (select coalesce(sum(${copies}), 0)::bigint from ${table} and ${countingTo !== undefined}
+        and pos <= greatest((select pos from top), ${countingTo ?? 0n}::bigint)) as up_to`.execute(db);
+  const { highest, up_to } = theOnly(rows);
+  return { highestPos: highest, rowsUpTo: up_to };
+}
+
+/** The row with the highest place. */
+export async function readLastKey(db: Db, { list, epoch }: Generation): Promise<string | undefined> {
+  const { rows } = await (
+    list === 'parties'
+      ? sql<{ key: string }>`select party_id as key from mirror.parties
+        where epoch = ${epoch} and pos is not null order by pos desc limit 1`
+      : sql<{ key: string }>`select ${CHECKPOINT_KEY} as key from mirror.checkpoints
+        where epoch = ${epoch} and pos is not null order by pos desc limit 1`
+  ).execute(db);
+  return rows[0]?.key;
+}
+
+/** Parties without a place: `network`, one that was looked up. @returns how many were not known */
+export async function keepUnplaced(tx: Tx, epoch: number, rows: readonly ListedRow[]): Promise<number> {
+  const { keys, extras } = columnsOf(rows);
+  const written = await sql<{ is_new: boolean }>`
+    insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
+    select key, ${epoch}::int, ${epoch}::int, extra from unnest(${keys}::text[], ${extras}::jsonb[]) as row (key, extra)
+    on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
+      pos = case when held.epoch = excluded.epoch then held.pos end,
+      gone_since = null, extra = coalesce(excluded.extra, held.extra)
+    returning xmax = 0 as is_new`.execute(tx);
+  return written.rows.filter(({ is_new }) => is_new).length;
+}
+
+function toGeneration(row: GenerationRow): Generation {
+  return {
+    generationId: row.generation_id,
+    list: row.list,
+    epoch: row.epoch,
+    kind: row.kind,
+    sequence: row.sequence,
+    resumePoint: row.resume_point,
+    lastPos: row.last_pos,
+    rows: row.rows,
+    claimedPos: row.claimed_pos,
+    headHeight: row.head_height === null ? undefined : BigInt(row.head_height),
+    isAppendOnly: row.is_append_only,
+    isClaimed: row.is_claimed,
+    auditedAt: row.audited_at ?? undefined,
+  };
+}
+
+export function theOnly<Row>(rows: readonly Row[]): Row {
+  const [row] = rows;
+  if (row === undefined) throw new TypeError('a statement that always gives a row gave none');
+  return row;
+}

@@ -1,0 +1,75 @@
+/** What is known against a list, for whoever shows it: open doubts, known gaps, the last audit. */
+import { sql, type Kysely } from 'kysely';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import type { ListName } from '../ports.ts';
+
+type Db = Kysely<MirrorSchema>;
+
+export interface OpenDoubt {
+  readonly code: string;
+  /** What was seen; `message` says it in words. */
+  readonly seen: Readonly<Record<string, unknown>>;
+  /** RFC 3339. */
+  readonly since: string;
+}
+
+/** Rows that the source no longer served when they were to be read, between two held ones. */
+export interface KnownGap {
+  readonly gapId: bigint;
+  readonly belowKey: string;
+  readonly aboveKey: string;
+  /** RFC 3339. */
+  readonly foundAt: string;
+  /** Whether an audit has found that the source does not serve them. */
+  readonly isConfirmed: boolean;
+}
+
+export interface ListState {
+  readonly list: ListName;
+  readonly doubts: readonly OpenDoubt[];
+  readonly gaps: readonly KnownGap[];
+  /** When the source was last read from its oldest row on; undefined before the first complete reading. */
+  readonly lastAuditAt: string | undefined;
+  /** False where the source puts rows between others: then every sync is an audit. */
+  readonly isAppendOnly: boolean;
+}
+
+export async function readOpenDoubts(db: Db, subject: string, epoch: number): Promise<readonly OpenDoubt[]> {
+  const { rows } = await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
+    where subject = ${subject} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(db);
+  return rows;
+}
+
+export async function readOpenGaps(db: Db, list: ListName, epoch: number): Promise<readonly KnownGap[]> {
+  const { rows } =
+    await sql<KnownGap>`select gap_id as "gapId", below_key as "belowKey", above_key as "aboveKey",
+      found_at as "foundAt", confirmed_by_run is not null as "isConfirmed"
+    from mirror.list_gaps where list = ${list} and epoch = ${epoch} and closed_at is null order by gap_id`.execute(
+      db,
+    );
+  return rows;
+}
+
+/** Both lists, as the current network's. */
+export async function readListState(db: Db): Promise<readonly ListState[]> {
+  const { rows } = await sql<{
+    list: ListName;
+    epoch: number;
+    audited_at: string | null;
+    is_append_only: boolean | null;
+  }>`
+    select lists.list, n.epoch, audited_at, is_append_only
+    from (select max(epoch) as epoch from mirror.networks) n, (values ('parties'), ('checkpoints')) as lists (list)
+    left join mirror.generations g on g.list = lists.list and g.kind = 'current' and g.epoch = n.epoch`.execute(
+    db,
+  );
+  return Promise.all(
+    rows.map(async ({ list, epoch, audited_at, is_append_only }) => ({
+      list,
+      doubts: await readOpenDoubts(db, list, epoch),
+      gaps: await readOpenGaps(db, list, epoch),
+      lastAuditAt: audited_at ?? undefined,
+      isAppendOnly: is_append_only !== false,
+    })),
+  );
+}

@@ -1,0 +1,442 @@
+/** The tables of the lists: who syncs one, what is held, what speaks against it, and the verdict. */
+import { randomUUID } from 'node:crypto';
+import { sql, type Kysely, type Transaction } from 'kysely';
+import { heightOf } from '../../core/checkpoint-key.ts';
+import { FencedError, type PermanentError } from '../../core/errors.ts';
+import { evidenceJson } from '../../core/evidence.ts';
+import type { Verdict } from '../../core/verdict.ts';
+import type { Database, Warehouse } from '../../postgres/database.ts';
+import { patiently } from '../../postgres/patience.ts';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import { inTransaction } from '../../postgres/transaction.ts';
+import type { Accepted, AuditFinding, AuditTotals } from '../guards.ts';
+import { judgeAudit } from '../guards.ts';
+import type { ListedRow, ListName } from '../ports.ts';
+import { beginEpoch, readAuditTotals, replaceWithAudit } from './audit.ts';
+import {
+  appendPage,
+  beginGeneration,
+  dropAudit,
+  fence,
+  keepUnplaced,
+  locateRows,
+  readGenerations,
+  readLastKey,
+  readUnheld,
+  theOnly,
+  type Generation,
+  type Lease,
+  type Located,
+  type LocateOptions,
+  type PageCommit,
+} from './generations.ts';
+import { readOpenDoubts, readOpenGaps, type KnownGap, type OpenDoubt } from './list-state.ts';
+
+type Tx = Transaction<MirrorSchema>;
+
+/** How long a worker that died keeps its list; a living one renews every three seconds. */
+const LEASE = '10 seconds';
+
+export interface ListSituation {
+  readonly epoch: number;
+  readonly current: Generation | undefined;
+  /** Of an audit that was begun within the last day. */
+  readonly audit: Generation | undefined;
+  readonly doubts: readonly OpenDoubt[];
+  readonly gaps: readonly KnownGap[];
+}
+
+export interface Claim {
+  readonly generation: Generation;
+  readonly sequence: bigint;
+  /** Of the newest-first page of this run. */
+  readonly newestKeys: readonly string[];
+  readonly accepted: Accepted;
+  readonly evidence: (audit: AuditReport | undefined, gaps: readonly KnownGap[]) => object;
+}
+
+export interface AuditReport extends AuditTotals {
+  readonly finding: AuditFinding['kind'];
+  readonly removed: readonly string[];
+}
+
+export type Claimed =
+  | { readonly kind: 'complete'; readonly evidence: object }
+  /** The generation has gone on since: the resume point was an old one. */
+  | { readonly kind: 'stale' }
+  | { readonly kind: 'doubt'; readonly doubt: PermanentError }
+  | {
+      readonly kind: 'refused';
+      readonly gaps: readonly KnownGap[];
+      readonly audit: AuditReport | undefined;
+      readonly isKept: boolean;
+    };
+
+const rollback = new Error('not complete');
+
+/** One list under its lease. @throws FencedError from whatever writes, once another worker has taken over */
+export class ListSession {
+  readonly #db: Database;
+  readonly #lease: Lease;
+  readonly #runId: string;
+  readonly #signal: AbortSignal;
+
+  constructor(db: Database, lease: Lease, runId: string, signal: AbortSignal) {
+    this.#db = db;
+    this.#lease = lease;
+    this.#runId = runId;
+    this.#signal = signal;
+  }
+
+  get list(): ListName {
+    return this.#lease.list;
+  }
+
+  async renew(): Promise<void> {
+    const { rows } =
+      await sql`update mirror.list_leases set lease_until = clock_timestamp() + ${LEASE}::interval
+      where list = ${this.list} and token = ${this.#lease.token} returning list`.execute(this.#db);
+    if (rows.length === 0) throw new FencedError(`the sync of ${this.list}`);
+  }
+
+  /** A successor need not wait for the end of the lease. */
+  async release(): Promise<void> {
+    await sql`update mirror.list_leases set token = null, lease_until = null
+      where list = ${this.list} and token = ${this.#lease.token}`.execute(this.#db);
+  }
+
+  async situation(): Promise<ListSituation> {
+    return this.#patiently('read how a list stands', async () => {
+      const epoch = await readEpoch(this.#db);
+      const generations = await readGenerations(this.#db, this.list, epoch);
+      return {
+        epoch,
+        current: generations.find(({ kind }) => kind === 'current'),
+        audit: generations.find(({ kind }) => kind === 'audit'),
+        doubts: await readOpenDoubts(this.#db, this.list, epoch),
+        gaps: await readOpenGaps(this.#db, this.list, epoch),
+      };
+    });
+  }
+
+  async begin(kind: Generation['kind'], epoch: number): Promise<Generation> {
+    return this.#write('begin a generation', (tx) =>
+      beginGeneration(tx, { list: this.list, epoch, kind }, this.#runId),
+    );
+  }
+
+  /** @returns false where the generation has gone on since the resume point that the page builds on */
+  async append(generation: Generation, page: PageCommit): Promise<boolean> {
+    const action = `commit a page of ${this.list}`;
+    // Where the answer was lost, the sequence tells whether the page is in: nobody else commits under our lease.
+    const wasDone = async (): Promise<true | undefined> => {
+      const { rows } = await sql`select from mirror.generations g, mirror.list_leases l
+        where g.generation_id = ${generation.generationId} and g.sequence = ${page.resumePoint.sequence}::bigint
+          and g.resume_point = ${JSON.stringify(page.resumePoint)}::jsonb
+          and l.list = ${this.list} and l.token = ${this.#lease.token}`.execute(this.#db);
+      return rows.length === 1 ? true : undefined;
+    };
+    return patiently({ action, signal: this.#signal, wasDone }, () =>
+      inTransaction(this.#db, { action, signal: this.#signal }, (tx) =>
+        appendPage(tx, this.#lease, generation, page),
+      ),
+    );
+  }
+
+  async unheld(generation: Generation, keys: readonly string[]): Promise<readonly string[]> {
+    return this.#patiently('compare a page', () => readUnheld(this.#db, generation, keys));
+  }
+
+  async locate(generation: Generation, keys: readonly string[], options: LocateOptions): Promise<Located> {
+    return this.#patiently('compare a page', () => locateRows(this.#db, generation, keys, options));
+  }
+
+  /** Whether the generation has no place for the party: not listed, or listed without one. */
+  async isUnplaced(generation: Generation, partyId: string): Promise<boolean> {
+    return this.#patiently('look a party up', async () => {
+      const { rows } = await (
+        generation.kind === 'audit'
+          ? sql`select from mirror.audit_rows where generation_id = ${generation.generationId} and key = ${partyId}`
+          : sql`select from mirror.parties
+            where party_id = ${partyId} and epoch = ${generation.epoch} and pos is not null and gone_since is null`
+      ).execute(this.#db);
+      return rows.length === 0;
+    });
+  }
+
+  /** Whether the party is listed in this epoch, with a place or without. */
+  async isKept(epoch: number, partyId: string): Promise<boolean> {
+    return this.#patiently('look a party up', async () => {
+      const { rows } =
+        await sql`select from mirror.parties where party_id = ${partyId} and epoch = ${epoch}`.execute(
+          this.#db,
+        );
+      return rows.length === 1;
+    });
+  }
+
+  async keepUnplaced(epoch: number, rows: readonly ListedRow[]): Promise<void> {
+    await this.#write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, rows));
+  }
+
+  /** Opens the doubt, or leaves the one that is open; what an audit has read is given up with it. */
+  async openDoubt(epoch: number, doubt: PermanentError): Promise<void> {
+    const seen = evidenceJson({ message: doubt.message, ...doubt.meta });
+    await this.#write('record a doubt', async (tx) => {
+      await dropAudit(tx, this.list);
+      await sql`insert into mirror.doubts (subject, epoch, code, seen, run_id)
+        values (${this.list}, ${epoch}, ${doubt.code}, ${seen}::jsonb, ${this.#runId})
+        on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(tx);
+    });
+  }
+
+  async dropAudit(): Promise<void> {
+    await this.#write('give an audit up', (tx) => dropAudit(tx, this.list));
+  }
+
+  /**
+   * Puts an audit in its place, and says `complete` where it is true: one statement decides, on what is stored.
+   */
+  async claim(claim: Claim): Promise<Claimed> {
+    const options = {
+      action: 'claim a list complete',
+      signal: this.#signal,
+      wasDone: async (): Promise<Claimed | undefined> => {
+        const { rows } = await sql<{ evidence: object }>`select evidence from mirror.runs
+          where run_id = ${this.#runId} and verdict = 'complete'`.execute(this.#db);
+        return rows[0] === undefined ? undefined : { kind: 'complete', evidence: rows[0].evidence };
+      },
+    };
+    return patiently(options, async () => {
+      let ended: Claimed | undefined;
+      try {
+        return await inTransaction(this.#db, options, async (tx) => {
+          await fence(tx, this.#lease);
+          ended = await this.#claim(tx, claim);
+          if (ended.kind !== 'complete' && (ended.kind !== 'refused' || !ended.isKept)) throw rollback;
+          return ended;
+        });
+      } catch (error) {
+        if (ended !== undefined && (error === rollback || isCausedBy(error, rollback))) return ended;
+        throw error;
+      }
+    });
+  }
+
+  async #claim(tx: Tx, claim: Claim): Promise<Claimed> {
+    const { list } = this;
+    const generation = (await readGenerations(tx, list, claim.generation.epoch)).find(
+      ({ generationId }) => generationId === claim.generation.generationId,
+    );
+    if (generation === undefined || generation.sequence !== claim.sequence) return { kind: 'stale' };
+    let audit: AuditReport | undefined;
+    let { epoch } = generation;
+    if (generation.kind === 'audit') {
+      const replaced = await this.#takePlace(tx, generation, claim.accepted);
+      if ('doubt' in replaced) return { kind: 'doubt', doubt: replaced.doubt };
+      ({ audit, epoch } = replaced);
+    }
+    const gaps = await readOpenGaps(tx, list, epoch);
+    const evidence = claim.evidence(audit, gaps);
+    if (
+      await this.#sayComplete(tx, {
+        ...claim,
+        epoch,
+        isReading: generation.kind === 'audit' || !generation.isClaimed,
+        evidence,
+      })
+    ) {
+      return { kind: 'complete', evidence };
+    }
+    // What an audit has read is kept where it is right, and only not whole.
+    return { kind: 'refused', gaps, audit, isKept: gaps.some(({ isConfirmed }) => !isConfirmed) };
+  }
+
+  async #takePlace(
+    tx: Tx,
+    audit: Generation,
+    accepted: Accepted,
+  ): Promise<{ readonly doubt: PermanentError } | { readonly audit: AuditReport; readonly epoch: number }> {
+    const { list, epoch } = audit;
+    const current = theOnly(
+      (await readGenerations(tx, list, epoch)).filter(({ kind }) => kind === 'current'),
+    );
+    const totals = await readAuditTotals(tx, current, audit);
+    const finding = judgeAudit(list, totals, accepted);
+    if (finding.kind === 'doubt') return finding;
+    const doubts = await readOpenDoubts(tx, list, epoch);
+    if (finding.kind === 'new network') {
+      const next = await beginEpoch(tx, current, audit, { ...plainTotals(totals), list, runId: this.#runId });
+      await this.#closeDoubts(tx, epoch, []);
+      return { audit: { ...totals, finding: finding.kind, removed: [] }, epoch: next };
+    }
+    const below = finding.kind === 'gap' ? await readLastKey(tx, current) : undefined;
+    const above = await firstAuditKey(tx, audit);
+    const { removed } = await replaceWithAudit(tx, current, audit);
+    // Rows between confirmed ones that nobody doubted: the source puts rows in, and will do so again.
+    if (
+      totals.missed > 0n &&
+      current.isClaimed &&
+      doubts.length === 0 &&
+      (await readOpenGaps(tx, list, epoch)).length === 0
+    ) {
+      await sql`update mirror.generations set is_append_only = false where generation_id = ${audit.generationId}`.execute(
+        tx,
+      );
+    }
+    await this.#settleGaps(tx, epoch, above);
+    if (below !== undefined && above !== undefined) {
+      await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
+        values (${list}, ${epoch}, ${below}, ${above}, ${this.#runId})`.execute(tx);
+    }
+    await this.#closeDoubts(tx, epoch, removed);
+    return { audit: { ...totals, finding: finding.kind, removed }, epoch };
+  }
+
+  /** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
+  async #settleGaps(tx: Tx, epoch: number, firstKey: string | undefined): Promise<void> {
+    for (const gap of await readOpenGaps(tx, this.list, epoch)) {
+      const isOlder = firstKey !== undefined && heightOf(firstKey) < heightOf(gap.aboveKey);
+      const isClosed = isOlder && heightOf(firstKey) <= heightOf(gap.belowKey);
+      await (
+        isClosed
+          ? sql`update mirror.list_gaps set closed_at = clock_timestamp() where gap_id = ${gap.gapId}`
+          : sql`update mirror.list_gaps set confirmed_by_run = ${this.#runId},
+            above_key = ${isOlder ? firstKey : gap.aboveKey} where gap_id = ${gap.gapId}`
+      ).execute(tx);
+    }
+  }
+
+  async #closeDoubts(tx: Tx, epoch: number, removed: readonly string[]): Promise<void> {
+    await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${this.#runId},
+        seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
+      where subject = ${this.list} and epoch = ${epoch} and closed_at is null`.execute(tx);
+  }
+
+  /** The one statement that says `complete`: it can only succeed where it is true. */
+  async #sayComplete(
+    tx: Tx,
+    claim: Omit<Claim, 'evidence'> & {
+      readonly epoch: number;
+      readonly isReading: boolean;
+      readonly evidence: object;
+    },
+  ): Promise<boolean> {
+    const { generation, epoch, newestKeys } = claim;
+    const table =
+      this.list === 'parties'
+        ? sql`select party_id as key from mirror.parties where epoch = ${epoch} and gone_since is null and party_id = asked.key`
+        : sql`select at_block from mirror.checkpoints where epoch = ${epoch} and gone_since is null
+            and at_block = split_part(asked.key, '/', 1)::numeric
+            and hash = replace(replace(split_part(asked.key, '/', 2), '%2F', '/'), '%25', '%')
+            and block_hash = replace(replace(split_part(asked.key, '/', 3), '%2F', '/'), '%25', '%')`;
+    const rowsTable = this.list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
+    const { rows } = await sql`
+      with claimed as (
+        update mirror.generations g
+        set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${this.#runId},
+          audited_at = case when ${claim.isReading} then started_at else audited_at end
+        where generation_id = ${generation.generationId} and kind = 'current' and sequence = ${claim.sequence}
+          and epoch = (select max(epoch) from mirror.networks)
+          and not exists (select from mirror.doubts d
+            where d.subject = ${this.list} and d.epoch = g.epoch and d.closed_at is null)
+          and not exists (select from mirror.list_gaps gap
+            where gap.list = ${this.list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
+          and not exists (select from unnest(${[...newestKeys]}::text[]) as asked (key)
+            where not exists (${table}))
+          and (select count(*) from ${rowsTable} r
+            where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
+            ${this.list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
+          and not exists (select from ${rowsTable} r where r.epoch = g.epoch and r.pos > g.last_pos)
+        returning generation_id)
+      update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
+        evidence = ${evidenceJson(claim.evidence)}::jsonb
+      where run_id = ${this.#runId} and state in ('queued', 'running') and exists (select from claimed)
+      returning run_id`.execute(tx);
+    return rows.length === 1;
+  }
+
+  /** Records any other verdict. */
+  async settle(verdict: Exclude<Verdict, 'complete'>, evidence: object): Promise<void> {
+    await this.#write('record a verdict', async (tx) => {
+      await sql`update mirror.runs set state = 'done', verdict = ${verdict}, finished_at = clock_timestamp(),
+          evidence = ${evidenceJson(evidence)}::jsonb
+        where run_id = ${this.#runId} and state in ('queued', 'running')`.execute(tx);
+    });
+  }
+
+  async #patiently<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+    return patiently({ action, signal: this.#signal }, work);
+  }
+
+  /** For writes that may be done twice. */
+  async #write<Result>(action: string, work: (tx: Tx) => Promise<Result>): Promise<Result> {
+    const options = { action, signal: this.#signal };
+    return patiently(options, () =>
+      inTransaction(this.#db, options, async (tx) => {
+        await fence(tx, this.#lease);
+        return work(tx);
+      }),
+    );
+  }
+}
+
+export class ListStore {
+  readonly #db: Database;
+
+  constructor(warehouse: Warehouse) {
+    this.#db = warehouse.db;
+  }
+
+  /** @returns undefined while another worker has the list */
+  async open(list: ListName, runId: string, signal: AbortSignal): Promise<ListSession | undefined> {
+    const token = randomUUID();
+    const action = `open the sync of ${list}`;
+    const isOurs = async (): Promise<true | undefined> => {
+      const { rows } = await sql`select from mirror.list_leases where token = ${token}`.execute(this.#db);
+      return rows.length === 1 ? true : undefined;
+    };
+    const taken = await patiently({ action, signal, wasDone: isOurs }, async () => {
+      const { rows } = await sql`
+        update mirror.list_leases set token = ${token}, lease_until = clock_timestamp() + ${LEASE}::interval,
+          run_id = ${runId}, started_at = clock_timestamp(), pages = 0, new_rows = 0
+        where list = ${list} and (lease_until is null or lease_until < clock_timestamp()) returning list`.execute(
+        this.#db,
+      );
+      return rows.length === 1;
+    });
+    return taken ? new ListSession(this.#db, { list, token }, runId, signal) : undefined;
+  }
+
+  /** Stores one party that was looked up; it gets no place by that. */
+  async keepParty(row: ListedRow): Promise<{ readonly wasKnown: boolean }> {
+    return inTransaction(this.#db, { action: 'store a party' }, async (tx) => ({
+      wasKnown: (await keepUnplaced(tx, await readEpoch(tx), [row])) === 0,
+    }));
+  }
+}
+
+async function readEpoch(db: Kysely<MirrorSchema>): Promise<number> {
+  const { rows } = await sql<{ epoch: number }>`select max(epoch) as epoch from mirror.networks`.execute(db);
+  return theOnly(rows).epoch;
+}
+
+async function firstAuditKey(tx: Tx, { generationId }: Generation): Promise<string | undefined> {
+  const { rows } = await sql<{ key: string }>`select key from mirror.audit_rows
+    where generation_id = ${generationId} order by pos limit 1`.execute(tx);
+  return rows[0]?.key;
+}
+
+/** For evidence: counts as decimal text. */
+export function plainTotals(totals: AuditTotals): Readonly<Record<string, string>> {
+  const { isAllNewer: _isAllNewer, ...counts } = totals;
+  return Object.fromEntries(
+    Object.entries(counts)
+      .filter(([, count]) => typeof count === 'bigint')
+      .map(([name, count]) => [name, `${count}`]),
+  );
+}
+
+function isCausedBy(error: unknown, cause: unknown): boolean {
+  return error instanceof Error && error.cause === cause;
+}

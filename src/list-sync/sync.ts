@@ -1,0 +1,262 @@
+/**
+ * Brings one list up to date. First reading, increment and audit are one: a generation is read on, oldest
+ * first, until the newest page shows that its end is reached, and then claimed.
+ */
+import { heightOf } from '../core/checkpoint-key.ts';
+import { RetryableError, type PermanentError } from '../core/errors.ts';
+import type { Outcome } from '../core/verdict.ts';
+import { askPage, Tally, type SyncContext, type SyncDeps } from './context.ts';
+import { readToEnd } from './end.ts';
+import { describeSync, type Missing, type SyncMode } from './evidence.ts';
+import { doubt, DoubtSeen, EndNotShown, type Accepted } from './guards.ts';
+import { LeaseKeeper, openSession } from './lease.ts';
+import type { ListName } from './ports.ts';
+import { ProgressMeter } from './progress.ts';
+import { chooseResumePoint, OverlapMissing, Reader } from './reader.ts';
+import { ResumePointWriter } from './resume-point-writer.ts';
+import { resumeKey } from './resume-point.ts';
+import type { Generation } from './store/generations.ts';
+import type { AuditReport, ListSituation } from './store/list-store.ts';
+
+export interface SyncRequest {
+  readonly list: ListName;
+  /** Of a row in `mirror.runs` that is not finished; its verdict is recorded here. */
+  readonly runId: string;
+  /** Reads everything again. */
+  readonly isAudit: boolean;
+  readonly pageSize: number;
+  /** A person has looked, and the source may show a network of which no row is held. */
+  readonly acceptNewNetwork?: boolean | undefined;
+  /** The same for a list that has lost many rows. */
+  readonly acceptShrunk?: boolean | undefined;
+}
+
+/** An old resume point costs a page; the second one comes from Postgres. */
+const STALE_MAX = 3;
+
+/**
+ * Syncs the list and records the verdict of the run.
+ * @throws FencedError where another worker took over; nothing of ours was lost, stop quietly
+ * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source asks to wait long
+ * @throws UnreachableError where the source or the database is away; what was committed stays
+ */
+export async function syncList(request: SyncRequest, deps: SyncDeps, signal: AbortSignal): Promise<Outcome> {
+  const { list, runId } = request;
+  const session = await openSession(deps.store, list, runId, signal);
+  await using writer = new ResumePointWriter(deps.resumePoints, list);
+  await using keeper = new LeaseKeeper(session, deps.log);
+  const ended = new AbortController();
+  const context: SyncContext = {
+    deps,
+    session,
+    list,
+    signal: AbortSignal.any([signal, keeper.signal, ended.signal]),
+    tally: new Tally(),
+    pageSize: request.pageSize,
+  };
+  try {
+    return await new Sync(request, context, writer).run();
+  } catch (error) {
+    if (keeper.signal.aborted) throw keeper.signal.reason;
+    throw error;
+  } finally {
+    // A page that was asked for ahead is not waited for.
+    ended.abort();
+    if (!keeper.signal.aborted) {
+      // Else a successor waits for the lease to end by itself.
+      await session.release().catch((cause: unknown) => deps.log.debug({ err: cause }, 'Lease not released'));
+    }
+  }
+}
+
+class Sync {
+  readonly #request: SyncRequest;
+  readonly #context: SyncContext;
+  readonly #writer: ResumePointWriter;
+  readonly #meter: ProgressMeter;
+  readonly #accepted: Accepted;
+  #mode: SyncMode = { kind: 'increment', because: undefined };
+  #resumedFrom: 'redis' | 'postgres' | undefined;
+
+  constructor(request: SyncRequest, context: SyncContext, writer: ResumePointWriter) {
+    this.#request = request;
+    this.#context = context;
+    this.#writer = writer;
+    this.#meter = new ProgressMeter(request.list, context.deps.onProgress);
+    this.#accepted = { newNetwork: request.acceptNewNetwork === true, shrunk: request.acceptShrunk === true };
+  }
+
+  async run(): Promise<Outcome> {
+    const { session } = this.#context;
+    const found = await session.situation();
+    this.#mode = await this.#chooseMode(found);
+    let generation = await this.#generationFor(found);
+    for (let stale = 0; ;) {
+      try {
+        const outcome = await this.#readAndClaim(generation, stale > 0);
+        if (outcome !== 'stale') return outcome;
+        if ((stale += 1) > STALE_MAX) throw busyElsewhere(this.#request.list);
+        generation = await this.#again(generation);
+      } catch (error) {
+        const isLeft = generation.kind === 'audit' && generation.sequence > 0n;
+        if (isLeft && (error instanceof OverlapMissing || error instanceof DoubtSeen)) {
+          // What an earlier run had read may be what is wrong.
+          generation = await session.begin('audit', generation.epoch);
+        } else if (error instanceof OverlapMissing && generation.kind === 'current') {
+          generation = await this.#rebuild(generation.epoch, error);
+          stale = 0;
+        } else if (error instanceof OverlapMissing) {
+          return this.#doubt(generation.epoch, doubt(this.#request.list, 'OVERLAP_MISSING', error.message));
+        } else if (error instanceof DoubtSeen) {
+          return this.#doubt(generation.epoch, error);
+        } else if (error instanceof EndNotShown) {
+          return this.#settle('incomplete', [{ code: error.code, message: error.message, ...error.meta }]);
+        } else throw error;
+      }
+    }
+  }
+
+  /** Why everything is to be read again, if it is. */
+  async #chooseMode({ current, audit, doubts, gaps }: ListSituation): Promise<SyncMode> {
+    if (current === undefined) return { kind: 'first reading', because: undefined };
+    const kind = 'audit';
+    if (this.#request.isAudit) return { kind, because: 'asked for' };
+    const [open] = doubts;
+    if (open !== undefined) return { kind, because: `open doubt: ${open.code}` };
+    if (gaps.some(({ isConfirmed }) => !isConfirmed))
+      return { kind, because: 'a gap that no audit has confirmed' };
+    if (!current.isAppendOnly) return { kind, because: 'the source puts rows between others' };
+    if (audit !== undefined) return { kind, because: 'one was begun' };
+    if (!current.isClaimed) return { kind: 'first reading', because: undefined };
+    const [gap] = gaps;
+    if (gap !== undefined && (await this.#servesOlder(gap.aboveKey))) {
+      return { kind, because: 'the source serves older rows again' };
+    }
+    return { kind: 'increment', because: undefined };
+  }
+
+  async #servesOlder(aboveKey: string): Promise<boolean> {
+    const { rows } = await askPage(this.#context, { newestFirst: false, size: 1 });
+    const [first] = rows;
+    return first !== undefined && heightOf(first.key) < heightOf(aboveKey);
+  }
+
+  async #generationFor({ epoch, current, audit }: ListSituation): Promise<Generation> {
+    const { session } = this.#context;
+    if (this.#mode.kind !== 'audit') return current ?? session.begin('current', epoch);
+    return audit ?? session.begin('audit', epoch);
+  }
+
+  /** The generation as Postgres has it now. */
+  async #again({ generationId, epoch }: Generation): Promise<Generation> {
+    const { current, audit } = await this.#context.session.situation();
+    const found = [current, audit].find((one) => one?.generationId === generationId);
+    return found ?? this.#context.session.begin('audit', epoch);
+  }
+
+  /** What is held cannot be read on: the list is read again from its oldest row. */
+  async #rebuild(epoch: number, { message }: OverlapMissing): Promise<Generation> {
+    this.#mode = { kind: 'audit', because: message };
+    this.#context.tally.warn(message);
+    return this.#context.session.begin('audit', epoch);
+  }
+
+  async #readAndClaim(generation: Generation, byPostgres: boolean): Promise<Outcome | 'stale'> {
+    const { session, deps, tally } = this.#context;
+    const remembered = byPostgres
+      ? undefined
+      : await deps.resumePoints.get(resumeKey(session.list)).catch(() => undefined);
+    const { point, from } = chooseResumePoint(generation, remembered);
+    this.#resumedFrom ??= from;
+    const reader = new Reader(this.#context, generation, point, this.#writer, this.#meter);
+    const newestKeys = await readToEnd(this.#context, reader, () => this.#meter.enter('proving the end'));
+    if (newestKeys === 'stale') return 'stale';
+    const { height } = tally;
+    if (generation.headHeight !== undefined && height !== undefined && height < generation.headHeight) {
+      throw doubt(session.list, 'HEIGHT_WENT_DOWN', "the source's last block lies below an earlier one", {
+        before: `${generation.headHeight}`,
+        now: `${height}`,
+      });
+    }
+    await deps.failpoint?.('claiming');
+    const claimed = await session.claim({
+      generation,
+      sequence: reader.sequence,
+      newestKeys,
+      accepted: this.#accepted,
+      evidence: (audit, gaps) => this.#describe(reader, audit, { missing: [], gaps }),
+    });
+    await deps.failpoint?.('claimed');
+    if (claimed.kind === 'stale') return 'stale';
+    if (claimed.kind === 'doubt') return this.#doubt(generation.epoch, claimed.doubt);
+    if (claimed.kind === 'complete') return { verdict: 'complete', evidence: { ...claimed.evidence } };
+    const gap = claimed.gaps.find(({ isConfirmed }) => !isConfirmed);
+    const missing: Missing =
+      gap === undefined
+        ? { code: 'NOT_PROVEN' }
+        : { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
+    return this.#settle(
+      'incomplete',
+      [missing],
+      this.#describe(reader, claimed.audit, { missing: [missing], gaps: claimed.gaps }),
+    );
+  }
+
+  async #doubt(epoch: number, seen: PermanentError): Promise<Outcome> {
+    await this.#context.session.openDoubt(epoch, seen);
+    return this.#settle('suspicious', [{ code: seen.code, message: seen.message, ...seen.meta }]);
+  }
+
+  async #settle(
+    verdict: 'incomplete' | 'suspicious',
+    missing: readonly Missing[],
+    evidence?: Readonly<Record<string, unknown>>,
+  ): Promise<Outcome> {
+    const { session } = this.#context;
+    const shown = evidence ?? (await this.#describeAsItStands(missing));
+    await session.settle(verdict, shown);
+    return { verdict, evidence: shown };
+  }
+
+  async #describeAsItStands(missing: readonly Missing[]): Promise<Readonly<Record<string, unknown>>> {
+    const { current, gaps, doubts, epoch } = await this.#context.session.situation();
+    return describeSync(this.#context, this.#mode, {
+      epoch,
+      rows: current?.rows ?? 0n,
+      auditedAt: current?.auditedAt,
+      resumedFrom: this.#resumedFrom,
+      audit: undefined,
+      missing,
+      gaps,
+      doubts,
+    });
+  }
+
+  #describe(
+    reader: Reader,
+    audit: AuditReport | undefined,
+    { missing, gaps }: { missing: readonly Missing[]; gaps: ListSituation['gaps'] },
+  ): Readonly<Record<string, unknown>> {
+    const { generation, rows } = reader;
+    return describeSync(this.#context, this.#mode, {
+      epoch: generation.epoch + (audit?.finding === 'new network' ? 1 : 0),
+      rows,
+      auditedAt: generation.auditedAt,
+      resumedFrom: this.#resumedFrom,
+      audit,
+      missing,
+      gaps,
+      doubts: [],
+    });
+  }
+}
+
+function busyElsewhere(list: ListName): RetryableError {
+  return new RetryableError(
+    `Cannot sync ${list}: its resume point keeps changing; wait until others have ended`,
+    {
+      code: 'LIST_BUSY',
+      meta: { list },
+    },
+  );
+}

@@ -1,0 +1,162 @@
+/** The claim: one statement that succeeds only where it is true, and the constraints beneath it. */
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import type { ListedRow } from '../../src/list-sync/ports.ts';
+import type { Claim } from '../../src/list-sync/store/list-store.ts';
+import { ListStore, type ListSession } from '../../src/list-sync/store/list-store.ts';
+import type { Generation } from '../../src/list-sync/store/generations.ts';
+import { freshDatabase } from '../support/database.ts';
+import { ListDouble, parties, party } from './list-double.ts';
+import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
+
+const database = await freshDatabase();
+const warehouse = await openMigrated(database.url);
+const world = new SyncWorld(warehouse);
+afterAll(() => warehouse[Symbol.asyncDispose]());
+beforeEach(() => world.reset());
+
+interface Opened {
+  readonly session: ListSession;
+  readonly generation: Generation;
+  readonly runId: string;
+}
+
+async function openOne(): Promise<Opened> {
+  const runId = await newRun(world.pool, 'parties');
+  const session = await new ListStore(warehouse).open('parties', runId, new AbortController().signal);
+  if (session === undefined) throw new Error('the list was taken');
+  return { session, runId, generation: await session.begin('current', 1) };
+}
+
+function append(
+  { session, generation }: Opened,
+  sequence: number,
+  rows: readonly ListedRow[],
+): Promise<boolean> {
+  return session.append(generation, {
+    rows,
+    resumePoint: { generationId: `${generation.generationId}`, sequence: `${sequence}`, groups: [] },
+    height: 7n,
+    time: undefined,
+  });
+}
+
+function claimOf({ generation }: Opened, newestKeys: readonly string[], sequence = 1n): Claim {
+  return {
+    generation,
+    sequence,
+    newestKeys,
+    accepted: { newNetwork: false, shrunk: false },
+    evidence: () => ({}),
+  };
+}
+
+const NEWEST = [party(1).row.key];
+
+describe('complete cannot be said where it is not true', () => {
+  test.each([
+    ['a generation that was read to the newest page', '', NEWEST, 'complete'],
+    ['a row of the newest page is not held', '', [...NEWEST, party(2).row.key], 'refused'],
+    [
+      'a doubt is open',
+      `insert into mirror.doubts (subject, epoch, code) values ('parties', 1, 'SHORT_PAGE')`,
+      NEWEST,
+      'refused',
+    ],
+    [
+      'a gap was not confirmed by an audit',
+      `insert into mirror.list_gaps (list, epoch, below_key, above_key) values ('parties', 1, 'a', 'b')`,
+      NEWEST,
+      'refused',
+    ],
+    [
+      'rows before and rows new are not the rows now',
+      'delete from mirror.parties where pos = 1',
+      [],
+      'refused',
+    ],
+    ['the chain began again meanwhile', 'insert into mirror.networks (epoch) values (2)', NEWEST, 'refused'],
+    [
+      'the run was cancelled',
+      `update mirror.runs set state = 'cancelled', finished_at = now()`,
+      NEWEST,
+      'refused',
+    ],
+    ['the generation has gone on', 'update mirror.generations set sequence = 9', NEWEST, 'stale'],
+  ] as const)('%s', async (_, meanwhile, newest, expected) => {
+    const one = await openOne();
+    expect(await append(one, 1, [party(0).row, party(1).row])).toBe(true);
+    if (meanwhile !== '') await world.pool.query(meanwhile);
+    expect((await one.session.claim(claimOf(one, newest))).kind).toBe(expected);
+    const { rows } = await world.pool.query('select verdict from mirror.runs where run_id = $1', [one.runId]);
+    expect(rows[0].verdict).toBe(expected === 'complete' ? 'complete' : null);
+  });
+
+  test('under a lease that was lost', async () => {
+    const one = await openOne();
+    await append(one, 1, [party(1).row]);
+    await world.pool.query('update mirror.list_leases set token = gen_random_uuid()');
+    await expect(one.session.claim(claimOf(one, []))).rejects.toMatchObject({ code: 'FENCED' });
+    await expect(append(one, 2, [party(2).row])).rejects.toMatchObject({ code: 'FENCED' });
+    await expect(one.session.settle('incomplete', {})).rejects.toMatchObject({ code: 'FENCED' });
+    await expect(one.session.renew()).rejects.toMatchObject({ code: 'FENCED' });
+    expect(await world.held('parties')).toHaveLength(1);
+  });
+});
+
+describe('what the tables hold to', () => {
+  test('a page that builds on an older resume point is refused, and nothing of it is stored', async () => {
+    const one = await openOne();
+    await append(one, 1, [party(1).row]);
+    expect(await append(one, 1, [party(2).row])).toBe(false);
+    expect(await append(one, 3, [party(2).row])).toBe(false);
+    expect(await world.held('parties')).toEqual(NEWEST);
+  });
+
+  test('a party comes once in a generation', async () => {
+    const one = await openOne();
+    await append(one, 1, [party(1).row]);
+    await expect(append(one, 2, [party(2).row, party(1).row])).rejects.toMatchObject({ code: 'ROW_TWICE' });
+    expect(await world.held('parties')).toEqual(NEWEST);
+  });
+
+  test('a list has one current generation and one audit', async () => {
+    const one = await openOne();
+    const { session } = one;
+    expect((await session.begin('current', 1)).generationId).toBe(one.generation.generationId);
+    await append(one, 1, [party(1).row]);
+    await expect(session.begin('current', 1)).rejects.toMatchObject({ cause: expect.any(TypeError) });
+    await session.begin('audit', 1);
+    await session.begin('audit', 1);
+    const { rows } = await world.pool.query('select kind from mirror.generations order by kind');
+    expect(rows).toEqual([{ kind: 'audit' }, { kind: 'current' }]);
+  });
+
+  test('an open doubt of a kind is there once, and is closed by an audit only', async () => {
+    const double = new ListDouble();
+    double.lists.parties = parties(60);
+    await world.sync(double, { list: 'parties' });
+    double.answer = ({ question, page }) => (question.newestFirst ? { ...page, endCursor: 'another' } : page);
+    for (const _ of [1, 2])
+      expect((await world.sync(double, { list: 'parties' })).verdict).toBe('suspicious');
+    expect(await world.openDoubts('parties')).toEqual(['ENVELOPE_CONTRADICTS']);
+    double.answer = ({ page }) => page;
+    expect(await world.sync(double, { list: 'parties' })).toMatchObject({
+      verdict: 'complete',
+      evidence: { kind: 'audit', because: 'open doubt: ENVELOPE_CONTRADICTS', doubts: [] },
+    });
+    expect(await world.openDoubts('parties')).toEqual([]);
+    expect((await world.sync(double, { list: 'parties' })).evidence).toMatchObject({
+      kind: 'increment',
+      requests: 2,
+    });
+  });
+});
+
+test('a party that was looked up proves nothing, and gets its place when it is listed', async () => {
+  const double = new ListDouble();
+  double.lists.parties = parties(60);
+  for (const index of [5, 6, 30, 31, 58]) await new ListStore(warehouse).keepParty(party(index).row);
+  const { verdict, evidence } = await world.sync(double, { list: 'parties' });
+  expect({ verdict, rows: evidence['rows'] }).toEqual({ verdict: 'complete', rows: '60' });
+  expect(await world.held('parties')).toEqual(double.lists.parties.map(({ row }) => row.key));
+});

@@ -1,0 +1,83 @@
+/** Syncs over HTTP against the sandbox, compared with its books: rows, order, growth, a killed process. */
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import { openSource } from '../../src/source/source.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import type { ListName } from '../../src/list-sync/ports.ts';
+import { freshDatabase } from '../support/database.ts';
+import { sourceConfig } from './source-config.ts';
+import { openMigrated, SyncWorld } from './sync-world.ts';
+
+const database = await freshDatabase();
+const warehouse = await openMigrated(database.url);
+const world = new SyncWorld(warehouse);
+afterAll(() => warehouse[Symbol.asyncDispose]());
+beforeEach(() => world.reset());
+
+function booked(sandbox: Sandbox, list: ListName): string[] {
+  if (list === 'parties') return Array.from(sandbox.books.parties(), ({ id }) => id);
+  return Array.from(
+    sandbox.books.checkpoints(),
+    ({ atBlock, hash, blockHash }) => `${atBlock}/${hash}/${blockHash}`,
+  );
+}
+
+async function mirrored(list: ListName): Promise<string[]> {
+  const { rows } = await world.pool.query<{ key: string }>(
+    list === 'parties'
+      ? 'select party_id as key from mirror.parties where pos is not null order by pos'
+      : `select at_block || '/' || hash || '/' || block_hash as key
+         from mirror.checkpoints, generate_series(1, copies) order by 1`,
+  );
+  return inOrder(
+    list,
+    rows.map(({ key }) => key),
+  );
+}
+
+function inOrder(list: ListName, keys: string[]): string[] {
+  return list === 'parties'
+    ? keys
+    : keys.toSorted((left, right) => (left < right ? -1 : Number(left > right)));
+}
+
+test.each(['parties', 'checkpoints'] as const)('%s: first reading, increments, audit', async (list) => {
+  await using sandbox = await startSandbox({ parties: 300, historyMs: 86_400_000, rateLimit: 'none' });
+  await using source = openSource(sourceConfig(sandbox.url), {});
+  for (const isAudit of [false, false, false, true]) {
+    const { verdict, evidence } = await world.sync(source.lists, { list, isAudit, pageSize: 20 });
+    expect(evidence).toMatchObject({
+      missing: [],
+      doubts: [],
+      asOfHeight: `${sandbox.books.head().height}`,
+    });
+    expect(verdict).toBe('complete');
+    expect(await mirrored(list)).toEqual(inOrder(list, booked(sandbox, list)));
+    sandbox.advance(3_600_000);
+  }
+});
+
+test('seven days of retention, a run a day', async () => {
+  const day = 86_400_000;
+  await using sandbox = await startSandbox({
+    checkpointRetentionMs: 7 * day,
+    historyMs: 10 * day,
+    rateLimit: 'none',
+  });
+  await using source = openSource(sourceConfig(sandbox.url), {});
+  const all = new Set<string>();
+  for (let night = 0; night < 4; night += 1) {
+    const { verdict } = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
+    expect(verdict).toBe('complete');
+    for (const key of booked(sandbox, 'checkpoints')) all.add(key);
+    expect(new Set(await mirrored('checkpoints'))).toEqual(all);
+    sandbox.advance(day);
+  }
+  sandbox.advance(9 * day);
+  const lost = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
+  expect({ verdict: lost.verdict, gaps: (lost.evidence['knownGaps'] as unknown[]).length }).toEqual({
+    verdict: 'incomplete',
+    gaps: 1,
+  });
+  const later = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
+  expect(later).toMatchObject({ verdict: 'complete', evidence: { knownGaps: [{}] } });
+});
