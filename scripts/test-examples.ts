@@ -1,0 +1,159 @@
+/**
+ * `npm run test:examples`: the orchestrators' examples, run against a sandbox by the real command; what a run seldom
+ * ends in (75, another verdict) is played by a script in its place.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { command, expect, NotRun, ROOT, runSteps } from './steps.ts';
+
+const EXAMPLES = join(ROOT, 'deploy/examples');
+const PYTHON = process.env['PYTHON'] ?? 'python3';
+/** Plays the exit codes of a file, one a call, and says what a run's document says. */
+const PLAYER = `#!/bin/sh
+code=$(head -n 1 "$PLAYED"); sed -i 1d "$PLAYED"; echo called >> "$PLAYED.calls"
+[ "$code" = 75 ] || printf '{"runId":"run-7","verdict":"%s","evidence":{}}\\n' "$([ "$code" = 0 ] && echo complete || echo incomplete)"
+exit "$code"
+`;
+/** Exit code 0 where it materialised; what a failure said goes to stdout. */
+const MATERIALIZE = `
+import sys, dagster as dg
+from dagster_mirror import ledger_mirror
+result = dg.materialize([ledger_mirror], raise_on_error=False)
+for event in result.all_events:
+    if event.event_type_value in ("STEP_FAILURE", "STEP_UP_FOR_RETRY"): print(event.event_type_value, event.message, event.event_specific_data)
+sys.exit(0 if result.success else 3)
+`;
+
+const scratch = await mkdtemp(join(tmpdir(), 'ledger mirror examples '));
+const real = join(scratch, 'real');
+const played = join(scratch, 'played');
+for (const folder of [real, played]) await mkdir(folder);
+await writeFile(
+  join(real, 'ledger-mirror'),
+  `#!/bin/sh\nexec '${process.execPath}' '${join(ROOT, 'bin/ledger-mirror.js')}' "$@"\n`,
+);
+await writeFile(join(played, 'ledger-mirror'), PLAYER);
+for (const folder of [real, played]) await chmod(join(folder, 'ledger-mirror'), 0o755);
+
+let mirrors = 0;
+const sandbox = spawn(
+  process.execPath,
+  ['bin/ledger-mirror.js', 'sandbox', '--port', '0', '--parties', '3', '--entries', '30', '--json'],
+  { cwd: ROOT, env: { ...process.env, DATA_DIR: scratch }, stdio: ['ignore', 'pipe', 'inherit'] },
+);
+let said = '';
+sandbox.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
+while (!said.includes('"genesis"') && sandbox.exitCode === null) await sleep(100);
+const { url } = JSON.parse(said) as { url: string };
+
+function environment(folder: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
+  mirrors += 1;
+  return {
+    PATH: `${folder}:${process.env['PATH'] ?? ''}`,
+    LEDGER_MIRROR_HOME: scratch,
+    LEDGER_MIRROR_WAIT_SECONDS: '0.1',
+    SOURCE_URL: url,
+    DATA_DIR: join(scratch, `data-${mirrors}`),
+    PYTHONPATH: EXAMPLES,
+    PYTHONDONTWRITEBYTECODE: '1',
+    DAGSTER_DISABLE_TELEMETRY: 'yes',
+    ...more,
+  };
+}
+
+/** @returns the environment of a player, and how often it was called */
+async function play(
+  codes: readonly number[],
+): Promise<{ env: Record<string, string>; calls: () => Promise<number> }> {
+  const file = join(scratch, `codes-${(mirrors += 1)}`);
+  await writeFile(file, `${codes.join('\n')}\n`);
+  const calls = async (): Promise<number> =>
+    (await readFile(`${file}.calls`, 'utf8')).trim().split('\n').length;
+  return { env: environment(played, { PLAYED: file }), calls };
+}
+
+async function needModule(name: string, way = `pip install ${name}`): Promise<void> {
+  const { code } = await command(PYTHON, ['-c', `import ${name}`]);
+  if (code !== 0) throw new NotRun(`${PYTHON} has no ${name}: ${way}, or set PYTHON`);
+}
+
+function materialize(env: Record<string, string>): ReturnType<typeof command> {
+  return command(PYTHON, ['-c', MATERIALIZE], { env });
+}
+
+const CRON = join(EXAMPLES, 'cron.sh');
+
+try {
+  await runSteps([
+    {
+      name: 'cron: a complete night says nothing and ends in 0',
+      run: async () => {
+        const { code, stdout, output } = await command('sh', [CRON], { env: environment(real) });
+        expect(code === 0 && stdout === '', output);
+      },
+    },
+    {
+      name: 'cron: 75 is tried again, three times at most',
+      run: async () => {
+        const twice = await play([75, 75, 0]);
+        const first = await command('sh', [CRON], { env: twice.env });
+        expect(first.code === 0 && (await twice.calls()) === 3, first.output);
+        const always = await play([75, 75, 75, 75, 0]);
+        const second = await command('sh', [CRON], { env: always.env });
+        expect(second.code === 75 && (await always.calls()) === 4, second.output);
+      },
+    },
+    {
+      name: 'cron: another verdict is told with its document, and not tried again',
+      run: async () => {
+        const { env, calls } = await play([2, 0]);
+        const { code, stdout } = await command('sh', [CRON], { env });
+        expect(code === 2 && stdout.includes('"runId":"run-7"') && (await calls()) === 1, stdout);
+      },
+    },
+    {
+      name: 'Dagster: a complete night materialises',
+      run: async () => {
+        await needModule('dagster');
+        const { code, output } = await materialize(environment(real));
+        expect(code === 0, output);
+      },
+    },
+    {
+      name: 'Dagster: 75 is retried',
+      run: async () => {
+        await needModule('dagster');
+        const { env, calls } = await play([75, 0]);
+        const { code, output } = await materialize(env);
+        expect(code === 0 && (await calls()) === 2, output);
+      },
+    },
+    {
+      name: "Dagster: another verdict fails at once, with the run's id",
+      run: async () => {
+        await needModule('dagster');
+        const { env, calls } = await play([2, 0]);
+        const { code, stdout, output } = await materialize(env);
+        expect(code === 3 && stdout.includes('run-7 ended incomplete') && (await calls()) === 1, output);
+      },
+    },
+    {
+      name: 'Airflow: the DAG is read',
+      run: async () => {
+        await needModule('airflow.sdk', 'pip install apache-airflow');
+        const { code, output } = await command(PYTHON, ['-c', 'import airflow_mirror'], {
+          env: environment(real, { AIRFLOW_HOME: scratch }),
+        });
+        expect(code === 0, output);
+      },
+    },
+  ]);
+} finally {
+  sandbox.kill('SIGTERM');
+  if (sandbox.exitCode === null) await once(sandbox, 'exit');
+  await rm(scratch, { recursive: true, force: true });
+}
