@@ -4,8 +4,8 @@ import json
 import subprocess
 from datetime import datetime, timedelta
 
-from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.sdk import dag, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 TRY_AGAIN = 75
 
