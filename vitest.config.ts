@@ -18,6 +18,7 @@ export default defineConfig({
   test: {
     pool: 'forks',
     maxWorkers: WORKERS,
+    reporters: ['default', './test/support/store-notice.ts'],
     teardownTimeout: 60 * SECOND_MS,
     expect: { poll: { timeout: 60 * SECOND_MS } },
     projects: [

@@ -21,7 +21,8 @@ beforeAll(async () => {
 });
 beforeEach(() => {
   double.fault = undefined;
-  double.knowsConditions = true;
+  double.conditions = 'honoured';
+  double.knowsChecksums = true;
   double.objects.clear();
   double.uploads.clear();
   double.calls.length = 0;
@@ -64,16 +65,23 @@ describe('S3Store', () => {
   }
   const stored = (): Buffer | undefined => [...double.objects.values()][0]?.content;
 
-  test('sends a large file in parts, and the same file again without harm', async () => {
-    await using store = openDouble();
-    const path = await large(store);
-    await store.publishFile('a/large', path, facts, signal);
-    expect(stored()?.equals(content)).toBe(true);
-    expect(double.calls.filter((call) => call === 'PUT partNumber&uploadId')).toHaveLength(3);
-    await store.publishFile('a/large', path, facts, signal);
-    expect([double.objects.size, double.uploads.size]).toEqual([1, 0]);
-    expect(await store.head('a/large', signal)).toEqual(facts);
-  });
+  test.each([
+    ['knows checksums, as AWS does', true],
+    ['knows none, as Ceph and Swift', false],
+  ])(
+    'sends a large file in parts to a store that %s, and the same file again without harm',
+    async (_, knows) => {
+      double.knowsChecksums = knows;
+      await using store = openDouble();
+      const path = await large(store);
+      await store.publishFile('a/large', path, facts, signal);
+      expect(stored()?.equals(content)).toBe(true);
+      expect(double.calls.filter((call) => call === 'PUT partNumber&uploadId')).toHaveLength(3);
+      await store.publishFile('a/large', path, facts, signal);
+      expect([double.objects.size, double.uploads.size]).toEqual([1, 0]);
+      expect(await store.head('a/large', signal)).toEqual(facts);
+    },
+  );
 
   test.each([
     ['a lost answer to PUT', 'PUT', 'lose'],
@@ -110,9 +118,10 @@ describe('S3Store', () => {
     expect([double.objects.size, double.uploads.size]).toEqual([0, 0]);
     const prefix = new URL(store.url).pathname.slice(1);
     const left = { key: `${prefix}/a/left`, metadata: {}, initiated: new Date(0), parts: new Map() };
-    double.uploads.set('left', left);
+    // More than a page of them.
+    for (const name of ['1', '2', '3', '4', '5']) double.uploads.set(`left ${name}`, left);
     double.uploads.set('foreign', { ...left, key: 'other/a/left' });
-    expect((await store.sweep(60_000, signal)).removed).toBe(1);
+    expect((await store.sweep(60_000, signal)).removed).toBe(5);
     expect([...double.uploads.keys()]).toEqual(['foreign']);
   });
 
@@ -185,15 +194,59 @@ describe('S3Store', () => {
     expect((await store.sweep(60_000, signal)).removed).toBe(0);
   });
 
-  test('does without conditions where the store knows none', async () => {
+  test.each(['refused', 'ignored'] as const)(
+    'keeps what lies there where conditions are %s',
+    async (conditions) => {
+      await using store = openDouble();
+      double.conditions = conditions;
+      expect(await store.tryOut(signal)).toEqual({
+        put: conditions,
+        multipart: conditions,
+        hasOneWinner: false,
+      });
+      await store.publishBytes('a/plain', Buffer.from('one'), signal);
+      await store.publishBytes('a/plain', Buffer.from('one'), signal);
+      await expect(store.publishBytes('a/plain', Buffer.from('two'), signal)).rejects.toThrow(
+        expect.objectContaining({ code: 'OBJECT_CONFLICT' }),
+      );
+      expect(stored()?.toString()).toBe('one');
+    },
+  );
+
+  test.each([
+    ['ExpiredToken', 'OBJECT_STORE_CREDENTIALS'],
+    ['AccessDenied', 'OBJECT_STORE_REFUSED'],
+    ['PermanentRedirect', 'OBJECT_STORE_REFUSED'],
+  ])('tells the error of the write that was refused: %s', async (name, code) => {
     await using store = openDouble();
-    double.knowsConditions = false;
-    await store.publishBytes('a/plain', Buffer.from('one'), signal);
-    await store.publishBytes('a/plain', Buffer.from('one'), signal);
-    await expect(store.publishBytes('a/plain', Buffer.from('two'), signal)).rejects.toThrow(
-      expect.objectContaining({ code: 'OBJECT_CONFLICT' }),
+    double.fault = ({ method }) => (method === 'PUT' ? name : undefined);
+    const refused = { name: 'PermanentError', code, message: expect.stringContaining(name) as string };
+    await expect(store.publishBytes('a/b', Buffer.from('x'), signal)).rejects.toMatchObject(refused);
+    expect(double.calls.filter((call) => call === 'PUT')).toHaveLength(1);
+  });
+
+  test('takes the region for us-east-1 where an endpoint is given and no region', async () => {
+    const url = new URL('s3://bucket/mirror');
+    url.searchParams.set('endpoint', double.endpoint);
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await store.publishBytes('a/b', Buffer.from('x'), signal);
+    expect(stored()?.toString()).toBe('x');
+  });
+
+  test.each([
+    ['no region', 's3://bucket/mirror', 'OBJECT_STORE_CONFIGURATION'],
+    ['another protocol', 's3://bucket/mirror?endpoint=TLS', 'OBJECT_STORE_CONFIGURATION'],
+  ])('does not try again what cannot work: %s', async (_, text, code) => {
+    const url = new URL(text.replace('TLS', encodeURIComponent(double.endpoint.replace('http:', 'https:'))));
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await expect(store.head('a', signal)).rejects.toMatchObject({ name: 'PermanentError', code });
+  });
+
+  test('an endpoint that is no URL is told at once', () => {
+    const url = new URL('s3://bucket/mirror?endpoint=not-a-url');
+    expect(() => openS3Store({ url, spoolDir: folder, ambient: ambientOf() })).toThrow(
+      /OBJECT_STORE_URL: its endpoint/,
     );
-    expect(stored()?.toString()).toBe('one');
   });
 
   test.each([

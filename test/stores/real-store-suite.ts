@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import type { StoreCapabilities } from '../../src/objects/object-store.ts';
 import { describeObjectStore } from '../objects/store-contract.ts';
 import type { RealStore } from '../support/real-store.ts';
+import { describeMishaps, describeOutages, describeRefusals } from './store-faults.ts';
+import { describeNights } from './store-nights.ts';
 import { fillStore, openStoreOn, type StoreUnderTest } from './store-under-test.ts';
 
 export function describeRealStore(
@@ -26,5 +28,9 @@ export function describeRealStore(
       async () => openStoreOn(running()),
       (store, keys) => fillStore(running(), store, keys),
     );
+    describeRefusals(running);
+    describeMishaps(running);
+    describeOutages(running);
+    describeNights(running);
   });
 }

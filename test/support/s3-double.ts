@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import type { ConditionSupport, ObjectStore } from '../../src/objects/object-store.ts';
 import { openS3Store } from '../../src/objects/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
@@ -22,6 +22,7 @@ export function openDoubleStore(endpoint: string, spoolDir: string): ObjectStore
   return openS3Store({ url, spoolDir, ambient });
 }
 const PAGE_KEYS = 100;
+const PAGE_UPLOADS = 2;
 const PART_BYTES_MIN = 5 * 2 ** 20;
 
 interface Stored {
@@ -34,7 +35,7 @@ interface Upload {
   readonly key: string;
   readonly metadata: Readonly<Record<string, string>>;
   readonly initiated: Date;
-  readonly parts: Map<number, { content: Buffer; etag: string }>;
+  readonly parts: Map<number, { content: Buffer; etag: string; checksum: string | undefined }>;
 }
 
 interface Call {
@@ -60,11 +61,19 @@ class Refused extends Error {
   }
 }
 
+const STATUSES: Readonly<Record<string, number>> = {
+  SlowDown: 503,
+  AccessDenied: 403,
+  ExpiredToken: 400,
+  PermanentRedirect: 301,
+  NotImplemented: 501,
+};
+
 function fail(code: string | undefined, request: IncomingMessage): void {
   if (code === undefined) return;
   if (code === 'lose') request.socket.destroy();
   if (code.startsWith('200 ')) throw new Refused(200, code.slice(4));
-  throw new Refused(code === 'SlowDown' ? 503 : 500, code);
+  throw new Refused(STATUSES[code] ?? 500, code);
 }
 
 export class S3Double implements AsyncDisposable {
@@ -72,8 +81,10 @@ export class S3Double implements AsyncDisposable {
   readonly uploads = new Map<string, Upload>();
   readonly calls: string[] = [];
   fault: S3Fault | undefined;
-  /** As stores that do not know If-None-Match. */
-  knowsConditions = true;
+  /** What it makes of If-None-Match: stores of all three kinds exist. */
+  conditions: ConditionSupport = 'honoured';
+  /** Whether it knows x-amz-checksum-sha256, as AWS does, and Ceph 16 and Swift 2.30 do not. */
+  knowsChecksums = true;
   readonly #server = createServer((request, response) => void this.#serve(request, response));
 
   /** @returns a double on a free port of this machine; its bucket is `bucket` */
@@ -201,8 +212,15 @@ export class S3Double implements AsyncDisposable {
   #putPart(call: Call): { headers: Record<string, string> } {
     checkBody(call);
     const etag = etagOf(call.body);
-    this.#upload(call).parts.set(Number(call.query.get('partNumber')), { content: call.body, etag });
-    return { headers: { etag } };
+    const checksum = this.knowsChecksums
+      ? createHash('sha256').update(call.body).digest('base64')
+      : undefined;
+    this.#upload(call).parts.set(Number(call.query.get('partNumber')), {
+      content: call.body,
+      etag,
+      checksum,
+    });
+    return { headers: { etag, ...(checksum === undefined ? {} : { 'x-amz-checksum-sha256': checksum }) } };
   }
 
   #complete(call: Call): { body: string } {
@@ -211,10 +229,19 @@ export class S3Double implements AsyncDisposable {
     const named = [...call.body.toString().matchAll(/<Part>.*?<\/Part>/gs)].map(([part]) => ({
       number: Number(/<PartNumber>(\d+)</.exec(part)?.[1]),
       etag: /<ETag>(?:&quot;|")?([^<&"]+)/.exec(part)?.[1],
+      checksum: /<ChecksumSHA256>([^<]+)/.exec(part)?.[1],
     }));
-    const contents = named.map(({ number, etag }, index) => {
+    // Swift validates, and its schema has no checksums.
+    if (!this.knowsChecksums && named.some(({ checksum }) => checksum !== undefined))
+      throw new Refused(400, 'MalformedXML');
+    const contents = named.map(({ number, etag, checksum }, index) => {
       const part = upload.parts.get(number);
-      if (part === undefined || part.etag !== `"${etag}"` || number !== index + 1)
+      if (
+        part === undefined ||
+        part.etag !== `"${etag}"` ||
+        number !== index + 1 ||
+        part.checksum !== checksum
+      )
         throw new Refused(400, 'InvalidPart');
       if (index < named.length - 1 && part.content.length < PART_BYTES_MIN)
         throw new Refused(400, 'EntityTooSmall');
@@ -247,13 +274,23 @@ export class S3Double implements AsyncDisposable {
   }
 
   #listUploads(query: URLSearchParams): { body: string } {
-    const listed = [...this.uploads]
+    const marker = `${query.get('key-marker') ?? ''} ${query.get('upload-id-marker') ?? ''}`;
+    const found = [...this.uploads]
       .filter(([, { key }]) => key.startsWith(query.get('prefix') ?? ''))
-      .map(
-        ([id, { key, initiated }]) =>
-          `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${initiated.toISOString()}</Initiated></Upload>`,
-      );
-    return { body: `<ListMultipartUploadsResult>${listed.join('')}</ListMultipartUploadsResult>` };
+      .map(([id, upload]) => ({ id, ...upload, place: `${upload.key} ${id}` }))
+      .filter(({ place }) => place > marker || marker === ' ')
+      .toSorted((a, b) => (a.place < b.place ? -1 : 1));
+    const page = found.slice(0, PAGE_UPLOADS);
+    const last = page.at(-1);
+    const next =
+      found.length > page.length && last !== undefined
+        ? `<IsTruncated>true</IsTruncated><NextKeyMarker>${last.key}</NextKeyMarker><NextUploadIdMarker>${last.id}</NextUploadIdMarker>`
+        : '<IsTruncated>false</IsTruncated>';
+    const listed = page.map(
+      ({ id, key, initiated }) =>
+        `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${initiated.toISOString()}</Initiated></Upload>`,
+    );
+    return { body: `<ListMultipartUploadsResult>${next}${listed.join('')}</ListMultipartUploadsResult>` };
   }
 
   #upload(call: Call): Upload {
@@ -264,8 +301,8 @@ export class S3Double implements AsyncDisposable {
 
   #checkCondition({ headers, key }: Call): void {
     if (headers['if-none-match'] === undefined) return;
-    if (!this.knowsConditions) throw new Refused(501, 'NotImplemented');
-    if (this.objects.has(key)) throw new Refused(412, 'PreconditionFailed');
+    if (this.conditions === 'refused') throw new Refused(501, 'NotImplemented');
+    if (this.conditions === 'honoured' && this.objects.has(key)) throw new Refused(412, 'PreconditionFailed');
   }
 }
 

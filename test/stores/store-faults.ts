@@ -1,0 +1,238 @@
+/** What goes wrong between the mirror and a real S3 server: refusals, outages, lost answers, flipped bits. */
+import { createHash, randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { buffer } from 'node:stream/consumers';
+import { CreateMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
+import { describe, expect, test } from 'vitest';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { makeCertificates } from '../source/certificate.ts';
+import { rawClient, type RealStore } from '../support/real-store.ts';
+import { type Mishap, type Passing, StoreProxy } from '../support/store-proxy.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
+
+const signal = new AbortController().signal;
+const MIB = 2 ** 20;
+const OUTAGE_MS = 10_000;
+
+interface Large {
+  readonly path: string;
+  readonly facts: { readonly bytes: bigint; readonly sha256: string };
+}
+
+async function spoolLarge(store: ObjectStore, mib: number): Promise<Large> {
+  const content = randomBytes(mib * MIB);
+  const path = await store.spoolPath('large');
+  await writeFile(path, content);
+  const sha256 = createHash('sha256').update(content).digest('hex');
+  return { path, facts: { bytes: BigInt(content.length), sha256 } };
+}
+
+async function sha256Of(store: ObjectStore, key: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of await store.read(key, signal)) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+/** Keys of uploads that are not finished, below the store's prefix. */
+async function uploadsOf(server: RealStore, store: ObjectStore): Promise<readonly string[]> {
+  const client = rawClient(server);
+  const prefix = new URL(store.url).pathname.slice(1);
+  const command = new ListMultipartUploadsCommand({ Bucket: server.bucket, Prefix: `${prefix}/` });
+  const { Uploads: uploads = [] } = await client.send(command);
+  client.destroy();
+  return uploads.map(({ Key }) => Key ?? '');
+}
+
+/** The first calls that fit have the mishap, as often as said. */
+function mishaps(mishap: Mishap, times: number, fits: (call: Passing) => boolean): (call: Passing) => Mishap {
+  let left = times;
+  return (call) => {
+    if (left === 0 || !fits(call)) return undefined;
+    left -= 1;
+    return mishap;
+  };
+}
+
+const isPut = ({ method }: Passing): boolean => method === 'PUT';
+const isComplete = ({ method, path }: Passing): boolean => method === 'POST' && path.includes('uploadId=');
+
+export function describeRefusals(running: StoreUnderTest): void {
+  describe('a refusal', () => {
+    test('of a wrong secret is told by its own name, by writes, reads and listings', async () => {
+      const keys = { ...running().keys, secretAccessKey: 'wrong' };
+      await using store = openStoreOn(running(), { keys });
+      const refused = {
+        code: 'OBJECT_STORE_CREDENTIALS',
+        message: expect.stringContaining('SignatureDoesNotMatch') as string,
+      };
+      await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject(refused);
+      await expect(store.head('a', signal)).rejects.toMatchObject(refused);
+      await expect(store.list('', signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject(refused);
+      await expect(store.tryOut(signal)).rejects.toMatchObject(refused);
+    });
+
+    test('of an unknown key is about the credentials', async () => {
+      const keys = { ...running().keys, accessKeyId: 'nobody:here' };
+      await using store = openStoreOn(running(), { keys });
+      await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject({
+        code: 'OBJECT_STORE_CREDENTIALS',
+        message: expect.stringMatching(/InvalidAccessKeyId|SignatureDoesNotMatch/) as string,
+      });
+    });
+
+    test('of a write by who may only read is told, and reading works', async () => {
+      const prefix = randomBytes(8).toString('hex');
+      await using owner = openStoreOn(running(), { prefix });
+      await owner.publishBytes('a', Buffer.from('content'), signal);
+      await using reader = openStoreOn(running(), { prefix, keys: running().readOnlyKeys });
+      const refused = {
+        code: 'OBJECT_STORE_REFUSED',
+        message: expect.stringContaining('AccessDenied') as string,
+      };
+      await expect(reader.publishBytes('b', Buffer.from('x'), signal)).rejects.toMatchObject(refused);
+      await expect(reader.tryOut(signal)).rejects.toMatchObject(refused);
+      expect((await buffer(await reader.read('a', signal))).toString()).toBe('content');
+    });
+
+    test('of a bucket that is not there is told', async () => {
+      await using store = openStoreOn({ ...running(), bucket: 'nowhere', endpoint: running().endpoint });
+      await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject({
+        code: 'OBJECT_STORE_REFUSED',
+        message: expect.stringContaining('NoSuchBucket') as string,
+      });
+    });
+
+    test('of a certificate that nobody vouches for ends the call at once', async () => {
+      await using proxy = await StoreProxy.before(running().endpoint, makeCertificates());
+      await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
+      await expect(store.head('a', signal)).rejects.toMatchObject({
+        name: 'PermanentError',
+        code: 'OBJECT_STORE_CERTIFICATE',
+      });
+    });
+  });
+}
+
+export function describeMishaps(running: StoreUnderTest): void {
+  describe('on the way', () => {
+    test.each([
+      ['a small object', 1, isPut],
+      ['an object in parts', 17, isComplete],
+    ])('an answer that is lost is settled by asking: %s', async (_, mib, fits) => {
+      await using proxy = await StoreProxy.before(running().endpoint);
+      await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
+      const { path, facts } = await spoolLarge(store, mib);
+      proxy.judge = mishaps('lose', 1, fits);
+      await store.publishFile('a', path, facts, signal);
+      expect(await sha256Of(store, 'a')).toBe(facts.sha256);
+      expect(await uploadsOf(running(), store)).toEqual([]);
+    });
+
+    test.each([
+      ['a small object', 1],
+      ['an object in parts', 17],
+    ])('a flipped bit is noticed and sent again: %s', async (_, mib) => {
+      await using proxy = await StoreProxy.before(running().endpoint);
+      await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
+      const { path, facts } = await spoolLarge(store, mib);
+      proxy.judge = mishaps('flip', 1, isPut);
+      await store.publishFile('a', path, facts, signal);
+      expect(await sha256Of(store, 'a')).toBe(facts.sha256);
+    });
+
+    test('a bit that flips each time is an error that may pass, and nothing lies there', async () => {
+      await using proxy = await StoreProxy.before(running().endpoint);
+      await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
+      proxy.judge = (call) => (isPut(call) ? 'flip' : undefined);
+      await expect(store.publishBytes('a', Buffer.from('content'), signal)).rejects.toMatchObject({
+        name: 'RetryableError',
+        code: 'OBJECT_STORE_DAMAGED',
+      });
+      expect(await store.head('a', signal)).toBeUndefined();
+    });
+
+    test('a download that breaks off goes on where it broke', async () => {
+      await using proxy = await StoreProxy.before(running().endpoint);
+      await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
+      const { path, facts } = await spoolLarge(store, 17);
+      await store.publishFile('a', path, facts, signal);
+      proxy.judge = mishaps('cut', 3, ({ method }) => method === 'GET');
+      expect(await sha256Of(store, 'a')).toBe(facts.sha256);
+    });
+  });
+}
+
+export function describeOutages(running: StoreUnderTest): void {
+  describe('an outage', () => {
+    test('of ten seconds is waited for by the call that meets it', async () => {
+      const server = running();
+      await using store = openStoreOn(server);
+      await server.killGateway();
+      const writing = store.publishBytes('a', Buffer.from('content'), signal);
+      await sleep(OUTAGE_MS);
+      await server.startGateway();
+      await writing;
+      expect((await buffer(await store.read('a', signal))).toString()).toBe('content');
+    });
+
+    test('that lasts is the store’s, and named', async () => {
+      const server = running();
+      await using store = openStoreOn(server, { patienceMs: 500 });
+      await server.killGateway();
+      try {
+        await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject({
+          name: 'UnreachableError',
+          code: 'OBJECT_STORE_UNREACHABLE',
+          message: expect.stringContaining('ECONNREFUSED') as string,
+        });
+      } finally {
+        await server.startGateway();
+      }
+    });
+
+    test('in which connections are taken and nothing is said ends a trial in time', async () => {
+      const server = running();
+      await using store = openStoreOn(server);
+      server.freezeGateway();
+      try {
+        await expect(store.tryOut(signal, { stepMaxMs: 1_000 })).rejects.toMatchObject({
+          name: 'UnreachableError',
+          message: expect.stringContaining('no answer within 1 s') as string,
+        });
+      } finally {
+        server.thawGateway();
+      }
+    });
+
+    test('amid the parts of an object leaves it whole, once, and no upload behind', async () => {
+      const server = running();
+      await using store = openStoreOn(server);
+      const { path, facts } = await spoolLarge(store, 150);
+      const writing = store.publishFile('a', path, facts, signal);
+      await waitFor(async () => (await uploadsOf(server, store)).length > 0, {
+        what: 'an upload on its way',
+      });
+      await server.killGateway();
+      await sleep(2_000);
+      await server.startGateway();
+      await writing;
+      expect(await store.head('a', signal)).toEqual(facts);
+      expect(await sha256Of(store, 'a')).toBe(facts.sha256);
+      expect(await uploadsOf(server, store)).toEqual([]);
+    });
+
+    test('that killed the process leaves an upload, which a sweep removes', async () => {
+      const server = running();
+      await using store = openStoreOn(server);
+      const client = rawClient(server);
+      const Key = `${new URL(store.url).pathname.slice(1)}/a/left`;
+      await client.send(new CreateMultipartUploadCommand({ Bucket: server.bucket, Key }));
+      client.destroy();
+      expect((await store.sweep(3_600_000, signal)).removed).toBe(0);
+      expect((await store.sweep(-60_000, signal)).removed).toBe(1);
+      expect(await uploadsOf(server, store)).toEqual([]);
+    });
+  });
+}

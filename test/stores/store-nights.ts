@@ -1,0 +1,162 @@
+/** The mirror's whole work on a real S3 server, through the real commands. */
+import { randomUUID } from 'node:crypto';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
+import { describe, expect, test } from 'vitest';
+import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { expectLedgers } from '../cli/as-the-books.ts';
+import { type MirrorHome, openHome } from '../cli/mirror-home.ts';
+import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
+import { awsVariables, rawClient, type RealStore, storeUrl } from '../support/real-store.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
+
+const HOUR_MS = 3_600_000;
+/** Above 64 MiB of CSV in one ledger: several parts, as nothing is compressed. */
+const WHALE_ENTRIES = 160_000;
+const signal = new AbortController().signal;
+
+interface World extends AsyncDisposable {
+  readonly sandbox: Sandbox;
+  readonly database: FreshDatabase;
+  readonly home: MirrorHome;
+  readonly prefix: string;
+}
+
+async function openWorld(server: RealStore, whaleEntries = 0): Promise<World> {
+  await using stack = new AsyncDisposableStack();
+  const sandbox = stack.use(
+    await startSandbox({
+      parties: 12,
+      entriesMean: 40,
+      whaleEntries,
+      checkpointIntervalMs: HOUR_MS,
+      rateLimit: 'none',
+    }),
+  );
+  const database = stack.use(await openFreshDatabase());
+  const prefix = randomUUID();
+  const home = stack.use(
+    await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: database.url,
+      OBJECT_STORE_URL: storeUrl(server, prefix).href,
+      EXPORT_COMPRESSION: 'none',
+      ...awsVariables(server.keys),
+    }),
+  );
+  const owned = stack.move();
+  return { sandbox, database, home, prefix, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** Brings the ledgers' objects into the home's folder, and compares all with the books. */
+async function expectWhole(
+  server: RealStore,
+  { sandbox, home, prefix }: World,
+  database: FreshDatabase,
+): Promise<void> {
+  await using store = openStoreOn(server, { prefix });
+  await rm(home.objectsDir, { recursive: true, force: true });
+  for await (const { key } of store.list('ledger/', signal)) {
+    const path = join(home.objectsDir, key);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, await buffer(await store.read(key, signal)));
+  }
+  await expectLedgers(database.pool, sandbox.books, home.objectsDir);
+}
+
+async function isUploading(server: RealStore, prefix: string): Promise<boolean> {
+  const client = rawClient(server);
+  const command = new ListMultipartUploadsCommand({ Bucket: server.bucket, Prefix: `${prefix}/` });
+  const { Uploads: uploads = [] } = await client.send(command);
+  client.destroy();
+  return uploads.length > 0;
+}
+
+export function describeNights(running: StoreUnderTest): void {
+  describe('the mirror', () => {
+    test('does its whole work: nights with objects in parts, verify --deep, query, an empty database', async () => {
+      const server = running();
+      await using world = await openWorld(server, WHALE_ENTRIES);
+      const { home, sandbox, database } = world;
+      const first = await home.json(['nightly']);
+      expect([first.code, first.document.verdict]).toEqual([0, 'complete']);
+      sandbox.advance(HOUR_MS * 30);
+      const second = await home.json(['nightly']);
+      expect([second.code, second.document.verdict]).toEqual([0, 'complete']);
+      await expectWhole(server, world, database);
+      const sizes = await database.pool.query<{ largest: string }>(
+        'select max(object_bytes) as largest from mirror.segments',
+      );
+      expect(Number(sizes.rows[0]?.largest)).toBeGreaterThan(64 * 2 ** 20);
+      const verified = await home.json(['verify', '--deep']);
+      expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
+      const counted = await home.run([
+        'query',
+        'select count(*) as n from ledger_entries',
+        '--format',
+        'csv',
+      ]);
+      const rows = await database.pool.query<{ n: string }>(
+        'select count(*) as n from mirror.ledger_entries',
+      );
+      expect(counted.stdout.trim().split(/\s+/)).toEqual(['n', rows.rows[0]?.n]);
+      await using empty = await openFreshDatabase();
+      const again = { DATABASE_URL: empty.url, SOURCE_URL: undefined };
+      const rebuilt = await home.json(['load', '--all'], again);
+      expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);
+      await expectWhole(server, world, empty);
+      expect(await home.spooled()).toEqual([]);
+    });
+
+    test('killed with -9 amid an upload, goes on from its spool', async () => {
+      const server = running();
+      await using world = await openWorld(server, WHALE_ENTRIES);
+      const { home, sandbox, database, prefix } = world;
+      const killed = home.start(['nightly']);
+      await waitFor(
+        () => {
+          if (!killed.isRunning) throw new Error(`the run ended before an upload:\n${killed.stderr}`);
+          return isUploading(server, prefix);
+        },
+        { what: 'an upload on its way' },
+      );
+      await killed.end('SIGKILL');
+      const sent = sandbox.requests.all().filter(({ route }) => route === 'export');
+      const next = await home.json(['nightly']);
+      expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
+      expect(sent.length).toBeGreaterThan(0);
+      await expectWhole(server, world, database);
+      const verified = await home.json(['verify', '--deep']);
+      expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
+    });
+
+    test('outlasts ten seconds without its store, and asks every ledger once', async () => {
+      const server = running();
+      await using world = await openWorld(server);
+      const { home, sandbox, database } = world;
+      const night = home.start(['nightly', '--json']);
+      await waitFor(() => sandbox.requests.of('export') > 2, { what: 'exports on their way' });
+      await server.killGateway();
+      await sleep(10_000);
+      await server.startGateway();
+      const { code } = await night.end(undefined, 240_000);
+      expect([code, night.stdout]).toEqual([0, expect.stringContaining('"complete"')]);
+      await expectWhole(server, world, database);
+    });
+
+    test('with a wrong secret, asks the source for nothing', async () => {
+      await using world = await openWorld(running());
+      const { home, sandbox } = world;
+      const night = await home.json(['nightly'], { AWS_SECRET_ACCESS_KEY: 'wrong' });
+      expect([night.code, night.document.verdict]).toEqual([2, 'failed']);
+      expect(JSON.stringify(night.document.evidence)).toContain('SignatureDoesNotMatch');
+      expect(sandbox.requests.of()).toBe(0);
+      const found = await home.run(['doctor'], { AWS_SECRET_ACCESS_KEY: 'wrong' });
+      expect(found.stdout).toMatch(/WRONG +object store: .*SignatureDoesNotMatch/);
+    });
+  });
+}

@@ -1,0 +1,74 @@
+/** A proxy before a store that speaks HTTP: loses answers, flips bits on the way, may serve TLS. */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+
+/** What befalls a call: its answer is lost, or comes half; one bit of what is sent flips. */
+export type Mishap = 'lose' | 'cut' | 'flip' | undefined;
+
+export interface Passing {
+  readonly method: string;
+  readonly path: string;
+}
+
+export class StoreProxy implements AsyncDisposable {
+  /** Judges every call; none has a mishap by default. */
+  judge: (call: Passing) => Mishap = () => undefined;
+  readonly #server: Server;
+  readonly #isTls: boolean;
+
+  private constructor(target: URL, tls: { key: string; cert: string } | undefined) {
+    const serve = (asked: IncomingMessage, answer: ServerResponse): void => {
+      void this.#pass(target, asked, answer).catch(() => asked.socket.destroy());
+    };
+    this.#isTls = tls !== undefined;
+    this.#server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
+  }
+
+  static async before(endpoint: string, tls?: { key: string; cert: string }): Promise<StoreProxy> {
+    const proxy = new StoreProxy(new URL(endpoint), tls);
+    proxy.#server.listen(0, '127.0.0.1');
+    await once(proxy.#server, 'listening');
+    return proxy;
+  }
+
+  get endpoint(): string {
+    const { port } = this.#server.address() as AddressInfo;
+    return `${this.#isTls ? 'https' : 'http'}://127.0.0.1:${port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  async #pass(target: URL, asked: IncomingMessage, answer: ServerResponse): Promise<void> {
+    const { method = 'GET', url: path = '/' } = asked;
+    const body = await buffer(asked);
+    const mishap = this.judge({ method, path });
+    if (mishap === 'flip' && body.length > 0)
+      body.writeUInt8(body.readUInt8(body.length >> 1) ^ 4, body.length >> 1);
+    const { 'transfer-encoding': _, expect: __, ...headers } = asked.headers;
+    const sent = request({
+      host: target.hostname,
+      port: target.port,
+      method,
+      path,
+      headers: { ...headers, 'content-length': body.length },
+    });
+    sent.end(body);
+    const [answered] = (await once(sent, 'response')) as [IncomingMessage];
+    const content = await buffer(answered);
+    if (mishap === 'lose') {
+      asked.socket.destroy();
+      return;
+    }
+    answer.writeHead(answered.statusCode ?? 500, answered.headers);
+    if (mishap === 'cut')
+      answer.write(content.subarray(0, content.length >> 1), () => asked.socket.destroy());
+    else answer.end(content);
+  }
+}
