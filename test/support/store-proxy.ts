@@ -53,12 +53,14 @@ export class StoreProxy implements AsyncDisposable {
       body.writeUInt8(body.readUInt8(body.length >> 1) ^ 4, body.length >> 1);
     const { 'transfer-encoding': _, expect: __, ...headers } = asked.headers;
     const sent = request({
+      agent: false,
       host: target.hostname,
       port: target.port,
       method,
       path,
       headers: { ...headers, 'content-length': body.length },
     });
+    sent.on('error', () => asked.socket.destroy());
     sent.end(body);
     const [answered] = (await once(sent, 'response')) as [IncomingMessage];
     const content = await buffer(answered);
