@@ -4,6 +4,7 @@
  */
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { StoreNotice } from './test/support/store-notice.ts';
 
 const SECOND_MS = 1000;
 /** Two on two cores: most files wait for servers and children. Beyond four they would wait for the one Postgres. */
@@ -18,7 +19,7 @@ export default defineConfig({
   test: {
     pool: 'forks',
     maxWorkers: WORKERS,
-    reporters: ['default', './test/support/store-notice.ts'],
+    reporters: ['default', new StoreNotice()],
     teardownTimeout: 60 * SECOND_MS,
     expect: { poll: { timeout: 60 * SECOND_MS } },
     projects: [

@@ -4,7 +4,7 @@ import type { Reporter, TestModule } from 'vitest/node';
 const NOTICE =
   'No real object store was run: S3 was tested against a double. `npm run test:stores` starts Ceph and Swift.\n';
 
-export default class StoreNotice implements Reporter {
+export class StoreNotice implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const isDouble = modules.some(({ moduleId }) => moduleId.endsWith('/s3-store.test.ts'));
     const isReal = modules.some(({ project }) => project.name === 'stores');
