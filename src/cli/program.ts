@@ -155,13 +155,14 @@ function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
 function declareMirroring(program: Command, run: Run): void {
   program
     .command('sync')
-    .description('walk the lists now and wait')
+    .description('bring the lists up to date now and wait')
     .addArgument(
       withWords(new Argument('<what>', 'parties, checkpoints or all'), ['parties', 'checkpoints', 'all']),
     )
     .option('--full', 'audit: every page again', false)
     .option('--party <id>', 'look one party up')
     .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
+    .option('--accept-shrunk', 'the source serves many rows no longer, and that is right', false)
     .action((what: string, options) =>
       run(async () => (await import('./commands/sync.ts')).sync, { what, party: undefined, ...options }),
     );

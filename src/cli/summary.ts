@@ -68,9 +68,12 @@ function nightlyLines(evidence: Fields): string[] {
 /** A row that the source lists twice counts twice here, and is held once. */
 function walkText(walk: Fields): string {
   if (!hasAny(walk, 'rows')) return '';
-  const pages = Object.values(fields(walk['pages'])).reduce<number>((sum, pages) => sum + Number(pages), 0);
   const asOf = hasAny(walk, 'asOfHeight') ? `, as of block ${text(walk['asOfHeight'])}` : '';
-  return `${amount(walk['rows'])} listed, ${amount(walk['newRows'])} new, in ${plural(pages, 'page')}${asOf}`;
+  const doubts = Array.isArray(walk['doubts']) ? walk['doubts'].length : 0;
+  const gaps = Array.isArray(walk['knownGaps']) ? walk['knownGaps'].length : 0;
+  const open = doubts === 0 ? '' : `; ${plural(doubts, 'open doubt')}, the next sync reads everything again`;
+  const known = gaps === 0 ? '' : `; ${plural(gaps, 'known gap')}`;
+  return `${amount(walk['rows'])} listed, ${amount(walk['newRows'])} new, in ${plural(walk['pages'], 'page')}${asOf}${open}${known}`;
 }
 
 function exportText(evidence: Fields): string {

@@ -324,7 +324,7 @@ describe('a night that was interrupted', () => {
     await using world = await openWorld({
       walk: async ({ full }) => {
         if ((busy -= 1) >= 0)
-          throw new RetryableError('Cannot walk yet', { code: 'WALK_BUSY', retryAfterMs: 5 });
+          throw new RetryableError('Cannot walk yet', { code: 'LIST_BUSY', retryAfterMs: 5 });
         seen.push(full);
         return COMPLETE;
       },

@@ -15,6 +15,7 @@ export interface SyncOptions {
   readonly full: boolean;
   readonly party: string | undefined;
   readonly acceptNewNetwork: boolean;
+  readonly acceptShrunk: boolean;
 }
 
 const LISTS: Readonly<Record<string, readonly ('parties' | 'checkpoints')[]>> = {
@@ -33,7 +34,8 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
   needSource(context.config);
   if (options.party !== undefined) return lookUp(options, options.party, context);
   await using app = await openApp(context);
-  const params = { full: options.full, acceptNewNetwork: options.acceptNewNetwork };
+  const { full, acceptNewNetwork, acceptShrunk } = options;
+  const params = { full, acceptNewNetwork, acceptShrunk };
   const runs = await Promise.all(
     lists.map((list) => joinOrCreate(app, { kind: 'walk', subject: list, params })),
   );
@@ -76,8 +78,8 @@ function planText(
     if (isFull)
       return `${list}: every page again, about ${formatCount(pages)}, compared with ${formatCount(known)} known rows`;
     if (stream?.verdict === null || known === 0n)
-      return `${list}: the first walk asks for every page, from both ends until they meet`;
-    return `${list}: the newest page first, then only what is new above ${formatCount(known)} known rows`;
+      return `${list}: the first sync reads every page, oldest first`;
+    return `${list}: only what is new behind ${formatCount(known)} known rows, then the newest page`;
   });
   return [
     ...lines,
