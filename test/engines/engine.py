@@ -65,6 +65,8 @@ def polars(path, version):
 
 
 def chdb(path, version):
+    # It reads files below the working folder only.
+    os.chdir("/")
     import chdb as ch
     at = "" if version is None else f" settings delta_lake_snapshot_version = {version}"
     sql = f"select toString(quantity), toString(effect), toUnixTimestamp64Micro(vega_time), month from deltaLakeLocal('{path}')"
