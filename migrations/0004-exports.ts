@@ -18,6 +18,7 @@ const STATEMENTS = [
     quarantined_at timestamptz,
     quarantine_reason jsonb,
     window_plan jsonb,
+    contradictions int not null default 0,
     is_at_source boolean not null default false,
     limit_wanted_at timestamptz,
     limit_polled_at timestamptz,
@@ -68,6 +69,7 @@ const STATEMENTS = [
     segment_id bigint references mirror.segments,
     tail jsonb,
     run_id uuid,
+    epoch int,
     checked_at timestamptz not null default clock_timestamp(),
     exclude using gist (
       party_id with =,

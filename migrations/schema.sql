@@ -60,6 +60,7 @@ table mirror.coverage
   segment_id bigint
   tail jsonb
   run_id uuid
+  epoch integer
   checked_at timestamp with time zone not null default clock_timestamp()
   constraint coverage_check CHECK ((from_time < to_time))
   constraint coverage_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
@@ -103,6 +104,7 @@ table mirror.exports
   quarantined_at timestamp with time zone
   quarantine_reason jsonb
   window_plan jsonb
+  contradictions integer not null default 0
   is_at_source boolean not null default false
   limit_wanted_at timestamp with time zone
   limit_polled_at timestamp with time zone

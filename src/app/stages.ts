@@ -97,7 +97,6 @@ function stagesOfSource({
           source: asked().ledger,
           repository: new ExportStore(warehouse.db),
           objects: store,
-          hints: state,
           compression: config.exportCompression,
           segmentBytesMax: config.exportSegmentMax,
           exportLimit: config.sourceExportConcurrency,

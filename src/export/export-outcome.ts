@@ -2,18 +2,17 @@
 import { formatInstant } from '../core/time.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
-import type { Coverage, ExportScope, Publication, SourceProfile } from './ports.ts';
+import type { Coverage, ExportScope, SourceProfile } from './ports.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
+import type { Books } from './validate/books.ts';
 
 export interface ExportFacts {
   readonly scope: ExportScope;
   readonly request: ExportRequest;
   readonly requests: number;
-  /** Answers that were cancelled as too large, and what was lost with them and with those that broke. */
-  readonly cancelled: number;
-  readonly received: { readonly bytes: number; readonly rows: number };
-  readonly leftOut: { readonly party: bigint; readonly asset: bigint; readonly range: bigint };
-  readonly published: readonly Publication[];
+  readonly books: Books;
+  /** What this run published before it was interrupted, and is current. */
+  readonly earlier: readonly Coverage[];
   /** Of the last answer, where there was one. */
   readonly last:
     | { readonly sides: Sides; readonly profile: SourceProfile; readonly coverage: readonly Coverage[] }
@@ -22,27 +21,36 @@ export interface ExportFacts {
 }
 
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {
-  const { scope, request, requests, received, leftOut, last } = facts;
-  const manifests = facts.published.flatMap(({ segments }) => segments.map(({ manifest }) => manifest));
-  const rows = manifests.reduce((sum, manifest) => sum + manifest.rows, 0n);
+  const { scope, request, requests, books, last } = facts;
+  const manifests = books.publications.flatMap(({ segments }) => segments.map(({ manifest }) => manifest));
+  const added = new Set(manifests.map(({ objectKey }) => objectKey));
+  const earlier = facts.earlier.flatMap(({ objectKey, rows, content }) =>
+    objectKey === undefined || added.has(objectKey) ? [] : [{ objectKey, rows, bytes: content?.bytes ?? 0n }],
+  );
+  const all = [...earlier, ...manifests];
+  const rows = all.reduce((sum, segment) => sum + segment.rows, 0n);
+  const { leftOut } = books;
   return {
     verdict,
     rows,
-    bytes: manifests.reduce((sum, manifest) => sum + manifest.bytes, 0n),
+    bytes: all.reduce((sum, segment) => sum + segment.bytes, 0n),
     requests,
-    objectKeys: manifests.map((manifest) => manifest.objectKey),
+    objectKeys: all.map(({ objectKey }) => objectKey),
     evidence: {
       party: scope.partyId,
       asset: scope.assetId ?? 'all',
       closedTo: formatInstant(request.closedTo),
       sides: last?.sides,
       requests,
-      ...(facts.cancelled === 0 ? {} : { cancelled: facts.cancelled }),
-      receivedRows: String(received.rows),
-      receivedBytes: String(received.bytes),
+      ...(books.cancelled === 0 ? {} : { cancelled: books.cancelled }),
+      receivedRows: String(books.received),
+      receivedBytes: String(books.bytes),
       publishedRows: String(rows),
-      segments: manifests.length,
+      heldRows: String(books.held),
+      ...(books.unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(books.unused) }),
+      segments: all.length,
       leftOut: { party: String(leftOut.party), asset: String(leftOut.asset), range: String(leftOut.range) },
+      ...(books.keptNotes.length === 0 ? {} : { kept: books.keptNotes }),
       ...(last?.profile.bounds === 'broken' ? { release: brokenNote(last.profile) } : {}),
       ...(last !== undefined && isMixed(last) ? { mixedSides: MIXED_NOTE } : {}),
       ...facts.evidence,

@@ -1,329 +1,425 @@
-/** The work on a claimed scope: ask, doubt, publish, piece by piece where it is large, until all is covered. */
-import { BEGINNING, ceilSecond, floorSecond, formatInstant, SECOND_MICROS } from '../core/time.ts';
-import type { Verdict } from '../core/verdict.ts';
-import type { Sides } from '../ledger/header.ts';
-import { Fetcher, hintKey } from './fetch/fetcher.ts';
-import { exportOutcome } from './export-outcome.ts';
-import { closedRange, type Doubt, judge, shrinking } from './validate/judge.ts';
-import { expectedBytesPerSecond, nextPlan } from './plan/next-window.ts';
-import { WindowPlan } from './plan/window-plan.ts';
-import type { Coverage, WindowRequest, Publication, SourceProfile, ExportLease } from './ports.ts';
-import { probeQuestion } from './fetch/probe.ts';
+/** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
+import {
+  BEGINNING,
+  ceilSecond,
+  DAY_MICROS,
+  floorSecond,
+  formatInstant,
+  SECOND_MICROS,
+} from '../core/time.ts';
+import { worst, type Verdict } from '../core/verdict.ts';
+import { type ExportFacts, exportOutcome } from './export-outcome.ts';
+import {
+  type Answered,
+  type EventOf,
+  type Planned,
+  type Publishing,
+  runStates,
+  type States,
+} from './export-states.ts';
+import { Fetcher } from './fetch/fetcher.ts';
+import { expectedBytesPerSecond, nextWindow } from './plan/next-window.ts';
+import { probeRequest } from './fetch/probe.ts';
 import { decided, doubted, learned } from './plan/profile.ts';
+import type { Range } from './plan/ranges.ts';
+import { OVERLAP_AGE_MAX_MICROS, type Target } from './plan/remaining.ts';
+import { WindowPlan } from './plan/window-plan.ts';
+import type { Coverage, ExportLease, SourceProfile, WindowRequest } from './ports.ts';
 import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
-import type { Range } from './plan/ranges.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
-import type { AskPlan, Target } from './plan/remaining.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
+import { Books } from './validate/books.ts';
+import { closedRange, type Doubt, judge, shrinking, sumsOf } from './validate/judge.ts';
 
-/** Of one stretch, doubts included: then it is clear that no answer can be believed. */
-const QUESTIONS_MAX = 3;
+/** To one plan, doubts included: then it is clear that no answer can be believed. */
+const REQUESTS_PER_PLAN_MAX = 3;
+/** In a row and without anything published by them. */
+const FRUITLESS_MAX = 8;
+/** Of one run and export; at the default size that is most of a terabyte. */
+const REQUESTS_MAX = 1_000;
 /** A second way to ask where known rows did not come back: the start a little earlier. */
 const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
+/** Of what is known from before such a rest, a source that keeps little may have nothing left. */
+const RESTED_MICROS = 7n * DAY_MICROS;
+/** In so many runs in a row the source says the same against what is known: then it is so. */
+const CONTRADICTIONS_MAX = 3;
 
-/** What speaks against the answers about the stretch in hand. */
+/** What speaks against the answers to the plan in hand. */
 interface Doubts {
   readonly found: Doubt[];
-  questions: number;
-  /** Known coverage that is asked for again and replaced. */
-  distrusted?: Range;
+  requests: number;
+  lastSums: string | undefined;
   /** Nothing left the party, and asking a second way could not show more. */
   isEmptyBelieved?: boolean;
 }
 
-interface Answered {
-  readonly plan: AskPlan;
-  readonly question: Pick<WindowRequest, 'from' | 'to'>;
-  readonly received: Received;
-  readonly coverage: readonly Coverage[];
-  readonly profile: SourceProfile;
-}
+const NO_DOUBTS = (): Doubts => ({ found: [], requests: 0, lastSums: undefined });
 
 export class ExportRun {
-  readonly #claim: ExportLease;
+  readonly #lease: ExportLease;
   readonly #request: ExportRequest;
   readonly #deps: ExportDeps;
   readonly #signal: AbortSignal;
   readonly #startedMs = performance.now();
   readonly #publishing: PublishDeps;
-  readonly #checkLease: () => void;
-  readonly #published: Publication[] = [];
-  readonly #sum = { bytes: 0, rows: 0, cancelled: 0, leftOut: { party: 0n, asset: 0n, range: 0n } };
-  /** Of all stretches. */
+  readonly #books = new Books();
+  readonly #kept = new Set<bigint>();
+  readonly #audited = new Set<bigint>();
   readonly #findings: Doubt[] = [];
-  #anchor: string | undefined;
-  #isSuspicious = false;
-  #doubts: Doubts = { found: [], questions: 0 };
-  #last: { sides: Sides; profile: SourceProfile; coverage: readonly Coverage[] } | undefined;
+  readonly #verdicts: Verdict[] = [];
+  #doubts = NO_DOUBTS();
+  #distrusted: Range | undefined;
+  #overlap: string | undefined;
+  #last: ExportFacts['last'];
+  #earlier: readonly Coverage[] | undefined;
+  #epoch: number | undefined;
+  #contradictions = 0;
+  #isContradicted = false;
   #isIntended = false;
+  #fruitless = 0;
   #spoolFiles = 0;
   #segments = 0;
+  #windows = new WindowPlan(1);
+  readonly #fetcher: Fetcher;
 
   constructor(
-    claim: ExportLease,
+    lease: ExportLease,
     request: ExportRequest,
     deps: ExportDeps,
     checkLease: () => void,
     signal: AbortSignal,
   ) {
-    this.#claim = claim;
+    this.#lease = lease;
     this.#request = request;
     this.#deps = deps;
     this.#signal = signal;
-    this.#checkLease = checkLease;
-    const checkpoint = async (step: Step): Promise<void> => {
-      await deps.checkpoint?.(step);
+    const failpoint = async (step: Step): Promise<void> => {
+      await deps.failpoint?.(step);
       checkLease();
     };
-    this.#publishing = { repository: deps.repository, objects: deps.objects, checkpoint };
+    this.#publishing = { repository: deps.repository, objects: deps.objects, failpoint };
+    this.#fetcher = new Fetcher({
+      lease,
+      deps,
+      checkLease,
+      failpoint,
+      spoolFile: () => this.#spoolFile(),
+      onProgress: ({ bytes, rows }) => this.#progress(this.#books.bytes + bytes, this.#books.received + rows),
+      signal,
+    });
   }
 
   async run(): Promise<ExportOutcome> {
-    await this.#publishing.checkpoint('claimed');
-    this.#published.push(...(await recover(this.#claim, this.#publishing, this.#signal)));
-    const windows = await this.#recall();
-    const fetcher = new Fetcher({
-      claim: this.#claim,
-      deps: this.#deps,
-      windows,
-      checkLease: this.#checkLease,
-      checkpoint: this.#publishing.checkpoint,
-      spoolFile: () => this.#spoolFile(),
-      onProgress: ({ bytes, rows }) => this.#progress(this.#sum.bytes + bytes, this.#sum.rows + rows),
-      signal: this.#signal,
-    });
     try {
-      const outcome = await this.#work(fetcher, windows);
-      await fetcher.forget();
-      await this.#deps.repository.succeed(this.#claim);
-      return outcome;
+      const ended = await runStates(
+        {
+          recovering: () => this.#recover(),
+          planning: () => this.#plan(),
+          probing: (data) => this.#probe(data),
+          requesting: (data) => this.#ask(data),
+          shrinking: (data) => this.#shrink(data),
+          judging: (data) => this.#judge(data),
+          publishing: (data) => this.#publish(data),
+        },
+        { name: 'recovering', data: {} },
+      );
+      const contradictions = this.#isContradicted ? this.#contradictions + 1 : 0;
+      const isDone = ended.verdict === 'complete' && !this.#isContradicted;
+      await this.#deps.repository.succeed(this.#lease, contradictions, isDone);
+      return this.#outcome(ended.verdict, ended.evidence);
     } catch (error) {
-      // What is intended already can be finished from the spool by the next claim.
+      // What is intended already can be finished from the spool by the next owner.
       if (!this.#isIntended) await this.#clearSpool().catch(() => undefined);
       throw error;
     }
   }
 
-  /** What an earlier try of this scope, perhaps a killed one, knew of it. */
-  async #recall(): Promise<WindowPlan> {
-    const { repository, hints, segmentBytesMax } = this.#deps;
-    const [coverage, kept, noted] = await Promise.all([
-      repository.coverage(this.#claim.scope),
-      repository.plan(this.#claim),
-      hints?.get(hintKey(this.#claim)).catch(() => undefined),
+  /** What an earlier try of this export, perhaps a killed one, left and knew. */
+  async #recover(): Promise<EventOf<'recovering'>> {
+    const { repository, segmentBytesMax } = this.#deps;
+    await this.#publishing.failpoint('claimed');
+    for (const publication of await recover(this.#lease, this.#publishing, this.#signal))
+      this.#books.published(publication, 0);
+    const [coverage, kept, epoch, contradictions] = await Promise.all([
+      repository.coverage(this.#lease.scope),
+      repository.plan(this.#lease),
+      repository.epoch(),
+      repository.contradictions(this.#lease),
     ]);
+    this.#epoch = epoch;
+    this.#contradictions = contradictions;
+    this.#earlier = coverage;
+    this.#chooseAudited(coverage);
     const rate = expectedBytesPerSecond(coverage, this.#target());
-    return new WindowPlan(segmentBytesMax, rate, [kept, noted]);
+    this.#windows = new WindowPlan(segmentBytesMax, rate, kept);
+    return { kind: 'recovered', data: {} };
   }
 
-  /**
-   * Each turn covers a stretch, makes the next one shorter, or adds a doubt, of which there are few: so it
-   * ends.
-   */
-  async #work(fetcher: Fetcher, windows: WindowPlan): Promise<ExportOutcome> {
-    for (;;) {
-      const [coverage, profile] = await Promise.all([
-        this.#deps.repository.coverage(this.#claim.scope),
-        this.#deps.repository.profile(),
-      ]);
-      const next = nextPlan(this.#target(), coverage, profile, windows, this.#doubts.distrusted);
-      if (next === undefined) return this.#outcome(fetcher, fetcher.requests === 0 ? { covered: true } : {});
-      if (next.wantsEnd && (await this.#probe(fetcher, profile))) continue;
-      const { plan } = next;
-      const question = this.#worded(plan, profile);
-      const received = await fetcher.ask(plan, question, profile);
-      const known = await this.#learn(profile, question, received);
-      this.#count(received);
-      if (received.state === 'outgrown') {
-        if (await this.#isHopeless(received, plan, fetcher, windows))
-          return this.#outcome(fetcher, {}, 'suspicious');
-        continue;
-      }
-      const answered: Answered = { plan, question, received, coverage, profile: known };
-      const state = await this.#settle(answered, profile, windows);
-      if (state === 'again') continue;
-      if (state !== 'published') return this.#outcome(fetcher, state, 'suspicious');
-      this.#finishStretch(answered, windows);
-      if (!plan.isWindow) return this.#outcome(fetcher, {});
-      await fetcher.keep();
+  /** The closed segment whose last check lies the longest back, as long as the source should still have it. */
+  #chooseAudited(coverage: readonly Coverage[]): void {
+    if (this.#request.audit !== true) return;
+    const { seenTime } = this.#request;
+    const [oldest] = coverage
+      .filter((row) => !row.open && row.assetId === this.#lease.scope.assetId && row.content !== undefined)
+      .filter((row) => row.isFaulty !== true && row.from > BEGINNING)
+      .filter((row) => seenTime - row.from < OVERLAP_AGE_MAX_MICROS)
+      .filter((row) => row.epoch === this.#epoch && seenTime - (row.checkedAt ?? 0n) > DAY_MICROS)
+      .toSorted((one, other) => Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)));
+    if (oldest !== undefined) this.#audited.add(oldest.coverageId);
+  }
+
+  async #plan(): Promise<EventOf<'planning'>> {
+    const { repository } = this.#deps;
+    const [coverage, profile] = await Promise.all([
+      repository.coverage(this.#lease.scope),
+      repository.profile(),
+    ]);
+    const next = nextWindow(this.#target(), coverage, profile, this.#windows);
+    if (next === undefined) {
+      const evidence = this.#fetcher.requests === 0 ? { covered: true } : {};
+      return { kind: 'covered', data: { verdict: 'complete', evidence } };
     }
+    if (this.#fruitless >= FRUITLESS_MAX || this.#fetcher.requests >= REQUESTS_MAX) return this.#exhausted();
+    const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
+    if (probe !== undefined) return { kind: 'unproven', data: { probe, profile } };
+    return { kind: 'planned', data: { plan: next.plan, coverage, profile } };
+  }
+
+  #exhausted(): EventOf<'planning'> {
+    const { requests } = this.#fetcher;
+    const reason = `the source was asked ${requests} times, the last ${this.#fruitless} in vain; the next run goes on`;
+    return { kind: 'exhausted', data: { verdict: 'incomplete', evidence: { reason } } };
   }
 
   #target(): Target {
-    const { assetId, from, to, closedTo } = this.#request;
-    return {
-      assetId,
+    const { assetId, from, to, closedTo, seenTime, again, runId } = this.#request;
+    const range = {
       from: floorSecond(from ?? BEGINNING),
       to: to === undefined ? undefined : ceilSecond(to),
+    };
+    return {
+      ...range,
+      assetId,
       closedTo: floorSecond(closedTo),
+      now: seenTime,
+      epoch: this.#epoch,
+      trust: {
+        distrusted: this.#distrusted,
+        again: again === true ? { from: range.from, to: range.to ?? seenTime, runId } : undefined,
+        audited: this.#audited,
+        kept: this.#kept,
+      },
     };
   }
 
-  /** @returns true where something was learned, so that the question is another */
-  async #probe(fetcher: Fetcher, profile: SourceProfile): Promise<boolean> {
-    const question = profile.bounds === 'unproven' ? probeQuestion(profile) : undefined;
-    if (question === undefined) return false;
-    const bounds = await fetcher.probe(question);
-    const evidence = `an entry of ${formatInstant(question.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
+  async #probe({ probe, profile }: States['probing']): Promise<EventOf<'probing'>> {
+    this.#fruitless += 1;
+    const bounds = await this.#fetcher.probe(probe);
+    const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
     await this.#deps.repository.learn({ ...profile, ...decided(bounds, evidence, this.#request.seenTime) });
-    return true;
+    return { kind: 'probed', data: {} };
   }
 
-  /** The plan's question, or after a doubt another that must hold the same. */
-  #worded({ question }: AskPlan, profile: SourceProfile): Pick<WindowRequest, 'from' | 'to'> {
+  async #ask(planned: Planned): Promise<EventOf<'requesting'>> {
+    const { plan, coverage, profile } = planned;
+    const request = this.#worded(planned);
+    await this.#fetcher.pause(this.#fruitless);
+    this.#fruitless += 1;
+    this.#doubts.requests += 1;
+    const received = await this.#fetcher.ask(
+      { plan, request, profile, coverage, target: this.#target() },
+      this.#windows,
+    );
+    const known = await this.#learn(profile, request, received);
+    this.#books.count(received);
+    if (received.state === 'outgrown')
+      return { kind: 'outgrown', data: { ...planned, profile: known, request, outgrown: received } };
+    return {
+      kind: 'received',
+      data: { plan, coverage, profile: known, before: profile, request, received },
+    };
+  }
+
+  /** The plan's request, or after a doubt another that must hold the same. */
+  #worded({ plan, profile }: Planned): Pick<WindowRequest, 'from' | 'to'> {
     const { found, isEmptyBelieved } = this.#doubts;
-    if (found.length !== 1 || isEmptyBelieved === true) return question;
-    const { from, to } = question;
+    const [doubt] = found;
+    if (found.length !== 1 || isEmptyBelieved === true || doubt?.state === 'end unproven')
+      return plan.question;
+    const { from, to } = plan.question;
     if (to !== undefined && profile.sides === 'both') return { from };
     return from !== undefined && from > SECOND_WAY_MICROS
-      ? { ...question, from: from - SECOND_WAY_MICROS }
-      : question;
+      ? { ...plan.question, from: from - SECOND_WAY_MICROS }
+      : plan.question;
   }
 
   async #learn(
     profile: SourceProfile,
-    question: Pick<WindowRequest, 'from' | 'to'>,
+    request: Pick<WindowRequest, 'from' | 'to'>,
     received: Received | Outgrown,
   ): Promise<SourceProfile> {
     const { layout, header } = received;
     if (layout === undefined || header === undefined) return profile;
     const traits = { farOutside: 0, leaving: 0, leavingSecond: undefined, ...received, layout, header };
-    const asked = { ...this.#claim.scope, ...question };
-    const known = learned(profile, traits, asked, this.#request.seenTime);
+    const known = learned(profile, traits, { ...this.#lease.scope, ...request }, this.#request.seenTime);
     if (known !== profile) await this.#deps.repository.learn(known);
     return known;
   }
 
-  #count(received: Received | Outgrown): void {
-    this.#doubts.questions += 1;
-    this.#sum.bytes += received.bytes;
-    if (received.state === 'outgrown') {
-      this.#sum.cancelled += 1;
-      return;
-    }
-    this.#sum.rows += received.rows;
-    for (const name of ['party', 'asset', 'range'] as const)
-      this.#sum.leftOut[name] += received.leftOut[name];
-  }
-
-  /** What to do after an answer that was cancelled: the next question is about less. */
-  async #isHopeless(
-    outgrown: Outgrown,
-    plan: AskPlan,
-    fetcher: Fetcher,
-    windows: WindowPlan,
-  ): Promise<boolean> {
+  /** After an answer that was cancelled, the next request is about less. */
+  async #shrink({ outgrown, plan }: States['shrinking']): Promise<EventOf<'shrinking'>> {
     await this.#clearSpool();
     const doubt = this.#doubts.found.at(-1);
-    windows.lost(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
-    await fetcher.keep();
-    if (doubt === undefined) return false;
-    if (doubt.state !== 'nothing left') return true;
+    this.#windows.outgrown(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
+    await this.#fetcher.keep(this.#windows);
+    if (doubt === undefined) return { kind: 'divided', data: {} };
+    if (doubt.state !== 'nothing left')
+      return { kind: 'contradicted', data: { verdict: 'suspicious', evidence: {} } };
     if ((outgrown.leaving ?? 0) > 0) await this.#distrustBounds();
     else this.#doubts.isEmptyBelieved = true;
-    return false;
+    return { kind: 'divided', data: {} };
   }
 
-  /** @returns what is known against the answer where nothing can be published, and nothing is left to try */
-  async #settle(
-    answered: Answered,
-    before: SourceProfile,
-    windows: WindowPlan,
-  ): Promise<'published' | 'again' | Record<string, unknown>> {
-    const { plan, question, received, profile } = answered;
-    const { found } = this.#doubts;
+  async #judge(answered: Answered): Promise<EventOf<'judging'>> {
+    const { plan, request, received, before, profile } = answered;
     // Asked by what was true of another release.
-    const isOutdated = question.to !== undefined && before.header !== profile.header;
-    if (isOutdated && this.#doubts.questions < QUESTIONS_MAX) return this.#again();
-    const { anchor, doubt } = judge(plan, question, received, windows);
-    this.#anchor = anchor ?? this.#anchor;
-    if (doubt !== undefined && !this.#isOvercome(doubt)) {
-      found.push(doubt);
-      this.#findings.push(doubt);
-      const { seenTime } = this.#request;
-      if (doubt.state !== 'nothing left') await this.#deps.repository.learn(doubted(profile, seenTime));
-      const isFewer = doubt.state !== 'other';
-      if (this.#doubts.questions >= QUESTIONS_MAX || (found.length > 1 && isFewer)) {
-        await this.#clearSpool();
-        return { anchor: doubt };
-      }
+    const isOutdated =
+      request.to !== undefined && before.header !== undefined && before.header !== profile.header;
+    const isWrong =
+      request.to !== undefined && profile.bounds !== 'right' && before.bounds !== profile.bounds;
+    if ((isOutdated || isWrong) && this.#doubts.requests < REQUESTS_PER_PLAN_MAX) return this.#again();
+    const { overlap, doubt } = judge(plan, request, received, this.#windows, this.#doubts.lastSums);
+    this.#overlap = overlap ?? plan.noOverlap ?? this.#overlap;
+    this.#doubts.lastSums = sumsOf(received);
+    const isOvercome = doubt?.state === 'nothing left' && this.#doubts.isEmptyBelieved === true;
+    if (doubt !== undefined && !isOvercome) return await this.#doubt(doubt, answered);
+    const shrunk = shrinking(plan, received);
+    if (shrunk.length > 0) return this.#keep(shrunk, 'the source serves less of them than it did');
+    if (this.#doubts.found[0]?.state === 'nothing left' && received.leaving > 0) await this.#distrustBounds();
+    return { kind: 'believed', data: answered };
+  }
+
+  async #doubt(doubt: Doubt, answered: Answered): Promise<EventOf<'judging'>> {
+    const { found, requests } = this.#doubts;
+    const { plan, profile } = answered;
+    found.push(doubt);
+    this.#findings.push(doubt);
+    const isEnd = doubt.state === 'end unproven';
+    // The first of two answers that may end anywhere says nothing yet.
+    if (isEnd && requests < REQUESTS_PER_PLAN_MAX) return this.#again();
+    if (!isEnd && doubt.state !== 'nothing left')
+      await this.#deps.repository.learn(doubted(profile, this.#request.seenTime));
+    const isFewer = doubt.state !== 'other';
+    const isOver = requests >= REQUESTS_PER_PLAN_MAX || (found.length > 1 && isFewer);
+    if (!isOver) {
       // Twice the same surprise: what was known before is asked for again and replaced.
-      if (found.length > 1 && plan.anchor !== undefined) {
-        this.#doubts.distrusted = { from: plan.anchor.tail.from, to: plan.anchor.to };
+      if (found.length > 1 && plan.overlap !== undefined) {
+        this.#distrusted = { from: plan.overlap.tail.from, to: plan.overlap.to };
       }
       return this.#again();
     }
-    const shrunk = shrinking(plan, received);
-    if (shrunk === undefined) {
-      if (found[0]?.state === 'nothing left' && received.leaving > 0) await this.#distrustBounds();
-      await this.#publish(answered);
-      return 'published';
-    }
-    // The source serves less than it did: retention, or a node that lags. What is known stays.
-    await this.#clearSpool();
-    return { shrunk };
+    return this.#contradict(doubt, answered);
+  }
+
+  /** What is known stays; what is new is published all the same, for it contradicts nothing. */
+  #contradict(doubt: Doubt, answered: Answered): Promise<EventOf<'judging'>> | EventOf<'judging'> {
+    const { plan, received } = answered;
+    if (doubt.state === 'fewer in the open segment')
+      return this.#keep(
+        plan.supersedes.filter(({ open }) => open),
+        'rows of the last open segment are gone',
+      );
+    const isEnd = doubt.state === 'end unproven';
+    this.#verdicts.push(isEnd ? 'incomplete' : 'suspicious');
+    const hasNew = received.segments.some(({ spooled }) => spooled !== undefined);
+    const tailFrom = plan.overlap?.tail.from ?? this.#request.seenTime;
+    const isOld = this.#request.seenTime - tailFrom > RESTED_MICROS;
+    const isGone = doubt.state === 'fewer' && received.before.rows === 0 && hasNew && isOld;
+    const isAccepted = !isEnd && doubt.state !== 'other' && this.#contradictions + 1 >= CONTRADICTIONS_MAX;
+    if (isGone || isAccepted) return { kind: 'believed', data: answered };
+    this.#isContradicted = !isEnd;
+    const replacesClosed = plan.trims.length > 0 || plan.supersedes.some(({ open }) => !open);
+    if (hasNew && !replacesClosed) return { kind: 'contradicted', data: answered };
+    return { kind: 'refused', data: { verdict: 'complete', evidence: { doubt } } };
+  }
+
+  async #keep(rows: readonly Coverage[], reason: string): Promise<EventOf<'judging'>> {
+    this.#verdicts.push('suspicious');
+    this.#books.kept(rows, reason);
+    for (const { coverageId } of rows) this.#kept.add(coverageId);
+    this.#doubts = NO_DOUBTS();
+    return this.#again();
   }
 
   /** Something left the party after all, where nothing did between a start and an end. */
   async #distrustBounds(): Promise<void> {
     const { repository } = this.#deps;
     const evidence = 'entries that left a party came with a start alone, and not with a start and an end';
-    await repository.learn({
-      ...(await repository.profile()),
-      ...decided('broken', evidence, this.#request.seenTime),
-    });
+    const profile = await repository.profile();
+    await repository.learn({ ...profile, ...decided('broken', evidence, this.#request.seenTime) });
   }
 
-  async #again(): Promise<'again'> {
+  async #again(): Promise<EventOf<'judging'>> {
     await this.#clearSpool();
-    return 'again';
+    return { kind: 'doubted', data: {} };
   }
 
-  /** Asked without an end, still nothing left the party: so it is. */
-  #isOvercome(doubt: Doubt): boolean {
-    return doubt.state === 'nothing left' && this.#doubts.isEmptyBelieved === true;
-  }
-
-  async #publish({ plan, received, coverage }: Answered): Promise<void> {
-    const publication = await publishAnswer(plan, received, coverage, {
-      claim: this.#claim,
+  async #publish(answer: Publishing): Promise<EventOf<'publishing'>> {
+    const { plan, received, coverage, profile, as } = answer;
+    const { publication, held } = await publishAnswer(plan, received, coverage, {
+      lease: this.#lease,
       request: this.#request,
       deps: this.#deps,
       publishing: this.#publishing,
+      as,
+      epoch: this.#epoch,
+      closesKept: coverage.filter((row) => row.open && this.#kept.has(row.coverageId)),
       spoolFile: () => this.#spoolFile(),
       onIntend: (segments) => {
         this.#isIntended = true;
         this.#segments += segments;
-        this.#progress(this.#sum.bytes, this.#sum.rows);
+        this.#progress(this.#books.bytes, this.#books.received);
       },
       signal: this.#signal,
     });
     this.#isIntended = false;
-    this.#published.push(publication);
-  }
-
-  #finishStretch({ plan, received, coverage, profile }: Answered, windows: WindowPlan): void {
+    this.#fruitless = 0;
+    this.#books.balance(received, publication, held);
+    this.#verdicts.push(...this.#books.strangers(received, this.#lease.scope));
+    const stood = new Set(publication.closes.map(({ coverageId }) => coverageId));
+    for (const { coverageId } of plan.standing) {
+      // The source tells another story of a range that it had closed.
+      if (this.#audited.delete(coverageId) && !stood.has(coverageId)) this.#verdicts.push('suspicious');
+    }
     this.#last = { sides: received.layout.sides, profile, coverage };
-    this.#isSuspicious ||= this.#doubts.found.length > 1;
-    this.#doubts = { found: [], questions: 0 };
+    if (
+      as === 'closed' &&
+      this.#doubts.found.some(({ state }) => state === 'other' || state === 'less than seen')
+    )
+      this.#verdicts.push('suspicious');
+    this.#doubts = NO_DOUBTS();
     const range = closedRange(plan);
-    if (range !== undefined) windows.done(range, closedBytes(received), received.oldestSecond);
+    if (range !== undefined && as === 'closed')
+      this.#windows.done(range, closedBytes(received), received.oldestSecond);
+    if (!plan.isWindow || as === 'open')
+      return { kind: 'published the last', data: { verdict: 'complete', evidence: {} } };
+    await this.#fetcher.keep(this.#windows);
+    return { kind: 'published', data: {} };
   }
 
-  #outcome(fetcher: Fetcher, evidence: Record<string, unknown>, verdict?: Verdict): ExportOutcome {
-    const { cancelled, leftOut, ...received } = this.#sum;
-    return exportOutcome(verdict ?? (this.#isSuspicious ? 'suspicious' : 'complete'), {
-      scope: this.#claim.scope,
+  #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): ExportOutcome {
+    return exportOutcome(worst([verdict, ...this.#verdicts]), {
+      scope: this.#lease.scope,
       request: this.#request,
-      requests: fetcher.requests,
-      cancelled,
-      received,
-      leftOut,
-      published: this.#published,
+      requests: this.#fetcher.requests,
+      books: this.#books,
+      earlier: (this.#earlier ?? []).filter((row) => row.runId === this.#request.runId),
       last: this.#last,
       evidence: {
-        ...(this.#last === undefined ? {} : { anchor: this.#anchor ?? 'none' }),
+        ...(this.#last === undefined && this.#overlap === undefined
+          ? {}
+          : { overlap: this.#overlap ?? 'none' }),
         ...(this.#findings.length === 0 ? {} : { findings: this.#findings }),
         ...evidence,
       },
@@ -331,22 +427,22 @@ export class ExportRun {
   }
 
   #clearSpool(): Promise<unknown> {
-    return this.#deps.objects.clearSpool(spoolPrefix(this.#claim), new Set());
+    return this.#deps.objects.clearSpool(spoolPrefix(this.#lease), new Set());
   }
 
   async #spoolFile(): Promise<{ name: string; path: string }> {
     this.#spoolFiles += 1;
-    const name = `${spoolPrefix(this.#claim)}${this.#claim.token}.${this.#spoolFiles}.csv`;
+    const name = `${spoolPrefix(this.#lease)}${this.#lease.token}.${this.#spoolFiles}.csv`;
     return { name, path: await this.#deps.objects.spoolPath(name) };
   }
 
   #progress(bytes: number, rows: number): void {
     const elapsedMs = performance.now() - this.#startedMs;
-    this.#deps.onProgress?.({ ...this.#claim.scope, bytes, rows, segments: this.#segments, elapsedMs });
+    this.#deps.onProgress?.({ ...this.#lease.scope, bytes, rows, segments: this.#segments, elapsedMs });
   }
 }
 
 /** Of the rows that are closed by an answer: not what it repeats, nor the present. */
-function closedBytes({ parts }: Received): number {
-  return parts.reduce((sum, { open, spooled }) => (open ? sum : sum + Number(spooled?.bytes ?? 0n)), 0);
+function closedBytes({ segments }: Received): number {
+  return segments.reduce((sum, { open, spooled }) => (open ? sum : sum + Number(spooled?.bytes ?? 0n)), 0);
 }

@@ -23,6 +23,10 @@ export interface ExportAnswer extends AsyncDisposable {
   /** `result.extensions` of the first message, kept for the manifest. */
   readonly extensions: () => readonly unknown[];
   readonly form: () => 'csv' | 'messages' | undefined;
+  /** Whether the transport itself says where the answer ends: by its length, its chunks, or its compression. */
+  readonly isFramed: boolean;
+  /** Whether it came by a length that it has: then a last row without a line end is whole. */
+  readonly isMeasured: boolean;
   readonly chunks: AsyncIterable<Buffer>;
 }
 
@@ -67,7 +71,9 @@ export interface NewCoverage {
   readonly from: Micros;
   readonly to: Micros;
   readonly open: boolean;
-  readonly sides: Sides;
+  readonly sides: Coverage['sides'];
+  /** Given where it is of another scope than the export's own: null means all assets. */
+  readonly ofAsset?: string | null | undefined;
   /** Absent: nothing lies in the range. */
   readonly objectKey?: string | undefined;
   readonly tail?: TailSum | undefined;
@@ -84,6 +90,14 @@ export interface Coverage {
   readonly objectKey: string | undefined;
   readonly rows: bigint;
   readonly tail: TailSum | undefined;
+  /** The run that asked for it last. */
+  readonly runId?: string | undefined;
+  /** Of the source's chain, when it was asked for. */
+  readonly epoch?: number | undefined;
+  /** Microseconds since 1970. */
+  readonly checkedAt?: Micros | undefined;
+  /** Its object was found lost, damaged or unreadable: it is asked for again. */
+  readonly isFaulty?: boolean | undefined;
   /** Of the segment, where there is one. */
   readonly content?:
     | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }
@@ -101,8 +115,10 @@ export interface Publication {
   readonly coverage: readonly NewCoverage[];
   /** Coverage that the new one takes the place of, with its segments. */
   readonly supersedes: readonly bigint[];
-  /** Open coverage that was received again and found unchanged: closed as it stands, with its segment. */
+  /** Coverage that was received again and found unchanged: closed as it stands, with its segment. */
   readonly closes: readonly { readonly coverageId: bigint; readonly tail?: TailSum | undefined }[];
+  /** Of the source's chain; absent where no list is known. */
+  readonly epoch?: number | undefined;
   /** Second of the newest entry received. */
   readonly lastEntryAt?: Micros | undefined;
 }
@@ -128,11 +144,10 @@ export interface SourceProfile {
   readonly assetAskedAt?: Micros | undefined;
 }
 
-/** What may vanish or go back in time at any moment. */
-export interface ExportHints {
-  get(key: string): Promise<unknown>;
-  set(key: string, value: unknown, ttlMs: number): Promise<void>;
-  delete(key: string): Promise<void>;
+/** `publication` is missing where this version cannot read what was intended. */
+export interface OpenPublication {
+  readonly publicationId: string;
+  readonly publication: Publication | undefined;
 }
 
 export interface Quarantine {
@@ -144,37 +159,44 @@ export interface Quarantine {
 export interface ExportRepository {
   identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
   /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
-  claim(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined>;
+  acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined>;
   /** @throws FencedError where another has taken over */
-  renew(claim: ExportLease, leaseMs: number): Promise<void>;
-  release(claim: ExportLease): Promise<void>;
+  renew(lease: ExportLease, leaseMs: number): Promise<void>;
+  release(lease: ExportLease): Promise<void>;
   /** What is known of the party, in every asset that the scope overlaps, by time. */
   coverage(scope: ExportScope): Promise<readonly Coverage[]>;
+  /** Of the source's chain, by the lists; undefined where none is known. */
+  epoch(): Promise<number | undefined>;
   nextSeq(): Promise<bigint>;
   /** @throws FencedError */
-  intend(claim: ExportLease, publication: Publication): Promise<void>;
-  /** Intended, neither committed nor dropped: what a dead worker of this scope left. */
-  openPublications(claim: ExportLease): Promise<readonly Publication[]>;
+  intend(lease: ExportLease, publication: Publication): Promise<void>;
+  /** Intended, neither committed nor dropped: what a dead worker of this export left. */
+  openPublications(lease: ExportLease): Promise<readonly OpenPublication[]>;
   /**
    * Makes a publication the truth, once: a second call finds it done.
    * @throws FencedError
    * @throws RetryableError `COVERAGE_CHANGED` where the ledger's coverage is no longer what was planned on
    */
-  commit(claim: ExportLease, publication: Publication): Promise<void>;
+  commit(lease: ExportLease, publication: Publication): Promise<void>;
   /** Gives an intended publication up; its objects stay unreferenced. */
-  drop(claim: ExportLease, publicationId: string): Promise<void>;
+  drop(lease: ExportLease, publicationId: string): Promise<void>;
   /** What `keepPlan` kept of a scope that was not finished. */
-  plan(claim: ExportLease): Promise<unknown>;
+  plan(lease: ExportLease): Promise<unknown>;
   /** Keeps how a scope is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
-  keepPlan(claim: ExportLease, plan: unknown): Promise<void>;
-  /** Clears the count of failures, and the plan. */
-  succeed(claim: ExportLease): Promise<void>;
+  keepPlan(lease: ExportLease, plan: unknown): Promise<void>;
+  /**
+   * Clears the count of failures, and, where all is done, the plan; keeps in how many runs in a row the source
+   * contradicted what is known.
+   */
+  succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void>;
+  /** In how many runs in a row the source contradicted what is known. */
+  contradictions(lease: ExportLease): Promise<number>;
   /**
    * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
    * @throws FencedError
    */
   fail(
-    claim: ExportLease,
+    lease: ExportLease,
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<Quarantine>;

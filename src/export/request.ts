@@ -3,7 +3,7 @@ import type { Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { Compression } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { ExportRepository, ExportHints, ExportScope, LedgerSource } from './ports.ts';
+import type { ExportRepository, ExportScope, LedgerSource } from './ports.ts';
 import type { Step } from './publish/publish.ts';
 import type { RowPool } from './read/row-pool.ts';
 
@@ -19,6 +19,10 @@ export interface ExportRequest {
   readonly closedTo: Micros;
   /** The source's time when the run began. */
   readonly seenTime: Micros;
+  /** What is covered in the range is not believed, and asked for anew. */
+  readonly again?: boolean | undefined;
+  /** A closed segment is asked for once more, and compared. */
+  readonly audit?: boolean | undefined;
 }
 
 export interface ExportProgress extends ExportScope {
@@ -33,8 +37,6 @@ export interface ExportDeps {
   readonly source: LedgerSource;
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
-  /** How far streams have come; without it a kill is taken to have cost up to twice as much as it did. */
-  readonly hints?: ExportHints | undefined;
   readonly compression: Compression;
   readonly segmentBytesMax: number;
   /** Exports at once, over all workers. */
@@ -42,7 +44,9 @@ export interface ExportDeps {
   /** Absent: the rows of every answer are read on the calling thread. */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
-  readonly checkpoint?: (step: Step) => Promise<void> | void;
+  readonly failpoint?: (step: Step) => Promise<void> | void;
+  /** Before a request after so many that came to nothing. */
+  readonly pauseMs?: (fruitless: number) => number;
   /** How long to wait for a scope or a slot that others hold. */
   readonly waitMs?: number;
 }

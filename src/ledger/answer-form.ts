@@ -56,6 +56,11 @@ export class AnswerReader implements AsyncIterable<Buffer> {
     return this.#form;
   }
 
+  /** That came so far, blank lines apart. */
+  get csvBytes(): number {
+    return this.#csvBytes;
+  }
+
   /** `result.contentType` of the first message. */
   get contentType(): string | undefined {
     return this.#contentType;
@@ -74,7 +79,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
     for await (const chunk of checkedStart(this.#csv())) {
-      this.#csvBytes += chunk.length;
+      if (!isBlank(chunk)) this.#csvBytes += chunk.length;
       yield chunk;
     }
   }
@@ -92,7 +97,8 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   *#read(message: SplitMessage): Generator<Buffer, void, undefined> {
     const { value, payload } = parseMessage(message);
     const result = isRecord(value) ? value['result'] : undefined;
-    if (!isRecord(result)) throw this.#failure(message, value);
+    const failed = isRecord(value) && value['error'] !== undefined && value['error'] !== null;
+    if (!isRecord(result) || failed) throw this.#failure(message, value);
     const data = result['data'] ?? '';
     if (typeof data !== 'string') throw notUnderstood(message.bytes, message.offset);
     if (this.#messages === 0) this.#keepFirst(result);
@@ -172,6 +178,10 @@ async function* withoutLead(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer
     if (!isUndecided) yield rest;
   }
   if (lead !== undefined && lead.length > 0) yield lead;
+}
+
+function isBlank(bytes: Buffer): boolean {
+  return bytes.every((byte) => byte === 0x0a || byte === 0x0d);
 }
 
 function leadBytes(bytes: Buffer): number {

@@ -119,9 +119,12 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
 const UTC_TIME =
   /^(\d{4}-\d{2}-\d{2})[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6}))?(?:Z|\+00(?::?00)?)$/;
 
+/** Finer than the warehouse's microseconds. */
+const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
+
 /** Any instant → RFC 3339 in UTC with six digits. */
 export function decodeTime(text: string): string | undefined {
-  const instant = parseInstant(text);
+  const instant = parseInstant(text.replace(NANOSECONDS, '$1'));
   return instant === undefined ? undefined : formatInstant(instant);
 }
 

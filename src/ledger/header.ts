@@ -57,6 +57,8 @@ export function layoutOf(columns: readonly string[]): Layout {
   if (repeated.length > 0) {
     throw refused('COLUMNS_REPEATED', `columns come twice: ${shown(repeated)}`, { repeated, columns });
   }
+  const unstorable = columns.filter((name) => name.includes('\0'));
+  if (unstorable.length > 0) throw refused('HEADER_NOT_UNDERSTOOD', 'a column has a NUL in its name', {});
   const positions = new Map(columns.map((name, index) => [name, index]));
   const missing = KNOWN_COLUMNS.filter((name) => !OPTIONAL.has(name) && !positions.has(name));
   if (missing.length === KNOWN_COLUMNS.length - OPTIONAL.size) {

@@ -8,6 +8,7 @@ import { type Micros, SECOND_MICROS } from '../core/time.ts';
 const ZERO = 0x30;
 const [SPACE, LETTER_T, DASH, COLON, DOT, PLUS, LETTER_Z] = [0x20, 0x54, 0x2d, 0x3a, 0x2e, 0x2b, 0x5a];
 const FRACTION_DIGITS = 6;
+const FRACTION_DIGITS_MAX = 9;
 const TEXT_CHARACTERS_MIN = '2023-05-01 10:00:00Z'.length;
 
 export class VegaTimeReader {
@@ -42,11 +43,13 @@ export class VegaTimeReader {
       const first = position + 1;
       position = first;
       while (position < end && isDigit(buffer[position])) {
-        fraction = fraction * 10 + ((buffer[position] ?? ZERO) - ZERO);
+        // Microseconds are what the warehouse holds; finer ones stay in the object.
+        if (position - first < FRACTION_DIGITS)
+          fraction = fraction * 10 + ((buffer[position] ?? ZERO) - ZERO);
         position += 1;
       }
       const digits = position - first;
-      if (digits === 0 || digits > FRACTION_DIGITS) return false;
+      if (digits === 0 || digits > FRACTION_DIGITS_MAX) return false;
       for (let missing = digits; missing < FRACTION_DIGITS; missing += 1) fraction *= 10;
     }
     const zone = zoneSeconds(buffer, position, end);

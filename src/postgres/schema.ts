@@ -112,6 +112,7 @@ interface ExportsTable {
   quarantined_at: Timestamp | null;
   quarantine_reason: Json | null;
   window_plan: Json | null;
+  contradictions: Generated<number>;
   is_at_source: Generated<boolean>;
   limit_wanted_at: Timestamp | null;
   limit_polled_at: Timestamp | null;
@@ -155,6 +156,7 @@ interface CoverageTable {
   segment_id: Nullable<Int8>;
   tail: Json | null;
   run_id: string | null;
+  epoch: number | null;
   checked_at: Generated<Timestamp>;
 }
 

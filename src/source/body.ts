@@ -19,18 +19,23 @@ export interface DripLimit {
  */
 export class DripGuard {
   readonly #limit: DripLimit;
+  /** Until the first byte: a slow query may be kept alive by blank lines for as long as its headers may take. */
+  readonly #beginMs: number;
+  #hasBegun = false;
   #waitedMs = 0;
   #bytes = 0;
 
-  constructor(limit: DripLimit) {
+  constructor(limit: DripLimit, beginMs = limit.windowMs) {
     this.#limit = limit;
+    this.#beginMs = Math.max(beginMs, limit.windowMs);
   }
 
   /** @throws RetryableError `SOURCE_DRIP` */
   arrived(bytes: number, waitedMs: number): void {
     this.#bytes += bytes;
     this.#waitedMs += waitedMs;
-    if (this.#waitedMs < this.#limit.windowMs) return;
+    this.#hasBegun ||= bytes > 0;
+    if (this.#waitedMs < (this.#hasBegun ? this.#limit.windowMs : this.#beginMs)) return;
     const perSecond = (this.#bytes * 1000) / this.#waitedMs;
     if (perSecond < this.#limit.bytesPerSecondMin) {
       throw new RetryableError(
@@ -48,11 +53,15 @@ export async function* guarded(
   body: AsyncIterable<Buffer>,
   guard: DripGuard,
   count: (bytes: number) => void,
+  usefulBytes?: () => number,
 ): AsyncGenerator<Buffer, void, undefined> {
   let since = performance.now();
+  let usefulBefore = 0;
   for await (const chunk of body) {
     count(chunk.length);
-    guard.arrived(chunk.length, performance.now() - since);
+    const useful = usefulBytes?.();
+    guard.arrived(useful === undefined ? chunk.length : useful - usefulBefore, performance.now() - since);
+    usefulBefore = useful ?? 0;
     yield chunk;
     since = performance.now();
   }

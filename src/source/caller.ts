@@ -29,12 +29,15 @@ export interface Question {
   readonly url: URL;
   readonly limits: HttpLimits;
   readonly retries: RetryLimits;
+  /** How many bytes of what was asked for have come; absent: all that come count. */
+  readonly usefulBytes?: () => number;
 }
 
 /** A good answer, not yet read. `done` must be called once, when it is over, however it ended. */
 export interface OpenAnswer {
   readonly headers: IncomingHttpHeaders;
   readonly body: AsyncIterable<Buffer>;
+  readonly framing: HttpAnswer['framing'];
   done(error?: unknown): Promise<void>;
 }
 
@@ -107,7 +110,7 @@ export class SourceCaller {
       const emptyMs = exhaustedForMs(answer.headers);
       if (emptyMs !== undefined) rate.quiet(emptyMs);
       if (answer.status !== 200) throw await this.#refusal(question, answer, signal);
-      return { headers: answer.headers, body: answer.body, done };
+      return { headers: answer.headers, body: answer.body, framing: answer.framing, done };
     } catch (error) {
       await done(error);
       throw error;

@@ -50,6 +50,21 @@ export function answerError(
   });
 }
 
+/** What a server could only say behind the body: that it failed on the way. */
+export function trailerError(
+  action: string,
+  where: string,
+  trailers: Readonly<Record<string, string>>,
+): RetryableError | undefined {
+  const status = trailers['grpc-status'] ?? '0';
+  if (status === '0' || status === '') return undefined;
+  const said = sampleOf(Buffer.from(trailers['grpc-message'] ?? ''));
+  return new RetryableError(
+    `Cannot ${action} ${where}: the source broke off and said so behind the answer (status ${sampleOf(Buffer.from(status))}, ${said})`,
+    { code: 'SOURCE_ERROR_IN_STREAM', meta: { where, status } },
+  );
+}
+
 export function errorBodyOf(bytes: Buffer): SourceErrorBody | undefined {
   try {
     return readErrorBody(JSON.parse(bytes.toString('utf8')));

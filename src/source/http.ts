@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { RetryableError } from '../core/errors.ts';
 import { decoded, DripGuard, guarded, type DripLimit } from './body.ts';
-import { answerError, transportError } from './failure.ts';
+import { answerError, trailerError, transportError } from './failure.ts';
 
 export interface HttpLimits {
   /** Until the status line: an export sends nothing before its query ends. */
@@ -28,6 +28,9 @@ export const EXPORT_LIMITS: HttpLimits = {
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const REDIRECTS_MAX = 3;
 
+/** `none`: it ends with the connection, and nobody can tell whether all of it came. */
+export type Framing = 'length' | 'chunked' | 'none';
+
 export interface HttpAnswer extends AsyncDisposable {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -35,6 +38,8 @@ export interface HttpAnswer extends AsyncDisposable {
   readonly body: AsyncIterable<Buffer>;
   /** Of the body, as they came over the wire so far. */
   wireBytes(): number;
+  /** How the transport says where the body ends. */
+  readonly framing: Framing;
 }
 
 export interface HttpRequest {
@@ -42,6 +47,8 @@ export interface HttpRequest {
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;
+  /** How many bytes of what was asked for have come; absent: all that come count. */
+  readonly usefulBytes?: () => number;
 }
 
 export interface SourceHttpOptions {
@@ -175,13 +182,19 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
     wireBytes += bytes;
   };
   const encoding = answer.headers['content-encoding'];
-  const wire = guarded(answer.body, new DripGuard(request.limits.drip), count);
-  const body = classified(call, () => decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding));
+  const { drip, headersMs } = request.limits;
+  const wire = guarded(answer.body, new DripGuard(drip, headersMs), count, request.usefulBytes);
+  const body = classified(call, async function* () {
+    yield* decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding);
+    const failed = trailerError(request.action, whereOf(request.url), answer.trailers);
+    if (failed !== undefined) throw failed;
+  });
   return {
     status: answer.statusCode,
     headers: answer.headers,
     body,
     wireBytes: () => wireBytes,
+    framing: framingOf(answer.headers),
     [Symbol.asyncDispose]() {
       call.end();
       // Where it is not over, this closes the connection and so cancels the request at the source.
@@ -189,6 +202,11 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
       return Promise.resolve();
     },
   };
+}
+
+function framingOf(headers: IncomingHttpHeaders): Framing {
+  if (headers['content-length'] !== undefined) return 'length';
+  return String(headers['transfer-encoding'] ?? '').includes('chunked') ? 'chunked' : 'none';
 }
 
 async function* classified(

@@ -52,9 +52,11 @@ export class HttpLedgerSource implements LedgerSource {
       url: exportUrl(this.baseUrl, this.#names, question),
       limits: this.#limits,
       retries: this.#retries,
+      usefulBytes: () => reading?.csvBytes ?? 0,
     };
+    let reading: HttpExportAnswer | undefined;
     try {
-      return new HttpExportAnswer(await this.#caller.open(request, signal));
+      return (reading = new HttpExportAnswer(await this.#caller.open(request, signal)));
     } catch (error) {
       throw refusal(error, question);
     }
@@ -100,7 +102,24 @@ class HttpExportAnswer implements ExportAnswer {
   }
 
   get contentType(): string | undefined {
-    return this.#reader.contentType ?? this.#answer.headers['content-type'];
+    // Proxies send it twice, which the types of Node do not tell of.
+    const sent: unknown = this.#answer.headers['content-type'];
+    const first: unknown = Array.isArray(sent) ? sent[0] : sent;
+    return this.#reader.contentType ?? (typeof first === 'string' ? first : undefined);
+  }
+
+  /** Without blank lines. */
+  get csvBytes(): number {
+    return this.#reader.csvBytes;
+  }
+
+  get isFramed(): boolean {
+    // A compressed stream has an end of its own.
+    return this.#answer.framing !== 'none' || this.#answer.headers['content-encoding'] === 'gzip';
+  }
+
+  get isMeasured(): boolean {
+    return this.#answer.framing === 'length' && this.form() === 'csv';
   }
 
   readonly extensions = (): readonly unknown[] => this.#reader.extensions;

@@ -7,8 +7,6 @@ import type { ExportDeps, ExportOutcome } from '../../src/export/request.ts';
 import { RowPool } from '../../src/export/read/row-pool.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source.ts';
-import { openRedisState } from '../../src/state/redis-state.ts';
-import type { ResumeState } from '../../src/state/resume-state.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 
@@ -48,11 +46,6 @@ export class TestRowPool extends RowPool {
     const poison = { layout: undefined } as unknown as RowQuestion;
     await super.read(poison, new SharedArrayBuffer(8), 8).catch(() => undefined);
   }
-}
-
-export async function openHints({ redisUrl }: FaultCase): Promise<AsyncDisposable & { state: ResumeState }> {
-  const state = openRedisState({ url: redisUrl, prefix: 'faults', onConnectionError: () => undefined });
-  return { state, [Symbol.asyncDispose]: () => state.close() };
 }
 
 export async function exportFrom(

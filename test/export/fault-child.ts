@@ -1,6 +1,6 @@
 /** Exports in a process of its own, until it is killed or told to stop, or to its end. Run by the test beside it. */
 import { writeSync } from 'node:fs';
-import { exportFrom, type FaultCase, openHints, TestRowPool } from './fault-case.ts';
+import { exportFrom, type FaultCase, TestRowPool } from './fault-case.ts';
 
 const given = JSON.parse(process.argv[2] ?? '{}') as FaultCase & {
   signal: 'SIGKILL' | 'SIGTERM';
@@ -8,14 +8,12 @@ const given = JSON.parse(process.argv[2] ?? '{}') as FaultCase & {
 };
 const stop = new AbortController();
 process.once('SIGTERM', () => stop.abort(new Error('told to stop')));
-await using hints = await openHints(given);
 await using rowPool = new TestRowPool();
 let isSent = false;
 let receivedBytes = 0;
 await exportFrom(
   given,
   {
-    hints: hints.state,
     rowPool,
     onProgress: ({ bytes }) => {
       receivedBytes = bytes;

@@ -12,7 +12,7 @@ import { freshDatabase } from '../support/database.ts';
 import { runScript } from '../support/process.ts';
 import type { RedisProcess } from '../support/redis-process.ts';
 import { olderCopy, startOwnRedis } from '../support/redis.ts';
-import { exportFrom, type FaultCase, openHints, TestRowPool } from './fault-case.ts';
+import { exportFrom, type FaultCase, TestRowPool } from './fault-case.ts';
 import { World } from './export-world.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -138,8 +138,7 @@ async function signalled(
 
 /** An attempt in this process; whatever it meets, it may fail. */
 async function attempt(scene: Scene, changes: Partial<ExportDeps> = {}): Promise<void> {
-  await using hints = await openHints(scene.given);
-  const deps = { hints: hints.state, rowPool: scene.rowPool, ...changes };
+  const deps = { rowPool: scene.rowPool, ...changes };
   await exportFrom(scene.given, deps, NEVER).catch((error: unknown) => {
     if (!(error instanceof Error)) throw error;
   });
@@ -239,8 +238,7 @@ test.each(['0.71.4', '0.73'] as const)('any faults in any order, release %s', as
     await FAULTS[name]?.(scene);
   }
   await attempt(scene);
-  await using hints = await openHints(scene.given);
-  const again = await exportFrom(scene.given, { hints: hints.state, rowPool: scene.rowPool }, NEVER);
+  const again = await exportFrom(scene.given, { rowPool: scene.rowPool }, NEVER);
   expect(again.verdict, `SEED=${SEED} repeats it: ${met.join(', ')}`).toBe('complete');
   await expectExact(scene);
   await expectNothingTwice(scene);

@@ -15,7 +15,7 @@ await world.export(
   {
     rowPool: new TestRowPool(),
     segmentBytesMax: 300_000,
-    checkpoint: (reached) => {
+    failpoint: (reached) => {
       if (reached !== step) return;
       passed += 1;
       if (passed === Number(nth)) process.kill(process.pid, 'SIGKILL');

@@ -101,7 +101,7 @@ describe('two workers that both believe to hold the unit', () => {
         {},
         {
           segmentBytesMax: 300_000,
-          checkpoint: async (step) => {
+          failpoint: async (step) => {
             if (step !== at || isOvertaken) return;
             isOvertaken = true;
             await world.expireLeases();
@@ -132,7 +132,7 @@ test.each(['asked', 'spooled', 'intended', 'object', 'manifest', 'committed'])(
       {},
       {
         segmentBytesMax: 300_000,
-        checkpoint: (step) => {
+        failpoint: (step) => {
           if (step === at) stop.abort(new Error('told to stop'));
         },
       },

@@ -54,6 +54,7 @@ export class LedgerDouble implements LedgerSource {
   columns: 12 | 13 = 12;
   /** Answers in turn are spoiled by these; `undefined` leaves one alone. */
   readonly spoils: (Spoil | undefined)[] = [];
+  isFramed = true;
   atOnce = 0;
   atOnceMax = 0;
 
@@ -70,6 +71,8 @@ export class LedgerDouble implements LedgerSource {
     return {
       contentType: 'text/csv',
       form: () => 'csv',
+      isFramed: this.isFramed,
+      isMeasured: false,
       extensions: () => [],
       chunks: chunks(spoil === undefined ? pieces(csv, 700) : spoil(csv, question), signal),
       async [Symbol.asyncDispose]() {

@@ -15,7 +15,7 @@ const PROBE_MICROS = 3n * SECOND_MICROS;
 export type Probe = WindowRequest & { readonly from: bigint };
 
 /** @returns undefined where no entry is known to ask for */
-export function probeQuestion({ known }: SourceProfile): Probe | undefined {
+export function probeRequest({ known }: SourceProfile): Probe | undefined {
   if (known === undefined) return undefined;
   const { partyId, assetId, second } = known;
   return { partyId, assetId, from: second, to: second + PROBE_MICROS };

@@ -17,7 +17,8 @@ import {
   type Seconds,
   type UnreadRow,
 } from '../read/block-reader.ts';
-import { Parts, type ReceivedSegment, type SpoolOptions } from '../spool/segment-spool.ts';
+import type { Unreadable } from '../read/row-filter.ts';
+import { SegmentSpools, type ReceivedSegment, type SpoolOptions } from '../spool/segment-spool.ts';
 import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
 import type { AskPlan } from '../plan/remaining.ts';
@@ -25,6 +26,7 @@ import { BLOCK_SIZES, type BlockSizes, type RowPool } from '../read/row-pool.ts'
 import { secondOf, Tail } from '../validate/tail.ts';
 
 /** Enough of what could not be read to find an error message in it. */
+const LINE_END = Buffer.from('\n');
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /** What is kept of where the bytes lie in time. */
 const BUCKETS_MAX = 256;
@@ -67,7 +69,7 @@ export interface Traits {
 
 export interface Received extends Traits {
   readonly state: 'whole';
-  readonly parts: readonly ReceivedSegment[];
+  readonly segments: readonly ReceivedSegment[];
   readonly tail: Tail | undefined;
   /** The sum of the rows before the first part: what the anchor's tail must equal. */
   readonly before: RowSum;
@@ -83,6 +85,8 @@ export interface Received extends Traits {
   readonly oldestSecond: number | undefined;
   readonly contentType: string | undefined;
   readonly extensions: readonly unknown[];
+  /** The transport said where it ends. */
+  readonly isFramed: boolean;
   readonly seen: Seen;
 }
 
@@ -95,7 +99,7 @@ export interface Outgrown extends Partial<Traits> {
 
 /**
  * @param question what was asked of the source; the plan's, or a superset of it
- * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`,
+ * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`,
  *   `ROW_THREAD_LOST`
  * @throws PermanentError what the header and the row splitter say
  */
@@ -127,13 +131,20 @@ async function* untilBroken(
   }
 }
 
+const UNREADABLE_CODES: Readonly<Record<Unreadable, string>> = {
+  fields: 'ROW_FIELDS',
+  time: 'ROW_TIME',
+  spelling: 'ROW_PARTY',
+  value: 'ROW_VALUE',
+};
+
 class Receiver implements AsyncDisposable, Receiving {
   readonly #scope: ExportScope;
   readonly #options: ReceiveOptions;
   readonly #sizes: BlockSizes;
   readonly #cutter: BlockCutter;
   readonly #flight: BlockFlight | undefined;
-  readonly #parts: Parts;
+  readonly #parts: SegmentSpools;
   /** What is kept; and what was asked for, with room for a time that is not exported. */
   readonly #kept: Seconds;
   readonly #asked: Seconds;
@@ -155,7 +166,7 @@ class Receiver implements AsyncDisposable, Receiving {
     this.#options = options;
     this.#sizes = options.rowPool?.sizes ?? BLOCK_SIZES;
     this.#cutter = new BlockCutter(this.#sizes.blockBytes);
-    this.#parts = new Parts(plan, options);
+    this.#parts = new SegmentSpools(plan, options);
     this.#kept = secondsOf(plan.question);
     const asked = secondsOf(question);
     this.#asked = { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS };
@@ -220,6 +231,12 @@ class Receiver implements AsyncDisposable, Receiving {
 
   async end(answer: ExportAnswer): Promise<Received> {
     await this.settle();
+    // RFC 4180 lets the last row go without its line end; where the length fits, nothing can be missing.
+    const isLastRow = answer.isMeasured && this.#question !== undefined && this.#cutter.rest.length > 0;
+    if (isLastRow && gluedError(this.#cutter.rest, 0n) === undefined) {
+      this.#cutter.fill(LINE_END, 0);
+      await this.#readHere();
+    }
     const { rest } = this.#cutter;
     if (rest.length > 0) {
       throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
@@ -235,7 +252,7 @@ class Receiver implements AsyncDisposable, Receiving {
     return {
       state: 'whole',
       ...this.#traitsOf(layout, header),
-      parts: await this.#parts.finish(),
+      segments: await this.#parts.finish(),
       tail: this.#tail,
       before,
       beforeFrom,
@@ -247,6 +264,7 @@ class Receiver implements AsyncDisposable, Receiving {
       oldestSecond,
       contentType: answer.contentType,
       extensions: answer.extensions(),
+      isFramed: answer.isFramed,
       seen: this.seen(),
     };
   }
@@ -310,19 +328,22 @@ class Receiver implements AsyncDisposable, Receiving {
     return await this.#parts.write(this.#header ?? Buffer.alloc(0), rowsOf(block), findings);
   }
 
-  #notUnderstood({ finding, fieldCount, start, end }: UnreadRow, block: Block): Error {
+  #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, block: Block): Error {
     const offset = this.#offset + start;
     const buffer = rowsOf(block);
     const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
     if (failed !== undefined) return failed;
-    const state =
-      finding === 'fields'
-        ? `has ${fieldCount} fields where the header has ${this.layout?.columns.length ?? 0}`
-        : 'has no time that can be read';
+    const states: Readonly<Record<Unreadable, string>> = {
+      fields: `has ${fieldCount} fields where the header has ${this.layout?.columns.length ?? 0}`,
+      time: 'has no time between 1970 and 9998',
+      spelling: 'names a party in a spelling that is not known',
+      value: `has a value of ${column ?? 'a column'} that no known release writes`,
+    };
+    const state = states[finding];
     return new RetryableError(
       `Cannot export: row ${this.#totals.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
       {
-        code: finding === 'fields' ? 'ROW_FIELDS' : 'ROW_TIME',
+        code: UNREADABLE_CODES[finding],
         meta: {
           ...this.#where(offset),
           sample: buffer.toString('latin1', start, Math.min(end, start + 160)),

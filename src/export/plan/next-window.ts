@@ -1,4 +1,4 @@
-/** The next question of a scope: all that is left of it, or its earliest piece. Pure. */
+/** The next request of an export: all that is left of it, or its earliest window. Pure. */
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import { closedRange } from '../validate/judge.ts';
 import type { WindowPlan } from './window-plan.ts';
@@ -10,40 +10,55 @@ import { secondOf } from '../validate/tail.ts';
 /** So many nights say what the next will hold. */
 const EXPECTED_BY_MICROS = 7n * DAY_MICROS;
 
-export interface NextPlan {
+export interface NextWindow {
   readonly plan: AskPlan;
   /** It would have an end if the source were known to apply it. */
   readonly wantsEnd: boolean;
 }
 
 /** @returns undefined where everything is covered */
-export function nextPlan(
+export function nextWindow(
   target: Target,
   coverage: readonly Coverage[],
   profile: SourceProfile,
   windows: WindowPlan,
-  distrusted?: Range,
-): NextPlan | undefined {
-  const whole = planAsk(target, coverage, profile, distrusted);
+): NextWindow | undefined {
+  const whole = planAsk(target, coverage, profile);
   if (whole === undefined) return undefined;
-  const bounded = planAsk(target, coverage, { ...profile, bounds: 'right' }, distrusted);
+  const bounded = planAsk(target, coverage, { ...profile, bounds: 'right' });
   const isPast = bounded?.question.to !== undefined;
   const range = closedRange(whole);
   const cut = range === undefined ? undefined : cutOf(whole, range, coverage, windows);
   if (range === undefined || cut === undefined) return { plan: whole, wantsEnd: isPast };
-  if (profile.bounds !== 'right') return { plan: whole, wantsEnd: true };
-  for (let to = cut; to < range.to;) {
-    const piece = planAsk({ ...target, to, closedTo: to, isWindow: true }, coverage, profile, distrusted);
-    // A segment is taken over whole or not at all: where one reaches over the cut, the piece does, too.
-    const reach =
-      piece?.supersedes.reduce((latest, row) => (row.to > latest ? row.to : latest), to) ?? range.to;
-    if (piece !== undefined && reach <= to) return { plan: piece, wantsEnd: true };
-    to = reach;
+  // Nothing is known of the release yet: its answer will show whether it applies both bounds.
+  const isUnknown = profile.header === undefined && profile.bounds === undefined;
+  if (profile.bounds !== 'right' && !isUnknown) return { plan: whole, wantsEnd: true };
+  const window = planAsk({ ...target, to: cut, closedTo: cut, isWindow: true }, coverage, {
+    ...profile,
+    bounds: 'right',
+  });
+  const reach = window === undefined ? undefined : closedRange(window);
+  if (window !== undefined && reach !== undefined && reach.to < range.to) {
+    return { plan: window, wantsEnd: true };
   }
   return { plan: whole, wantsEnd: isPast };
 }
 
-/** Known stretches between the ranges that hold much are worth a question of their own. */
+/** Whether a cancelled answer would be followed by a request about less: otherwise it must run to its end. */
+export function wouldShrink(
+  plan: AskPlan,
+  target: Target,
+  coverage: readonly Coverage[],
+  profile: SourceProfile,
+  lost: WindowPlan,
+): boolean {
+  const [range, next] = [closedRange(plan), nextWindow(target, coverage, profile, lost)?.plan];
+  if (range === undefined || next === undefined || next.question.to === undefined) return false;
+  const after = closedRange(next);
+  return after !== undefined && after.to - after.from < range.to - range.from;
+}
+
+/** Known stretches between the ranges that hold much are worth a request of their own. */
 function cutOf(
   whole: AskPlan,
   range: Range,

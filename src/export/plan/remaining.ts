@@ -1,21 +1,23 @@
 /**
- * What is left to ask: target minus coverage, computed before every question and never remembered.
- * Pure; the warehouse's constraint (no instant covered twice) is what it relies on.
+ * What is left to ask of a ledger: target minus coverage, and the request that brings it. Known segments that a
+ * range touches are never grown into it: what lies outside is kept, and only its border moves. Pure.
  */
 import { BEGINNING, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Coverage, SourceProfile, TailSum } from '../ports.ts';
 import { overlaps, type Range, subtract, union } from './ranges.ts';
 
 /**
- * A known tail older than this may have fallen to the source's retention (half of the six months that
- * nodes keep by default), so that its absence would prove nothing.
+ * A known tail older than this, by the source's clock, may have fallen to its retention (half of the six months
+ * that nodes keep by default), so that its absence would prove nothing.
  */
-const ANCHOR_AGE_MAX_MICROS = 90n * DAY_MICROS;
+export const OVERLAP_AGE_MAX_MICROS = 90n * DAY_MICROS;
 /**
- * From release 0.73 on the bounds apply to an entry's own time, up to some microseconds behind the
- * block time that is exported: an end is asked for this much later, and cut locally.
+ * From release 0.73 on the bounds apply to an entry's own time, up to some microseconds behind the block time that
+ * is exported: an end is asked for this much later, and cut locally.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
+/** Behind every instant there is. */
+const NO_END: Micros = 10n ** 18n;
 
 export interface Target {
   readonly assetId?: string | undefined;
@@ -24,8 +26,24 @@ export interface Target {
   readonly to?: Micros | undefined;
   /** Nothing newer than this is closed. A whole second. */
   readonly closedTo: Micros;
-  /** Only a stretch of what is wanted: the present is left to the last one. */
+  /** Only a window of what is wanted: the present is left to the last one. */
   readonly isWindow?: boolean;
+  /** The source's own time. */
+  readonly now: Micros;
+  /** Of the source's chain; absent where no list is known. */
+  readonly epoch?: number | undefined;
+  readonly trust?: Trust | undefined;
+}
+
+/** Which coverage is asked for again, though it is known, and which is kept, though the source contradicts it. */
+export interface Trust {
+  /** All of it was found to be wrong. */
+  readonly distrusted?: Range | undefined;
+  /** What this run has not checked yet. */
+  readonly again?: (Range & { readonly runId: string }) | undefined;
+  /** What comes back unchanged stands, and need not be published anew. */
+  readonly audited?: ReadonlySet<bigint> | undefined;
+  readonly kept?: ReadonlySet<bigint> | undefined;
 }
 
 export interface AskPlan {
@@ -37,61 +55,80 @@ export interface AskPlan {
   readonly open?: { readonly from: Micros; readonly to?: Micros } | undefined;
   /** Coverage whose place the answer takes. */
   readonly supersedes: readonly Coverage[];
+  /** Coverage of which the answer takes a part: what is left of it. */
+  readonly trims: readonly Trim[];
   /** The tail of what is known before the first range: the answer must contain it. */
-  readonly anchor?: Anchor | undefined;
-  /** An open segment that lies whole within `closed`, as a range of its own: closed as it stands if it comes back the same. */
-  readonly standing?: Coverage | undefined;
+  readonly overlap?: Overlap | undefined;
+  /** Why there is none, where the ledger has a past. */
+  readonly noOverlap?: string | undefined;
+  /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
+  readonly standing: readonly Coverage[];
   readonly isWindow: boolean;
 }
 
-export interface Anchor {
+export interface Trim {
+  readonly row: Coverage;
+  readonly keeps: readonly Range[];
+}
+
+export interface Overlap {
   readonly to: Micros;
   readonly tail: TailSum;
   readonly sides: Coverage['sides'];
 }
 
-/**
- * @param distrusted known coverage in this range is asked for again and superseded
- * @returns undefined where nothing is left to ask
- */
+/** @returns undefined where nothing is left to ask */
 export function planAsk(
   target: Target,
   coverage: readonly Coverage[],
   profile: SourceProfile,
-  distrusted?: Range,
 ): AskPlan | undefined {
-  const isKnown = (row: Coverage): boolean =>
-    !row.open &&
-    (row.assetId === undefined || row.assetId === target.assetId) &&
-    (distrusted === undefined || !overlaps(row, distrusted));
-  const known = coverage.filter(isKnown);
-  const others = coverage.filter((row) => !isKnown(row));
-
+  const known = coverage.filter((row) => isKnown(row, target));
+  const others = coverage.filter((row) => !known.includes(row));
   const closedEnd = target.to === undefined ? target.closedTo : min(target.to, target.closedTo);
   const wanted = subtract({ from: target.from, to: closedEnd }, known);
-  const taken = takeWhole(wanted, others, known, target);
-  const { open, supersedes } = taken;
-  const standing = supersedes.find(
-    (row) =>
-      row.open &&
-      row.assetId === target.assetId &&
-      taken.closed.some((range) => row.from >= range.from && row.to <= range.to),
-  );
-  const closed = standing === undefined ? taken.closed : divide(taken.closed, standing);
+  const taken = take(wanted, others, known, target);
+  const { open, supersedes, trims } = taken;
+  const standing = supersedes.filter((row) => mayStand(row, target) && isInside(row, taken.closed));
+  const closed = standing.reduce(divide, taken.closed);
   const first = closed[0]?.from ?? open?.from;
   if (first === undefined) return undefined;
-  const anchor = anchorAt(first, known, target);
-  const from = anchor?.tail.from ?? first;
+  const overlap = overlapAt(first, known, target);
+  const from = typeof overlap === 'object' ? overlap.tail.from : first;
   const last = open === undefined ? closed.at(-1)?.to : open.to;
   return {
     question: questionOf(from, last, profile),
     closed,
     open,
     supersedes,
-    anchor,
+    trims,
+    ...(typeof overlap === 'string' ? { noOverlap: overlap } : { overlap }),
     standing,
     isWindow: target.isWindow === true,
   };
+}
+
+function isKnown(row: Coverage, { assetId, trust }: Target): boolean {
+  if (trust?.kept?.has(row.coverageId) === true) return true;
+  const isInScope = row.assetId === undefined || row.assetId === assetId;
+  return !row.open && isInScope && !isDistrusted(row, trust);
+}
+
+function isDistrusted(row: Coverage, trust: Trust | undefined): boolean {
+  if (row.isFaulty) return true;
+  if (trust?.distrusted !== undefined && overlaps(row, trust.distrusted)) return true;
+  if (trust?.audited?.has(row.coverageId) === true) return true;
+  return trust?.again !== undefined && row.runId !== trust.again.runId && overlaps(row, trust.again);
+}
+
+/** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
+function mayStand(row: Coverage, { assetId, trust }: Target): boolean {
+  if (row.assetId !== assetId || row.content === undefined || row.isFaulty) return false;
+  return row.open || trust?.audited?.has(row.coverageId) === true;
+}
+
+function isInside(row: Range, ranges: readonly Range[]): boolean {
+  return ranges.some(({ from, to }) => row.from >= from && row.to <= to);
 }
 
 /** Never an end without a start, and only where the release is known to apply both. */
@@ -110,52 +147,86 @@ function divide(ranges: readonly Range[], inner: Range): Range[] {
   });
 }
 
+interface Taken {
+  readonly closed: readonly Range[];
+  readonly open: AskPlan['open'];
+  readonly supersedes: readonly Coverage[];
+  readonly trims: readonly Trim[];
+}
+
 /**
- * A segment is replaced whole or not at all: where a range that is asked for touches one of another
- * scope, or an open one, the range grows until it holds all of it.
+ * What cannot be kept in part is replaced whole, and the range grows until it holds all of it: an object that is
+ * not believed, and the present, which the answer brings anyway. Of everything else the rest is kept.
  */
-function takeWhole(
+function take(
   wanted: readonly Range[],
   others: readonly Coverage[],
   known: readonly Coverage[],
   target: Target,
-): Pick<AskPlan, 'closed' | 'open' | 'supersedes'> {
-  const supersedes: Coverage[] = [];
+): Taken {
+  const touchedRows: Coverage[] = [];
   for (let closed = union(wanted); ;) {
-    const open = openPart(target, known, supersedes);
-    const isTouched = (row: Coverage): boolean =>
-      closed.some((range) => overlaps(range, row)) ||
-      (open !== undefined && row.to > open.from && (open.to === undefined || row.from < open.to));
-    const touched = others.filter((row) => !supersedes.includes(row) && isTouched(row));
-    if (touched.length === 0) return { closed, open, supersedes };
-    supersedes.push(...touched);
-    const grown = touched.map(({ from, to, open: isOpen }) => ({
-      from,
-      to: isOpen ? min(to, target.closedTo) : to,
-    }));
+    const open = openPart(target, known, touchedRows);
+    const touched = others.filter((row) => !touchedRows.includes(row) && touches(row, closed, open));
+    if (touched.length === 0) return { closed, open, ...divided(touchedRows, closed, open) };
+    touchedRows.push(...touched);
+    const grown = touched
+      .filter((row) => isReplacedWhole(row, target))
+      .map(({ from, to, open: isOpen }) => ({ from, to: isOpen ? min(to, target.closedTo) : to }));
     closed = union([...closed, ...grown]);
   }
+}
+
+function touches(row: Coverage, closed: readonly Range[], open: AskPlan['open']): boolean {
+  return (
+    closed.some((range) => overlaps(range, row)) ||
+    (open !== undefined && row.to > open.from && (open.to === undefined || row.from < open.to))
+  );
+}
+
+function isReplacedWhole(row: Coverage, target: Target): boolean {
+  if (row.open) return target.isWindow !== true;
+  return row.objectKey !== undefined && isDistrusted(row, target.trust);
+}
+
+function divided(
+  rows: readonly Coverage[],
+  closed: readonly Range[],
+  open: AskPlan['open'],
+): Pick<Taken, 'supersedes' | 'trims'> {
+  const taken = [...closed, ...(open === undefined ? [] : [{ from: open.from, to: open.to ?? NO_END }])];
+  const trims = rows
+    .map((row) => ({ row, keeps: subtract(row, taken) }))
+    // Of a present that reaches beyond what is closed now, the answer brings the rest as well.
+    .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
+  const trimmed = new Set(trims.map(({ row }) => row));
+  return { supersedes: rows.filter((row) => !trimmed.has(row)), trims };
 }
 
 /** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
 function openPart(
   target: Target,
   known: readonly Coverage[],
-  supersedes: readonly Coverage[],
+  touched: readonly Coverage[],
 ): { from: Micros; to?: Micros } | undefined {
   if (target.isWindow === true) return undefined;
-  const to = supersedes.some((row) => row.open) ? undefined : target.to;
-  const from = [...known, ...supersedes.filter((row) => !row.open)].reduce(
-    (latest, row) => max(latest, row.to),
-    max(target.from, target.closedTo),
-  );
+  const to = touched.some((row) => row.open) ? undefined : target.to;
+  const from = [...known, ...touched]
+    .filter((row) => !row.open)
+    .reduce((latest, row) => max(latest, row.to), max(target.from, target.closedTo));
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;
 }
 
-function anchorAt(first: Micros, known: readonly Coverage[], target: Target): Anchor | undefined {
+/** @returns in words why nothing known can be asked for again, where something is known */
+function overlapAt(first: Micros, known: readonly Coverage[], target: Target): Overlap | string | undefined {
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
-  if (row?.tail === undefined || first - row.tail.from > ANCHOR_AGE_MAX_MICROS) return undefined;
+  if (row?.tail === undefined) return undefined;
+  const isOtherEpoch = row.epoch !== undefined && target.epoch !== undefined && row.epoch !== target.epoch;
+  if (isOtherEpoch) return 'the chain of the source began again since';
+  if (target.now - row.tail.from > OVERLAP_AGE_MAX_MICROS) {
+    return row.tail.rows === 0 ? undefined : 'what is known is older than a source may keep';
+  }
   return { to: first, tail: row.tail, sides: row.sides };
 }
 

@@ -1,18 +1,16 @@
 /**
- * How much of a ledger to ask for at once. Normally all: every question is a full scan at the source. A
- * stream that outgrows twice a segment is cancelled, and one that is lost on the way is not risked whole
- * again: from then on the range is asked for in windows, the earliest first.
+ * How much of a ledger to ask for at once. Normally all: every request is a full scan at the source. A stream that
+ * outgrows a segment is cancelled, and one that broke twice is not asked for whole again: from then on the range is
+ * asked for in windows, the earliest first, each shorter than the one it comes from.
  *
- * The bound: what is lost, whether killed, broken or cancelled, stays below `LOSS_TIMES_MAX` times what is
- * known to be there. For no stream may become longer than a part of what may still be lost, so that this
- * lasts for any number of losses; only a stream of `leastStreamBytes` may always be risked, and adds that
- * much each time. A single second cannot be divided and is always risked.
+ * What is asked for stays below twice the ledger, and what was in flight at each kill: a cancelled stream costs a
+ * segment at most, and shows where to cut.
  *
- * It only proposes where to cut. What is left to ask is computed from the warehouse every time, so a plan
- * that is lost or outdated costs bytes at most. Pure.
+ * It only proposes where to cut. What is left to ask is computed from the warehouse every time, so a plan that is
+ * lost or outdated costs bytes at most. Pure.
  */
 import { z } from 'zod';
-import { type Micros, SECOND_MICROS } from '../../core/time.ts';
+import { DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import {
   after,
   boundsOf,
@@ -28,35 +26,24 @@ import type { Sample } from './sample.ts';
 import { Silence, silenceSchema } from './silence.ts';
 import { secondOf } from '../validate/tail.ts';
 
-/** A healthy stream is let run so many segments long: cutting it costs a second scan. */
-const STREAM_SEGMENTS_MAX = 2;
-/** With each byte asked for once more to be kept, and what continuations repeat, less than three times in all. */
-export const LOSS_TIMES_MAX = 1.7;
-/** Of what may still be lost, this part is risked with one question. */
-const RISKED_PART = 0.45;
-/** A piece means to be so much smaller than its stream may become: what is expected of it is an estimate. */
-const PIECE_PART = 0.5;
-const PIECE_SEGMENTS_MAX = 0.7;
-/** What may be risked however much was lost: smaller windows are not worth a question. */
-const LEAST_STREAM_BYTES = 4 * 2 ** 20;
-const LEAST_STREAM_SEGMENTS = 1 / 8;
-const LEAST_PIECE_PART = 0.25;
+/** A window means to be so much smaller than a stream may become: what is expected of it is an estimate. */
+const WINDOW_PART = 0.7;
+/** A stream that broke is asked for whole once more; from then on in windows that are half of what came. */
+const BREAKS_MAX = 1;
+const BROKEN_PART = 0.5;
+/** Smaller windows are not worth a request. */
+const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
 /** An unsorted stream shows some stretches first: a quarter of what was seen is asked for next. */
 const SAMPLE_PARTS = 4;
 const STRETCHES_MAX = 256;
+/** What nodes keep by default: earlier times are taken for empty where a range is halved blindly. */
+const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 const count = z.number().nonnegative();
-const hint = z.object({
-  version: z.literal(2),
-  /** Questions that are over. */
-  turn: count,
-  /** By the question in hand, when this was noted. */
-  receivedBytes: count,
-  /** What it may have cost until it is noted again. */
-  chargedBytes: count,
-  lostBytes: count,
-  doneBytes: count,
-  knownBytes: count,
+const kept = z.object({
+  version: z.literal(3),
+  breaks: z.int().nonnegative(),
+  brokenBytes: count.optional(),
   seen: z.array(z.tuple([z.int(), z.int().positive(), count])).max(STRETCHES_MAX),
   sortedTo: z.int().optional(),
   outgrown: z.object({ from: z.int(), to: z.int(), times: z.int().positive() }).optional(),
@@ -75,13 +62,9 @@ export interface Seen {
 
 export class WindowPlan {
   readonly #segmentBytesMax: number;
-  #turn = 0;
-  #receivedBytes = 0;
-  #chargedBytes = 0;
-  #lostBytes = 0;
-  #doneBytes = 0;
-  /** At least so much is there: what is done, and what was seen of the rest. Never falls. */
-  #knownBytes = 0;
+  #breaks = 0;
+  /** Of the longest stream that broke. */
+  #brokenBytes: number | undefined;
   #seen: ByteBounds = [];
   #sortedTo: number | undefined;
   /** The last range whose answer was too large, in seconds, and how often its beginning was asked for in vain. */
@@ -93,21 +76,16 @@ export class WindowPlan {
 
   /**
    * @param bytesPerSecond what finished segments of these nights lead to expect
-   * @param remembered what `toHint` gave in earlier tries, wherever it was kept: the newest is taken, and
-   *   what is none ignored
+   * @param remembered what `toJson` gave in an earlier try; what is none is ignored
    */
-  constructor(segmentBytesMax: number, bytesPerSecond?: number, remembered: readonly unknown[] = []) {
+  constructor(segmentBytesMax: number, bytesPerSecond?: number, remembered?: unknown) {
     this.#segmentBytesMax = segmentBytesMax;
     this.#bytesPerSecond = bytesPerSecond;
-    const known = newest(remembered);
+    const known = kept.safeParse(remembered).data;
     this.#silence = new Silence(known?.silence);
     if (known === undefined) return;
-    this.#turn = known.turn;
-    // A question that nobody saw the end of was lost with its process.
-    this.#lostBytes = known.lostBytes + known.chargedBytes;
-    if (known.chargedBytes > 0) this.#turn += 1;
-    this.#doneBytes = known.doneBytes;
-    this.#knownBytes = known.knownBytes;
+    this.#breaks = known.breaks;
+    this.#brokenBytes = known.brokenBytes;
     this.#seen = known.seen;
     this.#sortedTo = known.sortedTo;
     this.#outgrown = known.outgrown;
@@ -115,27 +93,25 @@ export class WindowPlan {
 
   /** An answer that is longer is to be cancelled. */
   get streamBytesMax(): number {
-    const most = STREAM_SEGMENTS_MAX * this.#segmentBytesMax;
-    if (this.#lostBytes === 0) return most;
-    const bearableBytes = LOSS_TIMES_MAX * this.#knownBytes - this.#lostBytes;
-    return Math.max(this.leastStreamBytes, Math.min(most, RISKED_PART * bearableBytes));
+    return this.#segmentBytesMax;
   }
 
-  /** What a loss may cost however much was lost before. */
-  get leastStreamBytes(): number {
-    return Math.min(LEAST_STREAM_BYTES, LEAST_STREAM_SEGMENTS * this.#segmentBytesMax);
-  }
-
-  /** What a piece is meant to hold. */
+  /** What a window is meant to hold. */
   get windowBytes(): number {
-    const wanted = PIECE_SEGMENTS_MAX * this.#segmentBytesMax;
-    const streamBytes = this.streamBytesMax;
-    const part = streamBytes > this.leastStreamBytes ? PIECE_PART : LEAST_PIECE_PART;
-    return this.#lostBytes === 0 ? wanted : Math.min(wanted, part * streamBytes);
+    const wanted = WINDOW_PART * this.#segmentBytesMax;
+    if (this.#breaks <= BREAKS_MAX || this.#brokenBytes === undefined) return wanted;
+    return Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * this.#brokenBytes));
+  }
+
+  /** The same plan, had the stream in hand been cancelled. */
+  ifOutgrown(seen: Seen, range: Range): WindowPlan {
+    const copy = new WindowPlan(this.#segmentBytesMax, undefined, this.toJson());
+    copy.outgrown(seen, range);
+    return copy;
   }
 
   /**
-   * Where to end the next question about a range.
+   * Where to end the next request about a range.
    * @returns a whole second strictly inside the range, and before the end of any that was too large;
    *   undefined: all of it should be asked for
    */
@@ -147,20 +123,15 @@ export class WindowPlan {
     return BigInt(second) * SECOND_MICROS;
   }
 
-  /**
-   * Told now and then, so that a kill is known to have cost this much.
-   * @param chargedBytes what may have come until it is told again
-   */
-  receiving(seen: Seen, chargedBytes: number): void {
-    this.#receivedBytes = seen.bytes;
-    this.#chargedBytes = chargedBytes;
+  /** An answer broke on its way. */
+  broke(seen: Seen): void {
+    this.#breaks += 1;
+    this.#brokenBytes = seen.bytes;
     this.#remember(seen);
   }
 
-  /** An answer was cancelled or broke. @param range given where it was too large */
-  lost(seen: Seen, range?: Range): void {
-    this.#endTurn();
-    this.#lostBytes += seen.bytes;
+  /** An answer was cancelled. @param range given where it was too large for it */
+  outgrown(seen: Seen, range?: Range): void {
     this.#remember(seen);
     if (range === undefined) return;
     const from = secondOf(range.from);
@@ -173,7 +144,6 @@ export class WindowPlan {
 
   /** Nothing came of a range. @returns false: that will not change */
   silent(range: Range): boolean {
-    this.#endTurn();
     return this.#silence.met(range);
   }
 
@@ -183,16 +153,13 @@ export class WindowPlan {
    * @param firstSecond of its rows
    */
   done(range: Range, bytes: number, firstSecond: number | undefined): void {
-    this.#endTurn();
     if (bytes > 0) this.#silence.broken();
-    this.#doneBytes += bytes;
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
     const seenBytes = bytesIn(this.#seen, Number.NEGATIVE_INFINITY, to);
     this.#leaves.bytes += bytes;
     this.#leaves.seenBytes += seenBytes;
     this.#seen = after(this.#seen, to, Math.max(0, bytes - seenBytes));
     this.#bytesPerSecond = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
-    this.#know();
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
@@ -200,16 +167,12 @@ export class WindowPlan {
     return lacks(answer, this.#seen, secondOf(range.from), secondOf(range.to));
   }
 
-  /** As JSON, for whoever goes on with the scope. */
-  toHint(): unknown {
-    const wanted: z.input<typeof hint> = {
-      version: 2,
-      turn: this.#turn,
-      receivedBytes: this.#receivedBytes,
-      chargedBytes: this.#chargedBytes,
-      lostBytes: this.#lostBytes,
-      doneBytes: this.#doneBytes,
-      knownBytes: this.#knownBytes,
+  /** For whoever goes on with the export. */
+  toJson(): unknown {
+    const wanted: z.input<typeof kept> = {
+      version: 3,
+      breaks: this.#breaks,
+      brokenBytes: this.#brokenBytes,
       seen: this.#seen.map(([from, seconds, bytes]) => [from, seconds, bytes]),
       sortedTo: this.#sortedTo,
       outgrown: this.#outgrown,
@@ -218,21 +181,9 @@ export class WindowPlan {
     return wanted;
   }
 
-  #endTurn(): void {
-    this.#turn += 1;
-    this.#receivedBytes = 0;
-    this.#chargedBytes = 0;
-  }
-
   #remember({ sample, sortedTo }: Seen): void {
     this.#seen = thinned(joined(this.#seen, boundsOf(sample)), STRETCHES_MAX);
     this.#sortedTo = sortedTo;
-    this.#know();
-  }
-
-  #know(): void {
-    const seenBytes = bytesIn(this.#seen, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
-    this.#knownBytes = Math.max(this.#knownBytes, this.#doneBytes + seenBytes);
   }
 
   #cutBySize(range: Range): number | undefined {
@@ -245,7 +196,7 @@ export class WindowPlan {
       seen.length > 0 ? this.#bySeen(seen, from, to, outgrown?.times ?? 0) : this.#byRate(from, to);
     if (second === undefined && outgrown === undefined) return undefined;
     if (second !== undefined && second > from && second < to) return second;
-    const first = Math.max(from, seen[0]?.[0] ?? from);
+    const first = Math.max(from, seen[0]?.[0] ?? (from === 0 ? to - USUAL_SECONDS_MAX : from));
     return Math.max(from + 1, Math.floor(((first < to ? first : from) + to) / 2));
   }
 
@@ -257,7 +208,8 @@ export class WindowPlan {
     const scale = leafSeen > 0 ? Math.max(1, bytes / leafSeen) : undefined;
     if (outgrownTimes === 0 && seenBytes * (scale ?? 1) <= windowBytes) {
       // Of a sorted stream, the little that is left says nothing of what would have come after it.
-      return this.#sortedTo === undefined ? undefined : this.#byRate(from, to);
+      const sortedTo = this.#sortedTo ?? from;
+      return sortedTo > from && sortedTo < to ? sortedTo : undefined;
     }
     if (this.#sortedTo !== undefined) return borderAt(seen, windowBytes) ?? this.#sortedTo;
     const leap = outgrownTimes > 1 ? leapBefore(seen, outgrownTimes) : undefined;
@@ -272,14 +224,6 @@ export class WindowPlan {
     if (rate === undefined || from === 0 || rate * (to - from) <= this.streamBytesMax) return undefined;
     return from + Math.max(1, Math.floor(this.windowBytes / rate));
   }
-}
-
-/** What was noted last; of one turn, where the most had been received. */
-function newest(remembered: readonly unknown[]): z.output<typeof hint> | undefined {
-  return remembered
-    .map((value) => hint.safeParse(value).data)
-    .filter((value) => value !== undefined)
-    .toSorted((one, other) => other.turn - one.turn || other.receivedBytes - one.receivedBytes)[0];
 }
 
 /** The last border of a stretch before which no more than so much is known; the first one, where all is more. */

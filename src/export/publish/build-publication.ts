@@ -1,6 +1,7 @@
 /** Turns a received answer into what one COMMIT will make true. */
 import { randomUUID } from 'node:crypto';
 import { ceilSecond, type Micros, nowMicros, SECOND_MICROS } from '../../core/time.ts';
+import type { Layout } from '../../ledger/header.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
 import { type Compression, segmentKey } from '../../ledger/object-keys.ts';
 import type { Coverage, ExportScope, NewCoverage, Publication } from '../ports.ts';
@@ -8,6 +9,7 @@ import { instantOf, type ReceivedSegment } from '../spool/segment-spool.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { type Spooled, withoutLineEnd } from '../spool/spool-writer.ts';
+import type { Kept } from './trim.ts';
 
 export interface PublicationContext {
   readonly scope: ExportScope;
@@ -18,56 +20,103 @@ export interface PublicationContext {
   readonly compression: Compression;
   /** The source's own time: an open segment without an end reaches at least to it. */
   readonly seenTime: Micros;
-  /** The plan's open segment came back unchanged; its range is not among the parts. */
-  readonly isStanding: boolean;
+  readonly epoch: number | undefined;
+  /** Known segments that came back unchanged: their ranges are not among the received. */
+  readonly stands: readonly Coverage[];
+  /** Open coverage that is closed as it stands, though it did not come back. */
+  readonly closesKept: readonly Coverage[];
+  readonly as: 'closed' | 'open';
 }
 
-/** @param parts what was received, cut to size */
+type Segments = Publication['segments'][number][];
+
+/** What a manifest says of where its rows come from. */
+type Origin = Pick<Received, 'leftOut' | 'contentType' | 'extensions'> & { readonly layout: Layout };
+
+/** Rows that were read from the store, not from an answer. */
+const OF_THE_STORE = {
+  leftOut: { party: 0n, asset: 0n, range: 0n },
+  contentType: undefined,
+  extensions: [],
+} as const;
+
+/** @param kept what is left of segments of which the answer takes a part */
 export function buildPublication(
   plan: AskPlan,
   received: Received,
   parts: readonly ReceivedSegment[],
   known: readonly Coverage[],
+  kept: readonly Kept[],
   context: PublicationContext,
 ): Publication {
-  const tail = received.tail?.result(withoutLineEnd(received.header));
-  const standing = context.isStanding ? plan.standing : undefined;
-  const supersedes = plan.supersedes.filter((row) => row !== standing);
+  const tail = context.as === 'open' ? undefined : received.tail?.result(withoutLineEnd(received.header));
   const closedEnd = plan.closed.at(-1)?.to;
-  const segments: Publication['segments'][number][] = [];
-  const coverage: NewCoverage[] = [];
-  for (const part of parts) {
-    const to = part.to ?? openEnd(part.from, received, context.seenTime);
-    const manifest =
-      part.spooled === undefined
-        ? undefined
-        : manifestOf({ from: part.from, to, open: part.open }, part.spooled, received, context);
-    if (part.spooled !== undefined && manifest !== undefined) {
-      segments.push({ spoolName: part.spooled.name, manifest });
-    }
-    // An open range without entries claims nothing.
-    if (part.open && manifest === undefined) continue;
-    coverage.push({
-      from: part.from,
-      to,
-      open: part.open,
-      sides: received.layout.sides,
-      objectKey: manifest?.objectKey,
-      tail: !part.open && to === closedEnd ? tail : undefined,
-    });
-  }
-  const merged = mergeEmpty(coverage, known, supersedes, context.scope);
+  const segments: Segments = [];
+  const coverage = [
+    ...coverageOf(parts, received, segments, context).map((range) =>
+      !range.open && range.to === closedEnd ? { ...range, tail } : range,
+    ),
+    ...kept.flatMap((part) => keptCoverage(part, segments, context)),
+  ];
+  const { stands, closesKept, as } = context;
+  const trimmed = as === 'open' ? [] : plan.trims.map(({ row }) => row);
+  const supersedes = [...plan.supersedes.filter((row) => !stands.includes(row)), ...trimmed];
   return {
     publicationId: randomUUID(),
     runId: context.runId,
     segments,
-    ...merged,
-    closes:
-      standing === undefined
-        ? []
-        : [{ coverageId: standing.coverageId, tail: standing.to === closedEnd ? tail : undefined }],
+    ...mergeEmpty(coverage, known, supersedes, context.scope),
+    closes: [
+      ...stands.map((row) => ({ coverageId: row.coverageId, tail: row.to === closedEnd ? tail : undefined })),
+      ...closesKept.map(({ coverageId }) => ({ coverageId })),
+    ],
+    epoch: context.epoch,
     lastEntryAt: received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
   };
+}
+
+/** An open range without entries claims nothing. */
+function coverageOf(
+  parts: readonly ReceivedSegment[],
+  received: Received,
+  segments: Segments,
+  context: PublicationContext,
+): NewCoverage[] {
+  return parts.flatMap((part): NewCoverage[] => {
+    const { from, open, spooled } = part;
+    const to = part.to ?? openEnd(from, received, context.seenTime);
+    if (spooled === undefined && open) return [];
+    const range = { from, to, open };
+    const objectKey =
+      spooled === undefined ? undefined : add(segments, range, spooled, received, context.scope, context);
+    return [{ ...range, sides: received.layout.sides, objectKey }];
+  });
+}
+
+function keptCoverage(
+  { row, range, written }: Kept,
+  segments: Segments,
+  context: PublicationContext,
+): NewCoverage[] {
+  if (written === undefined && row.open) return [];
+  const { scope } = context;
+  const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
+  const place = { ...range, open: row.open };
+  const ofAsset = row.assetId ?? null;
+  const owner = { partyId: scope.partyId, assetId: row.assetId };
+  const origin = written === undefined ? undefined : { ...OF_THE_STORE, layout: written.layout };
+  return [
+    {
+      ...place,
+      sides: row.sides,
+      ofAsset,
+      objectKey:
+        written === undefined || origin === undefined
+          ? undefined
+          : add(segments, place, written.spooled, origin, owner, context),
+      tail: isEnd ? row.tail : undefined,
+    },
+  ];
 }
 
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
@@ -78,24 +127,27 @@ function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   );
 }
 
-function manifestOf(
+/** @returns the key of the object that the spooled rows become */
+function add(
+  segments: Segments,
   range: { from: Micros; to: Micros; open: boolean },
   spooled: Spooled,
-  received: Received,
+  origin: Origin,
+  owner: ExportScope,
   context: PublicationContext,
-): Manifest {
-  const { scope, compression } = context;
-  return {
+): string {
+  const { compression } = context;
+  const manifest: Manifest = {
     version: 1,
-    objectKey: segmentKey({ ...scope, ...range, sha256: spooled.sha256, compression }),
+    objectKey: segmentKey({ ...owner, ...range, sha256: spooled.sha256, compression }),
     warehouseId: context.warehouseId,
     seq: context.seq,
     source: context.source,
-    partyId: scope.partyId,
-    assetId: scope.assetId ?? null,
+    partyId: owner.partyId,
+    assetId: owner.assetId ?? null,
     ...range,
-    sides: received.layout.sides,
-    columns: [...received.layout.columns],
+    sides: origin.layout.sides,
+    columns: [...origin.layout.columns],
     rows: BigInt(spooled.rows),
     bytes: spooled.bytes,
     sha256: spooled.sha256,
@@ -104,12 +156,14 @@ function manifestOf(
     objectSha256: spooled.objectSha256,
     digest: spooled.digest,
     rowForm: spooled.rowForm,
-    leftOut: received.leftOut,
-    contentType: received.contentType ?? null,
-    extensions: [...received.extensions],
+    leftOut: origin.leftOut,
+    contentType: origin.contentType ?? null,
+    extensions: [...origin.extensions],
     runId: context.runId,
     publishedAt: nowMicros(),
   };
+  segments.push({ spoolName: spooled.name, manifest });
+  return manifest.objectKey;
 }
 
 /** Ranges without entries that touch become one row, so that an idle party keeps one row for ever. */
@@ -122,7 +176,7 @@ function mergeEmpty(
   const supersedes = superseded.map((row) => row.coverageId);
   const merged: NewCoverage[] = [];
   for (const range of coverage) {
-    if (range.objectKey !== undefined) {
+    if (range.objectKey !== undefined || range.ofAsset !== undefined) {
       merged.push(range);
       continue;
     }
@@ -136,7 +190,7 @@ function mergeEmpty(
         row.sides === range.sides &&
         !supersedes.includes(row.coverageId),
     );
-    if (last?.to === range.from && last.objectKey === undefined)
+    if (last?.to === range.from && last.objectKey === undefined && last.ofAsset === undefined)
       merged[merged.length - 1] = { ...range, from: last.from };
     else if (before === undefined) merged.push(range);
     else {

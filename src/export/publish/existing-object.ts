@@ -4,14 +4,15 @@
  */
 import { createHash } from 'node:crypto';
 import { PassThrough, pipeline } from 'node:stream';
-import { errorCode, PermanentError } from '../../core/errors.ts';
+import { errorCode } from '../../core/errors.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
+import { manifestKey } from '../../ledger/object-keys.ts';
 import { plainStream } from '../../ledger/plain-stream.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 
 /**
- * @returns the manifest with the sums of what is stored, or undefined where nothing lies under its key
- * @throws PermanentError `OBJECT_CONFLICT` where something else does
+ * An object that does not hold what its key names is removed, with its manifest.
+ * @returns the manifest with the sums of what is stored, or undefined where nothing good lies under its key
  */
 export async function existingObject(
   manifest: Manifest,
@@ -41,8 +42,8 @@ export async function existingObject(
   if (plainHash.digest('hex') === manifest.sha256) {
     return { ...manifest, objectBytes, objectSha256: storedHash.digest('hex') };
   }
-  throw new PermanentError(
-    `Cannot publish ${objectKey}: an object with other content lies there; it was changed from outside, remove it`,
-    { code: 'OBJECT_CONFLICT', meta: { key: objectKey } },
-  );
+  // Its key names its content: it is damaged, and nobody can use it.
+  await objects.remove(manifestKey(objectKey), signal);
+  await objects.remove(objectKey, signal);
+  return undefined;
 }

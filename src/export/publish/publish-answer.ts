@@ -1,23 +1,35 @@
-/** From an answer that is believed to what one COMMIT makes true: cut to size, numbered, published. */
+/** From an answer that is believed to what one COMMIT makes true: what stands is kept, the rest numbered, published. */
 import { unlink } from 'node:fs/promises';
 import { buildPublication } from './build-publication.ts';
-import { type ClosedPart, cutPart } from '../spool/cut.ts';
-import type { ReceivedSegment } from '../spool/segment-spool.ts';
-import type { Coverage, Publication, ExportLease } from '../ports.ts';
+import type { Coverage, ExportLease, Publication } from '../ports.ts';
 import { publish, type PublishDeps } from './publish.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { ExportDeps, ExportRequest } from '../request.ts';
+import type { ReceivedSegment } from '../spool/segment-spool.ts';
+import { isSame } from '../validate/judge.ts';
+import { trimmed } from './trim.ts';
 
 export interface AnswerContext {
-  readonly claim: ExportLease;
+  readonly lease: ExportLease;
   readonly request: ExportRequest;
   readonly deps: ExportDeps;
   readonly publishing: PublishDeps;
+  /** `open`: nothing of it is closed, and all of it is asked for again. */
+  readonly as: 'closed' | 'open';
+  readonly epoch: number | undefined;
+  /** Open coverage that the source contradicts: closed as it stands. */
+  readonly closesKept: readonly Coverage[];
   readonly spoolFile: () => Promise<{ name: string; path: string }>;
   /** Told before the intent: from then on the spool belongs to it. */
   readonly onIntend: (segments: number) => void;
   readonly signal: AbortSignal;
+}
+
+export interface PublishedAnswer {
+  readonly publication: Publication;
+  /** Rows that are held already, in segments that stand. */
+  readonly held: number;
 }
 
 export async function publishAnswer(
@@ -25,66 +37,53 @@ export async function publishAnswer(
   received: Received,
   coverage: readonly Coverage[],
   context: AnswerContext,
-): Promise<Publication> {
-  const { deps, request, claim } = context;
-  const standing = unchanged(plan, received);
-  const rest = received.parts.filter((part) => part !== standing);
-  if (standing?.spooled !== undefined) await unlink(standing.spooled.path);
-  const parts = await cutAll(rest, received, context);
-  const segments = parts.filter((part) => part.spooled !== undefined).length;
+): Promise<PublishedAnswer> {
+  const { deps, request, lease, as, signal } = context;
+  const stands = as === 'open' ? [] : standing(plan, received);
+  for (const { segment } of stands) if (segment.spooled !== undefined) await unlink(segment.spooled.path);
+  const rest = received.segments
+    .filter((segment) => !stands.some((stand) => stand.segment === segment))
+    .map((segment) => (as === 'open' ? { ...segment, open: true } : segment));
+  const kept = await trimmed(as === 'open' ? [] : plan.trims, {
+    objects: deps.objects,
+    compression: deps.compression,
+    spoolFile: context.spoolFile,
+    signal,
+  });
+  const segments =
+    rest.filter(({ spooled }) => spooled !== undefined).length +
+    kept.filter(({ written }) => written !== undefined).length;
   const { warehouseId } = await deps.repository.identity();
   const seq = segments === 0 ? 0n : await deps.repository.nextSeq();
-  const publication = buildPublication(plan, received, parts, coverage, {
-    scope: claim.scope,
+  const publication = buildPublication(plan, received, rest, coverage, kept, {
+    scope: lease.scope,
     runId: request.runId,
     source: deps.source.baseUrl,
     warehouseId,
     seq,
     compression: deps.compression,
     seenTime: request.seenTime,
-    isStanding: standing !== undefined,
+    epoch: context.epoch,
+    stands: stands.map(({ row }) => row),
+    closesKept: context.closesKept,
+    as,
   });
   context.onIntend(segments);
-  return await publish(claim, publication, context.publishing, context.signal);
-}
-
-/** The part that holds the same rows as the open segment before it: that one is closed as it stands. */
-function unchanged({ standing }: AskPlan, received: Received): ReceivedSegment | undefined {
-  const content = standing?.content;
-  if (standing === undefined || content === undefined) return undefined;
-  return received.parts.find(
-    ({ from, to, open, spooled }) =>
-      !open &&
-      from === standing.from &&
-      to === standing.to &&
-      spooled !== undefined &&
-      BigInt(spooled.rows) === standing.rows &&
-      spooled.digest === content.digest &&
-      spooled.rowForm === content.rowForm &&
-      received.layout.sides === standing.sides,
-  );
-}
-
-async function cutAll(
-  received: readonly ReceivedSegment[],
-  { header, layout }: Received,
-  { deps, spoolFile, signal }: AnswerContext,
-): Promise<ReceivedSegment[]> {
-  const options = {
-    segmentBytesMax: deps.segmentBytesMax,
-    compression: deps.compression,
-    header,
-    columns: layout.columns,
-    spoolFile,
+  return {
+    publication: await publish(lease, publication, context.publishing, signal),
+    held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
   };
-  const parts: ReceivedSegment[] = [];
-  for (const part of received) {
-    if (isCuttable(part)) parts.push(...(await cutPart(part, options, signal)));
-    else parts.push(part);
-  }
-  return parts;
 }
 
-function isCuttable(part: ReceivedSegment): part is ClosedPart {
-  return !part.open && part.to !== undefined && part.spooled !== undefined;
+interface Stand {
+  readonly row: Coverage;
+  readonly segment: ReceivedSegment;
+}
+
+/** Segments that hold the same rows as what is known in their range. */
+function standing(plan: AskPlan, { segments, layout }: Received): readonly Stand[] {
+  return plan.standing.flatMap((row) => {
+    const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
+    return segment === undefined ? [] : [{ row, segment }];
+  });
 }

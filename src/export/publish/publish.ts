@@ -1,10 +1,10 @@
 /**
  * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the COMMIT counts:
- * readers go by the tables. What a crash leaves in between is finished or given up by the next claim.
+ * readers go by the tables. What a crash leaves in between is finished or given up by the next lease.
  */
 import { access, unlink } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import { errorCode } from '../../core/errors.ts';
+import { errorCode, FencedError, RetryableError } from '../../core/errors.ts';
 import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/manifest.ts';
 import { manifestKey } from '../../ledger/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
@@ -15,7 +15,7 @@ export interface PublishDeps {
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
   /** Called at each numbered step: where tests pull the plug. */
-  readonly checkpoint: (step: Step) => Promise<void>;
+  readonly failpoint: (step: Step) => Promise<void>;
 }
 
 export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
@@ -26,22 +26,22 @@ export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'ma
  * @returns what was published: objects that lay there already keep the bytes they have
  */
 export async function publish(
-  claim: ExportLease,
+  lease: ExportLease,
   planned: Publication,
   deps: PublishDeps,
   signal: AbortSignal,
 ): Promise<Publication> {
   // Without objects there is nothing that a crash could leave half done.
-  if (planned.segments.length > 0) await deps.repository.intend(claim, planned);
-  await deps.checkpoint('intended');
-  const publication = await finish(claim, planned, deps, signal);
+  if (planned.segments.length > 0) await deps.repository.intend(lease, planned);
+  await deps.failpoint('intended');
+  const publication = await finish(lease, planned, deps, signal);
   await dropSpool(publication, deps.objects);
   return publication;
 }
 
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
 async function finish(
-  claim: ExportLease,
+  lease: ExportLease,
   planned: Publication,
   deps: PublishDeps,
   signal: AbortSignal,
@@ -54,28 +54,28 @@ async function finish(
       const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
       await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
     }
-    await deps.checkpoint('object');
-    await publishManifest(claim, existing ?? manifest, deps, signal);
-    await deps.checkpoint('manifest');
+    await deps.failpoint('object');
+    await publishManifest(lease, existing ?? manifest, deps, signal);
+    await deps.failpoint('manifest');
     segments.push({ spoolName, manifest: existing ?? manifest });
   }
   signal.throwIfAborted();
   const publication = { ...planned, segments };
-  await deps.repository.commit(claim, publication);
-  await deps.checkpoint('committed');
+  await deps.repository.commit(lease, publication);
+  await deps.failpoint('committed');
   return publication;
 }
 
 /** An object that was published before, and superseded, comes back with the manifest it has. */
 async function publishManifest(
-  claim: ExportLease,
+  lease: ExportLease,
   manifest: Manifest,
   deps: PublishDeps,
   signal: AbortSignal,
 ): Promise<void> {
   const key = manifestKey(manifest.objectKey);
   try {
-    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(claim));
+    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
     const found = decodeManifest(await buffer(await deps.objects.read(key, signal)), key);
@@ -89,18 +89,37 @@ async function publishManifest(
  * @returns the publications that were finished, without the source
  */
 export async function recover(
-  claim: ExportLease,
+  lease: ExportLease,
   deps: PublishDeps,
   signal: AbortSignal,
 ): Promise<readonly Publication[]> {
   const adopted: Publication[] = [];
-  for (const publication of await deps.repository.openPublications(claim)) {
-    if (await isAtHand(publication, deps.objects, signal))
-      adopted.push(await finish(claim, publication, deps, signal));
-    else await deps.repository.drop(claim, publication.publicationId);
+  for (const { publicationId, publication } of await deps.repository.openPublications(lease)) {
+    const done = publication === undefined ? undefined : await finishOrRefuse(lease, publication, deps, signal);
+    if (done === undefined) await deps.repository.drop(lease, publicationId);
+    else adopted.push(done);
   }
-  await deps.objects.clearSpool(spoolPrefix(claim), new Set());
+  await deps.objects.clearSpool(spoolPrefix(lease), new Set());
   return adopted;
+}
+
+/** @returns undefined where what was intended is not at hand, or can never be true: then it is planned anew */
+async function finishOrRefuse(
+  lease: ExportLease,
+  publication: Publication,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): Promise<Publication | undefined> {
+  try {
+    if (!(await isAtHand(publication, deps.objects, signal))) return undefined;
+    return await finish(lease, publication, deps, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    // Another owner settles it; what cannot be reached now may be reached later.
+    const mayPass = error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
+    if (mayPass || error instanceof FencedError) throw error;
+    return undefined;
+  }
 }
 
 /** Every object of it is still spooled, or lies in the store. */
@@ -122,12 +141,12 @@ async function isAtHand(
 
 async function dropSpool(publication: Publication, objects: ObjectStore): Promise<void> {
   for (const { spoolName } of publication.segments) {
-    // A leftover is cleared by the unit's next claim.
+    // A leftover is cleared by the unit's next lease.
     await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
   }
 }
 
 /** Every spool file of a scope begins with this, so that its next owner finds what a dead one left. */
-export function spoolPrefix(claim: ExportLease): string {
-  return `unit-${claim.exportId}.`;
+export function spoolPrefix(lease: ExportLease): string {
+  return `export-${lease.exportId}.`;
 }

@@ -1,7 +1,7 @@
 /** What the blocks of an answer add up to, in the order of the answer. */
 import { RowSum } from '../../ledger/row-sum.ts';
 import type { BlockFindings, SpanFindings } from './block-reader.ts';
-import type { Parts } from '../spool/segment-spool.ts';
+import type { SegmentSpools } from '../spool/segment-spool.ts';
 import type { Tail } from '../validate/tail.ts';
 
 export class AnswerTotals {
@@ -18,12 +18,12 @@ export class AnswerTotals {
   leavingSecond: number | undefined;
   newestSecond: number | undefined;
   oldestSecond: number | undefined;
-  readonly #parts: Parts;
+  readonly #parts: SegmentSpools;
   readonly #tail: Tail | undefined;
   #lastSecond = Number.NEGATIVE_INFINITY;
   #isSorted = true;
 
-  constructor(parts: Parts, tail: Tail | undefined) {
+  constructor(parts: SegmentSpools, tail: Tail | undefined) {
     this.#parts = parts;
     this.#tail = tail;
   }

@@ -9,7 +9,7 @@ import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { type PlainRowSum, RowSum } from '../../ledger/row-sum.ts';
 import { NumberList } from './number-list.ts';
 import type { ExportScope } from '../ports.ts';
-import { RowFilter } from './row-filter.ts';
+import { RowFilter, type Unreadable } from './row-filter.ts';
 
 /** In seconds, `to` exclusive; either may be infinite. */
 export interface Seconds {
@@ -74,7 +74,9 @@ export interface BlockFindings {
 }
 
 export interface UnreadRow {
-  readonly finding: 'fields' | 'time';
+  readonly finding: Unreadable;
+  /** Whose value it is, where one is. */
+  readonly column: string | undefined;
   readonly fieldCount: number;
   /** In the block; the end without the line end. */
   readonly start: number;
@@ -124,8 +126,8 @@ class BlockReader {
     if (this.#unread !== undefined) return;
     const filter = this.#filter;
     const finding = filter.check(buffer, start, end);
-    if (finding === 'fields' || finding === 'time') {
-      this.#unread = { finding, fieldCount: filter.fieldCount, start, end };
+    if (finding !== 'ok' && finding !== 'party' && finding !== 'asset') {
+      this.#unread = { finding, column: filter.column, fieldCount: filter.fieldCount, start, end };
       return;
     }
     const { second, zoneSeconds } = filter.time;

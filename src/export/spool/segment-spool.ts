@@ -29,7 +29,7 @@ interface Part extends Seconds {
   readonly tally: Tally;
 }
 
-export class Parts implements AsyncDisposable {
+export class SegmentSpools implements AsyncDisposable {
   readonly #parts: readonly Part[];
   readonly #options: SpoolOptions;
 

@@ -6,6 +6,7 @@ import type {
   Coverage,
   ExportRepository,
   ExportScope,
+  OpenPublication,
   Publication,
   Quarantine,
   SourceProfile,
@@ -37,9 +38,9 @@ export class ExportStore implements ExportRepository {
     return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
-  claim(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
+  acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
     const assetId = scope.assetId ?? null;
-    return inTransaction(this.#db, { action: `claim the export of party ${scope.partyId}` }, async (tx) => {
+    return inTransaction(this.#db, { action: `lease the export of party ${scope.partyId}` }, async (tx) => {
       // Units of one party overlap where one is "all assets": their claims are taken one after another.
       await lockParty(tx, scope.partyId);
       await tx
@@ -62,22 +63,22 @@ export class ExportStore implements ExportRepository {
     });
   }
 
-  renew(claim: ExportLease, leaseMs: number): Promise<void> {
-    return guarded(`renew the lease of ${nameOf(claim.scope)}`, async () => {
+  renew(lease: ExportLease, leaseMs: number): Promise<void> {
+    return guarded(`renew the lease of ${nameOf(lease.scope)}`, async () => {
       const renewed = await sql`
         update mirror.exports set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-        where export_id = ${claim.exportId} and lease_token = ${claim.token}`.execute(this.#db);
-      if (renewed.numAffectedRows !== 1n) throw new FencedError(nameOf(claim.scope));
+        where export_id = ${lease.exportId} and lease_token = ${lease.token}`.execute(this.#db);
+      if (renewed.numAffectedRows !== 1n) throw new FencedError(nameOf(lease.scope));
     });
   }
 
-  release(claim: ExportLease): Promise<void> {
-    return guarded(`release ${nameOf(claim.scope)}`, async () => {
+  release(lease: ExportLease): Promise<void> {
+    return guarded(`release ${nameOf(lease.scope)}`, async () => {
       await this.#db
         .updateTable('exports')
         .set({ lease_token: null, lease_until: null, is_at_source: false })
-        .where('export_id', '=', claim.exportId)
-        .where('lease_token', '=', claim.token)
+        .where('export_id', '=', lease.exportId)
+        .where('lease_token', '=', lease.token)
         .execute();
     });
   }
@@ -97,48 +98,51 @@ export class ExportStore implements ExportRepository {
     });
   }
 
-  intend(claim: ExportLease, publication: Publication): Promise<void> {
-    return inTransaction(this.#db, { action: `intend to publish ${nameOf(claim.scope)}` }, async (tx) => {
-      await checkFence(tx, claim);
+  intend(lease: ExportLease, publication: Publication): Promise<void> {
+    return inTransaction(this.#db, { action: `intend to publish ${nameOf(lease.scope)}` }, async (tx) => {
+      await checkFence(tx, lease);
       await lockObjects(
         tx,
         publication.segments.map(({ manifest }) => manifest.objectKey),
       );
       await tx
         .insertInto('publications')
-        .values(publicationRow(claim, publication))
+        .values(publicationRow(lease, publication))
         .onConflict((conflict) => conflict.column('publication_id').doNothing())
         .execute();
     });
   }
 
-  openPublications(claim: ExportLease): Promise<readonly Publication[]> {
-    return guarded(`read the open publications of ${nameOf(claim.scope)}`, async () => {
+  openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
+    return guarded(`read the open publications of ${nameOf(lease.scope)}`, async () => {
       const rows = await this.#db
         .selectFrom('publications')
-        .select('plan')
-        .where('export_id', '=', claim.exportId)
+        .select(['publication_id', 'plan'])
+        .where('export_id', '=', lease.exportId)
         .where('state', '=', 'intent')
         .orderBy('created_at')
         .execute();
-      return rows.map((row) => decodePublication(row.plan));
+      return rows.map(({ publication_id: publicationId, plan }) => ({
+        publicationId,
+        publication: decodePublication(plan),
+      }));
     });
   }
 
-  commit(claim: ExportLease, publication: Publication): Promise<void> {
+  commit(lease: ExportLease, publication: Publication): Promise<void> {
     return inTransaction(
       this.#db,
-      { action: `commit the publication of ${nameOf(claim.scope)}` },
+      { action: `commit the publication of ${nameOf(lease.scope)}` },
       async (tx) => {
-        await checkFence(tx, claim);
-        await commitPublication(tx, claim, publication);
+        await checkFence(tx, lease);
+        await commitPublication(tx, lease, publication);
       },
     );
   }
 
-  drop(claim: ExportLease, publicationId: string): Promise<void> {
-    return inTransaction(this.#db, { action: `drop a publication of ${nameOf(claim.scope)}` }, async (tx) => {
-      await checkFence(tx, claim);
+  drop(lease: ExportLease, publicationId: string): Promise<void> {
+    return inTransaction(this.#db, { action: `drop a publication of ${nameOf(lease.scope)}` }, async (tx) => {
+      await checkFence(tx, lease);
       await tx
         .updateTable('publications')
         .set({ state: 'dropped' })
@@ -148,59 +152,80 @@ export class ExportStore implements ExportRepository {
     });
   }
 
-  plan(claim: ExportLease): Promise<unknown> {
-    return guarded(`read the plan of ${nameOf(claim.scope)}`, async () => {
+  plan(lease: ExportLease): Promise<unknown> {
+    return guarded(`read the plan of ${nameOf(lease.scope)}`, async () => {
       const row = await this.#db
         .selectFrom('exports')
         .select('window_plan')
-        .where('export_id', '=', claim.exportId)
+        .where('export_id', '=', lease.exportId)
         .executeTakeFirst();
       return row?.window_plan ?? undefined;
     });
   }
 
-  keepPlan(claim: ExportLease, plan: unknown): Promise<void> {
-    return guarded(`keep the plan of ${nameOf(claim.scope)}`, async () => {
+  keepPlan(lease: ExportLease, plan: unknown): Promise<void> {
+    return guarded(`keep the plan of ${nameOf(lease.scope)}`, async () => {
       await this.#db
         .updateTable('exports')
         .set({ window_plan: evidenceJson(plan) })
-        .where('export_id', '=', claim.exportId)
-        .where('lease_token', '=', claim.token)
+        .where('export_id', '=', lease.exportId)
+        .where('lease_token', '=', lease.token)
         .execute();
     });
   }
 
-  succeed(claim: ExportLease): Promise<void> {
-    return guarded(`record the success of ${nameOf(claim.scope)}`, async () => {
+  epoch(): Promise<number | undefined> {
+    return guarded("read the epoch of the source's chain", async () => {
+      const found = await sql<{
+        epoch: number | null;
+      }>`select max(epoch) as epoch from mirror.checkpoints`.execute(this.#db);
+      return found.rows[0]?.epoch ?? undefined;
+    });
+  }
+
+  contradictions(lease: ExportLease): Promise<number> {
+    return guarded(`read what is known of ${nameOf(lease.scope)}`, async () => {
+      const row = await this.#db
+        .selectFrom('exports')
+        .select('contradictions')
+        .where('export_id', '=', lease.exportId)
+        .executeTakeFirst();
+      return row?.contradictions ?? 0;
+    });
+  }
+
+  succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void> {
+    return guarded(`record the success of ${nameOf(lease.scope)}`, async () => {
       await this.#db
         .updateTable('exports')
         .set({
           attempts: 0,
           quarantined_at: null,
           quarantine_reason: null,
-          window_plan: null,
+          ...(isDone ? { window_plan: null } : {}),
+          contradictions,
           last_asked_at: sql`clock_timestamp()`,
         })
-        .where('export_id', '=', claim.exportId)
+        .where('export_id', '=', lease.exportId)
         .execute();
     });
   }
 
   fail(
-    claim: ExportLease,
+    lease: ExportLease,
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<Quarantine> {
-    return guarded(`record the failure of ${nameOf(claim.scope)}`, async () => {
+    return guarded(`record the failure of ${nameOf(lease.scope)}`, async () => {
       const failed = await sql<{ attempts: number; is_set_aside: boolean }>`
         update mirror.exports
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
           quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
           quarantine_reason = ${evidenceJson(reason)}::jsonb
-        where export_id = ${claim.exportId} and lease_token = ${claim.token}
+        where export_id = ${lease.exportId} and lease_token = ${lease.token}
         returning attempts, quarantined_at is not null as is_set_aside`.execute(this.#db);
       const [row] = failed.rows;
-      if (row === undefined) throw new FencedError(nameOf(claim.scope));
+      if (row === undefined) throw new FencedError(nameOf(lease.scope));
       return { attempts: row.attempts, isQuarantined: row.is_set_aside };
     });
   }
@@ -273,12 +298,12 @@ export class ExportStore implements ExportRepository {
 }
 
 /** Another owner, or a lease that has run out: what follows must not happen. */
-async function checkFence(tx: Database, claim: ExportLease): Promise<void> {
+async function checkFence(tx: Database, lease: ExportLease): Promise<void> {
   const held = await sql`
     select from mirror.exports
-    where export_id = ${claim.exportId} and lease_token = ${claim.token} and lease_until > clock_timestamp()
+    where export_id = ${lease.exportId} and lease_token = ${lease.token} and lease_until > clock_timestamp()
     for update`.execute(tx);
-  if (held.rows.length !== 1) throw new FencedError(nameOf(claim.scope));
+  if (held.rows.length !== 1) throw new FencedError(nameOf(lease.scope));
 }
 
 function nameOf(scope: ExportScope): string {

@@ -1,7 +1,7 @@
 /** Publications as Postgres keeps them: the plan as JSON, and the one transaction that makes it true. */
 import { sql } from 'kysely';
 import { z } from 'zod';
-import { RetryableError } from '../../core/errors.ts';
+import { errorCode, RetryableError } from '../../core/errors.ts';
 import { formatInstant, readInstant } from '../../core/time.ts';
 import type { Coverage, ExportScope, NewCoverage, Publication, TailSum, ExportLease } from '../ports.ts';
 import { tailSum } from '../../ledger/coverage-record.ts';
@@ -20,13 +20,15 @@ const plan = z.object({
       from: instant,
       to: instant,
       open: z.boolean(),
-      sides: z.enum(['from', 'both']),
+      sides: z.enum(['from', 'both', 'unknown']),
+      ofAsset: z.string().nullable().optional(),
       objectKey: z.string().optional(),
       tail: tailSum.optional(),
     }),
   ),
   supersedes: z.array(bigId),
   closes: z.array(z.object({ coverageId: bigId, tail: tailSum.optional() })).default([]),
+  epoch: z.int().optional(),
   lastEntryAt: instant.optional(),
 });
 
@@ -42,13 +44,24 @@ function encodePublication(publication: Publication): Record<string, unknown> {
     coverage: publication.coverage.map((range) => ({ ...range })),
     supersedes: [...publication.supersedes],
     closes: publication.closes.map((row) => ({ ...row })),
+    epoch: publication.epoch,
     lastEntryAt,
   });
 }
 
-/** @throws where the stored JSON is none: it was written by another version, or by hand */
-export function decodePublication(json: unknown): Publication {
-  const decoded = plan.parse(json);
+/** @returns undefined where the stored JSON cannot be read: another version wrote it, or it is of no time there is */
+export function decodePublication(json: unknown): Publication | undefined {
+  const decoded = plan.safeParse(json).data;
+  if (decoded === undefined) return undefined;
+  try {
+    return publicationOf(decoded);
+  } catch (error) {
+    if (errorCode(error) === 'MANIFEST_INVALID') return undefined;
+    throw error;
+  }
+}
+
+function publicationOf(decoded: z.output<typeof plan>): Publication {
   return {
     ...decoded,
     segments: decoded.segments.map(({ spoolName, manifest }) => ({
@@ -80,6 +93,10 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
       'coverage.open',
       'coverage.sides',
       'coverage.tail',
+      'coverage.run_id',
+      'coverage.epoch',
+      'coverage.checked_at',
+      'segments.quarantine_reason',
       'segments.object_key',
       'segments.rows',
       'segments.bytes',
@@ -104,6 +121,10 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
     objectKey: row.object_key ?? undefined,
     rows: row.rows ?? 0n,
     tail: row.tail === null ? undefined : tailSum.parse(row.tail),
+    runId: row.run_id ?? undefined,
+    epoch: row.epoch ?? undefined,
+    checkedAt: readInstant(row.checked_at),
+    isFaulty: row.quarantine_reason !== null,
     content:
       row.bytes === null || row.digest === null || row.row_form === null
         ? undefined
@@ -117,12 +138,12 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
  */
 export async function commitPublication(
   tx: Database,
-  claim: ExportLease,
+  lease: ExportLease,
   publication: Publication,
 ): Promise<void> {
   const settled = await tx
     .insertInto('publications')
-    .values({ ...publicationRow(claim, publication), state: 'done' })
+    .values({ ...publicationRow(lease, publication), state: 'done' })
     .onConflict((conflict) =>
       conflict
         .column('publication_id')
@@ -133,15 +154,15 @@ export async function commitPublication(
     .executeTakeFirst();
   // Done already: the answer to an earlier COMMIT was lost.
   if (settled === undefined) return;
-  await forgetOlder(tx, claim, publication);
+  await forgetOlder(tx, lease, publication);
   await supersede(tx, publication.supersedes);
-  for (const row of publication.closes) await closeAsItStands(tx, publication.runId, row);
+  for (const row of publication.closes) await closeAsItStands(tx, publication, row);
   const segmentIds = new Map<string, bigint>();
   for (const { manifest } of publication.segments) {
     segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
   }
   for (const range of publication.coverage) {
-    await insertCoverage(tx, claim.scope, publication.runId, range, segmentIds);
+    await insertCoverage(tx, lease.scope, publication, range, segmentIds);
   }
   await tx
     .updateTable('exports')
@@ -151,28 +172,28 @@ export async function commitPublication(
         ? {}
         : { last_entry_at: formatInstant(publication.lastEntryAt) }),
     }))
-    .where('export_id', '=', claim.exportId)
+    .where('export_id', '=', lease.exportId)
     .execute();
 }
 
 /** The row of an intent; what has no objects is committed without one before. */
 export function publicationRow(
-  claim: ExportLease,
+  lease: ExportLease,
   publication: Publication,
 ): { publication_id: string; export_id: bigint; lease_token: string; plan: string } {
   return {
     publication_id: publication.publicationId,
-    export_id: claim.exportId,
-    lease_token: claim.token,
+    export_id: lease.exportId,
+    lease_token: lease.token,
     plan: JSON.stringify(encodePublication(publication)),
   };
 }
 
 /** One settled publication of a scope is kept, for a COMMIT whose answer was lost. */
-async function forgetOlder(tx: Database, claim: ExportLease, publication: Publication): Promise<void> {
+async function forgetOlder(tx: Database, lease: ExportLease, publication: Publication): Promise<void> {
   await tx
     .deleteFrom('publications')
-    .where('export_id', '=', claim.exportId)
+    .where('export_id', '=', lease.exportId)
     .where('state', '<>', 'intent')
     .where('publication_id', '<>', publication.publicationId)
     .execute();
@@ -195,22 +216,22 @@ async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<
     .execute();
 }
 
-/** An open segment of which everything came again, and nothing else: its object and its rows stay. */
+/** A segment of which everything came again, and nothing else: its object and its rows stay. */
 async function closeAsItStands(
   tx: Database,
-  runId: string,
+  { runId, epoch }: Publication,
   { coverageId, tail: sum }: Publication['closes'][number],
 ): Promise<void> {
   const closed = await tx
     .updateTable('coverage')
     .set({
       open: false,
-      tail: sum === undefined ? null : JSON.stringify(encodeTail(sum)),
+      ...(sum === undefined ? {} : { tail: JSON.stringify(encodeTail(sum)) }),
+      epoch: epoch ?? null,
       run_id: runId,
       checked_at: sql`clock_timestamp()`,
     })
     .where('coverage_id', '=', coverageId)
-    .where('open', '=', true)
     .returning('segment_id')
     .executeTakeFirst();
   if (closed === undefined) throw changed();
@@ -228,6 +249,7 @@ async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> 
     status: 'current' as const,
     superseded_at: null,
     removed_at: null,
+    quarantine_reason: null,
     open: row.open,
     run_id: row.run_id,
   };
@@ -245,7 +267,7 @@ async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> 
 async function insertCoverage(
   tx: Database,
   scope: ExportScope,
-  runId: string,
+  { runId, epoch }: Publication,
   range: NewCoverage,
   segmentIds: ReadonlyMap<string, bigint>,
 ): Promise<void> {
@@ -255,7 +277,8 @@ async function insertCoverage(
       .insertInto('coverage')
       .values({
         party_id: scope.partyId,
-        asset_id: scope.assetId ?? null,
+        asset_id: range.ofAsset === undefined ? (scope.assetId ?? null) : range.ofAsset,
+        epoch: epoch ?? null,
         from_time: formatInstant(range.from),
         to_time: formatInstant(range.to),
         open: range.open,

@@ -1,53 +1,99 @@
-/** Whether an answer that came to its end can be believed: asked against everything that is known already. */
-import { type AnchorFinding, compareAnchor } from './overlap-check.ts';
+/** Whether an answer that came to its end can be believed: held against everything that is known already. */
 import type { WindowPlan } from '../plan/window-plan.ts';
-import type { WindowRequest } from '../ports.ts';
+import type { Coverage, WindowRequest } from '../ports.ts';
 import type { Range } from '../plan/ranges.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
+import type { ReceivedSegment } from '../spool/segment-spool.ts';
+import { compareOverlap, type OverlapFinding } from './overlap-check.ts';
 
 /** What speaks against an answer. */
 export type Doubt =
-  | Extract<AnchorFinding, { state: 'fewer' | 'other' }>
+  | Extract<OverlapFinding, { state: 'fewer' | 'other' }>
   /** A stream that did not come to its end had more of this range. */
   | { readonly state: 'less than seen' }
+  /** The present of the last time has fewer rows than it had. */
+  | { readonly state: 'fewer in the open segment'; readonly knownRows: string; readonly receivedRows: string }
   /** Nothing left the party between a start and an end: what a release answers that applies them wrongly. */
-  | { readonly state: 'nothing left' };
+  | { readonly state: 'nothing left' }
+  /** The transport does not say where the answer ends, and no second answer was the same. */
+  | { readonly state: 'end unproven' };
 
 export interface Judgement {
-  /** What became of the anchor, where there is one. */
-  readonly anchor: AnchorFinding['state'] | undefined;
+  /** What became of the overlap check, where there is one. */
+  readonly overlap: OverlapFinding['state'] | undefined;
   readonly doubt: Doubt | undefined;
 }
 
+/** @param lastSums of the answer before this one to the same plan */
 export function judge(
   plan: AskPlan,
   question: Pick<WindowRequest, 'to'>,
   received: Received,
   windows: WindowPlan,
+  lastSums: string | undefined,
 ): Judgement {
-  const finding = plan.anchor === undefined ? undefined : compareAnchor(plan.anchor, received);
-  const anchor = finding?.state;
-  if (finding?.state === 'fewer' || finding?.state === 'other') return { anchor, doubt: finding };
+  const finding = plan.overlap === undefined ? undefined : compareOverlap(plan.overlap, received);
+  const overlap = finding?.state;
+  if (finding?.state === 'fewer' || finding?.state === 'other') return { overlap, doubt: finding };
   const range = closedRange(plan);
   if (range !== undefined && windows.isLess(received.seen.sample, range)) {
-    return { anchor, doubt: { state: 'less than seen' } };
+    return { overlap, doubt: { state: 'less than seen' } };
   }
-  const isProven = anchor === 'verified' && received.before.rows > 0;
+  const fewer = fewerInOpen(plan, received);
+  if (fewer !== undefined) return { overlap, doubt: fewer };
+  const isProven = overlap === 'verified' && received.before.rows > 0;
   const isEmptied = question.to !== undefined && received.layout.sides === 'both' && received.leaving === 0;
-  return { anchor, doubt: isEmptied && !isProven ? { state: 'nothing left' } : undefined };
+  if (isEmptied && !isProven) return { overlap, doubt: { state: 'nothing left' } };
+  const isUnproven = !received.isFramed && lastSums !== sumsOf(received);
+  return { overlap, doubt: isUnproven ? { state: 'end unproven' } : undefined };
 }
 
-/** @returns how much less a range holds than the closed segments that it would replace */
-export function shrinking(
-  plan: AskPlan,
-  received: Received,
-): { readonly knownRows: string; readonly receivedRows: string } | undefined {
-  const knownRows = plan.supersedes.reduce((sum, row) => sum + (row.open ? 0n : row.rows), 0n);
-  const closed = received.parts.filter((part) => !part.open);
-  const receivedRows = closed.reduce((sum, part) => sum + BigInt(part.spooled?.rows ?? 0), 0n);
-  if (receivedRows >= knownRows) return undefined;
-  return { knownRows: String(knownRows), receivedRows: String(receivedRows) };
+/** Of what must come again in the same way, whatever is new meanwhile. */
+export function sumsOf({ before, segments }: Received): string {
+  const closed = segments.filter(({ open }) => !open).map(({ spooled }) => spooled?.digest ?? 'empty');
+  return [before.rows, before.digest.hex(), ...closed].join(' ');
+}
+
+/** The segment that holds the same rows as one that is known, in the same range. */
+export function isSame(segment: ReceivedSegment, row: Coverage, sides: Coverage['sides']): boolean {
+  const { from, to, open, spooled } = segment;
+  return (
+    !open &&
+    from === row.from &&
+    to === row.to &&
+    spooled !== undefined &&
+    BigInt(spooled.rows) === row.rows &&
+    spooled.digest === row.content?.digest &&
+    spooled.rowForm === row.content.rowForm &&
+    sides === row.sides
+  );
+}
+
+/** Rows of the present that was known have vanished: as with the overlap, what is known stays. */
+function fewerInOpen({ supersedes }: AskPlan, { segments, layout }: Received): Doubt | undefined {
+  for (const row of supersedes.filter(({ open }) => open)) {
+    const hasOtherSides = row.sides !== 'unknown' && row.sides !== layout.sides;
+    // What lies in its range, whether closed by now or not.
+    const inside = segments.filter(({ from, to }) => from < row.to && (to === undefined || to > row.from));
+    const receivedRows = inside.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
+    if (hasOtherSides || receivedRows >= row.rows) continue;
+    return {
+      state: 'fewer in the open segment',
+      knownRows: String(row.rows),
+      receivedRows: String(receivedRows),
+    };
+  }
+  return undefined;
+}
+
+/** @returns the closed segments that an answer would replace by less */
+export function shrinking(plan: AskPlan, received: Received): readonly Coverage[] {
+  const believed = plan.supersedes.filter((row) => !row.open && row.isFaulty !== true);
+  const knownRows = believed.reduce((sum, row) => sum + row.rows, 0n);
+  const closed = received.segments.filter(({ open }) => !open);
+  const receivedRows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
+  return receivedRows >= knownRows ? [] : believed.filter(({ rows }) => rows > 0n);
 }
 
 /** From the first closed range to the end of the last. */

@@ -3,21 +3,21 @@
  * question was understood, whether old rows are still served, and whether late ones have appeared.
  */
 import type { Received } from '../fetch/receive.ts';
-import type { Anchor } from '../plan/remaining.ts';
+import type { Overlap } from '../plan/remaining.ts';
 import { withoutLineEnd } from '../spool/spool-writer.ts';
 
-export type AnchorFinding =
+export type OverlapFinding =
   /** `sides changed`: the source now sends more of each movement; what it sent before is all there. */
   | { readonly state: 'verified' | 'row form changed' | 'sides changed' }
   /** `fewer`: known rows are missing, the answer is not to be trusted; `other`: there is more, or different. */
-  | { readonly state: 'fewer' | 'other'; readonly expected: AnchorSum; readonly received: AnchorSum };
+  | { readonly state: 'fewer' | 'other'; readonly expected: OverlapSum; readonly received: OverlapSum };
 
-interface AnchorSum {
+interface OverlapSum {
   readonly rows: string;
   readonly digest: string;
 }
 
-export function compareAnchor({ tail, sides }: Anchor, received: Received): AnchorFinding {
+export function compareOverlap({ tail, sides }: Overlap, received: Received): OverlapFinding {
   const { before } = received;
   const form = before.form(withoutLineEnd(received.header));
   const digest = before.digest.hex();

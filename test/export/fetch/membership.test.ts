@@ -55,7 +55,7 @@ test('every entry is in one range, whatever the borders', async () => {
       for (const [index, end] of cuts.slice(1).entries()) {
         const from = START + BigInt(cuts[index] ?? 0) * SECOND_MICROS;
         const to = START + BigInt(end) * SECOND_MICROS;
-        const plan = planAsk({ from, to, closedTo: FAR, isWindow: true }, [], RIGHT);
+        const plan = planAsk({ from, to, closedTo: FAR, isWindow: true, now: 0n }, [], RIGHT);
         if (plan === undefined) throw new Error('nothing to ask');
         const { from: asked = 0n, to: until = 0n } = plan.question;
         const rows = entries.filter(({ filteredBy }) => filteredBy >= asked && filteredBy < until);
@@ -73,7 +73,7 @@ test('every entry is in one range, whatever the borders', async () => {
           mayGoOn: async () => true,
         });
         if (received.state !== 'whole') throw new Error('cancelled');
-        for (const { spooled } of received.parts) {
+        for (const { spooled } of received.segments) {
           if (spooled !== undefined) sum.merge(RowDigest.fromHex(spooled.digest, spooled.rows));
         }
       }
@@ -89,6 +89,8 @@ function answerOf(csv: Buffer): Parameters<typeof receive>[0] {
   return {
     contentType: 'text/csv',
     form: () => 'csv',
+    isFramed: true,
+    isMeasured: false,
     extensions: () => [],
     chunks: (async function* () {
       yield csv;

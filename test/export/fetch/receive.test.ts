@@ -23,6 +23,8 @@ const PLAN: AskPlan = {
   ],
   open: { from: at('2023-05-01T13:00:00Z') },
   supersedes: [],
+  trims: [],
+  standing: [],
   isWindow: true,
 };
 
@@ -63,6 +65,8 @@ function answer(chunks: Iterable<Buffer> | AsyncIterable<Buffer>): ExportAnswer 
     contentType: 'text/csv',
     extensions: () => [],
     form: () => 'csv',
+    isFramed: true,
+    isMeasured: false,
     chunks: (async function* all() {
       yield* chunks;
     })(),
@@ -80,14 +84,19 @@ async function received(
 }
 
 /** All that must not depend on who read the rows, and the objects' bytes. */
-async function facts({ parts, tail, before, ...rest }: Received): Promise<unknown> {
-  const objects = parts.map(async ({ spooled, ...range }) => {
+async function facts({ segments, tail, before, ...rest }: Received): Promise<unknown> {
+  const objects = segments.map(async ({ spooled, ...range }) => {
     if (spooled === undefined) return range;
     const { name: _name, path, histogram, ...sums } = spooled;
     return { ...range, ...sums, histogram: histogram.sample(256), csv: await readFile(path, 'latin1') };
   });
   const header = Buffer.from('header');
-  return { ...rest, tail: tail?.result(header), before: before.plain(), parts: await Promise.all(objects) };
+  return {
+    ...rest,
+    tail: tail?.result(header),
+    before: before.plain(),
+    segments: await Promise.all(objects),
+  };
 }
 
 interface Shape {
@@ -139,7 +148,7 @@ describe('read by threads', () => {
         expect(await facts(threaded)).toEqual(await facts(await received(pieces(bytes, 65_536))));
         expect(small.started).toBe(2);
         const csv = await Promise.all(
-          threaded.parts.flatMap(({ spooled }) => (spooled === undefined ? [] : [readFile(spooled.path)])),
+          threaded.segments.flatMap(({ spooled }) => (spooled === undefined ? [] : [readFile(spooled.path)])),
         );
         const kept = csv.flatMap((object) => object.toString().split(made.lineEnd)).length;
         expect(kept).toBeGreaterThan(100);
@@ -152,14 +161,14 @@ describe('read by threads', () => {
     const bytes = Buffer.from(
       csvOf({ columns: 12, rows: 8000, stepSeconds: 2, seed: 1, lineEnd: '\n', quirks: false }).join(''),
     );
-    const { parts } = await received(pieces(bytes, 50_000), pool);
-    for (const { spooled } of parts) {
+    const { segments } = await received(pieces(bytes, 50_000), pool);
+    for (const { spooled } of segments) {
       const [, ...rows] = (await readFile(spooled?.path ?? '', 'utf8')).trimEnd().split('\n');
       const sum = new RowDigest();
       for (const row of rows) sum.add(hashRow(Buffer.from(row), 0, row.length));
       expect(spooled).toMatchObject({ rows: rows.length, digest: sum.hex() });
     }
-    expect(parts.length).toBe(3);
+    expect(segments.length).toBe(3);
   });
 });
 

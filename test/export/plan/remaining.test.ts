@@ -88,6 +88,7 @@ const target = fc
     from: BigInt(from) * SECOND,
     to: length === undefined ? undefined : BigInt(from + length) * SECOND,
     closedTo: BigInt(closedTo) * SECOND,
+    now: 60n * SECOND,
   }));
 
 function scoped(rows: readonly Coverage[], assetId: string | undefined): Coverage[] {
@@ -107,7 +108,12 @@ describe('planAsk', () => {
         const plan = planAsk(wanted, overlapping, {});
         const parts = plan === undefined ? [] : partsOf(plan);
         const superseded = new Set(plan?.supersedes.map((row) => row.coverageId));
-        const kept = overlapping.filter((row) => !superseded.has(row.coverageId));
+        const trims = plan?.trims ?? [];
+        for (const { row } of trims) superseded.add(row.coverageId);
+        const kept: Range[] = [
+          ...overlapping.filter((row) => !superseded.has(row.coverageId)),
+          ...trims.flatMap(({ keeps }) => keeps),
+        ];
         for (const part of parts) expect(kept.filter((row) => overlaps(row, part))).toEqual([]);
         expect(union(parts).length).toBeLessThanOrEqual(parts.length);
         // Behind a clock that went back, what lies before older closed ranges waits for the clock.
@@ -163,7 +169,7 @@ describe('planAsk', () => {
           (row) => !row.open && row.to === first && row.assetId === wanted.assetId && row.tail !== undefined,
         );
         if (known?.tail === undefined) return;
-        expect(plan?.anchor).toEqual({ to: known.to, tail: known.tail, sides: known.sides });
+        expect(plan?.overlap).toEqual({ to: known.to, tail: known.tail, sides: known.sides });
         expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
         expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(true);
       }),
@@ -184,12 +190,12 @@ describe('planAsk', () => {
       rows: 1n,
       tail,
     } as const;
-    const plan = planAsk({ from: 0n, closedTo: 20n * SECOND }, [row], {});
+    const plan = planAsk({ from: 0n, closedTo: 20n * SECOND, now: 21n * SECOND }, [row], {});
     expect(plan).toMatchObject({
       question: { from: 5n * SECOND },
       closed: [{ from: to, to: 20n * SECOND }],
       open: { from: 20n * SECOND },
-      anchor: { to, tail },
+      overlap: { to, tail },
     });
   });
 });

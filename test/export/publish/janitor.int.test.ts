@@ -69,7 +69,7 @@ describe('an object that nothing names, and that is published again at the same 
       '2023-05-01T11:00:00Z',
       {},
       {
-        checkpoint: async (step) => {
+        failpoint: async (step) => {
           if (step === 'intended') wasRemoved.push(await archive.removing(key, async () => assert.fail()));
         },
       },

@@ -1,0 +1,131 @@
+/**
+ * The run of one export as a table: in each state some work is done, which ends in one of the state's events, which
+ * leads to the next state. A state or an event without its entry does not compile.
+ */
+import type { Verdict } from '../core/verdict.ts';
+import type { Outgrown, Received } from './fetch/receive.ts';
+import type { Probe } from './fetch/probe.ts';
+import type { AskPlan } from './plan/remaining.ts';
+import type { Coverage, SourceProfile, WindowRequest } from './ports.ts';
+
+export interface Planned {
+  readonly plan: AskPlan;
+  readonly coverage: readonly Coverage[];
+  readonly profile: SourceProfile;
+}
+
+export interface Requested extends Planned {
+  /** What was asked: the plan's request, or after a doubt another that must hold the same. */
+  readonly request: Pick<WindowRequest, 'from' | 'to'>;
+}
+
+export interface Answered extends Requested {
+  readonly received: Received;
+  /** Before the answer was read. */
+  readonly before: SourceProfile;
+}
+
+export interface Publishing extends Answered {
+  /** `open`: what came contradicts what is known; it is shown, and asked for again. */
+  readonly as: 'closed' | 'open';
+}
+
+export interface Ended {
+  readonly verdict: Verdict;
+  readonly evidence: Readonly<Record<string, unknown>>;
+}
+
+/** What a state knows. */
+export interface States {
+  recovering: object;
+  planning: object;
+  probing: { readonly probe: Probe; readonly profile: SourceProfile };
+  requesting: Planned;
+  shrinking: Requested & { readonly outgrown: Outgrown };
+  judging: Answered;
+  publishing: Publishing;
+  ended: Ended;
+}
+
+/** How the work of a state may end. */
+export interface Events {
+  recovering: { recovered: object };
+  planning: {
+    covered: Ended;
+    planned: Planned;
+    unproven: States['probing'];
+    /** Requests came to nothing too often. */
+    exhausted: Ended;
+  };
+  probing: { probed: object };
+  requesting: { received: Answered; outgrown: States['shrinking'] };
+  shrinking: { divided: object; contradicted: Ended };
+  judging: {
+    believed: Answered;
+    /** Asked again, in another way. */
+    doubted: object;
+    /** Asked in every way: what is new is shown, and stays open. */
+    contradicted: Answered;
+    /** Nothing new came either. */
+    refused: Ended;
+  };
+  publishing: { published: object; 'published the last': Ended };
+}
+
+export type StateName = keyof States;
+export type WorkingState = keyof Events;
+export type StateOf<Name extends StateName> = { readonly name: Name; readonly data: States[Name] };
+export type State = { [Name in StateName]: StateOf<Name> }[StateName];
+export type EventOf<Name extends WorkingState> = {
+  [Kind in keyof Events[Name]]: { readonly kind: Kind; readonly data: Events[Name][Kind] };
+}[keyof Events[Name]];
+
+/** The work of each state. */
+export type Work = { readonly [Name in WorkingState]: (data: States[Name]) => Promise<EventOf<Name>> };
+
+type Transitions = {
+  readonly [Name in WorkingState]: {
+    readonly [Kind in keyof Events[Name]]: (data: Events[Name][Kind]) => State;
+  };
+};
+
+const plan = (): State => ({ name: 'planning', data: {} });
+const end = (data: Ended): State => ({ name: 'ended', data });
+
+export const TRANSITIONS: Transitions = {
+  recovering: { recovered: plan },
+  planning: {
+    covered: end,
+    planned: (data) => ({ name: 'requesting', data }),
+    unproven: (data) => ({ name: 'probing', data }),
+    exhausted: end,
+  },
+  probing: { probed: plan },
+  requesting: {
+    received: (data) => ({ name: 'judging', data }),
+    outgrown: (data) => ({ name: 'shrinking', data }),
+  },
+  shrinking: { divided: plan, contradicted: end },
+  judging: {
+    believed: (data) => ({ name: 'publishing', data: { ...data, as: 'closed' } }),
+    doubted: plan,
+    contradicted: (data) => ({ name: 'publishing', data: { ...data, as: 'open' } }),
+    refused: end,
+  },
+  publishing: { published: plan, 'published the last': end },
+};
+
+/** Works from state to state until the run has ended. */
+export async function runStates(work: Work, first: State): Promise<Ended> {
+  for (let state = first; ;) {
+    if (state.name === 'ended') return state.data;
+    state = await step(work, state as StateOf<WorkingState>);
+  }
+}
+
+async function step<Name extends WorkingState>(work: Work, state: StateOf<Name>): Promise<State> {
+  const event = await work[state.name](state.data);
+  // An event's data are those of its kind: what the table is typed by, and this line cannot say.
+  const next = TRANSITIONS[state.name][event.kind] as (data: unknown) => State;
+  return next(event.data);
+}

@@ -1,0 +1,138 @@
+/**
+ * Whether every value of a row is one that loading can read, decided before the row is published: what a release
+ * never writes is asked for again, not stored. Most values are told by their bytes alone; what those cannot tell is
+ * given to the decoders that loading uses.
+ */
+import { DECODERS, ENTRY_COLUMNS, isAmountColumn } from '../../ledger/canonical.ts';
+import type { Layout } from '../../ledger/header.ts';
+import type { RowFields } from '../../ledger/row-fields.ts';
+
+const HEX = 1;
+const DIGIT = 2;
+const LETTER = 4;
+const FORBIDDEN = 8;
+/** What a byte may be part of. */
+const CLASSES = new Uint8Array(256);
+for (const digit of '0123456789') CLASSES[digit.charCodeAt(0)] = HEX | DIGIT;
+for (const hex of 'abcdefABCDEF') CLASSES[hex.charCodeAt(0)] = HEX;
+for (const letter of 'ABCDEFGHIJKLMNOPQRSTUVWXYZ') {
+  const code = letter.charCodeAt(0);
+  CLASSES[code] = (CLASSES[code] ?? 0) | LETTER;
+}
+for (const separator of [0x00, 0x1e, 0x1f]) CLASSES[separator] = FORBIDDEN;
+
+const BACKSLASH = 0x5c;
+const LETTER_X = 0x78;
+const DASH = 0x2d;
+const ID_CHARACTERS = 64;
+/** Longer ones are the decoders' affair. */
+const PLAIN_DIGITS_MAX = 100;
+const PLAIN_NUMBER_MAX = 9;
+const NAME_CHARACTERS_MAX = 60;
+const REQUIRED: ReadonlySet<string> = new Set(['quantity', 'transfer_type', 'asset_id']);
+
+interface Column {
+  readonly name: string;
+  readonly index: number;
+  readonly kind: 'amount' | 'id' | 'type';
+  readonly isRequired: boolean;
+  readonly decode: (text: string) => string | undefined;
+}
+
+export class RowValues {
+  readonly #columns: readonly Column[];
+  readonly #unknown: Layout['unknown'];
+  /** Texts that the decoders have taken, by column. */
+  readonly #taken = new Set<string>();
+
+  constructor(layout: Layout) {
+    // The time is read before, and apart.
+    const names = ENTRY_COLUMNS.filter((name) => name !== 'vega_time');
+    const effect = layout.index.effect;
+    this.#columns = [
+      ...names.map((name): Column => ({
+        name,
+        index: layout.index[name],
+        kind: isAmountColumn(name) ? 'amount' : name.endsWith('_type') ? 'type' : 'id',
+        isRequired: REQUIRED.has(name),
+        decode: DECODERS[name],
+      })),
+      ...(effect === undefined
+        ? []
+        : [
+            {
+              name: 'effect',
+              index: effect,
+              kind: 'amount' as const,
+              isRequired: false,
+              decode: DECODERS.quantity,
+            },
+          ]),
+    ];
+    this.#unknown = layout.unknown;
+  }
+
+  /** @returns the name of the first column whose value cannot be loaded */
+  refused(buffer: Buffer, fields: RowFields): string | undefined {
+    for (const column of this.#columns) {
+      const [start, end] = [fields.start(column.index), fields.end(column.index)];
+      if (
+        start === end
+          ? column.isRequired
+          : !isPlain(column.kind, buffer, start, end) && !this.#isRead(column, fields)
+      )
+        return column.name;
+    }
+    for (const { name, index } of this.#unknown) {
+      if (hasForbidden(buffer, fields.start(index), fields.end(index))) return name;
+    }
+    return undefined;
+  }
+
+  #isRead({ name, index, decode, isRequired }: Column, fields: RowFields): boolean {
+    const text = fields.text(index) ?? '';
+    const key = `${name} ${text}`;
+    if (this.#taken.has(key)) return true;
+    const value = decode(text);
+    if (value === undefined || (value === '' && isRequired)) return false;
+    if (this.#taken.size < 1024) this.#taken.add(key);
+    return true;
+  }
+}
+
+/** Only what every decoder of the kind takes. */
+function isPlain(kind: Column['kind'], buffer: Buffer, start: number, end: number): boolean {
+  if (kind === 'amount') {
+    const first = buffer[start] === DASH ? start + 1 : start;
+    return end - first <= PLAIN_DIGITS_MAX && end > first && isOf(DIGIT, buffer, first, end);
+  }
+  if (kind === 'id') {
+    const isEscaped = buffer[start] === BACKSLASH && buffer[start + 1] === LETTER_X;
+    const first = isEscaped ? start + 2 : start;
+    return end === first || (end - first === ID_CHARACTERS && isOf(HEX, buffer, first, end));
+  }
+  if (end - start <= PLAIN_NUMBER_MAX && isOf(DIGIT, buffer, start, end)) return true;
+  return end - start <= NAME_CHARACTERS_MAX && isName(buffer, start, end);
+}
+
+function isOf(kind: number, buffer: Buffer, start: number, end: number): boolean {
+  for (let at = start; at < end; at += 1) if (((CLASSES[buffer[at] ?? 0] ?? 0) & kind) === 0) return false;
+  return true;
+}
+
+/** Capital letters with single underscores between them. */
+function isName(buffer: Buffer, start: number, end: number): boolean {
+  let wasLetter = false;
+  for (let at = start; at < end; at += 1) {
+    const byte = buffer[at] ?? 0;
+    const isLetter = ((CLASSES[byte] ?? 0) & LETTER) !== 0;
+    if (!isLetter && (byte !== 0x5f || !wasLetter)) return false;
+    wasLetter = isLetter;
+  }
+  return wasLetter;
+}
+
+function hasForbidden(buffer: Buffer, start: number, end: number): boolean {
+  for (let at = start; at < end; at += 1) if (CLASSES[buffer[at] ?? 0] === FORBIDDEN) return true;
+  return false;
+}

@@ -1,0 +1,286 @@
+/** What follows a doubt or an error: nothing is walled in, nothing is lost, and every verdict adds up. */
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { freshDatabase } from '../support/database.ts';
+import { World } from './export-world.ts';
+import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const NO_PAUSE = { pauseMs: () => 0 };
+
+function written(source: readonly Entry[]): string[] {
+  return source.map(row12).toSorted();
+}
+
+describe('a source that no longer has what is known', () => {
+  test('after a rest longer than it keeps: new rows are published at once, and the next night is complete', async () => {
+    await using world = await World.open(database);
+    const old = entries('2023-01-01T10:00:00Z', 10);
+    world.source.entries = old;
+    await world.export('2023-01-02T00:00:00Z');
+    const fresh = entries('2023-02-20T10:00:00Z', 10);
+    world.source.entries = fresh;
+    expect(await world.export('2023-02-21T00:00:00Z')).toMatchObject({ verdict: 'suspicious', rows: 10n });
+    expect(await world.rows()).toEqual(written([...old, ...fresh]));
+    expect(await world.export('2023-02-22T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+  });
+
+  test('after a rest of half a year nothing known is asked for again, and the evidence says why', async () => {
+    await using world = await World.open(database);
+    const old = entries('2023-01-01T10:00:00Z', 10);
+    world.source.entries = old;
+    await world.export('2023-01-02T00:00:00Z');
+    world.source.entries = entries('2023-07-20T10:00:00Z', 10);
+    expect(await world.export('2023-07-21T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+      rows: 10n,
+      evidence: { overlap: 'what is known is older than a source may keep' },
+    });
+    expect(await world.rows()).toEqual(written([...old, ...world.source.entries]));
+  });
+
+  test('after a reset of the network a new epoch of coverage begins', async () => {
+    await using world = await World.open(database);
+    const columns = await world.pool.query<{ column_name: string }>(
+      `select column_name from information_schema.columns where table_schema = 'mirror' and table_name = 'checkpoints'
+       and is_nullable = 'NO' and column_default is null`,
+    );
+    const names = columns.rows.map(({ column_name: name }) => name);
+    const values = names.map((name) =>
+      name === 'epoch' ? '$1::int' : ['hash', 'block_hash'].includes(name) ? `'a'` : '1',
+    );
+    const addEpoch = (epoch: number): Promise<unknown> =>
+      world.pool.query(`insert into mirror.checkpoints (${names.join(', ')}) select ${values.join(', ')}`, [
+        epoch,
+      ]);
+    await addEpoch(1);
+    const old = entries('2023-05-01T10:00:00Z', 10);
+    world.source.entries = old;
+    await world.export('2023-05-02T00:00:00Z');
+    await addEpoch(2);
+    world.source.entries = entries('2023-05-03T10:00:00Z', 5);
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+      evidence: { overlap: 'the chain of the source began again since' },
+    });
+    expect(await world.rows()).toEqual(written([...old, ...world.source.entries]));
+    await world.pool.query('delete from mirror.checkpoints');
+  });
+
+  test('rows of the last open segment that vanished stay, and what is new comes beside them', async () => {
+    await using world = await World.open(database);
+    const mine = entries('2023-05-01T10:00:00Z', 30);
+    world.source.entries = mine;
+    await world.export('2023-05-01T10:10:00Z');
+    const fresh = entries('2023-05-02T10:00:00Z', 5);
+    world.source.entries = [...mine.slice(0, 12), ...fresh];
+    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.rows()).toEqual(written([...mine, ...fresh]));
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+  });
+
+  test('a node that lags is not believed: its rows are shown as open, and closed when the rest is back', async () => {
+    await using world = await World.open(database);
+    const mine = entries('2023-05-01T10:00:00Z', 20);
+    world.source.entries = mine;
+    await world.export('2023-05-02T00:00:00Z');
+    const fresh = entries('2023-05-02T10:00:00Z', 10);
+    world.source.entries = [...mine.slice(0, 15), ...fresh.slice(0, 5)];
+    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    expect((await world.coverage()).at(-1)).toContain('open 5');
+    world.source.entries = [...mine, ...fresh];
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('what contradicts in three runs in a row is so', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.entries = [];
+    for (const day of ['03', '04', '05'])
+      expect(await world.export(`2023-05-${day}T00:00:00Z`)).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.export('2023-05-06T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toHaveLength(20);
+  });
+});
+
+describe('requests', () => {
+  test('one asset over all time, then all of a large ledger: each window is about less, and it ends', async () => {
+    await using world = await World.open(database);
+    const many = entries('2023-05-01T10:00:00Z', 2000, 10);
+    world.source.entries = [...many, { time: '2023-05-01 12:00:00+00', asset: ASSET_2 }];
+    await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
+    const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax: 2 ** 16, ...NO_PAUSE });
+    expect(outcome.verdict).toBe('complete');
+    expect(outcome.requests).toBeLessThan(40);
+    expect(await world.rows()).toEqual(written(world.source.entries));
+    const asked = world.source.asked.map(({ from, to }) => `${from} ${to}`);
+    expect(new Set(asked).size).toBeGreaterThan(2);
+  });
+
+  test('a large open segment is replaced window by window', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 2000, 10);
+    await world.export('2023-05-01T10:01:00Z');
+    const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax: 2 ** 16, ...NO_PAUSE });
+    expect(outcome.verdict).toBe('complete');
+    expect(outcome.requests).toBeLessThan(40);
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+});
+
+describe('a publication that cannot be committed', () => {
+  test('is dropped when another scope was published meanwhile, and planned anew', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 10);
+    const stop = {
+      failpoint: (step: string): Promise<void> | void =>
+        step === 'manifest' ? Promise.reject(new Error('killed')) : undefined,
+    };
+    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow('killed');
+    await world.pool.query(`update mirror.publications set state = 'dropped' where state = 'intent'`);
+    await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
+    await world.pool.query(`update mirror.publications set state = 'intent' where state = 'dropped'`);
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('and one that this version cannot read is dropped as well', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 10);
+    const stop = {
+      failpoint: (step: string) => (step === 'intended' ? Promise.reject(new Error('killed')) : undefined),
+    };
+    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow('killed');
+    await world.pool.query(`update mirror.publications set plan = '{"of": "another version"}'`);
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+});
+
+describe('rows that are not what they should be', () => {
+  const [good] = entries('2023-05-01T10:00:00Z', 1);
+  const line = row12(good ?? { time: '' });
+  test.each([
+    ['ROW_TIME', line.replace('2023-05-01 10:00:00.100000+00', '9999-12-31 23:59:59+00')],
+    ['ROW_TIME', line.replace('2023-05-01 10:00:00.100000+00', '1969-12-31 23:59:59+00')],
+    ['ROW_PARTY', line.replace(`\\x${'aa'.repeat(32)}`, `0x${'aa'.repeat(32)}`)],
+    ['ROW_VALUE', line.replace(',1000', ',1.1e')],
+    ['ROW_VALUE', line.replace(/,\d{31},/, ',,')],
+    ['ROW_VALUE', line.replace(`\\x${'c0'.repeat(32)}`, 'nothing-known')],
+  ])('%s: nothing is published, and asking again is all it takes', async (code, bad) => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 5);
+    world.source.spoils.push((csv) => [csv, Buffer.from(`${bad}\n`)]);
+    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(expect.objectContaining({ code }));
+    expect(await world.keys()).toEqual([]);
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('rows of strangers, where a source can send none, are suspicious', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 5);
+    world.source.spoils.push((csv) => [
+      csv,
+      Buffer.from(`${row12({ ...world.source.entries[0]!, from: OTHER })}\n`),
+    ]);
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+      verdict: 'suspicious',
+      evidence: { receivedRows: '6', publishedRows: '5', heldRows: '0', leftOut: { party: '1' } },
+    });
+  });
+});
+
+describe('an answer whose end nobody tells', () => {
+  test('counts when a second one has the same sums', async () => {
+    await using world = await World.open(database);
+    world.source.isFramed = false;
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 2 });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('is incomplete, and stays open, where each ends elsewhere', async () => {
+    await using world = await World.open(database);
+    world.source.isFramed = false;
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    const cut = (rows: number) => (csv: Buffer) => [
+      Buffer.from(`${csv.toString().split('\n').slice(0, rows).join('\n')}\n`),
+    ];
+    world.source.spoils.push(cut(7), cut(11), cut(15));
+    expect(await world.export('2023-06-01T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+      verdict: 'incomplete',
+      requests: 3,
+      evidence: { findings: expect.arrayContaining([{ state: 'end unproven' }]) },
+    });
+    expect((await world.coverage()).every((covered) => covered.includes(' open '))).toBe(true);
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+});
+
+describe('what is covered can be asked for again', () => {
+  test('an object that was lost or damaged comes back by asking again', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    const now = '2023-06-01T00:00:00Z';
+    await world.export(now);
+    const [key = ''] = await world.objectKeys();
+    const path = join(world.folder, 'objects', key);
+    await rm(path);
+    expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+    const [second = ''] = await world.objectKeys();
+    const current =
+      (
+        await world.pool.query<{ object_key: string }>(
+          `select object_key from mirror.segments where status = 'current'`,
+        )
+      ).rows[0]?.object_key ?? second;
+    await rm(join(world.folder, 'objects', current));
+    await writeFile(join(world.folder, 'objects', current), 'damaged');
+    expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('what load or verify refused is asked for by the next run by itself', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    const now = '2023-06-01T00:00:00Z';
+    await world.export(now);
+    const [key = ''] = await world.objectKeys();
+    await rm(join(world.folder, 'objects', key));
+    await world.pool.query(`update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}'`);
+    expect(await world.export('2023-06-02T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+    const { rows } = await world.pool.query(
+      `select from mirror.segments where quarantine_reason is not null and status = 'current'`,
+    );
+    expect(rows).toEqual([]);
+  });
+
+  test('an audit asks for a closed segment once more: the same stands, and what differs is told', async () => {
+    await using world = await World.open(database);
+    await world.export('2023-05-01T00:00:00Z', { from: at('2023-04-01T00:00:00Z') });
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    await world.export('2023-05-02T00:00:00Z', { from: at('2023-05-01T00:00:00Z') });
+    await world.pool.query(`update mirror.coverage set checked_at = '2023-05-02'`);
+    const before = await world.objectKeys();
+    expect(await world.export('2023-05-10T00:00:00Z', { audit: true })).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
+    expect(await world.objectKeys()).toEqual(before);
+    await world.pool.query(`update mirror.coverage set checked_at = '2023-05-02'`);
+    world.source.entries.push({ time: '2023-05-01 10:15:00.5+00' });
+    expect(await world.export('2023-05-20T00:00:00Z', { audit: true }, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+    });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+});
