@@ -206,7 +206,7 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
 
 function framingOf(headers: IncomingHttpHeaders): Framing {
   if (headers['content-length'] !== undefined) return 'length';
-  return String(headers['transfer-encoding'] ?? '').includes('chunked') ? 'chunked' : 'none';
+  return (headers['transfer-encoding'] ?? '').includes('chunked') ? 'chunked' : 'none';
 }
 
 async function* classified(
