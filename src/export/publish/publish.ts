@@ -79,7 +79,10 @@ async function publishManifest(
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
     const found = decodeManifest(await buffer(await deps.objects.read(key, signal)), key);
-    if (found.objectSha256 !== manifest.objectSha256 || found.to !== manifest.to) throw error;
+    if (found.objectSha256 === manifest.objectSha256 && found.to === manifest.to) return;
+    // It tells of an object that was lost: ours is there now.
+    await deps.objects.remove(key, signal);
+    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   }
 }
 
