@@ -92,7 +92,7 @@ describe('an object that nothing names, and that is published again at the same 
     const checkpoint = async (step: string): Promise<void> => {
       if (step === at) removed.push(await archive.removing(key, () => world.objects.remove(key, signal)));
     };
-    await world.export('2023-05-01T11:00:00Z', {}, { checkpoint });
+    await world.export('2023-05-01T11:00:00Z', {}, { failpoint });
     expect(removed).toEqual([at === 'spooled']);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
