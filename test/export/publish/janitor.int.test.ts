@@ -89,7 +89,7 @@ describe('an object that nothing names, and that is published again at the same 
     const key = await superseded(world);
     expect(await archive.retire(0)).toEqual([key]);
     const removed: boolean[] = [];
-    const checkpoint = async (step: string): Promise<void> => {
+    const failpoint = async (step: string): Promise<void> => {
       if (step === at) removed.push(await archive.removing(key, () => world.objects.remove(key, signal)));
     };
     await world.export('2023-05-01T11:00:00Z', {}, { failpoint });
