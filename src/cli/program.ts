@@ -174,6 +174,7 @@ function declareMirroring(program: Command, run: Run): void {
     .option('--from <time>', 'RFC 3339; default: from the beginning')
     .option('--to <time>', 'RFC 3339, exclusive; default: up to the present')
     .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
+    .option('--again', 'distrust what is covered in that range, and ask for it anew', false)
     .option('--no-load', 'leave loading to the next nightly run')
     .action((options) =>
       run(async () => (await import('./commands/export.ts')).exportParty, {

@@ -315,9 +315,9 @@ export const SETTINGS = {
   }),
   exportSegmentMax: setting({
     name: 'EXPORT_SEGMENT_MAX',
-    fallback: '256MiB',
+    fallback: '1GiB',
     accepted: 'a size from 64KiB to 64GiB',
-    help: 'plain CSV in one object, at most',
+    help: 'plain CSV in one object; what outgrows it is asked in windows of time',
     parse: byteSize(2 ** 16, 2 ** 36),
   }),
   lakeRetention: setting({

@@ -52,6 +52,10 @@ async function knownFirst(
   return assets.toSorted((one, other) => Number(known.has(other)) - Number(known.has(one)));
 }
 
+const NO_ASSETS = 'set SOURCE_ASSETS: the source demands an asset, and none is known';
+const SEEN_ASSETS =
+  'set SOURCE_ASSETS: the source demands an asset, and only those seen so far were asked for';
+
 /** @throws the first error of an asset, when all have been asked for */
 async function exportAssets(
   request: ExportRequest,
@@ -76,16 +80,19 @@ async function exportAssets(
   if (failure !== undefined) throw failure;
   const isNone = assets.length === 0;
   return {
-    verdict: worst([isNone ? 'incomplete' : 'complete', ...outcomes.map((outcome) => outcome.verdict)]),
+    verdict: worst([
+      configured.length === 0 ? 'incomplete' : 'complete',
+      ...outcomes.map((outcome) => outcome.verdict),
+    ]),
     rows: outcomes.reduce((sum, outcome) => sum + outcome.rows, 0n),
     bytes: outcomes.reduce((sum, outcome) => sum + outcome.bytes, 0n),
     requests: outcomes.reduce((sum, outcome) => sum + outcome.requests, 0),
     objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
     evidence: {
+      ...(configured.length > 0 ? {} : { reason: isNone ? NO_ASSETS : SEEN_ASSETS }),
       party: request.partyId,
       assets: [...assets],
       assetsFrom: configured.length > 0 ? 'SOURCE_ASSETS' : 'seen so far',
-      ...(isNone ? { reason: 'the source demands an asset and none is known; set SOURCE_ASSETS' } : {}),
       units: outcomes.map((outcome) => outcome.evidence),
     },
   };

@@ -167,6 +167,11 @@ export interface ExportRepository {
   coverage(scope: ExportScope): Promise<readonly Coverage[]>;
   /** Of the source's chain, by the lists; undefined where none is known. */
   epoch(): Promise<number | undefined>;
+  /** Its object does not hold what was published: its range is asked for again. */
+  quarantineSegment(
+    objectKey: string,
+    reason: { readonly code: string; readonly message: string },
+  ): Promise<void>;
   nextSeq(): Promise<bigint>;
   /** @throws FencedError */
   intend(lease: ExportLease, publication: Publication): Promise<void>;

@@ -27,7 +27,7 @@ export const LINE_COLUMNS: readonly string[] = [
 type Decode = (text: string) => string | undefined;
 
 /** How each column's text is read. */
-const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
+export const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
   vega_time: decodeTime,
   quantity: decodeInteger,
   transfer_type: decodeTransferType,

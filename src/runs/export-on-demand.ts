@@ -20,6 +20,7 @@ const params = z.object({
   assetId: id.optional(),
   from: instant.optional(),
   to: instant.optional(),
+  again: z.boolean().optional(),
   load: z.boolean().default(true),
 });
 

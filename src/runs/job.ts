@@ -44,6 +44,10 @@ export interface StageCall {
 export interface ExportRequest extends LedgerRange {
   readonly runId: string;
   readonly clock: SourceClock;
+  /** What is covered in the range is not believed, and asked for anew. */
+  readonly again?: boolean | undefined;
+  /** A closed segment is asked for once more, and compared. */
+  readonly audit?: boolean | undefined;
 }
 
 export interface VerifyRequest {

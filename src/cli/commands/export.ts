@@ -16,6 +16,8 @@ export interface ExportOptions {
   readonly from: string | undefined;
   readonly to: string | undefined;
   readonly out: string | undefined;
+  /** What is covered in the range is not believed, and asked for anew. */
+  readonly again?: boolean;
   /** `--no-load`: loading is left to the next nightly run. */
   readonly load: boolean;
 }
@@ -35,6 +37,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     ...(wanted.assetId === undefined ? {} : { assetId: wanted.assetId }),
     ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
     ...(wanted.to === undefined ? {} : { to: formatInstant(wanted.to) }),
+    ...(options.again === true ? { again: true } : {}),
     ...(options.load ? {} : { load: false }),
   };
   const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });

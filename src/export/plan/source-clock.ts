@@ -1,10 +1,10 @@
 /** Until when a ledger can be called closed: by the source's clock, never by ours alone. */
-import { floorSecond, SECOND_MICROS, type Micros } from '../../core/time.ts';
+import { DAY_MICROS, floorSecond, SECOND_MICROS, type Micros } from '../../core/time.ts';
 
 /** A block near the head may still be on its way into the node's tables. */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
-/** How far a source may lag that does not tell its time. */
-const UNTOLD_LAG_MICROS = 3_600n * SECOND_MICROS;
+/** By our clock alone nothing younger is closed: it may be wrong, and the source may lag. */
+const UNTOLD_LAG_MICROS = DAY_MICROS;
 
 export interface SourceClock {
   readonly seen: Micros;

@@ -49,6 +49,8 @@ export async function publishAnswer(
     compression: deps.compression,
     spoolFile: context.spoolFile,
     signal,
+    onUnreadable: (objectKey, message) =>
+      deps.repository.quarantineSegment(objectKey, { code: 'SEGMENT_UNREADABLE', message }),
   });
   const segments =
     rest.filter(({ spooled }) => spooled !== undefined).length +

@@ -98,7 +98,8 @@ export async function recover(
 ): Promise<readonly Publication[]> {
   const adopted: Publication[] = [];
   for (const { publicationId, publication } of await deps.repository.openPublications(lease)) {
-    const done = publication === undefined ? undefined : await finishOrRefuse(lease, publication, deps, signal);
+    const done =
+      publication === undefined ? undefined : await finishOrRefuse(lease, publication, deps, signal);
     if (done === undefined) await deps.repository.drop(lease, publicationId);
     else adopted.push(done);
   }

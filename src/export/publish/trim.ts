@@ -2,7 +2,7 @@
  * What is left of a known segment when an answer takes the place of a part of it: its rows outside of that part,
  * read from the store and written anew. The source is not asked.
  */
-import { PermanentError } from '../../core/errors.ts';
+import { errorCode, errorLine, RetryableError } from '../../core/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
 import { type Compression, compressionOf } from '../../ledger/object-keys.ts';
@@ -22,6 +22,8 @@ export interface TrimContext {
   readonly compression: Compression;
   readonly spoolFile: () => Promise<{ name: string; path: string }>;
   readonly signal: AbortSignal;
+  /** Told of an object that does not hold what was published. */
+  readonly onUnreadable: (objectKey: string, message: string) => Promise<void>;
 }
 
 /** A range that is kept, with its rows where it has any. */
@@ -32,14 +34,14 @@ export interface Kept {
 }
 
 /**
- * @throws PermanentError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
+ * @throws RetryableError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
  *   range is to be asked for
  */
 export async function trimmed(trims: readonly Trim[], context: TrimContext): Promise<readonly Kept[]> {
   const kept: Kept[] = [];
   for (const { row, keeps } of trims) {
     if (row.objectKey === undefined) kept.push(...keeps.map((range) => ({ row, range, written: undefined })));
-    else kept.push(...(await rewritten(row, row.objectKey, keeps, context)));
+    else kept.push(...(await readable(row, row.objectKey, keeps, context)));
   }
   return kept;
 }
@@ -51,6 +53,31 @@ interface Target {
   readonly tally: Tally;
   writer: SpoolWriter | undefined;
   pending: Buffer[];
+}
+
+async function readable(
+  row: Coverage,
+  objectKey: string,
+  keeps: readonly Range[],
+  context: TrimContext,
+): Promise<Kept[]> {
+  try {
+    return await rewritten(row, objectKey, keeps, context);
+  } catch (error) {
+    context.signal.throwIfAborted();
+    const code = errorCode(error);
+    if (code !== 'SEGMENT_UNREADABLE' && code !== 'OBJECT_MISSING' && !/^(?:ZSTD_|Z_)/.test(code))
+      throw error;
+    await context.onUnreadable(objectKey, errorLine(error));
+    throw unreadable(objectKey, error);
+  }
+}
+
+function unreadable(objectKey: string, cause?: unknown): RetryableError {
+  return new RetryableError(
+    `Cannot keep a part of ${objectKey}: it does not hold what was published; its range is asked for again`,
+    { code: 'SEGMENT_UNREADABLE', meta: { key: objectKey }, cause },
+  );
 }
 
 async function rewritten(
@@ -77,10 +104,7 @@ async function rewritten(
     }
   }
   if (reading.sum.rows !== Number(row.rows) || reading.sum.hex() !== row.content?.digest) {
-    throw new PermanentError(
-      `Cannot keep a part of ${objectKey}: it does not hold what was published; its range is asked for again`,
-      { code: 'SEGMENT_UNREADABLE', meta: { key: objectKey, rows: reading.sum.rows } },
-    );
+    throw unreadable(objectKey);
   }
   const kept: Kept[] = [];
   for (const { range, writer } of targets) {

@@ -87,6 +87,20 @@ export class ExportStore implements ExportRepository {
     return guarded(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
   }
 
+  quarantineSegment(
+    objectKey: string,
+    reason: { readonly code: string; readonly message: string },
+  ): Promise<void> {
+    return guarded('quarantine a segment', async () => {
+      await this.#db
+        .updateTable('segments')
+        .set({ quarantine_reason: evidenceJson(reason) })
+        .where('object_key', '=', objectKey)
+        .where('status', '=', 'current')
+        .execute();
+    });
+  }
+
   nextSeq(): Promise<bigint> {
     return guarded('number a publication', async () => {
       const row = await this.#db

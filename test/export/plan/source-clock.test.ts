@@ -17,12 +17,12 @@ it('closes whole seconds, two minutes behind the earlier of both clocks', () => 
   );
 });
 
-it('guesses an hour late where the source tells no time', () => {
+it('closes nothing younger than a day where the source tells no time', () => {
   for (const untold of [undefined, 0n]) {
-    const clock = sourceClock(untold, 10_000n * SECOND_MICROS);
+    const clock = sourceClock(untold, 100_000n * SECOND_MICROS);
     expect(clock).toEqual({
-      seen: 6_400n * SECOND_MICROS,
-      closedTo: 6_280n * SECOND_MICROS,
+      seen: 13_600n * SECOND_MICROS,
+      closedTo: 13_480n * SECOND_MICROS,
       from: 'guessed',
     });
   }
