@@ -55,7 +55,7 @@ describe('defaults', () => {
       scheduleTz: 'UTC',
       nightlyParties: { kind: 'all' },
       exportCompression: 'zstd',
-      exportSegmentMax: 256 * 2 ** 20,
+      exportSegmentMax: 2 ** 30,
       apiHost: '127.0.0.1',
       apiPort: 8080,
     });
