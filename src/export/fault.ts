@@ -12,6 +12,7 @@ const NOBODYS: ReadonlySet<string> = new Set([
   'WAITED_TOO_LONG',
   'LEASE_LOST',
   'COVERAGE_CHANGED',
+  'OBJECT_CLEARED',
   'SEGMENT_UNREADABLE',
 ]);
 const OF_THE_SOURCE: ReadonlySet<string> = new Set([

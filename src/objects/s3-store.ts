@@ -306,6 +306,7 @@ class S3Store implements ObjectStore {
   #cleared(key: string): RetryableError {
     return new RetryableError(
       `Cannot publish ${key} in ${this.url}: it was cleared away at once; look for what else removes objects there`,
+      { code: 'OBJECT_CLEARED', meta: { key } },
     );
   }
 
