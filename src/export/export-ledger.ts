@@ -1,7 +1,7 @@
 /** One scope of export as its owner sees it: claimed, worked on while its lease holds, its failures counted. */
 import { errorCode, errorLine, FencedError, PermanentError, RetryableError } from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
-import { whoseFault } from './fault.ts';
+import { whoseFault } from '../core/fault.ts';
 import { keepLease, LEASE_MS, waitFor } from './lease.ts';
 import type { Coverage, ExportRepository, ExportScope, Quarantine, ExportLease } from './ports.ts';
 import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';

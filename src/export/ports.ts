@@ -231,6 +231,8 @@ export interface ExportArchive {
    * @returns their object keys, which nothing names any more; empty when all are done
    */
   retire(supersededForMs: number): Promise<readonly string[]>;
+  /** Whether the database still knows the run that published something. */
+  knowsRun(runId: string): Promise<boolean>;
   /** Which of these object keys a segment or an open publication names. */
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
   /**

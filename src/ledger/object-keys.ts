@@ -44,6 +44,14 @@ export function segmentKey(name: SegmentName): string {
   return checkKey(`ledger/party=${name.partyId}/asset=${name.assetId ?? 'all'}/${file}`);
 }
 
+const SEGMENT_KEY =
+  /^ledger\/party=[0-9a-f]+\/asset=[A-Za-z0-9]+\/\d{8}T\d{6}Z_\d{8}T\d{6}Z\.[0-9a-f]{12}\.csv(?:\.zst|\.gz)?$/;
+
+/** Whether a key is one that `segmentKey` makes. */
+export function isSegmentKey(key: string): boolean {
+  return SEGMENT_KEY.test(key);
+}
+
 const MANIFEST_SUFFIX = '.manifest.json';
 
 export function manifestKey(objectKey: string): string {

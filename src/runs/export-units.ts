@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { formatInstant, parseInstant, type Micros } from '../core/time.ts';
+import { whoseFault } from '../core/fault.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
 import { z } from 'zod';
 import type { JobContext, JobDeps, ReportProgress } from './job.ts';
@@ -119,6 +120,7 @@ async function exportUnit(
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
     const outcome = await deps.costs.charge(runId, () => deps.stages.export({ runId, partyId, clock }, call));
     batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
+    COMMON_FAULTS.delete(runId);
     return true;
   } catch (error) {
     if (signal.aborted) throw error;
@@ -134,12 +136,33 @@ async function exportUnit(
       'Ledger could not be exported',
     );
     batch.add({ partyId, state: 'failed', outcome: { error: described } });
-    if (!isAway(error)) return true;
+    if (!isAway(error)) return await goesOn(runId, error, deps);
     // Every other ledger would wait as long for it.
     const what = isStoreAway ? 'object store' : 'source';
     await deps.runs.keep(runId, { stopped: `the ${what} could not be reached` });
     return false;
   }
+}
+
+/** Failures in a row of different ledgers, by run, that every other ledger would meet as well. */
+const COMMON_FAULTS = new Map<string, number>();
+const COMMON_FAULTS_MAX = 3;
+
+/** A fault of the source or of the mirror, three times in a row, concerns all: the rest is left to another night. */
+async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boolean> {
+  const fault = whoseFault(error);
+  if (fault !== 'source' && fault !== 'mirror') {
+    COMMON_FAULTS.delete(runId);
+    return true;
+  }
+  const times = (COMMON_FAULTS.get(runId) ?? 0) + 1;
+  COMMON_FAULTS.set(runId, times);
+  if (times < COMMON_FAULTS_MAX) return true;
+  COMMON_FAULTS.delete(runId);
+  await deps.runs.keep(runId, {
+    stopped: `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`,
+  });
+  return false;
 }
 
 /** The object store was waited for by the call itself, so it is not tried again. */

@@ -196,6 +196,8 @@ export interface ExportOrder {
   readonly assetId: string | undefined;
   readonly from: Micros | undefined;
   readonly to: Micros | undefined;
+  /** What is covered in the range is not believed, and asked for anew. */
+  readonly again?: boolean | undefined;
 }
 
 export interface ExportStatus {

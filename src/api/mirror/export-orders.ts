@@ -68,6 +68,7 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
     ...(order.assetId === undefined ? {} : { assetId: order.assetId }),
     ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
     ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
+    ...(order.again === true ? { again: true } : {}),
   };
   if ((await deps.runs.openOrders()) >= ORDERS_OPEN_MAX) {
     throw StatusError.ofGateway(

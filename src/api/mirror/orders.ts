@@ -21,6 +21,7 @@ const ORDER = {
     assetId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
     from: { ...INSTANT, description: 'RFC 3339, inclusive, a whole second. Without it, from the beginning.' },
     to: { ...INSTANT, description: 'RFC 3339, exclusive, a whole second. Without it, up to the present.' },
+    again: { type: 'boolean', description: 'Distrust what is covered in that range, and ask for it anew.' },
   },
   required: ['partyId'],
   additionalProperties: false,
@@ -72,6 +73,7 @@ interface OrderBody {
   readonly assetId?: string;
   readonly from?: string;
   readonly to?: string;
+  readonly again?: boolean;
 }
 
 type ById = FastifyRequest<{ Params: { id: string } }>;
@@ -154,7 +156,7 @@ function readOrder(body: OrderBody): ExportOrder {
   const from = readInstant('from', body.from);
   const to = readInstant('to', body.to);
   if (from !== undefined && to !== undefined && from >= to) throw refuse('to: give an instant after from');
-  return { partyId, assetId: body.assetId?.toLowerCase(), from, to };
+  return { partyId, assetId: body.assetId?.toLowerCase(), from, to, again: body.again };
 }
 
 function readInstant(name: string, text: string | undefined): Micros | undefined {

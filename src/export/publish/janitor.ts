@@ -8,7 +8,7 @@ import { errorCode } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { nowMicros } from '../../core/time.ts';
 import { decodeManifest, type Manifest } from '../../ledger/manifest.ts';
-import { isManifestKey, manifestKey, objectKeyOf } from '../../ledger/object-keys.ts';
+import { isManifestKey, isSegmentKey, manifestKey, objectKeyOf } from '../../ledger/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportArchive } from '../ports.ts';
 
@@ -85,7 +85,10 @@ async function* oldObjects(
   let batch = new Set<string>();
   for await (const { key, modifiedAt } of objects.list('ledger/', signal)) {
     if (modifiedAt >= before) continue;
-    batch.add(isManifestKey(key) ? objectKeyOf(key) : key);
+    const objectKey = isManifestKey(key) ? objectKeyOf(key) : key;
+    // Others may keep theirs there as well.
+    if (!isSegmentKey(objectKey)) continue;
+    batch.add(objectKey);
     if (batch.size < BATCH_KEYS) continue;
     yield [...batch];
     batch = new Set();
@@ -97,7 +100,9 @@ async function isOurRubbish(key: string, deps: TidyDeps, signal: AbortSignal): P
   try {
     const manifest = await readManifest(key, deps.objects, signal);
     const { warehouseId, publicationSeq } = await deps.archive.identity();
-    return manifest.warehouseId === warehouseId && manifest.seq <= publicationSeq;
+    if (manifest.warehouseId !== warehouseId || manifest.seq > publicationSeq) return false;
+    // A database that went back to a backup has forgotten the run: its object may be the only copy.
+    return await deps.archive.knowsRun(manifest.runId);
   } catch (error) {
     // Never finished: without a manifest nobody may rely on it.
     if (errorCode(error) === 'OBJECT_MISSING') return true;

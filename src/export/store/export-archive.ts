@@ -76,6 +76,20 @@ export class ExportArchiveStore implements ExportArchive {
     });
   }
 
+  knowsRun(runId: string): Promise<boolean> {
+    return guarded('look for a run', async () => {
+      // A run may be forgotten by age, while what it published is current; its party's later segments say so.
+      const found = await sql<{ is_known: boolean }>`
+        select exists (select from mirror.runs where run_id = ${runId}::uuid)
+            or exists (select from mirror.segments where run_id = ${runId}::uuid)
+            or exists (select from mirror.coverage where run_id = ${runId}::uuid)
+            or exists (select from mirror.publications where plan ->> 'runId' = ${runId}) as is_known`.execute(
+        this.#db,
+      );
+      return found.rows[0]?.is_known === true;
+    });
+  }
+
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
     return guarded('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
   }

@@ -29,7 +29,7 @@ test('superseded objects go when their time is up, current ones never', async ()
   expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({ removedObjects: 0 });
 });
 
-test('a damaged manifest keeps its object', async () => {
+test('a damaged manifest keeps its object, and a file of somebody else is left alone', async () => {
   await using world = await World.open(database);
   await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
   const deps = {
@@ -38,11 +38,16 @@ test('a damaged manifest keeps its object', async () => {
     log: createLog('silent'),
     graceMs: NO_GRACE,
   };
-  await world.objects.publishBytes('ledger/party=a/asset=all/x.csv', Buffer.from('x'), signal);
-  await world.objects.publishBytes('ledger/party=a/asset=all/x.csv.manifest.json', Buffer.from('{'), signal);
-  await world.objects.publishBytes('ledger/party=a/asset=all/y.csv', Buffer.from('y'), signal);
+  const [damaged, unfinished] = ['a', 'b'].map(
+    (digit) => `ledger/party=aa/asset=all/20230501T000000Z_20230502T000000Z.${digit.repeat(12)}.csv`,
+  );
+  const foreign = 'ledger/README.txt';
+  await world.objects.publishBytes(`${damaged}`, Buffer.from('x'), signal);
+  await world.objects.publishBytes(`${damaged}.manifest.json`, Buffer.from('{'), signal);
+  await world.objects.publishBytes(`${unfinished}`, Buffer.from('y'), signal);
+  await world.objects.publishBytes(foreign, Buffer.from('of somebody else'), signal);
   expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
-  expect(await world.objectKeys()).toEqual(['ledger/party=a/asset=all/x.csv']);
+  expect((await world.objectKeys()).toSorted()).toEqual([foreign, damaged].toSorted());
 });
 
 describe('an object that nothing names, and that is published again at the same moment', () => {

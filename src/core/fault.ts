@@ -1,5 +1,5 @@
 /** Whose fault a failure is, and so whom it concerns: one export, everything that asks, or nobody. */
-import { errorCode, FencedError, UnreachableError } from '../core/errors.ts';
+import { errorCode, FencedError, UnreachableError } from './errors.ts';
 
 /**
  * `export`: of this ledger alone, and counted against it. `source`, `mirror`: every other export would meet it too;
