@@ -47,7 +47,7 @@ test('a damaged manifest keeps its object, and a file of somebody else is left a
   await world.objects.publishBytes(`${unfinished}`, Buffer.from('y'), signal);
   await world.objects.publishBytes(foreign, Buffer.from('of somebody else'), signal);
   expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
-  expect((await world.objectKeys()).toSorted()).toEqual([foreign, damaged].toSorted());
+  expect(new Set(await world.objectKeys())).toEqual(new Set([foreign, damaged]));
 });
 
 describe('an object that nothing names, and that is published again at the same moment', () => {
