@@ -21,10 +21,11 @@ export class RunCosts implements AsyncDisposable {
   /** What was counted here and is not recorded yet. */
   readonly #tallies = new Map<string, { readonly tally: CostTally; users: number }>();
   readonly #timer: NodeJS.Timeout;
+  #ticking: Promise<void> = Promise.resolve();
 
   constructor(deps: RunCostsDeps) {
     this.#deps = deps;
-    this.#timer = setInterval(() => void this.flush(), RECORD_EVERY_MS).unref();
+    this.#timer = setInterval(() => (this.#ticking = this.flush()), RECORD_EVERY_MS).unref();
   }
 
   /** Whatever `work` asks of the source is charged to the run, and recorded within some seconds. */
@@ -57,6 +58,8 @@ export class RunCosts implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
+    // What the timer has begun needs the database that is closed behind this.
+    await this.#ticking;
     await this.flush();
   }
 
