@@ -35,11 +35,11 @@ const VIEWS = [
   `create view mirror.balances as
     select account_from_party_id as party_id, account_from_account_type as account_type,
       account_from_market_id as market_id, asset_id, vega_time, -quantity as change,
-      account_from_balance as balance, transfer_type, segment_id
+      account_from_balance as balance, transfer_type, segment_id, sides = 'both' as both_sides
     from mirror.entries
     union all
     select account_to_party_id, account_to_account_type, account_to_market_id, asset_id, vega_time,
-      quantity, account_to_balance, transfer_type, segment_id
+      quantity, account_to_balance, transfer_type, segment_id, sides = 'both'
     from mirror.entries`,
 
   `create view mirror.fees_daily as
@@ -49,19 +49,21 @@ const VIEWS = [
 
   `create view mirror.counterparties as
     select party_id, counterparty_id, asset_id, count(*) as entries, sum(sent) as sent,
-      sum(received) as received, min(vega_time) as first_at, max(vega_time) as last_at
+      sum(received) as received, min(vega_time) as first_at, max(vega_time) as last_at,
+      bool_and(sides = 'both') as both_sides
     from (
       select account_from_party_id as party_id, account_to_party_id as counterparty_id, asset_id, vega_time,
-        quantity as sent, 0::numeric as received from mirror.entries
+        quantity as sent, 0::numeric as received, sides from mirror.entries
       union all
-      select account_to_party_id, account_from_party_id, asset_id, vega_time, 0, quantity from mirror.entries
+      select account_to_party_id, account_from_party_id, asset_id, vega_time, 0, quantity, sides from mirror.entries
        where account_to_party_id is distinct from account_from_party_id) as moved
     group by 1, 2, 3`,
 
   `create view mirror.activity as
-    select party_id, count(*) as entries, count(distinct (vega_time at time zone 'UTC')::date) as active_days,
-      min(vega_time) as first_at, max(vega_time) as last_at
-    from mirror.ledger_entries group by 1`,
+    select e.party_id, count(*) as entries, count(distinct (e.vega_time at time zone 'UTC')::date) as active_days,
+      min(e.vega_time) as first_at, max(e.vega_time) as last_at,
+      bool_and('effect' = any(s.columns)) as both_sides
+    from mirror.ledger_entries e join mirror.segments s using (segment_id) group by 1`,
 
   `create view mirror.checkpoint_cadence as
     select epoch, at_block, copies, hashes,
@@ -69,6 +71,11 @@ const VIEWS = [
     from (
       select epoch, at_block, sum(copies)::bigint as copies, count(*) as hashes
         from mirror.checkpoints group by epoch, at_block) as heights`,
+
+  `create view mirror.segment_list as
+    select segment_id, party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256, object_bytes,
+      object_sha256, digest, columns, 'effect' = any(columns) as both_sides, status, run_id, published_at, loaded_at
+    from mirror.segments`,
 
   `create view mirror.freshness as
     select subject, as_of, clock_timestamp() - as_of as age, items from (
@@ -93,6 +100,7 @@ const NAMES = [
   'activity',
   'checkpoint_cadence',
   'freshness',
+  'segment_list',
 ].map((name) => `mirror.${name}`);
 
 /** A role belongs to the whole server: it may be there, another migration may be making it, or we may not. */

@@ -446,13 +446,15 @@ CREATE UNIQUE INDEX runs_of_parent ON mirror.runs USING btree (parent_run_id, ki
 -- Views
 
 mirror.activity as
- SELECT party_id,
+ SELECT e.party_id,
     count(*) AS entries,
-    count(DISTINCT (vega_time AT TIME ZONE 'UTC'::text)::date) AS active_days,
-    min(vega_time) AS first_at,
-    max(vega_time) AS last_at
-   FROM mirror.ledger_entries
-  GROUP BY party_id;
+    count(DISTINCT (e.vega_time AT TIME ZONE 'UTC'::text)::date) AS active_days,
+    min(e.vega_time) AS first_at,
+    max(e.vega_time) AS last_at,
+    bool_and('effect'::text = ANY (s.columns)) AS both_sides
+   FROM mirror.ledger_entries e
+     JOIN mirror.segments s USING (segment_id)
+  GROUP BY e.party_id;
 
 mirror.assets as
  SELECT asset_id,
@@ -469,7 +471,8 @@ mirror.balances as
     - entries.quantity AS change,
     entries.account_from_balance AS balance,
     entries.transfer_type,
-    entries.segment_id
+    entries.segment_id,
+    entries.sides = 'both'::text AS both_sides
    FROM mirror.entries
 UNION ALL
  SELECT entries.account_to_party_id AS party_id,
@@ -480,7 +483,8 @@ UNION ALL
     entries.quantity AS change,
     entries.account_to_balance AS balance,
     entries.transfer_type,
-    entries.segment_id
+    entries.segment_id,
+    entries.sides = 'both'::text AS both_sides
    FROM mirror.entries;
 
 mirror.bi_entries as
@@ -572,13 +576,15 @@ mirror.counterparties as
     sum(sent) AS sent,
     sum(received) AS received,
     min(vega_time) AS first_at,
-    max(vega_time) AS last_at
+    max(vega_time) AS last_at,
+    bool_and(sides = 'both'::text) AS both_sides
    FROM ( SELECT entries.account_from_party_id AS party_id,
             entries.account_to_party_id AS counterparty_id,
             entries.asset_id,
             entries.vega_time,
             entries.quantity AS sent,
-            0::numeric AS received
+            0::numeric AS received,
+            entries.sides
            FROM mirror.entries
         UNION ALL
          SELECT entries.account_to_party_id,
@@ -586,7 +592,8 @@ mirror.counterparties as
             entries.asset_id,
             entries.vega_time,
             0,
-            entries.quantity
+            entries.quantity,
+            entries.sides
            FROM mirror.entries
           WHERE entries.account_to_party_id IS DISTINCT FROM entries.account_from_party_id) moved
   GROUP BY party_id, counterparty_id, asset_id;
@@ -714,6 +721,7 @@ mirror.latest_balances as
             b.balance,
             b.transfer_type,
             b.segment_id,
+            b.both_sides,
             max(b.vega_time) OVER (PARTITION BY b.party_id, b.account_type, b.market_id, b.asset_id) AS last_time
            FROM mirror.balances b
           WHERE b.balance IS NOT NULL
@@ -834,6 +842,28 @@ mirror.run_list as
     evidence::text AS evidence_json
    FROM mirror.runs;
 
+mirror.segment_list as
+ SELECT segment_id,
+    party_id,
+    asset_id,
+    from_time,
+    to_time,
+    open,
+    object_key,
+    rows,
+    bytes,
+    sha256,
+    object_bytes,
+    object_sha256,
+    digest,
+    columns,
+    'effect'::text = ANY (columns) AS both_sides,
+    status,
+    run_id,
+    published_at,
+    loaded_at
+   FROM mirror.segments;
+
 mirror.source_freshness as
  SELECT key,
     as_of
@@ -896,6 +926,8 @@ select on mirror.latest_balances
 select on mirror.party_list
 
 select on mirror.run_list
+
+select on mirror.segment_list
 
 select on mirror.source_freshness
 

@@ -28,6 +28,8 @@ const DATE_TIMEOUT_MS = 10_000;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
 const REACHABLE_MAX_MS = 3_000;
+/** Services that are up have answered by then; what waits for one that is away says so. */
+const CHECKS_MAX_MS = 8_000;
 
 /** Each check stands alone: one that fails does not hide the others. */
 export async function examine(options: AppOptions): Promise<readonly Finding[]> {
@@ -43,22 +45,36 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
     return findings;
   }
   await using opened = app;
-  findings.push(await check('database', () => examineDatabase(opened)));
-  findings.push(await check('rights', () => examineRights(opened)));
-  findings.push(await check('queues', () => examineQueues(opened)));
-  findings.push(await check('object store', () => examineStore(opened, options.signal)));
-  findings.push(await check('source', () => examineSource(opened, options.signal)));
-  findings.push(await check('clock', () => examineClock(opened, options.signal)));
-  return findings;
+  const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
+  // Side by side: one that waits for somebody who is away must not keep the others.
+  const checked = await Promise.all([
+    check('database', () => examineDatabase(opened), limit),
+    check('rights', () => examineRights(opened), limit),
+    check('queues', () => examineQueues(opened), limit),
+    check('object store', () => examineStore(opened, limit), limit),
+    check('source', () => examineSource(opened, limit), limit),
+    check('clock', () => examineClock(opened, limit), limit),
+  ]);
+  return [...findings, ...checked];
 }
 
 type Result = Omit<Finding, 'what'>;
 
-async function check(what: string, work: () => Promise<Result>): Promise<Finding> {
+async function check(what: string, work: () => Promise<Result>, limit?: AbortSignal): Promise<Finding> {
+  const late = Promise.withResolvers<never>();
+  const onLate = (): void => late.reject(limit?.reason as Error);
+  limit?.addEventListener('abort', onLate, { once: true });
   try {
-    return { what, ...(await work()) };
+    return { what, ...(await Promise.race([work(), late.promise])) };
   } catch (error) {
-    return { what, state: 'wrong', detail: errorLine(error) };
+    const isLate =
+      limit?.aborted === true && limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
+    const detail = isLate
+      ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: ${errorLine(error)}`
+      : errorLine(error);
+    return { what, state: 'wrong', detail };
+  } finally {
+    limit?.removeEventListener('abort', onLate);
   }
 }
 

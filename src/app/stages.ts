@@ -121,7 +121,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>
       reader.read({ partyId, assetId, from, to }, signal),
-    load: (request, call) => load(request.rebuild, parts, lake, call),
+    load: (request, call) => load(request, parts, lake, call),
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
       const check = (isDeep: boolean, either: AbortSignal): ReturnType<typeof verifyLake> =>
         verifyLake(lake, isDeep, either);
@@ -168,7 +168,7 @@ function rebuildDeps({ warehouse, store }: StageParts): RebuildDeps {
 }
 
 async function load(
-  isRebuild: boolean,
+  { runId, rebuild: isRebuild }: { readonly runId: string; readonly rebuild: boolean },
   parts: StageParts,
   lake: LakeDeps,
   { signal, onProgress }: StageCall,
@@ -186,7 +186,8 @@ async function load(
         );
   let [parties, segments, rows] = [0, 0, 0n];
   const kept = new RowSpool(scratchDirOf(config));
-  const loaded = await loadAll({ books: new LoadStore(warehouse), objects: store, keeper: kept }, signal, {
+  const books = new LoadStore(warehouse);
+  const now = await loadAll({ books, objects: store, keeper: kept }, signal, {
     onParty: (party) => {
       parties += 1;
       segments += party.segments;
@@ -194,6 +195,8 @@ async function load(
       onProgress([loadLine(parties, segments, rows)]);
     },
   });
+  // A delivery of this run that was killed has loaded its part already.
+  const loaded = { ...now, ...(await books.loadedSince(runId)) };
   const built = await buildLake({ ...lake, kept }, signal, (progress) => onProgress([lakeLine(progress)]));
   if (built.rowsSent > 0n) {
     const { rowsSent, version } = built;

@@ -35,6 +35,16 @@ test('all is well with a source whose blocks are of now', async () => {
   expect(found.get('clock')?.detail).toMatch(/the database's by \d s, from the source's by \d s/);
 });
 
+test('a source that refuses connections is told within the limit, beside what is well', async () => {
+  await using database = await openFreshDatabase();
+  const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: 'http://127.0.0.1:9/' });
+  expect(found.get('source')).toMatchObject({
+    state: 'wrong',
+    detail: expect.stringMatching(/within 8 s/) as string,
+  });
+  expect([found.get('database')?.state, found.get('object store')?.state]).toEqual(['ok', 'ok']);
+});
+
 test('a source whose blocks are old is told from one that is well', async () => {
   await using database = await openFreshDatabase();
   await using sandbox = await startSandbox({ parties: 3 });

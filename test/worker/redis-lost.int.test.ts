@@ -36,7 +36,7 @@ afterAll(async () => {
 
 async function scheduled(): Promise<string[]> {
   const keys = await client.keys('*:repeat');
-  const found = await Promise.all(keys.map((key) => client.zrange(key, 0, -1)));
+  const found = await Promise.all(keys.map((key) => client.zrange(key, '0', '-1')));
   return found.flat().toSorted();
 }
 

@@ -87,6 +87,18 @@ export class LoadStore implements LoadBooks {
     }
   }
 
+  /** What is loaded now and was loaded since the run began, over all its deliveries. */
+  async loadedSince(runId: string): Promise<{ readonly segments: number; readonly rows: bigint }> {
+    return guarded('count what a run has loaded', async () => {
+      const { rows } = await sql<{ segments: bigint; rows: bigint }>`
+        select count(*) as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
+         where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`.execute(
+        this.#warehouse.db,
+      );
+      return { segments: Number(rows[0]?.segments ?? 0n), rows: rows[0]?.rows ?? 0n };
+    });
+  }
+
   async quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void> {
     await guarded('set a segment aside', () =>
       this.#warehouse.db

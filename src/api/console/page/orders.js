@@ -50,7 +50,8 @@ function draw(state, button, told) {
   else button.removeAttribute('aria-disabled');
   if (state === undefined) return;
   if (state.file !== undefined && state.isOver) {
-    const name = `Download ${bytes(state.bytes)}`;
+    // What the order brought is new bytes; the file holds the whole range, and its size is told when it is fetched.
+    const name = state.bytes === '0' ? 'Download (nothing new)' : `Download (${bytes(state.bytes)} new)`;
     if (told.querySelector('a')?.href.endsWith(state.file) !== true) {
       told.replaceChildren(
         el('strong', { class: state.verdict }, state.verdict),
