@@ -25,7 +25,9 @@ export class RunCosts implements AsyncDisposable {
 
   constructor(deps: RunCostsDeps) {
     this.#deps = deps;
-    this.#timer = setInterval(() => (this.#ticking = this.flush()), RECORD_EVERY_MS).unref();
+    this.#timer = setInterval(() => {
+      this.#ticking = this.flush();
+    }, RECORD_EVERY_MS).unref();
   }
 
   /** Whatever `work` asks of the source is charged to the run, and recorded within some seconds. */
