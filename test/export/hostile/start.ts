@@ -4,7 +4,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { HOUR, toLedgerRow, type Entry, type LedgerRow } from './book.ts';
 import { honestAnswer, type ExportRequest, type HostileCase, type Phase } from './case.ts';
 import { answerCheckpoints, answerParties } from './lists.ts';
-import { refusal, reply, type Reply } from './reply.ts';
+import { refusal, type Reply } from './reply.ts';
 import { DEFAULT_NAMES, readHead, readTime, type Head, type Names } from './request.ts';
 import { writeReply } from './wire.ts';
 
@@ -167,7 +167,7 @@ class Host implements HostileSource {
   private answerExport({ query, headers }: Head): Reply {
     const party = query.get(this.names.party);
     const state = [...this.states.values()].find((one) => one.party === party);
-    if (state === undefined || party === null) return reply('vega_time\n', { status: 404 });
+    if (state === undefined || party === null) return refusal(404, 'no such party');
     const asset = query.get(this.names.asset);
     const from = readTime(query.get(this.names.from), this.names.time);
     const to = readTime(query.get(this.names.to), this.names.time);

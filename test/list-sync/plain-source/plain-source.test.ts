@@ -4,7 +4,7 @@ import { PLAIN, type Dialect } from './dialect.ts';
 import { HONEST_DIALECTS } from './honest-dialects.ts';
 import { ask, readNewest, readOldestFirst } from './naive-reader.ts';
 import type { HonestDialect } from './honest-source.ts';
-import { describeJudgement, judgeList } from './oracle.ts';
+import { checkpointKeys, describeJudgement, judgeList } from './oracle.ts';
 import { LISTS, RowMaker, type ListName, type Rows } from './rows.ts';
 import { startPlainSource, type PlainSource } from './start.ts';
 
@@ -184,5 +184,7 @@ describe('a plain source', () => {
     source.append(maker.make(40, 40));
     expect(source.truth.parties).toHaveLength(45);
     expect(await readOldestFirst(source.url, 'parties', 20)).toEqual(source.truth.parties);
+    const heights = checkpointKeys(source.truth.checkpoints);
+    expect(await readOldestFirst(source.url, 'checkpoints', 20)).toEqual(heights);
   });
 });
