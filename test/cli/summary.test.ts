@@ -7,7 +7,7 @@ const RUN = {
   startedAt: '2026-11-21T00:00:00.000Z',
   finishedAt: '2026-11-21T00:00:12.500Z',
 };
-const WALK = { verdict: 'complete', rows: '1200', newRows: '3', pages: { up: 1, down: 1 }, asOfHeight: '99' };
+const WALK = { verdict: 'complete', rows: '1200', newRows: '3', pages: 2, asOfHeight: '99' };
 const VERIFY = {
   verdict: 'complete',
   checked: { segments: 4, objectBytes: '2048', warehouseRows: '9', lakeRows: '12' },
