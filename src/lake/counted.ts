@@ -22,7 +22,7 @@ export function isCounted(entry: string, ranges: string): string {
 
 /** Entries with what does not stand in their files, behind FROM: `is_counted` and `both_sides`. */
 export function countedEntries(entries: string, coverage: string): string {
-  const hasMonth = entries.includes("'month'") ? ', entry.month' : '';
+  const hasMonth = entries.includes(' as month') ? ', entry.month' : '';
   return `(select ${COLUMNS}${hasMonth}, ${isCounted('entry', 'covered.ranges')} as is_counted,
       entry.effect is not null or entry.effect_text is not null as both_sides
     from ${entries} entry left join ${rangesByParty(coverage)} covered
