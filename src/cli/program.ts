@@ -222,9 +222,13 @@ function declareReading(program: Command, run: Run): void {
   program
     .command('query')
     .description('read-only SQL over the lake (ledger_entries, parties, checkpoints)')
-    .argument('[sql]', 'the SQL, or the name of a ready question')
+    .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
     .option('--list', 'the ready questions', false)
-    .option('--format <format>', 'table, csv or json', 'table')
+    .option(
+      '--format <format>',
+      'table, csv, json, ndjson or parquet; by default what --output ends in, or table',
+    )
+    .option('--output <file>', 'write the result to a file, which appears whole')
     .option('--timeout <seconds>', 'time limit', '60')
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')

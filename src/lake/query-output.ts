@@ -4,7 +4,8 @@
  */
 import { DuckDBListValue, DuckDBStructValue, DuckDBTypeId, type DuckDBValue } from '@duckdb/node-api';
 
-export type QueryFormat = 'table' | 'csv' | 'json';
+/** Formats that are written row by row. */
+export type TextFormat = 'table' | 'csv' | 'json' | 'ndjson';
 
 export interface ResultColumn {
   readonly name: string;
@@ -25,11 +26,12 @@ export interface ResultWriter {
 
 /** @param widthMax characters in a line of the terminal: in a table that is wider, ids are shortened */
 export function resultWriter(
-  format: QueryFormat,
+  format: TextFormat,
   columns: readonly ResultColumn[],
   widthMax = Infinity,
 ): ResultWriter {
   if (format === 'csv') return csvWriter(columns);
+  if (format === 'ndjson') return ndjsonWriter(columns);
   return format === 'json' ? jsonWriter(columns) : tableWriter(columns, widthMax);
 }
 
@@ -51,18 +53,36 @@ function jsonWriter(columns: readonly ResultColumn[]): ResultWriter {
   const names = uniqueNames(columns);
   const described = columns.map(({ type }, index) => ({ name: names[index], type }));
   let isFirst = true;
+  const toObject = objectWriter(columns);
   const row = (values: readonly DuckDBValue[]): string => {
-    const entries = values.map(
-      (value, index) => [names[index] ?? '', jsonValue(value, columns[index])] as const,
-    );
     const separator = isFirst ? '\n' : ',\n';
     isFirst = false;
-    return separator + JSON.stringify(Object.fromEntries(entries));
+    return separator + toObject(values);
   };
   return {
     begin: () => `{"columns":${JSON.stringify(described)},"rows":[`,
     rows: (rows) => rows.map(row).join(''),
     end: (rowCount) => `\n],"rowCount":${rowCount}}\n`,
+  };
+}
+
+/** One object a line. */
+function ndjsonWriter(columns: readonly ResultColumn[]): ResultWriter {
+  const toLine = objectWriter(columns);
+  return {
+    begin: () => '',
+    rows: (rows) => rows.map((row) => `${toLine(row)}\n`).join(''),
+    end: () => '',
+  };
+}
+
+function objectWriter(columns: readonly ResultColumn[]): (values: readonly DuckDBValue[]) => string {
+  const names = uniqueNames(columns);
+  return (values) => {
+    const entries = values.map(
+      (value, index) => [names[index] ?? '', jsonValue(value, columns[index])] as const,
+    );
+    return JSON.stringify(Object.fromEntries(entries));
   };
 }
 

@@ -1,17 +1,25 @@
 /** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
 import { once } from 'node:events';
+import { createReadStream } from 'node:fs';
 import type { Writable } from 'node:stream';
-import type { DuckDBPreparedStatement } from '@duckdb/node-api';
+import { pipeline } from 'node:stream/promises';
+import type { DuckDBPreparedStatement, DuckDBResult } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { interruptible } from './duckdb.ts';
 import type { Lake } from './lake.ts';
-import { type QueryFormat, resultWriter } from './query-output.ts';
+import { resultWriter } from './query-output.ts';
+import { writeParquet } from './query-parquet.ts';
 import { prepareReading } from './statement.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
 
+export const QUERY_FORMATS = ['table', 'csv', 'json', 'ndjson', 'parquet'] as const;
+export type QueryFormat = (typeof QUERY_FORMATS)[number];
+
 export interface QueryOptions {
   readonly format: QueryFormat;
+  /** Where a Parquet file is made before it is sent: a folder of the caller's. */
+  readonly folder?: string;
   /** Characters in a line of the terminal; absent where there is none. */
   readonly widthMax?: number | undefined;
   /** For the whole of it, writing included; default QUERY_TIMEOUT_MS. */
@@ -76,11 +84,12 @@ async function prepare(
 
 async function writeResult(
   statement: DuckDBPreparedStatement,
-  { format, widthMax }: QueryOptions,
+  { format, widthMax, folder }: QueryOptions,
   output: Writable,
   signal: AbortSignal,
 ): Promise<QueryOutcome> {
   const result = await statement.stream();
+  if (format === 'parquet') return sendParquet(result, folder, output, signal);
   const columns = result.columnNames().map((name, index) => ({
     name,
     type: result.columnType(index).toString(),
@@ -103,4 +112,16 @@ async function writeResult(
 async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {
   if (text === '' || output.write(text)) return;
   await once(output, 'drain', { signal });
+}
+
+async function sendParquet(
+  result: DuckDBResult,
+  folder: string | undefined,
+  output: Writable,
+  signal: AbortSignal,
+): Promise<QueryOutcome> {
+  if (folder === undefined) throw new TypeError('Parquet needs a folder');
+  const { path, rows } = await writeParquet(result, folder, signal);
+  await pipeline(createReadStream(path), output, { end: false, signal });
+  return { rows };
 }

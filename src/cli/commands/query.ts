@@ -1,56 +1,90 @@
 /** `query`: SQL over the lake, or one of the ready questions. Asks the object store alone. */
-import { join } from 'node:path';
-import type { Writable } from 'node:stream';
+import { createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { type Writable } from 'node:stream';
+import { finished } from 'node:stream/promises';
+import { text as readText } from 'node:stream/consumers';
 import { openStore } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
-import { openLake } from '../../lake/lake.ts';
-import {
-  type Inquiry,
-  inquiry,
-  READY_QUESTIONS,
-  readyQuestion,
-  type QuestionValues,
-} from '../../lake/questions.ts';
+import { type Lake, type LakeOptions, openLake } from '../../lake/lake.ts';
+import { inquiry, READY_QUESTIONS } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
+import { scratchFolder } from '../../lake/scratch.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { type Asked, type QueryCommandOptions, readQueryOptions } from '../query-options.ts';
+import { promptForSql } from '../query-prompt.ts';
 import { formatTable } from '../table.ts';
-
-export interface QueryCommandOptions {
-  readonly sql: string | undefined;
-  readonly list: boolean;
-  readonly format: string;
-  readonly timeout: string;
-  readonly since?: string;
-  readonly until?: string;
-  readonly party?: string;
-  readonly asset?: string;
-}
-
-const FORMATS = ['table', 'csv', 'json'] as const;
-const TIMEOUT_SECONDS_MAX = 86_400;
 
 export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   if (options.list) return listQuestions();
-  const { sql, range, format, timeoutMs, parameters } = parse(options, context);
-  await using objects = await openStore(context);
-  const scratchDir = join(context.config.dataDir, 'scratch');
-  await using lake = await openLake({ objects, scratchDir, sql, range }, context.signal);
-  const output = context.stdout as unknown as Writable;
+  if (options.sql === undefined && process.stdin.isTTY) return converse(options, context);
+  const sql = options.sql ?? (await readText(process.stdin)).trim();
+  if (sql === '') {
+    throw new UsageError([
+      "query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them",
+    ]);
+  }
+  const asked = readQueryOptions(options, sql, context.isJson);
+  await using lake = await open(context, { sql: asked.sql, range: asked.range });
+  await (options.output === undefined
+    ? answer(lake, asked, context, context.stdout as unknown as Writable)
+    : answerInto(resolve(options.output), lake, asked, context));
+  return { exitCode: EXIT.done };
+}
+
+async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | 'range'>): Promise<Lake> {
+  await using stack = new AsyncDisposableStack();
+  const objects = stack.use(await openStore(context));
+  const lake = stack.use(
+    await openLake({ objects, scratchDir: scratchDirOf(context), ...wanted }, context.signal),
+  );
+  const owned = stack.move();
+  return { ...lake, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+function scratchDirOf({ config }: CommandContext): string {
+  return join(config.dataDir, 'scratch');
+}
+
+async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<void> {
+  await using folder = await scratchFolder(scratchDirOf(context));
+  const { sql, parameters, note, ...options } = asked;
   const widthMax = context.stdout.columns;
   try {
-    await runQuery(
-      lake,
-      sql,
-      { format, timeoutMs, widthMax, ...(parameters && { parameters }) },
-      output,
-      context.signal,
-    );
-    const note = readyQuestion(options.sql ?? '')?.oneSided;
-    if (note !== undefined && format === 'table') context.stderr.write(`${note}\n`);
+    const all = { ...options, widthMax, folder: folder.path, ...(parameters && { parameters }) };
+    await runQuery(lake, sql, all, output, context.signal);
+    if (note !== undefined && asked.format === 'table') context.stderr.write(`${note}\n`);
   } catch (error) {
     // The reader has seen enough: `| head` closes the pipe.
     if (errorCode(error) !== 'EPIPE') throw error;
   }
+}
+
+/** The file appears whole, or not at all. */
+async function answerInto(path: string, lake: Lake, asked: Asked, context: CommandContext): Promise<void> {
+  const part = `${path}.${process.pid}.part`;
+  const file = createWriteStream(part, { flags: 'wx' });
+  try {
+    await answer(lake, asked, context, file);
+    file.end();
+    await finished(file);
+    await rename(part, path);
+  } catch (error) {
+    file.destroy();
+    await rm(part, { force: true });
+    throw error;
+  }
+}
+
+/** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
+async function converse(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
+  await using lake = await open(context, {});
+  const history = join(context.config.dataDir, 'query-history');
+  await promptForSql({ history, stderr: context.stderr, signal: context.signal }, async (sql) => {
+    const asked = readQueryOptions(options, sql, false);
+    await answer(lake, asked, context, context.stdout as unknown as Writable);
+  });
   return { exitCode: EXIT.done };
 }
 
@@ -68,47 +102,4 @@ function listQuestions(): CommandResult {
     }),
     text: formatTable(['name', 'question', 'options'], rows),
   };
-}
-
-interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'range' | 'parameters'>> {
-  readonly format: (typeof FORMATS)[number];
-  readonly timeoutMs: number;
-}
-
-function parse(options: QueryCommandOptions, context: CommandContext): Asked {
-  const problems: string[] = [];
-  const format = context.isJson ? 'json' : FORMATS.find((known) => known === options.format);
-  if (format === undefined)
-    problems.push(`--format: ${JSON.stringify(options.format)} is not accepted; give table, csv or json`);
-  const seconds = /^\d{1,5}$/.test(options.timeout) ? Number(options.timeout) : 0;
-  if (seconds < 1 || seconds > TIMEOUT_SECONDS_MAX) {
-    problems.push(
-      `--timeout: ${JSON.stringify(options.timeout)} is not accepted; give 1 to ${TIMEOUT_SECONDS_MAX} seconds`,
-    );
-  }
-  const question = options.sql === undefined ? undefined : readyQuestion(options.sql);
-  const values: QuestionValues = {
-    ...(options.since === undefined ? {} : { since: options.since }),
-    ...(options.until === undefined ? {} : { until: options.until }),
-    ...(options.party === undefined ? {} : { party: options.party }),
-    ...(options.asset === undefined ? {} : { asset: options.asset }),
-  };
-  const refused = Object.keys(values).filter(
-    (name) => !(question?.parameters as readonly string[] | undefined)?.includes(name),
-  );
-  if (question !== undefined && refused.length > 0) {
-    problems.push(
-      `query ${question.name}: takes no --${refused.join(', --')}; 'ledger-mirror query --list' says what it takes`,
-    );
-  }
-  if (question === undefined && refused.length > 0)
-    problems.push(`--${refused.join(', --')}: only with a ready question; write it into the SQL`);
-  if (options.sql === undefined)
-    problems.push(
-      "query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them",
-    );
-  if (problems.length > 0 || options.sql === undefined || format === undefined)
-    throw new UsageError(problems);
-  const asked = question === undefined ? { sql: options.sql } : inquiry(question, values);
-  return { ...asked, format, timeoutMs: seconds * 1_000 };
 }

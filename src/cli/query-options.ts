@@ -1,0 +1,97 @@
+/** What `query` was asked for: SQL or a ready question, its format and where it goes. All problems at once. */
+import { extname } from 'node:path';
+import { UsageError } from '../core/errors.ts';
+import { QUERY_FORMATS, type QueryFormat } from '../lake/query.ts';
+import {
+  type Inquiry,
+  inquiry,
+  type QuestionValues,
+  READY_QUESTIONS,
+  type ReadyQuestion,
+  readyQuestion,
+} from '../lake/questions.ts';
+
+export interface QueryCommandOptions {
+  /** Absent: typed at a prompt, or read from standard input. */
+  readonly sql: string | undefined;
+  readonly list: boolean;
+  /** Absent: by the ending of `output`, otherwise a table. */
+  readonly format?: string;
+  readonly output?: string;
+  readonly timeout: string;
+  readonly since?: string;
+  readonly until?: string;
+  readonly party?: string;
+  readonly asset?: string;
+}
+
+export interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'range' | 'parameters'>> {
+  readonly format: QueryFormat;
+  readonly timeoutMs: number;
+  /** What a reader must know of the answer; undefined where there is nothing. */
+  readonly note: string | undefined;
+}
+
+const TIMEOUT_SECONDS_MAX = 86_400;
+/** A word alone is meant as the name of a question. */
+const NAME = /^[a-z][a-z-]*$/;
+
+/** @throws UsageError with a line for each problem */
+export function readQueryOptions(options: QueryCommandOptions, sql: string, isJson: boolean): Asked {
+  const problems: string[] = [];
+  const format = isJson ? 'json' : formatOf(options, problems);
+  const timeoutMs = timeoutOf(options.timeout, problems);
+  const question = readyQuestion(sql);
+  if (question === undefined && NAME.test(sql)) problems.push(noQuestion(sql));
+  const values = valuesOf(options);
+  refuseOptions(question, values, problems);
+  if (problems.length > 0) throw new UsageError(problems);
+  const asked = question === undefined ? { sql } : inquiry(question, values);
+  return { ...asked, format, timeoutMs, note: question?.oneSided };
+}
+
+function formatOf({ format, output }: QueryCommandOptions, problems: string[]): QueryFormat {
+  const wanted = format ?? (output === undefined ? 'table' : extname(output).slice(1) || 'table');
+  const found = QUERY_FORMATS.find((known) => known === wanted);
+  if (found !== undefined) return found;
+  if (format === undefined) return 'table';
+  problems.push(
+    `--format: ${JSON.stringify(format)} is not accepted; give ${new Intl.ListFormat('en', { type: 'disjunction' }).format(QUERY_FORMATS)}`,
+  );
+  return 'table';
+}
+
+function timeoutOf(text: string, problems: string[]): number {
+  const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (seconds < 1 || seconds > TIMEOUT_SECONDS_MAX) {
+    problems.push(
+      `--timeout: ${JSON.stringify(text)} is not accepted; give 1 to ${TIMEOUT_SECONDS_MAX} seconds`,
+    );
+  }
+  return seconds * 1_000;
+}
+
+function noQuestion(name: string): string {
+  const names = READY_QUESTIONS.map((question) => question.name);
+  return `query: there is no question ${name}; there are ${new Intl.ListFormat('en').format(names)}`;
+}
+
+function valuesOf({ since, until, party, asset }: QueryCommandOptions): QuestionValues {
+  const given = Object.entries({ since, until, party, asset }).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as QuestionValues;
+}
+
+function refuseOptions(
+  question: ReadyQuestion | undefined,
+  values: QuestionValues,
+  problems: string[],
+): void {
+  const taken: readonly string[] = question?.parameters ?? [];
+  const refused = Object.keys(values).filter((name) => !taken.includes(name));
+  if (refused.length === 0) return;
+  problems.push(
+    question === undefined
+      ? `--${refused.join(', --')}: only with a ready question; write it into the SQL`
+      : `query ${question.name}: takes no --${refused.join(', --')}; 'ledger-mirror query --list' says what it takes`,
+  );
+}
