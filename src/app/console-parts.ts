@@ -5,6 +5,7 @@ import { exportKey } from '../runs/progress-hints.ts';
 import type { ConsoleParts } from '../api/console/console-ports.ts';
 import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
 import type { NewRun } from '../runs/store/run-store.ts';
+import { openLakeDesk } from './lake-desk.ts';
 import type { App } from './app.ts';
 import { shownSettings } from '../config/shown-settings.ts';
 
@@ -24,6 +25,7 @@ export function consoleParts({ config, jobs, warehouse }: App): ConsoleParts {
   const { schedule, scheduleTz } = config;
   return {
     store: new PostgresConsoleStore(warehouse.pool),
+    lake: openLakeDesk(config),
     settings: shownSettings(config),
     nextNight: () =>
       config.sourceUrl === undefined

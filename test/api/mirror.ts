@@ -9,6 +9,7 @@ import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { ConsoleParts } from '../../src/api/console/console-ports.ts';
+import type { LakeDesk } from '../../src/api/console/lake-desk.ts';
 import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -110,7 +111,11 @@ function unused(): never {
   throw new Error('this test has no such part');
 }
 
+/** A mirror without a lake. */
+export const NO_LAKE: LakeDesk = { tables: async () => [], questions: [], ask: unused, file: unused };
+
 const NO_CONSOLE: ConsoleParts = {
+  lake: NO_LAKE,
   store: {
     live: unused,
     lines: unused,

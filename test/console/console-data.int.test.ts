@@ -1,7 +1,7 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
-import { freshWarehouse, startApi, type TestApi } from '../api/mirror.ts';
+import { freshWarehouse, startApi, type TestApi, NO_LAKE } from '../api/mirror.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
@@ -54,6 +54,7 @@ beforeAll(async () => {
     await startApi(warehouse, {
       console: {
         store: new PostgresConsoleStore(pool),
+        lake: NO_LAKE,
         settings: [],
         nextNight: () => null,
         progress: async () => [],

@@ -2,7 +2,7 @@
 import type { ConsoleParts, LiveFacts } from '../../src/api/console/console-ports.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import type { MirrorFacts, RunDocument } from '../../src/api/http/ports.ts';
-import { EMPTY_FACTS, apiWithoutDatabase } from '../api/mirror.ts';
+import { EMPTY_FACTS, apiWithoutDatabase, NO_LAKE } from '../api/mirror.ts';
 
 export const PARTY = 'ab'.repeat(32);
 const NOW = '2026-03-01T06:00:00.000000Z';
@@ -55,6 +55,7 @@ export async function openFixedConsole(
   parts: Partial<ConsoleParts> = {},
 ): Promise<FixedConsole> {
   const moving: ConsoleParts = {
+    lake: NO_LAKE,
     store: {
       live: async () => facts.live,
       lines: async () => [],

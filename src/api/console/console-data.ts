@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { canonicalId } from '../../core/ids.ts';
 import type { ConsoleParts, ListName, PartyView } from './console-ports.ts';
+import { addLakeRoutes } from './lake-routes.ts';
 import { shared } from '../../core/shared.ts';
 import { StatusError } from '../http/status-error.ts';
 
@@ -67,6 +68,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
     async (request, reply) => reply.code(202).send(await parts.walk(request.params.list)),
   );
   addParties(server, parts);
+  addLakeRoutes(server, parts.lake);
 }
 
 function addParties(server: FastifyInstance, { store }: ConsoleParts): void {

@@ -1,5 +1,6 @@
 /** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
 import type { MirrorStatus } from '../mirror/glance.ts';
+import type { LakeDesk } from './lake-desk.ts';
 import type { ShownSetting } from '../../config/shown-settings.ts';
 import type { RunDocument } from '../http/ports.ts';
 
@@ -166,6 +167,7 @@ export interface ShownProgress {
 
 export interface ConsoleParts {
   readonly store: ConsoleStore;
+  readonly lake: LakeDesk;
   readonly settings: readonly ShownSetting[];
   /** The next time the schedule fires; null where nothing is scheduled. */
   nextNight(): string | null;

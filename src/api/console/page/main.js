@@ -11,9 +11,11 @@ import { showNow } from './now.js';
 import { takeLive } from './orders.js';
 import { loadParties, refreshParties, startParties } from './parties.js';
 import { openParty } from './party.js';
+import { startQuery } from './query.js';
 import { loadRuns, startRuns } from './runs.js';
 import { loadSettings } from './settings.js';
 import { showStreams } from './streams.js';
+import { loadTables } from './tables.js';
 import { onZone, setMirrorTime, startClock } from './time.js';
 
 const THEME = 'ledger-mirror theme';
@@ -31,9 +33,15 @@ const VIEWS = {
   },
   '/data': {
     name: 'data',
-    start: () => startParties(),
-    load: () => loadParties(),
-    reload: () => refreshParties(),
+    start: () => {
+      startQuery();
+      startParties();
+    },
+    load: () => Promise.all([loadTables(), loadParties()]),
+    reload: () => {
+      refreshParties();
+      return loadTables();
+    },
   },
   '/runs': {
     name: 'runs',

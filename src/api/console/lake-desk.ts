@@ -1,0 +1,171 @@
+/**
+ * Answers questions to the lake by `ledger-mirror query` in a process of its own: a statement can exhaust or crash that
+ * process, never the API. Statements at once, their time and their answers are bounded.
+ */
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { text as readText } from 'node:stream/consumers';
+import { StatusError } from '../http/status-error.ts';
+
+export const FILE_FORMATS = ['csv', 'parquet'] as const;
+export type FileFormat = (typeof FILE_FORMATS)[number];
+
+/** SQL, or a ready question with its options. */
+export type LakeQuestion =
+  | { readonly sql: string }
+  | { readonly question: string; readonly options?: Readonly<Record<string, string>> };
+
+/** Rows as JSON has them; amounts are text. */
+export interface LakeAnswer {
+  readonly rows: readonly Readonly<Record<string, unknown>>[];
+  /** There are more rows than are shown. */
+  readonly isCut: boolean;
+  readonly tookMs: number;
+}
+
+export interface LakeTable {
+  readonly name: string;
+  readonly comment: string;
+  readonly version: number;
+  readonly rows: string;
+  readonly bytes: string;
+  readonly committedAt: string;
+  readonly columns: readonly { readonly name: string; readonly type: string; readonly comment: string }[];
+  /** How to read the table from elsewhere, a line for each engine. */
+  readonly access: readonly { readonly engine: string; readonly line: string }[];
+}
+
+export interface ReadyQuestionName {
+  readonly name: string;
+  readonly title: string;
+  readonly parameters: readonly string[];
+}
+
+export interface LakeDesk {
+  tables(): Promise<readonly LakeTable[]>;
+  readonly questions: readonly ReadyQuestionName[];
+  /** @throws StatusError with what was wrong with the statement, or where too many are asked at once */
+  ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
+  /** @throws StatusError as `ask`; the stream fails where the statement does after its first bytes */
+  file(question: LakeQuestion, format: FileFormat, signal: AbortSignal): Promise<Readable>;
+}
+
+export interface QueryProcess {
+  /** The program and its first arguments: what runs `ledger-mirror`. */
+  readonly command: readonly [string, ...string[]];
+  /** The whole environment: the object store's settings and nothing else. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+const AT_ONCE_MAX = 2;
+const TIMEOUT_SECONDS = 60;
+const ROWS_MAX = 5_000;
+const ANSWER_CHARACTERS_MAX = 8_000_000;
+const SAID_CHARACTERS_MAX = 4_000;
+
+type Child = ChildProcessByStdio<null, Readable, Readable>;
+
+/** Runs `ledger-mirror query`. */
+export class QueryRunner {
+  readonly #process: QueryProcess;
+  #running = 0;
+
+  constructor(process: QueryProcess) {
+    this.#process = process;
+  }
+
+  /** What a command without options says of itself as JSON. */
+  async document(command: string): Promise<unknown> {
+    const child = this.#spawn([command, '--json', '--quiet'], undefined);
+    const [text, said] = await Promise.all([readText(child.stdout), untilEnded(child)]);
+    if (said !== undefined) throw refused(said);
+    return JSON.parse(text);
+  }
+
+  async ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer> {
+    const startedMs = performance.now();
+    const child = this.#start(question, 'ndjson', signal);
+    const ended = untilEnded(child);
+    const rows: Record<string, unknown>[] = [];
+    let characters = 0;
+    let isCut = false;
+    for await (const line of createInterface({ input: child.stdout, crlfDelay: Infinity })) {
+      characters += line.length;
+      isCut = rows.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
+      if (isCut) break;
+      rows.push(JSON.parse(line) as Record<string, unknown>);
+    }
+    if (isCut) child.kill();
+    const said = await ended;
+    if (said !== undefined && !isCut) throw refused(said);
+    return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
+  }
+
+  async file(question: LakeQuestion, format: FileFormat, signal: AbortSignal): Promise<Readable> {
+    const child = this.#start(question, format, signal);
+    const ended = untilEnded(child);
+    // Until the first bytes, a failure can still be told by the status.
+    const began = new Promise<void>((resolve) => {
+      child.stdout.once('readable', resolve);
+    });
+    const said = await Promise.race([began, ended]);
+    if (said !== undefined) throw refused(said);
+    void ended.then((failure) => {
+      if (failure !== undefined) child.stdout.destroy(new Error(failure));
+    });
+    return child.stdout;
+  }
+
+  #start(question: LakeQuestion, format: string, signal: AbortSignal): Child {
+    if (this.#running >= AT_ONCE_MAX) {
+      throw StatusError.ofGateway('unavailable', 'the lake answers others right now; try again in a moment');
+    }
+    this.#running += 1;
+    const options = 'question' in question ? Object.entries(question.options ?? {}) : [];
+    const args = [
+      'query',
+      ...options.map(([name, value]) => `--${name}=${value}`),
+      `--format=${format}`,
+      `--timeout=${TIMEOUT_SECONDS}`,
+      '--quiet',
+      '--',
+      'question' in question ? question.question : question.sql,
+    ];
+    const child = this.#spawn(args, signal);
+    child.once('close', () => {
+      this.#running -= 1;
+    });
+    return child;
+  }
+
+  #spawn(args: readonly string[], signal: AbortSignal | undefined): Child {
+    const [program, ...first] = this.#process.command;
+    return spawn(program, [...first, ...args], {
+      env: { ...this.#process.env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      signal,
+      timeout: (TIMEOUT_SECONDS + 15) * 1_000,
+    });
+  }
+}
+
+/** @returns what it said on stderr where it failed */
+function untilEnded(child: Child): Promise<string | undefined> {
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said = (said + text).slice(0, SAID_CHARACTERS_MAX);
+  });
+  return new Promise((resolve) => {
+    child.once('error', (error) => {
+      said ||= error.message;
+    });
+    child.once('close', (code) => {
+      resolve(code === 0 ? undefined : said.trim() || 'the statement was ended');
+    });
+  });
+}
+
+function refused(said: string): StatusError {
+  return StatusError.ofGateway('invalidArgument', said.replaceAll(/^ledger-mirror: /gm, ''));
+}

@@ -1,0 +1,154 @@
+// SQL over the lake and the ready questions: the result as a table, a chart where it makes sense, a file.
+import { ask, post } from './ask.js';
+import { chart } from './charts.js';
+import { completeNames } from './complete.js';
+import { action, announce, el, failed, place, show } from './dom.js';
+import { plural } from './format.js';
+import { columnKind, resultTable, tabled } from './result.js';
+
+const SECONDS_MAX = 60;
+const LAST = 'ledger-mirror query';
+const EXAMPLE = 'select transfer_type, count(*) as entries from ledger_entries group by 1 order by 2 desc';
+
+export function startQuery() {
+  const sql = el('textarea', {
+    id: 'query-sql',
+    rows: 4,
+    spellcheck: 'false',
+    autocomplete: 'off',
+    'aria-label': 'SQL',
+    'aria-describedby': 'query-keys',
+  });
+  sql.value = sessionStorage.getItem(LAST) ?? EXAMPLE;
+  const question = el('select', { id: 'query-question' }, el('option', { value: '' }, 'your own SQL'));
+  const options = el('span', { class: 'choices' });
+  const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
+  const run = el('button', { type: 'button', class: 'primary' }, 'Run');
+  const asked = () => askedFor(sql, question, options);
+  run.addEventListener('click', () => void answer(asked(), run, result));
+  sql.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) run.click();
+  });
+  place('query').replaceChildren(
+    el('p', { class: 'choices' }, el('label', { class: 'choice' }, 'Question', question), options),
+    sql,
+    el('p', { id: 'query-keys', class: 'hint' }, 'Ctrl+Enter runs it; Ctrl+Space completes names.'),
+    el('p', { class: 'deal' }, run, fileButton('CSV', 'csv', asked), fileButton('Parquet', 'parquet', asked)),
+    result,
+  );
+  completeNames(sql);
+  void loadQuestions(question, options, sql);
+}
+
+async function loadQuestions(question, options, sql) {
+  try {
+    const { questions } = await ask('/console/questions');
+    question.append(
+      ...questions.map(({ name, title }) => el('option', { value: name }, `${name}: ${title}`)),
+    );
+    question.addEventListener('change', () => {
+      const chosen = questions.find(({ name }) => name === question.value);
+      sql.hidden = chosen !== undefined;
+      options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
+    });
+  } catch (error) {
+    announce(error.message);
+  }
+}
+
+function optionField(name) {
+  const hint = { since: '2026-01-31', until: '2026-02-28', party: 'id', asset: 'id' }[name] ?? '';
+  return el(
+    'label',
+    { class: 'choice' },
+    name,
+    el('input', { name, placeholder: hint, autocomplete: 'off', spellcheck: 'false', size: 12 }),
+  );
+}
+
+function askedFor(sql, question, options) {
+  if (question.value === '') {
+    sessionStorage.setItem(LAST, sql.value);
+    return { sql: sql.value };
+  }
+  const given = [...options.querySelectorAll('input')].filter(({ value }) => value.trim() !== '');
+  return {
+    question: question.value,
+    options: Object.fromEntries(given.map(({ name, value }) => [name, value.trim()])),
+  };
+}
+
+async function answer(asked, run, target) {
+  if (run.getAttribute('aria-disabled') === 'true') return;
+  run.setAttribute('aria-disabled', 'true');
+  show(target, el('p', { class: 'quiet' }, 'Asking the lake…'));
+  try {
+    const {
+      rows: found,
+      isCut,
+      tookMs,
+    } = await post('/console/query', asked, {
+      timeoutMs: (SECONDS_MAX + 10) * 1_000,
+    });
+    const { columns, rows } = tabled(found);
+    const told = `${plural(rows.length, 'row')}${isCut ? ', and more: the files hold all of them' : ''}, ${(tookMs / 1_000).toFixed(1)} s`;
+    show(target, el('p', { class: 'hint' }, told), ...drawn(columns, rows), resultTable(columns, rows));
+    announce(told);
+  } catch (error) {
+    show(
+      target,
+      failed(error, () => void answer(asked, run, target)),
+    );
+  } finally {
+    run.removeAttribute('aria-disabled');
+  }
+}
+
+/** One column of time and one of numbers: a line. More columns are a table's business. */
+function drawn(columns, rows) {
+  const times = columns.findIndex((column) => columnKind(column) === 'time');
+  const figures = columns.findIndex((column) => columnKind(column) === 'number');
+  const isPlain = columns.every((column, index) => index === times || columnKind(column) === 'number');
+  if (times < 0 || figures < 0 || !isPlain || rows.length < 3) return [];
+  const points = rows
+    .filter((row) => row[times] !== null && row[figures] !== null)
+    .map((row) => ({ at: Date.parse(`${row[times]}`.replace(' ', 'T')) / 1_000, text: String(row[figures]) }))
+    .toSorted((a, b) => a.at - b.at);
+  if (points.some(({ at }) => Number.isNaN(at))) return [];
+  const target = el('div', { class: 'chart' });
+  const name = columns[figures].name;
+  // Not before the page has it: a chart is as wide as its place.
+  queueMicrotask(() =>
+    chart(target, {
+      label: name,
+      said: `${name} over time; the table below has every value.`,
+      times: points.map(({ at }) => at),
+      form: 'full',
+      series: [
+        {
+          label: name,
+          tone: 'live',
+          values: points.map(({ text }) => Number(text)),
+          texts: points.map(({ text }) => text),
+        },
+      ],
+    }),
+  );
+  return [target];
+}
+
+function fileButton(label, format, asked) {
+  return action(label, async () => {
+    const response = await fetch(`/console/query/file?format=${format}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(asked()),
+      signal: AbortSignal.timeout((SECONDS_MAX + 10) * 1_000),
+    });
+    if (!response.ok) throw new Error((await response.json()).message);
+    const url = URL.createObjectURL(await response.blob());
+    el('a', { href: url, download: `result.${format}` }).click();
+    URL.revokeObjectURL(url);
+    return `${label} saved`;
+  });
+}

@@ -1,0 +1,79 @@
+// A result as a table that stays fast: rows are added as they are scrolled to.
+import { el } from './dom.js';
+import { shortId } from './format.js';
+
+const ROWS_AT_ONCE = 100;
+const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
+const TIME = /^\d{4}-\d\d-\d\d(?:[ T]|$)/;
+
+/** Rows as objects → `{ columns: [{ name, kind }], rows: [[value]] }`; a column is what all its values are. */
+export function tabled(found) {
+  const names = Object.keys(found[0] ?? {});
+  const columns = names.map((name) => ({ name, kind: kindOf(found.map((row) => row[name])) }));
+  return { columns, rows: found.map((row) => names.map((name) => row[name])) };
+}
+
+function kindOf(values) {
+  const given = values.filter((value) => value !== null);
+  const are = (pattern) => given.length > 0 && given.every((value) => pattern.test(String(value)));
+  if (are(NUMBER)) return 'number';
+  return are(TIME) ? 'time' : 'text';
+}
+
+export function columnKind({ kind }) {
+  return kind;
+}
+
+/** @param rows arrays of JSON values; amounts are text, so that no digit is lost */
+export function resultTable(columns, rows) {
+  const body = el('tbody');
+  const table = el(
+    'table',
+    {},
+    el(
+      'thead',
+      {},
+      el(
+        'tr',
+        {},
+        columns.map((column) => el('th', { scope: 'col', class: classOf(column) }, column.name)),
+      ),
+    ),
+    body,
+  );
+  const region = el(
+    'div',
+    { class: 'scroll result', tabindex: 0, role: 'region', 'aria-label': 'Result' },
+    table,
+  );
+  let next = 0;
+  const add = () => {
+    const part = rows.slice(next, next + ROWS_AT_ONCE);
+    body.append(
+      ...part.map((row) =>
+        el(
+          'tr',
+          {},
+          row.map((value, index) => cell(value, columns[index])),
+        ),
+      ),
+    );
+    next += part.length;
+  };
+  region.addEventListener('scroll', () => {
+    if (region.scrollTop + region.clientHeight * 2 > region.scrollHeight && next < rows.length) add();
+  });
+  add();
+  return region;
+}
+
+function classOf(column) {
+  return columnKind(column) === 'number' ? 'number' : undefined;
+}
+
+function cell(value, column) {
+  if (value === null) return el('td', { class: 'quiet' }, '–');
+  const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const isId = /^[0-9a-f]{64}$/.test(text);
+  return el('td', { class: classOf(column), title: isId ? text : undefined }, isId ? shortId(text) : text);
+}

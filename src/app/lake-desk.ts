@@ -1,0 +1,68 @@
+/** The console's way to the lake: `ledger-mirror query` and `lake` in processes of their own. */
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { type LakeDesk, type LakeTable, QueryRunner } from '../api/console/lake-desk.ts';
+import type { Config } from '../config/environment.ts';
+import { shared } from '../core/shared.ts';
+import { READY_QUESTIONS } from '../lake/questions.ts';
+import { SHAPES } from '../lake/tables.ts';
+
+const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
+/** Tables change when a load ends. */
+const TABLES_MAX_AGE_MS = 15_000;
+
+/** Tables that the warehouse has under the same name. */
+const IN_POSTGRES: ReadonlySet<string> = new Set(['ledger_entries', 'parties', 'checkpoints']);
+
+interface Overview {
+  readonly tables: readonly {
+    readonly table: keyof typeof SHAPES;
+    readonly path: string;
+    readonly version: number;
+    readonly rows: string;
+    readonly bytes: string;
+    readonly committedAt: string;
+  }[];
+}
+
+export function openLakeDesk(config: Config): LakeDesk {
+  const objects = config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects'));
+  const runner = new QueryRunner({
+    command: [process.execPath, MAIN],
+    env: {
+      ...config.ambient,
+      OBJECT_STORE_URL: objects.href,
+      DATA_DIR: config.dataDir,
+      HOME: config.dataDir,
+      LOG_LEVEL: 'error',
+      NO_COLOR: '1',
+    },
+  });
+  const tables = shared(async () => {
+    const found = (await runner.document('lake')) as Overview;
+    return found.tables.map((table) => describeTable(table));
+  }, TABLES_MAX_AGE_MS);
+  return {
+    tables,
+    questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({ name, title, parameters })),
+    ask: (question, signal) => runner.ask(question, signal),
+    file: (question, format, signal) => runner.file(question, format, signal),
+  };
+}
+
+function describeTable({ table, path, ...facts }: Overview['tables'][number]): LakeTable {
+  const { description, columns } = SHAPES[table];
+  const local = path.startsWith('file:') ? fileURLToPath(path) : path;
+  return {
+    ...facts,
+    name: table,
+    comment: description,
+    columns: columns.map(({ name, type, comment }) => ({ name, type, comment })),
+    access: [
+      { engine: 'DuckDB', line: `install delta; load delta; from delta_scan('${local}') limit 10` },
+      { engine: 'Python', line: `deltalake.DeltaTable('${local}').to_pandas()` },
+      { engine: 'Spark', line: `spark.read.format('delta').load('${local.replace(/^s3:/, 's3a:')}')` },
+      ...(IN_POSTGRES.has(table) ? [{ engine: 'psql', line: `select * from mirror.${table} limit 10` }] : []),
+    ],
+  };
+}
