@@ -6,8 +6,8 @@ import { Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/core/errors.ts';
 import { type Engine, openDuckDb } from '../../src/lake/duckdb.ts';
-import { type QueryFormat, resultWriter } from '../../src/lake/query-output.ts';
-import { runQuery } from '../../src/lake/query.ts';
+import { resultWriter } from '../../src/lake/query-output.ts';
+import { type QueryFormat, runQuery } from '../../src/lake/query.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'ledger-mirror query '));
 const spill = mkdtempSync(join(dir, 'spill-'));
