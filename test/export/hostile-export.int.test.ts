@@ -58,6 +58,7 @@ const FALLS_SHORT: ReadonlyMap<string, string> = new Map([
     'bounds-demanded',
     'a source that refuses a request without bounds is refused back, not asked with bounds',
   ],
+  ['no-clock', 'by our clock a range is closed that the source, without one, has not shown yet'],
   ['rows-doubled', 'rows that come twice from now on are believed in the range that is asked for again'],
 ]);
 const FALLING_SHORT: Expected = { ...NO_LIE, verdicts: ['incomplete', 'suspicious', 'failed'] };

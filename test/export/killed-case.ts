@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Child } from '../support/process.ts';
 import { entries } from './ledger-double.ts';
 
-/** A closed part of several segments, and an open one. */
+/** A closed segment, and an open one. */
 export const LARGE = entries('2023-05-01T10:00:00Z', 1500, 10);
 export const NOW = '2023-05-01T14:00:00Z';
 

@@ -14,7 +14,7 @@ await world.export(
   { runId: randomUUID() },
   {
     rowPool: new TestRowPool(),
-    segmentBytesMax: 300_000,
+    segmentBytesMax: 2 ** 28,
     failpoint: (reached) => {
       if (reached !== step) return;
       passed += 1;

@@ -98,7 +98,9 @@ describe('objects hold exactly what the books say', () => {
       const received = Number(outcome.evidence['receivedBytes']);
       expect(received / Number(outcome.bytes)).toBeLessThan(3);
       const { rows } = await night.world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
-      expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(segmentBytesMax);
+      const largest = Math.max(...rows.map(({ bytes }) => Number(bytes)));
+      // A release that cannot be asked in windows is one object, however large.
+      expect(largest <= segmentBytesMax).toBe(release !== '0.71.6');
       // What comes in comes with every piece: such a release is asked once for all, after it was found out.
       expect(outcome.requests > 4).toBe(release !== '0.71.6');
       night.sandbox.advance(86_400_000);
