@@ -63,7 +63,7 @@ async function fillParties(client: Client): Promise<void> {
     select encode(sha256(place::text::bytea), 'hex'), 1, 1, place * 1024 from generate_series(1, ${PARTIES}) place
     union all select 'network', 1, null, null`);
   await client.query(
-    `insert into mirror.runs (run_id, kind, subject) values (gen_random_uuid(), 'walk', 'parties')`,
+    `insert into mirror.runs (run_id, kind, subject) values (gen_random_uuid(), 'sync', 'parties')`,
   );
   await client.query(`insert into mirror.generations (list, epoch, kind, run_id, last_pos, rows, claimed_at, head_height, head_time)
     select 'parties', 1, 'current', run_id, ${PARTIES} * 1024, ${PARTIES}, now(), 1, now() from mirror.runs`);

@@ -104,7 +104,7 @@ export interface SyncRun {
 export async function syncParties(source: Source, warehouse: Warehouse): Promise<SyncRun> {
   const runId = randomUUID();
   await warehouse.pool.query(
-    `insert into mirror.runs (run_id, kind, subject, state) values ($1, 'walk', 'parties', 'running')`,
+    `insert into mirror.runs (run_id, kind, subject, state) values ($1, 'sync', 'parties', 'running')`,
     [runId],
   );
   const pageTimesMs: number[] = [];

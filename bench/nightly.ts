@@ -51,7 +51,7 @@ const second = await night(app);
 
 const { rows } = await app.warehouse.pool.query<{ parties: bigint; active: bigint; seconds: number }>(
   `select count(*) as parties, count(*) filter (where (outcome->>'rows')::bigint > 0) as active,
-     extract(epoch from max(n.updated_at) - (select max(finished_at) from mirror.runs w where w.parent_run_id = r.run_id and w.kind = 'walk'))::float8 as seconds
+     extract(epoch from max(n.updated_at) - (select max(finished_at) from mirror.runs w where w.parent_run_id = r.run_id and w.kind = 'sync'))::float8 as seconds
    from mirror.nightly_units n join mirror.runs r using (run_id) where run_id = $1 group by r.run_id`,
   [second.run.runId],
 );

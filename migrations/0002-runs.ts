@@ -5,7 +5,7 @@ const STATEMENTS = [
   `create table mirror.runs (
     run_id uuid primary key,
     parent_run_id uuid references mirror.runs,
-    kind text not null check (kind in ('walk', 'export', 'load', 'nightly', 'verify')),
+    kind text not null check (kind in ('sync', 'export', 'load', 'nightly', 'verify')),
     subject text not null,
     source_url text,
     slot text unique,

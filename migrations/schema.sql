@@ -307,7 +307,7 @@ table mirror.runs
   job_id text
   constraint runs_check CHECK (((state = 'done'::text) = (verdict IS NOT NULL)))
   constraint runs_check1 CHECK (((state = ANY (ARRAY['done'::text, 'cancelled'::text])) = (finished_at IS NOT NULL)))
-  constraint runs_kind_check CHECK ((kind = ANY (ARRAY['walk'::text, 'export'::text, 'load'::text, 'nightly'::text, 'verify'::text])))
+  constraint runs_kind_check CHECK ((kind = ANY (ARRAY['sync'::text, 'export'::text, 'load'::text, 'nightly'::text, 'verify'::text])))
   constraint runs_parent_run_id_fkey FOREIGN KEY (parent_run_id) REFERENCES mirror.runs(run_id)
   constraint runs_pkey PRIMARY KEY (run_id)
   constraint runs_slot_key UNIQUE (slot)

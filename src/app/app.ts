@@ -78,7 +78,7 @@ export interface App extends AsyncDisposable {
 }
 
 /** What runs are of, in the mirror's own table. */
-const RUN_KINDS = ['walk', 'export', 'load', 'nightly', 'verify'];
+const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'];
 
 export interface AppOptions extends Patience {
   readonly config: Config;

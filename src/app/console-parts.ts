@@ -34,11 +34,11 @@ export function consoleParts({ config, jobs, warehouse }: App): ConsoleParts {
     progress: (runId) => jobs.progress.read(runId),
     exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
     runNight: () => begin({ kind: 'nightly', subject: 'console' }),
-    walk: (list) => begin({ kind: 'walk', subject: list }),
+    sync: (list) => begin({ kind: 'sync', subject: list }),
   };
 }
 
-/** Whatever began it, there is one night at a time; a list's walk is that of its own list. */
+/** There is one nightly run at a time, and one sync of each list. */
 function subjectOf({ kind, subject }: Pick<NewRun, 'kind' | 'subject'>): { subject?: string } {
   return kind === 'nightly' ? {} : { subject };
 }

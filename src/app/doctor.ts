@@ -145,7 +145,7 @@ async function examineRights(app: App): Promise<Result> {
 }
 
 async function examineQueues(app: App): Promise<Result> {
-  await app.queues.counts('walk');
+  await app.queues.counts('sync');
   const advice = await app.queues.advice();
   return advice.length === 0
     ? { state: 'ok', detail: app.queues.kind === 'redis' ? 'in Redis' : 'in Postgres (no REDIS_URL)' }

@@ -53,7 +53,7 @@ export interface StageParts {
   readonly rowPool: RowPool;
 }
 
-type FromSource = 'walk' | 'lookUpParty' | 'clock' | 'export' | 'sourceLatency';
+type FromSource = 'sync' | 'lookUpParty' | 'clock' | 'export' | 'sourceLatency';
 
 export function composeStages(parts: StageParts): Stages {
   return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
@@ -77,7 +77,7 @@ function stagesOfSource({
     log,
   });
   return {
-    walk: ({ full, ...request }, { signal, onProgress }) =>
+    sync: ({ full, ...request }, { signal, onProgress }) =>
       syncList(
         { ...request, isAudit: full, pageSize: config.sourcePageSize },
         { ...syncDeps(), onProgress: (progress) => onProgress([syncLine(progress)]) },

@@ -30,8 +30,8 @@ function linesOf(kind: string, evidence: Fields): string[] {
   switch (kind) {
     case 'nightly':
       return nightlyLines(evidence);
-    case 'walk':
-      return hasAny(evidence, 'rows') ? [line('list', walkText(evidence))] : [];
+    case 'sync':
+      return hasAny(evidence, 'rows') ? [line('list', syncText(evidence))] : [];
     case 'export':
       return hasAny(evidence, 'rows') ? [line('exported', exportText(evidence))] : [];
     case 'load':
@@ -53,7 +53,7 @@ function nightlyLines(evidence: Fields): string[] {
     fields(evidence['verify']),
   ];
   return [
-    ...Object.entries(lists).map(([name, list]) => line(name, marked(fields(list), walkText(fields(list))))),
+    ...Object.entries(lists).map(([name, list]) => line(name, marked(fields(list), syncText(fields(list))))),
     ...(hasAny(exports, 'parties') ? [line('exports', marked(exports, nightExportsText(exports)))] : []),
     ...(hasAny(load, 'rows')
       ? [line('load', marked(load, loadText(load))), line('lake', lakeText(fields(load['lake'])))]
@@ -66,14 +66,14 @@ function nightlyLines(evidence: Fields): string[] {
 }
 
 /** A row that the source lists twice counts twice here, and is held once. */
-function walkText(walk: Fields): string {
-  if (!hasAny(walk, 'rows')) return '';
-  const asOf = hasAny(walk, 'asOfHeight') ? `, as of block ${text(walk['asOfHeight'])}` : '';
-  const doubts = Array.isArray(walk['doubts']) ? walk['doubts'].length : 0;
-  const gaps = Array.isArray(walk['knownGaps']) ? walk['knownGaps'].length : 0;
+function syncText(sync: Fields): string {
+  if (!hasAny(sync, 'rows')) return '';
+  const asOf = hasAny(sync, 'asOfHeight') ? `, as of block ${text(sync['asOfHeight'])}` : '';
+  const doubts = Array.isArray(sync['doubts']) ? sync['doubts'].length : 0;
+  const gaps = Array.isArray(sync['knownGaps']) ? sync['knownGaps'].length : 0;
   const open = doubts === 0 ? '' : `; ${plural(doubts, 'open doubt')}, the next sync reads everything again`;
   const known = gaps === 0 ? '' : `; ${plural(gaps, 'known gap')}`;
-  return `${amount(walk['rows'])} listed, ${amount(walk['newRows'])} new, in ${plural(walk['pages'], 'page')}${asOf}${open}${known}`;
+  return `${amount(sync['rows'])} listed, ${amount(sync['newRows'])} new, in ${plural(sync['pages'], 'page')}${asOf}${open}${known}`;
 }
 
 function exportText(evidence: Fields): string {

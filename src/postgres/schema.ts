@@ -16,7 +16,7 @@ type Nullable<C> =
     ? ColumnType<S | null, I | null | undefined, U | null>
     : C | null;
 
-export type RunKind = 'walk' | 'export' | 'load' | 'nightly' | 'verify';
+export type RunKind = 'sync' | 'export' | 'load' | 'nightly' | 'verify';
 export type RunState = 'queued' | 'running' | 'done' | 'cancelled';
 export type ListName = 'parties' | 'checkpoints';
 

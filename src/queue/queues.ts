@@ -5,7 +5,7 @@ import type { Log } from '../core/log.ts';
 import type { BullQueue, JobData, QueueBackend } from './backend.ts';
 import { CANARY, type JobProcessor, type JobReport, Station } from './station.ts';
 
-export const QUEUE_NAMES = ['walk', 'export', 'load', 'nightly'] as const;
+export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
 export interface NewJob {

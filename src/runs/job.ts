@@ -67,7 +67,7 @@ export interface StoreState {
 }
 
 export interface Stages {
-  walk(
+  sync(
     request: {
       runId: string;
       list: ListName;
@@ -164,7 +164,7 @@ export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
 
 /** By which a run's job is found, whoever puts it into its queue. */
 export const JOBS = {
-  walk: { name: 'walk-list', queue: 'walk' },
+  sync: { name: 'sync-list', queue: 'sync' },
   export: { name: 'export-party', queue: 'export' },
   load: { name: 'load-segments', queue: 'load' },
   nightly: { name: 'nightly', queue: 'nightly' },

@@ -58,7 +58,7 @@ export async function makeUpMissedAudits(schedule: Schedule, deps: MakeUpDeps, n
     if (await deps.nightly.hasAuditSince(list, new Date(dueMs).toISOString())) continue;
     const slot = auditSlotName(list, dueMs);
     deps.log.warn({ slot }, 'An audit was missed and is made up now');
-    const run = await deps.runs.create({ kind: 'walk', subject: list, slot, params: { full: true } });
+    const run = await deps.runs.create({ kind: 'sync', subject: list, slot, params: { full: true } });
     await enqueueRun(run, deps);
   }
 }

@@ -129,7 +129,7 @@ async function syncLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<
     deps.progress.report(run.runId, [...shown.values()].flat());
   };
   const syncs = ['parties', 'checkpoints'].map((list) =>
-    workChild(run, { kind: 'walk', subject: list }, deps, signal, (lines) => show(list, lines)),
+    workChild(run, { kind: 'sync', subject: list }, deps, signal, (lines) => show(list, lines)),
   );
   return Promise.all(syncs);
 }

@@ -4,7 +4,7 @@ import { getCACertificates } from 'node:tls';
 import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
 import { UsageError } from '../core/errors.ts';
 
-/** Ours are few at once: two directions of two walks, the exports, and a probe. */
+/** Ours are few at once: a page ahead for each of two lists, the exports, and a probe. */
 const CONNECTIONS_MAX = 128;
 
 export interface DispatcherOptions {

@@ -6,9 +6,9 @@ import type { JobDeps } from '../runs/job.ts';
 import { loadSegmentsJob } from '../../jobs/load-segments.ts';
 import { nightlyJob } from '../../jobs/nightly.ts';
 import { verifyJob } from '../../jobs/verify.ts';
-import { walkListJob } from '../../jobs/walk-list.ts';
+import { syncListJob } from '../../jobs/sync-list.ts';
 
-const JOBS = [walkListJob, exportPartyJob, loadSegmentsJob, nightlyJob, verifyJob] as const;
+const JOBS = [syncListJob, exportPartyJob, loadSegmentsJob, nightlyJob, verifyJob] as const;
 
 /** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` where another version put it into the queue */
 export async function handleJob(job: WorkedJob, deps: JobDeps, signal: AbortSignal): Promise<void> {

@@ -22,7 +22,7 @@ export async function keepSchedules({ queues, jobs, schedules }: ScheduleDeps): 
     { id: 'nightly', job: JOBS.nightly, when: schedules.nightly, data: { scheduled: true, ...source } },
     ...(['parties', 'checkpoints'] as const).map((list) => ({
       id: `audit-${list}`,
-      job: JOBS.walk,
+      job: JOBS.sync,
       when: schedules.audit,
       data: { audit: list, ...source },
     })),

@@ -18,8 +18,8 @@ const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
-/** Walks of both lists, loads side by side; one night at a time. Exports wait for their slots anyway. */
-const CONCURRENCY: Readonly<Record<QueueName, number>> = { walk: 2, export: 1, load: 1, nightly: 1 };
+/** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
+const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
 
 export interface WorkForceOptions {
   readonly queues: Queues;

@@ -1,4 +1,4 @@
-/** Brings a sandbox network's lists into a warehouse without a walk: what a whole mirror of it holds. */
+/** Brings a sandbox network's lists into a warehouse without a sync: what a whole mirror of it holds. */
 import type { Pool } from 'pg';
 import type { Sandbox } from '../../src/sandbox/server.ts';
 

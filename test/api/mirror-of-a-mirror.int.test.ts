@@ -34,9 +34,9 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
   const call = { signal, onProgress: () => undefined };
   const verdicts: string[] = [];
   for (const list of LISTS) {
-    const { runId } = await runs.create({ kind: 'walk', subject: list });
+    const { runId } = await runs.create({ kind: 'sync', subject: list });
     verdicts.push(
-      (await stages.walk({ runId, list, full: false, acceptNewNetwork: false, acceptShrunk: false }, call))
+      (await stages.sync({ runId, list, full: false, acceptNewNetwork: false, acceptShrunk: false }, call))
         .verdict,
     );
   }

@@ -131,7 +131,7 @@ const NO_CONSOLE: ConsoleParts = {
   progress: async () => [],
   exportProgress: async () => [],
   runNight: unused,
-  walk: unused,
+  sync: unused,
 };
 
 const NO_JOBS: ExportJobs = {

@@ -35,9 +35,9 @@ async function json(url: string): Promise<Record<string, unknown>> {
 }
 
 beforeAll(async () => {
-  await run('walk', 'parties', 'failed', 9);
-  await run('walk', 'parties', 'complete', 8);
-  await run('walk', 'checkpoints', 'incomplete', 7);
+  await run('sync', 'parties', 'failed', 9);
+  await run('sync', 'parties', 'complete', 8);
+  await run('sync', 'checkpoints', 'incomplete', 7);
   await run('nightly', 'scheduled', 'complete', 6);
   await run('export', PARTY, null, 5);
   await pool.query(
@@ -152,7 +152,7 @@ describe('runs', () => {
       seen.push(...runs.map(({ kind }) => kind));
       before = `&before=${runs.at(-1)?.runId}`;
     }
-    expect(seen).toEqual(['export', 'nightly', 'walk', 'walk', 'walk']);
+    expect(seen).toEqual(['export', 'nightly', 'sync', 'sync', 'sync']);
   });
 
   it('can be filtered, and read one by one', async () => {

@@ -44,7 +44,7 @@ describe.each<[string, Env]>([
     for (const file of files) expect((await fetch(`${board}/${file}`)).status).toBe(200);
     const name = (mirror.app.queues.forBoard()[1]?.[1] as { name?: string } | undefined)?.name ?? '';
     const shown = (await json(`${board}/api/queues?activeQueue=${name}&status=prioritized&page=1`)) as Board;
-    expect(shown.queues.map(({ displayName }) => displayName)).toEqual(['walk', 'export', 'load', 'nightly']);
+    expect(shown.queues.map(({ displayName }) => displayName)).toEqual(['sync', 'export', 'load', 'nightly']);
     expect(shown.queues.every(({ readOnlyMode }) => readOnlyMode)).toBe(true);
     expect(shown.queues[1]?.jobs).toMatchObject([
       { id: 'shown', data, externalUrl: { href: `/mirror/runs/${run.runId}` } },

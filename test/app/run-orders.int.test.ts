@@ -39,8 +39,8 @@ async function ended(id: unknown): Promise<Answer['run']> {
 
 describe('POST /mirror/runs', () => {
   it.each([
-    [{ kind: 'sync' }, 'walk'],
-    [{ kind: 'audit', list: 'checkpoints' }, 'walk'],
+    [{ kind: 'sync' }, 'sync'],
+    [{ kind: 'audit', list: 'checkpoints' }, 'sync'],
     [{ kind: 'nightly' }, 'nightly'],
     [{ kind: 'load' }, 'load'],
     [{ kind: 'verify', deep: true }, 'verify'],

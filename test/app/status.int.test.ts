@@ -70,11 +70,11 @@ describe('the status', () => {
     const stop = new AbortController();
     const { context, stdout } = contextOf(stop.signal);
     const watching = status({ watch: true }, context);
-    const run = await mirror.app.jobs.runs.create({ kind: 'walk', subject: 'parties' });
+    const run = await mirror.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await mirror.app.jobs.runs.start(run.runId);
     mirror.app.jobs.progress.report(run.runId, [{ label: 'from the oldest', done: '1234', unit: 'rows' }]);
     await waitFor(() => stdout().includes('from the oldest: 1,234 rows'), { what: 'the progress' });
-    expect(stdout()).toContain('walk parties, begun');
+    expect(stdout()).toContain('sync parties, begun');
     await mirror.app.workForce.startAndRegister();
     await waitFor(() => /Workers: 1; next night in \d+ d/.test(stdout()), { what: 'the worker' });
     stop.abort();

@@ -237,7 +237,7 @@ describe('cancel', () => {
     const waiting = home.start(['sync', 'parties', '--json']);
     await waitFor(() => isAsked, { what: 'the command at work' });
     const { rows } = await database.pool.query<{ run_id: string }>(
-      `select run_id from mirror.runs where state = 'running' and kind = 'walk'`,
+      `select run_id from mirror.runs where state = 'running' and kind = 'sync'`,
     );
     const cancelled = await home.json(['cancel', rows[0]?.run_id ?? '']);
     sandbox.faults.clear();

@@ -123,7 +123,7 @@ async function expectNothingLeft({ pool, home }: World): Promise<void> {
 
 /** @param redisUrl where the queues live; undefined: in Postgres */
 export function killedCases(redisUrl: string | undefined): void {
-  test('a command killed mid-walk: the next goes on and ends exactly', async () => {
+  test('a command killed mid-sync: the next goes on and ends exactly', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'all']);
@@ -215,7 +215,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await askedAgain(world, 'parties');
     expect((await command.end()).code).toBe(0);
     // Asked by name, so that an equal run would be a second one.
-    expect(await countOf(pool, `mirror.runs where kind = 'walk'`)).toBe(1);
+    expect(await countOf(pool, `mirror.runs where kind = 'sync'`)).toBe(1);
     const checkpoints = await home.run(['sync', 'checkpoints']);
     expect(checkpoints.code).toBe(0);
     await expectLists(pool, sandbox.books);

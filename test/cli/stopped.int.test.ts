@@ -29,7 +29,7 @@ describe('told to stop', () => {
     expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
   });
 
-  test('a worker amid a walk: the run is given back, not ended', async () => {
+  test('a worker amid a sync: the run is given back, not ended', async () => {
     const worker = home.start(['worker']);
     await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
     let isAsked = false;

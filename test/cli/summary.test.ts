@@ -77,9 +77,9 @@ test('says why a run is not complete, wherever the reason lies, and nothing that
 test('tells an error that left nothing else', () => {
   const evidence = { error: { code: 'SOURCE_UNREACHABLE', message: 'Cannot reach the source' } };
   expect(
-    runSummary({ ...RUN, kind: 'walk', subject: 'parties', verdict: 'failed', evidence }).split('\n'),
+    runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence }).split('\n'),
   ).toEqual([
-    '! walk parties: failed in 12 s',
+    '! sync parties: failed in 12 s',
     '  because      Cannot reach the source (SOURCE_UNREACHABLE)',
     '  evidence     ledger-mirror runs 0199-run   shows all evidence',
     '',
@@ -90,7 +90,7 @@ test('tells the reason behind what is missing in words', () => {
   const meta = { message: 'Cannot list parties: the source answers 401', status: 401 };
   const missing = [{ code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] }];
   const evidence = { ...WALK, missing };
-  expect(runSummary({ ...RUN, kind: 'walk', subject: 'parties', verdict: 'failed', evidence })).toContain(
+  expect(runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence })).toContain(
     '  because      Cannot list parties: the source answers 401 (SOURCE_UNAUTHORIZED)\n',
   );
 });

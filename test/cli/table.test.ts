@@ -6,7 +6,7 @@ test('sets numbers to the right and everything else to the left', () => {
   const table = formatTable(
     ['run', 'rows', 'ok', 'note'],
     [
-      ['walk', 1_234_567n, true, null],
+      ['sync', 1_234_567n, true, null],
       ['export', 12, false, 'late\u001B[0m'],
     ],
   );
@@ -14,7 +14,7 @@ test('sets numbers to the right and everything else to the left', () => {
     [
       'run          rows  ok   note',
       '──────  ─────────  ───  ────────',
-      'walk    1,234,567  yes  –',
+      'sync    1,234,567  yes  –',
       'export         12  no   late·[0m',
       '',
     ].join('\n'),

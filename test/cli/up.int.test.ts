@@ -53,7 +53,7 @@ describe('up', () => {
     const { code, stderr } = await home.run(['sync', 'all']);
     expect(code).toBe(0);
     // The process that works a run says so when it has ended.
-    await waitFor(() => up.stderr.match(/"kind":"walk"[^\n]*"msg":"Run finished"/g)?.length === 2, {
+    await waitFor(() => up.stderr.match(/"kind":"sync"[^\n]*"msg":"Run finished"/g)?.length === 2, {
       what: 'both walks to be said to have ended',
     });
     expect(stderr).not.toContain('"Run finished"');

@@ -60,7 +60,7 @@ beforeAll(async () => {
         progress: async () => [],
         exportProgress: async () => [],
         runNight: unused,
-        walk: unused,
+        sync: unused,
       },
     }),
   );

@@ -73,7 +73,7 @@ export async function openFixedConsole(
     progress: async () => [],
     exportProgress: async () => [],
     runNight: async () => ({ id: PARTY }),
-    walk: async () => ({ id: PARTY }),
+    sync: async () => ({ id: PARTY }),
     ...parts,
   };
   const start = async (port: number): ReturnType<typeof listen> => {

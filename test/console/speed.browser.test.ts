@@ -31,7 +31,7 @@ beforeAll(async () => {
         progress: async () => [],
         exportProgress: async () => [],
         runNight: async () => ({ id: PARTY }),
-        walk: async () => ({ id: PARTY }),
+        sync: async () => ({ id: PARTY }),
       },
     }),
   );

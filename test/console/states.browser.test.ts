@@ -91,7 +91,7 @@ function run(changes: Partial<Facts['runs'][number]>): Facts['runs'][number] {
   return {
     runId: '01a1fc0b-e1b9-71c1-ace8-91e8d46a6831',
     parentRunId: null,
-    kind: 'walk',
+    kind: 'sync',
     subject: 'parties',
     state: 'done',
     verdict: 'complete',

@@ -30,7 +30,7 @@ export async function openMigrated(url: string): Promise<Warehouse> {
 export async function newRun(pool: Pool, list: ListName): Promise<string> {
   const runId = randomUUID();
   await pool.query(
-    `insert into mirror.runs (run_id, kind, subject, state, started_at) values ($1, 'walk', $2, 'running', now())`,
+    `insert into mirror.runs (run_id, kind, subject, state, started_at) values ($1, 'sync', $2, 'running', now())`,
     [runId, list],
   );
   return runId;

@@ -92,22 +92,23 @@ async function rowsOf(lake: Lake, sql: string): Promise<readonly unknown[]> {
   return (JSON.parse(pieces.join('')) as { rows: unknown[] }).rows;
 }
 
-/** Each summary of the lake, and the view of the warehouse that says the same. */
+/** Each summary of the lake, whose files each have their part of it, and the view of the warehouse that says the same. */
 const SUMMARIES_AND_VIEWS = [
   [
-    `select cast(day as varchar) as day, asset_id, transfer_type, cast(entries as varchar) as entries,
-       coalesce(cast(quantity as varchar), quantity_text) as quantity from daily_flows`,
+    `select cast(day as varchar) as day, asset_id, transfer_type, cast(sum(entries) as varchar) as entries,
+       cast(exact_sum(quantity, quantity_text) as varchar) as quantity from daily_flows group by 1, 2, 3`,
     `select day::text, asset_id, transfer_type, entries, quantity from mirror.flows_daily`,
   ],
   [
-    `select month, party_id, asset_id, transfer_type, cast(payments as varchar) as payments,
-       coalesce(cast(paid as varchar), paid_text) as paid from monthly_fees`,
+    `select month, party_id, asset_id, transfer_type, cast(sum(payments) as varchar) as payments,
+       cast(exact_sum(paid, paid_text) as varchar) as paid from monthly_fees group by 1, 2, 3, 4`,
     `select to_char(day, 'YYYY-MM') as month, party_id, asset_id, transfer_type, sum(payments)::text as payments,
        sum(paid) as paid from mirror.fees_daily group by 1, 2, 3, 4`,
   ],
   [
-    `select month, party_id, asset_id, account_type, market_id, cast(epoch_us(as_of) as varchar) as as_of,
-       coalesce(cast(balance as varchar), balance_text) as balance from monthly_balances`,
+    `select distinct month, party_id, asset_id, account_type, market_id, cast(epoch_us(as_of) as varchar) as as_of,
+       coalesce(cast(balance as varchar), balance_text) as balance from monthly_balances
+     qualify rank() over (partition by month, party_id, asset_id, account_type, market_id order by monthly_balances.as_of desc) = 1`,
     `select distinct month, party_id, asset_id, account_type, market_id,
        (extract(epoch from vega_time) * 1000000)::bigint::text as as_of, balance from (
          select *, to_char(vega_time at time zone 'UTC', 'YYYY-MM') as month, rank() over (

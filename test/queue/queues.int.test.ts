@@ -54,9 +54,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
 
   it('does not add a job twice under one id', async () => {
     const queues = await openQueues();
-    await queues.add('walk', [job('same'), job('same')]);
-    await queues.add('walk', [job('same')]);
-    const counts = await queues.counts('walk');
+    await queues.add('sync', [job('same'), job('same')]);
+    await queues.add('sync', [job('same')]);
+    const counts = await queues.counts('sync');
     expect((counts['waiting'] ?? 0) + (counts['prioritized'] ?? 0)).toBe(1);
   });
 
@@ -78,12 +78,12 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const queues = await openQueues();
     const attempts: number[] = [];
     const startedMs = performance.now();
-    queues.work('walk', 1, async (worked) => {
+    queues.work('sync', 1, async (worked) => {
       attempts.push(worked.attempt);
       if (worked.attempt < 3) throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 100 });
     });
-    await queues.add('walk', [job('again')]);
-    await waitFor(async () => (await queues.counts('walk'))['completed'] === 1, { what: 'the job done' });
+    await queues.add('sync', [job('again')]);
+    await waitFor(async () => (await queues.counts('sync'))['completed'] === 1, { what: 'the job done' });
     expect(attempts).toEqual([1, 2, 3]);
     expect(performance.now() - startedMs).toBeGreaterThan(200);
   });
@@ -91,12 +91,12 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   it('does not repeat what will fail again', async () => {
     const queues = await openQueues();
     let deliveries = 0;
-    queues.work('walk', 1, async () => {
+    queues.work('sync', 1, async () => {
       deliveries += 1;
       throw new PermanentError('Cannot ever', { code: 'TEST' });
     });
-    await queues.add('walk', [job('never')]);
-    await waitFor(async () => (await queues.counts('walk'))['failed'] === 1, { what: 'the job failed' });
+    await queues.add('sync', [job('never')]);
+    await waitFor(async () => (await queues.counts('sync'))['failed'] === 1, { what: 'the job failed' });
     expect(deliveries).toBe(1);
   });
 
@@ -152,8 +152,8 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     });
     openedQueues.push(queues);
     const taken: string[] = [];
-    queues.work('walk', 1, async (worked) => void taken.push(worked.id));
-    await queues.add('walk', [job('waiting')]);
+    queues.work('sync', 1, async (worked) => void taken.push(worked.id));
+    await queues.add('sync', [job('waiting')]);
     await waitFor(
       async () => {
         await queues.sendCanaries('worker-1');
@@ -161,10 +161,10 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
       },
       { what: 'the job that the first worker left alone' },
     );
-    expect(queues.pulses()).toMatchObject([{ queue: 'walk', rebuilds: 1 }]);
+    expect(queues.pulses()).toMatchObject([{ queue: 'sync', rebuilds: 1 }]);
     for (let round = 0; round < 3; round += 1) {
       await queues.sendCanaries('worker-1');
-      await waitFor(async () => (await queues.depth('walk')).jobs['prioritized'] === 0, { what: 'a canary' });
+      await waitFor(async () => (await queues.depth('sync')).jobs['prioritized'] === 0, { what: 'a canary' });
     }
     expect(opened).toBe(2);
   });

@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 
 async function fresh(): Promise<string> {
-  return (await runs.create({ kind: 'walk', subject: 'parties', params: { test: crypto.randomUUID() } }))
+  return (await runs.create({ kind: 'sync', subject: 'parties', params: { test: crypto.randomUUID() } }))
     .runId;
 }
 

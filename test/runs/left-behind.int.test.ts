@@ -33,7 +33,7 @@ async function childOf(world: JobWorld, isParentOver: boolean): Promise<NewRun> 
   const parent = await world.deps.runs.create({ kind: 'nightly', subject: 'now', slot: 'nightly parent' });
   await world.deps.runs.start(parent.runId);
   if (isParentOver) await world.deps.runs.finish(parent.runId, 'complete', {});
-  return { kind: 'walk', subject: 'parties', parentRunId: parent.runId };
+  return { kind: 'sync', subject: 'parties', parentRunId: parent.runId };
 }
 
 /** `open`, or the code with which it was closed. */
@@ -44,7 +44,7 @@ async function fateOf(world: JobWorld, runId: string): Promise<unknown> {
 }
 
 const CLOSED = ['failed', 'ABANDONED'];
-const WALK: NewRun = { kind: 'walk', subject: 'parties' };
+const WALK: NewRun = { kind: 'sync', subject: 'parties' };
 
 describe('a command, where no worker is running', () => {
   it.each<readonly [string, NewRun, number, unknown]>([
@@ -90,7 +90,7 @@ describe('a worker', () => {
     const runId = await leave(world, { ...fresh, silentSeconds });
     await reconcileRuns(world.deps);
     expect(await fateOf(world, runId)).toEqual(fate);
-    expect((await world.queues.counts('walk'))['prioritized']).toBe(jobs);
+    expect((await world.queues.counts('sync'))['prioritized']).toBe(jobs);
   });
 
   it.each([
@@ -101,6 +101,6 @@ describe('a worker', () => {
     const runId = await leave(world, { ...(await childOf(world, isParentOver)), silentSeconds: 40 });
     await reconcileRuns(world.deps);
     expect(await fateOf(world, runId)).toEqual(fate);
-    expect((await world.queues.counts('walk'))['prioritized']).toBe(0);
+    expect((await world.queues.counts('sync'))['prioritized']).toBe(0);
   });
 });

@@ -223,14 +223,14 @@ describe('a night', () => {
     ['incomplete', { verdict: 'incomplete', evidence: {} }],
   ] as const)('is as %s as the worst of its parts', async (verdict, outcome) => {
     await using world = await openWorld({
-      walk: async ({ list }) => (list === 'checkpoints' ? outcome : COMPLETE),
+      sync: async ({ list }) => (list === 'checkpoints' ? outcome : COMPLETE),
     });
     expect((await runNight(world)).verdict).toBe(verdict);
   });
 
   it('is incomplete where a list could not be read, and exports the parties that are known', async () => {
     await using world = await openWorld({
-      walk: async () => {
+      sync: async () => {
         throw new PermanentError('Cannot read the list', { code: 'PAGE_SHAPE' });
       },
     });
@@ -325,7 +325,7 @@ describe('a night that was interrupted', () => {
     let busy = 8;
     const seen: boolean[] = [];
     await using world = await openWorld({
-      walk: async ({ full }) => {
+      sync: async ({ full }) => {
         if ((busy -= 1) >= 0)
           throw new RetryableError('Cannot walk yet', { code: 'LIST_BUSY', retryAfterMs: 5 });
         seen.push(full);
@@ -333,11 +333,11 @@ describe('a night that was interrupted', () => {
       },
     });
     world.work();
-    await world.queues.add('walk', [
-      { name: 'walk-list', data: { audit: 'parties' }, jobId: 'audit', priority: 1 },
+    await world.queues.add('sync', [
+      { name: 'sync-list', data: { audit: 'parties' }, jobId: 'audit', priority: 1 },
     ]);
     const audit = await waitFor(
-      async () => (await world.deps.runs.list({ kind: 'walk', states: ['done'], limit: 1 }))[0],
+      async () => (await world.deps.runs.list({ kind: 'sync', states: ['done'], limit: 1 }))[0],
       {
         what: 'the audit to end',
       },
@@ -352,14 +352,14 @@ describe('a night that was interrupted', () => {
   it('can be cancelled', async () => {
     const started = Promise.withResolvers<void>();
     await using world = await openWorld({
-      walk: (_request, { signal }) => {
+      sync: (_request, { signal }) => {
         started.resolve();
         return new Promise((_resolve, reject) =>
           signal.addEventListener('abort', () => reject(signal.reason as Error)),
         );
       },
     });
-    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     world.work();
     await enqueueRun(run, world.deps);
     await started.promise;
@@ -395,7 +395,7 @@ describe('a night that was interrupted', () => {
 });
 
 describe('a job', () => {
-  const job = { id: 'a', name: 'walk-list', dueMs: 0, attempt: 1 };
+  const job = { id: 'a', name: 'sync-list', dueMs: 0, attempt: 1 };
   const { signal } = new AbortController();
 
   it('of a run that the mirror does not know is no done job: it fails, and is tried elsewhere', async () => {
@@ -413,7 +413,7 @@ describe('a job', () => {
     const ours = { id: 'aaaa', url: 'http://a.test/' };
     await using world = await openWorld({}, { source: ours });
     await using other = await openWorld({}, { source: { id: 'bbbb', url: 'http://b.test/' } });
-    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     expect(run.sourceUrl).toBe('http://a.test/');
     const data = { runId: run.runId };
     await expect(handleJob({ ...job, data }, other.deps, signal)).rejects.toMatchObject({
@@ -431,24 +431,24 @@ describe('a job', () => {
 
   it('that ended is queued again under another id, and one that still waits is not doubled', async () => {
     await using world = await openWorld({});
-    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     expect(await enqueueRun(run, world.deps)).toBe(true);
     const first = (await world.deps.runs.get(run.runId)) as Run;
     expect(await enqueueRun(first, world.deps)).toBe(false);
-    expect(await world.queues.open('walk')).toBe(1);
+    expect(await world.queues.open('sync')).toBe(1);
     // A job that ended without its run, as after a restored database.
-    world.queues.work('walk', 1, async () => undefined);
-    await waitFor(async () => (await world.queues.open('walk')) === 0, { what: 'the job to end' });
+    world.queues.work('sync', 1, async () => undefined);
+    await waitFor(async () => (await world.queues.open('sync')) === 0, { what: 'the job to end' });
     expect(await enqueueRun(first, world.deps)).toBe(true);
     expect((await world.deps.runs.get(run.runId))?.jobId).not.toBe(first.jobId);
-    await waitFor(async () => (await world.queues.counts('walk'))['completed'] === 2, {
+    await waitFor(async () => (await world.queues.counts('sync'))['completed'] === 2, {
       what: 'the second job',
     });
   });
 
   it('leaves a run alone that a living process works', async () => {
     await using world = await openWorld({});
-    const run = await world.deps.runs.create({ kind: 'walk', subject: 'parties' });
+    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     await world.deps.runs.start(run.runId);
     await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
     expect(world.asked).toEqual([]);

@@ -5,7 +5,7 @@ import { ProgressHints } from '../../src/runs/progress-hints.ts';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-const line = (done: number): readonly ProgressLine[] => [{ label: 'walk', done: String(done), unit: 'rows' }];
+const line = (done: number): readonly ProgressLine[] => [{ label: 'sync', done: String(done), unit: 'rows' }];
 
 function kept(): { hints: ProgressHints; written: unknown[] } {
   const written: unknown[] = [];

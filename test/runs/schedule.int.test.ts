@@ -89,13 +89,13 @@ describe('a missed slot', () => {
     const afterMs = Date.UTC(2026, 10, 23, 8);
     await database.pool.query(
       `insert into mirror.runs (run_id, kind, subject, params, state, verdict, finished_at)
-       values (gen_random_uuid(), 'walk', 'parties', '{"full": true}', 'done', 'complete', '2026-11-22T05:00Z'),
-              (gen_random_uuid(), 'walk', 'checkpoints', '{"full": false}', 'done', 'complete', '2026-11-22T05:00Z')`,
+       values (gen_random_uuid(), 'sync', 'parties', '{"full": true}', 'done', 'complete', '2026-11-22T05:00Z'),
+              (gen_random_uuid(), 'sync', 'checkpoints', '{"full": false}', 'done', 'complete', '2026-11-22T05:00Z')`,
     );
     await using world = await openWorld();
     await makeUpMissedAudits(audits, world.deps, afterMs);
     await makeUpMissedAudits(audits, world.deps, afterMs);
-    const made = await world.deps.runs.list({ kind: 'walk', states: ['queued'], limit: 10 });
+    const made = await world.deps.runs.list({ kind: 'sync', states: ['queued'], limit: 10 });
     expect(made.map(({ slot, params }) => [slot, params['full']])).toEqual([
       ['audit checkpoints 2026-11-22T04:00:00.000Z', true],
     ]);

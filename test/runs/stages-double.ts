@@ -47,9 +47,9 @@ export async function openJobWorld(
   const asked: string[] = [];
   const progress = new Map<string, readonly ProgressLine[]>();
   const stages: Stages = {
-    walk: async (request, call) => {
+    sync: async (request, call) => {
       asked.push(`walk ${request.list}`);
-      return (await answers.walk?.(request, call)) ?? COMPLETE;
+      return (await answers.sync?.(request, call)) ?? COMPLETE;
     },
     lookUpParty: async () => COMPLETE,
     tryStore: async (signal) => (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },

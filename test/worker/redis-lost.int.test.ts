@@ -66,15 +66,15 @@ describe('a Redis that was flushed', () => {
 
   it('costs a waiting run its job, which a worker queues again; a job that is there is not doubled', async () => {
     const { jobs, queues, warehouse } = second.app;
-    const run = await jobs.runs.create({ kind: 'walk', subject: 'checkpoints' });
+    const run = await jobs.runs.create({ kind: 'sync', subject: 'checkpoints' });
     await enqueueRun(run, jobs);
     await warehouse.pool.query(`update mirror.runs set queued_at = queued_at - interval '1 minute'`);
     await reconcileRuns(jobs);
-    expect(await queues.open('walk')).toBe(1);
+    expect(await queues.open('sync')).toBe(1);
     await client.flushall();
-    expect(await queues.open('walk')).toBe(0);
+    expect(await queues.open('sync')).toBe(0);
     await reconcileRuns(jobs);
-    expect(await queues.open('walk')).toBe(1);
+    expect(await queues.open('sync')).toBe(1);
     await jobs.runs.requestCancel(run.runId);
   });
 });
@@ -83,9 +83,9 @@ describe('two mirrors of one source on one Redis', () => {
   it('work their own jobs only: what one queues, the other does not take', async () => {
     await client.flushall();
     first.app.workForce.start();
-    const run = await second.app.jobs.runs.create({ kind: 'walk', subject: 'parties' });
+    const run = await second.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await enqueueRun(run, second.app.jobs);
-    const own = await first.app.jobs.runs.create({ kind: 'walk', subject: 'parties' });
+    const own = await first.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await enqueueRun(own, first.app.jobs);
     const ended = (of: RealApp, { runId }: Run): Promise<Run> =>
       waitFor(
@@ -97,7 +97,7 @@ describe('two mirrors of one source on one Redis', () => {
       );
     expect((await ended(first, own)).verdict).toBe('complete');
     expect((await second.app.jobs.runs.get(run.runId))?.state).toBe('queued');
-    expect(await second.app.queues.open('walk')).toBe(1);
+    expect(await second.app.queues.open('sync')).toBe(1);
     second.app.workForce.start();
     expect((await ended(second, run)).verdict).toBe('complete');
   });

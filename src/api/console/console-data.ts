@@ -54,7 +54,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
     reply.code(202).send(await parts.runNight()),
   );
   server.post<{ Params: { list: ListName } }>(
-    '/console/walks/:list',
+    '/console/syncs/:list',
     {
       schema: {
         ...HIDDEN,
@@ -65,7 +65,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
         },
       },
     },
-    async (request, reply) => reply.code(202).send(await parts.walk(request.params.list)),
+    async (request, reply) => reply.code(202).send(await parts.sync(request.params.list)),
   );
   addParties(server, parts);
   addLakeRoutes(server, parts.lake);

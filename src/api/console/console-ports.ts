@@ -176,7 +176,7 @@ export interface ConsoleParts {
   exportProgress(partyId: string): Promise<readonly ShownProgress[]>;
   /** The nightly run, now; one that is going on is not begun twice. */
   runNight(): Promise<{ id: string }>;
-  walk(list: ListName): Promise<{ id: string }>;
+  sync(list: ListName): Promise<{ id: string }>;
 }
 
 export interface LiveRun extends Omit<RunDocument, 'evidence'> {

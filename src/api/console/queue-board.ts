@@ -13,7 +13,7 @@ const POLICY =
 /** Its page asks another host for fonts; the policy refuses that, so it need not be tried. */
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {
-  walk: 'The lists of parties and checkpoints',
+  sync: 'The lists of parties and checkpoints',
   export: 'Ledger exports: ordered ones first, then the night’s',
   load: 'Segments into the warehouse and the lake',
   nightly: 'The nightly run',

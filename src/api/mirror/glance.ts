@@ -12,8 +12,8 @@ export interface Attention {
 
 export type Action =
   | { readonly does: 'night' }
-  | { readonly does: 'walk'; readonly list: 'parties' | 'checkpoints' }
-  | { readonly does: 'evidence'; readonly kind: 'walk' | 'nightly'; readonly subject?: string }
+  | { readonly does: 'sync'; readonly list: 'parties' | 'checkpoints' }
+  | { readonly does: 'evidence'; readonly kind: 'sync' | 'nightly'; readonly subject?: string }
   | { readonly does: 'ask again' };
 
 export interface MirrorStatus extends MirrorFacts {
@@ -150,9 +150,9 @@ function actionOf({ name, verdict }: StreamStatus): Action {
   if (verdict === 'suspicious') {
     return name === 'ledger'
       ? { does: 'evidence', kind: 'nightly' }
-      : { does: 'evidence', kind: 'walk', subject: name };
+      : { does: 'evidence', kind: 'sync', subject: name };
   }
-  return name === 'ledger' ? { does: 'night' } : { does: 'walk', list: name };
+  return name === 'ledger' ? { does: 'night' } : { does: 'sync', list: name };
 }
 
 function quarantined(count: string): Attention {

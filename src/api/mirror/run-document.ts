@@ -1,7 +1,7 @@
 /** A run as clients are told of it: one terminal status, whether trying again helps, and where to look. */
 import type { RunDocument } from '../http/ports.ts';
 
-export const RUN_KINDS = ['walk', 'export', 'load', 'nightly', 'verify'] as const;
+export const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'] as const;
 const UUID = { type: 'string', format: 'uuid' } as const;
 const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
 const OPEN_OBJECT = { type: 'object', additionalProperties: true } as const;

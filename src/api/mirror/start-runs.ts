@@ -80,5 +80,5 @@ function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly NewRun[] {
   if (kind === 'load') return [{ kind, subject: 'warehouse and lake', params: { rebuild } }];
   if (kind === 'verify') return [{ kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } }];
   const params = { full: kind === 'audit', acceptNewNetwork: false };
-  return LISTS[list].map((subject) => ({ kind: 'walk' as const, subject, params }));
+  return LISTS[list].map((subject) => ({ kind: 'sync' as const, subject, params }));
 }

@@ -1,5 +1,5 @@
 /**
- * Pages made a moment ago, for all who ask for the same, and the next pages of whoever walks: they are made
+ * Pages made a moment ago, for all who ask for the same, and the next pages of whoever follows the cursors: they are made
  * while the client still reads the one before. A page is kept only for as long as the state that it was
  * read under, and is never older than that state, which its headers name.
  */
@@ -37,7 +37,7 @@ export class PageShelf<Position> {
     this.#state = state;
     const isForeseen = this.#pages.has(keyOf(request));
     const page = await this.#shared(request, state);
-    // Who comes with a cursor walks, and comes again with the next.
+    // Who comes with a cursor comes again with the next.
     if (request.cursor !== undefined) this.#makeNext(request, page, state, isForeseen ? AHEAD_OF_WALKER : 1);
     return page;
   }

@@ -92,7 +92,7 @@ function invalid(inner: string): StatusError {
   return StatusError.ofHandler('invalidArgument', { ...DETAIL.invalidPagination, inner });
 }
 
-/** Is the slice walked towards higher positions? */
+/** Does the slice go towards higher positions? */
 export function isAscending(request: Pick<PageRequest<unknown>, 'direction' | 'newestFirst'>): boolean {
   return request.newestFirst === (request.direction === 'backward');
 }

@@ -36,7 +36,7 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
     dryRun: true,
     lists: {
       requests: estimate.listRequests,
-      known: estimate.isFirst ? 'nothing yet: the first walk asks for every page' : 'only what is new',
+      known: estimate.isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
     },
     exports: {
       due,

@@ -1,4 +1,4 @@
-/** `sync`: walks lists now and waits. */
+/** `sync`: brings the lists up to date now and waits. */
 import { needSource, openApp } from '../../app/app.ts';
 import type { MirrorFacts } from '../../api/http/ports.ts';
 import type { Config } from '../../config/environment.ts';
@@ -37,7 +37,7 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
   const { full, acceptNewNetwork, acceptShrunk } = options;
   const params = { full, acceptNewNetwork, acceptShrunk };
   const runs = await Promise.all(
-    lists.map((list) => joinOrCreate(app, { kind: 'walk', subject: list, params })),
+    lists.map((list) => joinOrCreate(app, { kind: 'sync', subject: list, params })),
   );
   if (!context.isJson)
     context.stderr.write(planText(lists, await app.status.facts(), options.full, context.config));
@@ -89,7 +89,7 @@ function planText(
     .join('');
 }
 
-/** One party by filter: there or not, without walking. */
+/** One party by filter: there or not, without a sync. */
 async function lookUp(options: SyncOptions, given: string, context: CommandContext): Promise<CommandResult> {
   if (options.what === 'checkpoints')
     throw new UsageError(['sync: --party goes with parties, not with checkpoints']);

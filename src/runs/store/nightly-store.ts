@@ -201,7 +201,7 @@ export class NightlyStore {
   async hasAuditSince(list: string, scheduledAt: string): Promise<boolean> {
     return guarded('look for an audit', async () => {
       const found = await sql<{ has: boolean }>`
-        select exists (select from mirror.runs where kind = 'walk' and subject = ${list} and params->>'full' = 'true'
+        select exists (select from mirror.runs where kind = 'sync' and subject = ${list} and params->>'full' = 'true'
                        and (state in ('queued', 'running') or finished_at >= ${scheduledAt}::timestamptz))
             or exists (select from mirror.identity where created_at > ${scheduledAt}::timestamptz) as has`.execute(
         this.#db,
@@ -231,11 +231,11 @@ export class NightlyStore {
       const found = await sql<{
         parties: bigint;
         quarantined: bigint;
-        walked: boolean;
+        synced: boolean;
         seconds: number | null;
       }>`
         select count(*) as parties, count(u.quarantined_at) as quarantined,
-          exists (select from mirror.runs where kind = 'walk' and state = 'done') as walked,
+          exists (select from mirror.runs where kind = 'sync' and state = 'done') as synced,
           (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
              where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
              order by queued_at desc limit 1) as seconds
@@ -247,7 +247,7 @@ export class NightlyStore {
       return {
         parties: Number(row?.parties ?? 0n),
         quarantined: Number(row?.quarantined ?? 0n),
-        isFirst: row?.walked !== true,
+        isFirst: row?.synced !== true,
         listRequests: LIST_REQUESTS,
         secondsPerExport: row?.seconds ?? undefined,
       };

@@ -23,7 +23,7 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
         'kinds', (select coalesce(json_agg(json_build_object('kind', kind,
             'durationSeconds', extract(epoch from last.finished_at - last.started_at),
             'completeAtSeconds', extract(epoch from good.finished_at))), '[]')
-          from unnest(array['walk', 'export', 'load', 'nightly', 'verify']) kind
+          from unnest(array['sync', 'export', 'load', 'nightly', 'verify']) kind
           left join lateral (select started_at, finished_at from mirror.runs r
             where r.kind = kind.kind and state = 'done' order by queued_at desc limit 1) last on true
           left join lateral (select finished_at from mirror.runs r

@@ -49,7 +49,7 @@ export interface RunFilter {
 }
 
 /** The others work on what is there. */
-const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['walk', 'export', 'nightly']);
+const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['sync', 'export', 'nightly']);
 /** Renewed every three seconds: one that was renewed so lately is worked by a living process. */
 const WORKED_MS = 8_000;
 /** As told to who counts. */
@@ -318,7 +318,7 @@ export class RunStore {
           returning kind, source_url, extract(epoch from finished_at - queued_at)::float8 as seconds),
         proven as (
           update mirror.identity i set source_url = ended.source_url from ended
-           where ended.kind = 'walk' and ${verdict} = 'complete' and ended.source_url is not null
+           where ended.kind = 'sync' and ${verdict} = 'complete' and ended.source_url is not null
              and i.source_url is distinct from ended.source_url)
         select kind, seconds from ended`.execute(this.#db),
     );

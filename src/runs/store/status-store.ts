@@ -22,7 +22,7 @@ const FACTS = `
   with network as (select max(epoch) as epoch from mirror.networks),
   verdicts as (
     select s.stream, r.verdict, r.finished_at
-    from (values ('parties', 'walk', 'parties'), ('checkpoints', 'walk', 'checkpoints'), ('ledger', 'nightly', null))
+    from (values ('parties', 'sync', 'parties'), ('checkpoints', 'sync', 'checkpoints'), ('ledger', 'nightly', null))
       s(stream, kind, subject)
     left join lateral (
       select verdict, finished_at from mirror.runs

@@ -61,7 +61,7 @@ function said([name, value]) {
 }
 
 const SENTENCES = {
-  walk: (found) =>
+  sync: (found) =>
     found.rows === undefined
       ? undefined
       : `${plural(found.rows, 'row')} read with ${plural(found.requests ?? 0, 'request')}, ${count(found.newRows ?? 0)} of them new. ${found.seams?.length > 0 ? 'Both directions met, and the overlap agreed.' : 'The pages join what was known.'}`,

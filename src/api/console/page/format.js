@@ -48,7 +48,7 @@ export function rough(value) {
   return `${Number((value / 1_000 ** size).toPrecision(3))}${THIN}${['', 'k', 'M', 'G', 'T'][size]}`;
 }
 
-const KINDS = { nightly: 'nightly run', walk: 'sync' };
+const KINDS = { nightly: 'nightly run', sync: 'sync' };
 export function kindName(kind) {
   return KINDS[kind] ?? kind;
 }

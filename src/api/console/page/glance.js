@@ -98,12 +98,12 @@ function buttons(wanted) {
   switch (wanted?.does) {
     case 'night':
       return [nightButton('Run now', 'primary')];
-    case 'walk':
+    case 'sync':
       return [
         action(
           'Sync now',
           async () => {
-            await post(`/console/walks/${wanted.list}`);
+            await post(`/console/syncs/${wanted.list}`);
             return 'Queued';
           },
           'primary',

@@ -12,15 +12,15 @@ const payload = z.union([
 const flag = z.boolean().default(false);
 const params = z.object({ full: flag, acceptNewNetwork: flag, acceptShrunk: flag });
 
-export const walkListJob: JobDefinition<z.infer<typeof payload>> = {
-  ...JOBS.walk,
+export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
+  ...JOBS.sync,
   payload,
   handle: async (given, deps, context) => {
     if (!('runId' in given) && given.source !== undefined && given.source !== deps.source?.id)
       throw otherSource('the scheduled audit', `source ${given.source}`, deps.source?.url);
     const runId = 'runId' in given ? given.runId : await claimAudit(given.audit, context.dueMs, deps);
     await workRun(runId, deps, context, (run, signal) =>
-      deps.stages.walk(
+      deps.stages.sync(
         { runId, list: subject.parse(run.subject), ...params.parse(run.params) },
         { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
       ),
@@ -31,6 +31,6 @@ export const walkListJob: JobDefinition<z.infer<typeof payload>> = {
 /** One run a slot, however often the schedule's job is delivered. */
 async function claimAudit(list: z.infer<typeof subject>, dueMs: number, deps: JobDeps): Promise<string> {
   const slot = auditSlotName(list, dueMs);
-  const run = await deps.runs.create({ kind: 'walk', subject: list, slot, params: { full: true } });
+  const run = await deps.runs.create({ kind: 'sync', subject: list, slot, params: { full: true } });
   return run.runId;
 }
