@@ -132,7 +132,7 @@ async function* keptRows(
   segment: Segment,
   { partyId, assetId, from, to }: LedgerQuestion,
 ): AsyncGenerator<Buffer> {
-  const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns));
+  const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns), false);
   const [fromSecond, toSecond] = [second(from, -Infinity), second(to, Infinity)];
   // Rows that follow each other are kept as one slice.
   let runs: Buffer[] = [];

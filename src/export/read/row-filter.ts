@@ -32,14 +32,15 @@ export class RowFilter {
   readonly #party: Int32Array;
   readonly #asset: Int32Array | undefined;
   readonly #word: string | undefined;
-  readonly #values: RowValues;
+  readonly #values: RowValues | undefined;
   /** The column that made the last row unreadable. */
   column: string | undefined;
 
-  constructor(scope: ExportScope, layout: Layout) {
+  /** @param checksValues not where rows are read back: what was published is passed on as it is */
+  constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;
     this.#party = idWords(scope.partyId);
-    this.#values = new RowValues(layout);
+    this.#values = checksValues ? new RowValues(layout) : undefined;
     const { assetId } = scope;
     if (assetId?.length === HEX_CHARACTERS) this.#asset = idWords(assetId);
     else this.#word = assetId;
@@ -57,7 +58,7 @@ export class RowFilter {
     this.leaves = isFrom && !isTo;
     this.isFrom = isFrom;
     if (!isFrom && !isTo) return this.#isSpelled() ? 'party' : 'spelling';
-    this.column = this.#values.refused(buffer, fields);
+    this.column = this.#values?.refused(buffer, fields);
     if (this.column !== undefined) return 'value';
     return this.#isAsset(index.asset_id) ? 'ok' : 'asset';
   }
