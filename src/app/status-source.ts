@@ -1,7 +1,8 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
 import { missedSlotMs } from '../runs/missed-slot.ts';
 import { nextSlotMs, type Schedule } from '../runs/schedule.ts';
-import type { StatusStore, WorkFacts } from '../api/http/ports.ts';
+import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
+import { readListState } from '../list-sync/store/list-state.ts';
 import type { Database } from '../postgres/database.ts';
 import type { NightlyStore } from '../runs/store/nightly-store.ts';
 import { readWorkerFacts } from '../worker/store/work-facts.ts';
@@ -29,11 +30,30 @@ export function openStatusSource({ store, db, nightly, schedule: own }: StatusSo
   };
   return {
     facts: async () => {
-      const [facts, found] = await Promise.all([store.facts(), work()]);
-      return { ...facts, work: found };
+      const [facts, found, lists] = await Promise.all([store.facts(), work(), readLists(db)]);
+      return { ...facts, work: found, lists };
     },
     runs: (question) => store.runs(question),
     run: (runId) => store.run(runId),
     logs: (runId, rowsMax, after) => store.logs(runId, rowsMax, after),
   };
+}
+
+async function readLists(db: Database): Promise<readonly ListFacts[]> {
+  const states = await readListState(db);
+  return states.map(({ list, doubts, gaps, lastAuditAt }) => ({
+    list,
+    doubts: doubts.map(({ code, seen, since }) => ({
+      code,
+      message: typeof seen['message'] === 'string' ? seen['message'] : code,
+      since,
+    })),
+    gaps: gaps.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
+      belowKey,
+      aboveKey,
+      foundAt,
+      isConfirmed,
+    })),
+    lastAuditAt: lastAuditAt ?? null,
+  }));
 }

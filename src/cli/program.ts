@@ -204,21 +204,7 @@ function declareReading(program: Command, run: Run): void {
     .option('--deep', 'also every row of the warehouse and the lake', false)
     .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id')
     .action((options) => run(async () => (await import('./commands/verify.ts')).verify, options));
-  const lake = program
-    .command('lake')
-    .description('the tables of the lake: versions, files, bytes; takes broken checkpoints away')
-    .action(() => run(async () => (await import('./commands/lake.ts')).lake, {}));
-  lake
-    .command('vacuum')
-    .description('remove what no version names any more, after LAKE_RETENTION')
-    .action(() => run(async () => (await import('./commands/lake.ts')).lakeVacuum, {}));
-  lake
-    .command('restore')
-    .description('make the lake what it was, until the next load')
-    .argument('<version>', "the moment's number, as `lake` shows it")
-    .action((version: string) =>
-      run(async () => (await import('./commands/lake.ts')).lakeRestore, { version }),
-    );
+  declareLake(program, run);
   program
     .command('query')
     .description('read-only SQL over the lake (ledger_entries, parties, checkpoints)')
@@ -268,6 +254,24 @@ function declareReading(program: Command, run: Run): void {
     .command('migrate')
     .description("bring the warehouse's schema forward")
     .action((options) => run(async () => (await import('./commands/migrate.ts')).migrateCommand, options));
+}
+
+function declareLake(program: Command, run: Run): void {
+  const lake = program
+    .command('lake')
+    .description('the tables of the lake: versions, files, bytes; takes broken checkpoints away')
+    .action(() => run(async () => (await import('./commands/lake.ts')).lake, {}));
+  lake
+    .command('vacuum')
+    .description('remove what no version names any more, after LAKE_RETENTION')
+    .action(() => run(async () => (await import('./commands/lake.ts')).lakeVacuum, {}));
+  lake
+    .command('restore')
+    .description('make the lake what it was, until the next load')
+    .argument('<version>', "the moment's number, as `lake` shows it")
+    .action((version: string) =>
+      run(async () => (await import('./commands/lake.ts')).lakeRestore, { version }),
+    );
 }
 
 function declareServing(program: Command, run: Run): void {

@@ -42,10 +42,3 @@ function textField(text: string, opening: string): string | undefined {
   const to = text.indexOf('"', from);
   return to === -1 ? undefined : text.slice(from, to);
 }
-
-/** Negative where `left` is older; ids decide within one block. */
-export function compareParties(left: PartyCursor, right: PartyCursor): number {
-  if (left.time !== right.time) return left.time < right.time ? -1 : 1;
-  if (left.id === right.id) return 0;
-  return left.id < right.id ? -1 : 1;
-}

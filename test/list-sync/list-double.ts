@@ -154,14 +154,6 @@ export function parties(count: number, from = 0): DoubleRow[] {
   return [...Array.from({ length: count }, (_, index) => party(from + index)), networkParty];
 }
 
-/** New parties after those that are there. */
-export function addParties(double: ListDouble, count: number): void {
-  const list = double.lists.parties;
-  const { length } = list;
-  const last = Number(list.at(-2)?.rank ?? -1n);
-  list.splice(length - 1, 0, ...Array.from({ length: count }, (_, index) => party(last + 1 + index)));
-}
-
 export function checkpoint(height: number | bigint, variant = 0, chain = 'a'): DoubleRow {
   const atBlock = `${height}`;
   const hash = `${chain}${variant}`.padEnd(64, '0');

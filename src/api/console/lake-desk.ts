@@ -111,9 +111,7 @@ export class QueryRunner {
     });
     const said = await Promise.race([began, ended]);
     if (said !== undefined) throw refused(said);
-    void ended.then((failure) => {
-      if (failure !== undefined) child.stdout.destroy(new Error(failure));
-    });
+    void endWith(child.stdout, ended);
     return child.stdout;
   }
 
@@ -148,6 +146,12 @@ export class QueryRunner {
       timeout: (TIMEOUT_SECONDS + 15) * 1_000,
     });
   }
+}
+
+/** A statement that fails after its first bytes breaks the download off. */
+async function endWith(output: Readable, ended: Promise<string | undefined>): Promise<void> {
+  const failure = await ended;
+  if (failure !== undefined) output.destroy(new Error(failure));
 }
 
 /** @returns what it said on stderr where it failed */

@@ -122,6 +122,21 @@ export interface WorkFacts {
   readonly missedSlot: string | null;
 }
 
+/** What is known against a list. Times are RFC 3339. */
+export interface ListFacts {
+  readonly list: 'parties' | 'checkpoints';
+  readonly doubts: readonly { readonly code: string; readonly message: string; readonly since: string }[];
+  readonly gaps: readonly {
+    readonly belowKey: string;
+    readonly aboveKey: string;
+    readonly foundAt: string;
+    /** An audit has found that the source does not serve the rows. */
+    readonly isConfirmed: boolean;
+  }[];
+  /** When the list was last read from its oldest row on; null before the first complete reading. */
+  readonly lastAuditAt: string | null;
+}
+
 /** Everything the console's first glance needs, in one consistent reading. */
 export interface MirrorFacts {
   readonly sourceUrl: string | null;
@@ -138,6 +153,8 @@ export interface MirrorFacts {
   /** Which ledgers are covered: the one reading that every sentence about completeness goes by. */
   readonly coverage: Completeness;
   readonly knownGaps: string;
+  /** Both lists; absent where nobody asks for them. */
+  readonly lists?: readonly ListFacts[];
   readonly openRuns: string;
   /** Of the last verification that somebody ordered; null where none was. */
   readonly lastVerify: { readonly verdict: Verdict; readonly at: string; readonly runId: string } | null;

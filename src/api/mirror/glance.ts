@@ -40,9 +40,9 @@ export function glance(facts: MirrorFacts): MirrorStatus {
     ...(facts.lastVerify === null || facts.lastVerify.verdict === 'complete'
       ? []
       : [unverified(facts.lastVerify)]),
-    ...(coverage.openDoubts === 0 ? [] : [doubts(coverage.openDoubts)]),
+    ...doubts(facts),
     ...(facts.ledger.quarantined === '0' ? [] : [quarantined(facts.ledger.quarantined)]),
-    ...(facts.knownGaps === '0' ? [] : [gaps(facts.knownGaps)]),
+    ...gaps(facts),
   ];
   const late = facts.work?.missedSlot ?? null;
   const unproven = facts.streams.filter((stream) => stream.verdict !== 'complete');
@@ -125,12 +125,30 @@ function unverified({ at, runId }: NonNullable<MirrorFacts['lastVerify']>): Atte
   };
 }
 
-function doubts(open: number): Attention {
-  return {
-    what: `${count(open)} open ${open === 1 ? 'doubt' : 'doubts'}`,
-    why: 'the source contradicted itself or what was known; a doubt stays open until an audit ends without one',
-    todo: 'Run `ledger-mirror sync all --full`; `ledger-mirror runs` has the evidence.',
-  };
+/** Each doubt by its list, where they are known; otherwise how many there are. */
+function doubts({ coverage, lists = [] }: MirrorFacts): readonly Attention[] {
+  const todo =
+    'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.';
+  const named = lists.flatMap(({ list, doubts: open }) =>
+    open.map(({ code, message, since }): Attention => ({
+      what: `${LABELS[list]} is in doubt since ${day(since)}: ${code}`,
+      why: message,
+      todo,
+      action: { does: 'sync', list },
+    })),
+  );
+  if (named.length > 0 || coverage.openDoubts === 0) return named;
+  return [
+    {
+      what: `${count(coverage.openDoubts)} open ${coverage.openDoubts === 1 ? 'doubt' : 'doubts'}`,
+      why: 'the source contradicted itself or what was known',
+      todo,
+    },
+  ];
+}
+
+function day(time: string): string {
+  return time.slice(0, 10);
 }
 
 function attentionOf(stream: StreamStatus): readonly Attention[] {
@@ -175,10 +193,26 @@ function missed(slot: string, workers: number): Attention {
   };
 }
 
-function gaps(count: string): Attention {
-  return {
-    what: `${count} known ${count === '1' ? 'gap' : 'gaps'} in the lists`,
-    why: 'the source stopped serving rows before they were read',
-    todo: 'Nothing can bring them back from this source; the gaps stay recorded.',
-  };
+function gaps({ knownGaps, lists = [] }: MirrorFacts): readonly Attention[] {
+  const named = lists.flatMap(({ list, gaps: known }) =>
+    known.map(({ belowKey, aboveKey, foundAt, isConfirmed }): Attention => ({
+      what: `${LABELS[list]} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
+      why: `on ${day(foundAt)} the source no longer served them`,
+      todo: isConfirmed
+        ? 'An audit confirmed it: this source does not have them. Each sync looks whether it serves older rows again.'
+        : 'Each sync looks whether the source serves them again, and reads the whole list then.',
+    })),
+  );
+  if (named.length > 0 || knownGaps === '0') return named;
+  return [
+    {
+      what: `${knownGaps} known ${knownGaps === '1' ? 'gap' : 'gaps'} in the lists`,
+      why: 'the source no longer served rows before they were read',
+      todo: 'Each sync looks whether the source serves them again.',
+    },
+  ];
+}
+
+function short(key: string): string {
+  return key.length > 20 ? `${key.slice(0, 12)}…` : key;
 }

@@ -41,6 +41,7 @@ const STATUS = {
     ledger: OPEN_OBJECT,
     coverage: OPEN_OBJECT,
     knownGaps: { type: 'string' },
+    lists: { type: 'array', items: OPEN_OBJECT },
     work: OPEN_OBJECT,
     openRuns: { type: 'string' },
     lastVerify: { type: ['object', 'null'], additionalProperties: true },

@@ -95,7 +95,7 @@ async function oneParty(
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
   const place = canonicalPartyId(id) === id ? await store.party(state.epoch, id) : undefined;
   if (place !== undefined) return { id, pos: place.pos };
-  if (!EVEN_HEX.test(id) && !ID_WORDS.has(id.toLowerCase())) {
+  if (!EVEN_HEX.test(id) && ID_WORDS.get(id.toLowerCase()) !== id) {
     const inner = `decoding '${text}': not a valid hex id (or well known exception)`;
     throw StatusError.ofHandler('invalidArgument', { ...DETAIL.parties, inner });
   }

@@ -77,13 +77,17 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     stream.asOfBlock ?? '',
     stream.asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
     formatQuantity(BigInt(stream.rows), HELD[stream.name]),
+    audited(found, stream.name, nowMs),
   ]);
   const { ledger, coverage } = found;
   const lines = [
     found.sentence,
     ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
     '',
-    formatTable(['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held'], streams).trimEnd(),
+    formatTable(
+      ['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held', 'read whole'],
+      streams,
+    ).trimEnd(),
     '',
     `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(BigInt(ledger.segments))} segments of ${formatCount(BigInt(ledger.parties))} parties with entries, ${formatBytes(BigInt(ledger.bytes))}` +
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
@@ -94,6 +98,12 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     '',
   ];
   return lines.join('\n');
+}
+
+/** When a list was last read from its oldest row on. */
+function audited({ lists = [] }: MirrorStatus, name: string, nowMs: number): string {
+  const at = lists.find(({ list }) => list === name)?.lastAuditAt ?? null;
+  return at === null ? '' : formatAge(Date.parse(at), nowMs);
 }
 
 function workLines({ work }: MirrorStatus, nowMs: number): readonly string[] {

@@ -24,12 +24,16 @@ export function completeNames(area) {
   area.setAttribute('aria-autocomplete', 'list');
   let names = KEYWORDS;
   let chosen = 0;
-  ask('/console/tables')
-    .then(({ tables }) => {
+  const load = async () => {
+    try {
+      const { tables } = await ask('/console/tables');
       const columns = tables.flatMap((table) => table.columns.map(({ name }) => name));
       names = [...new Set([...tables.map(({ name }) => name), ...columns, ...KEYWORDS])];
-    })
-    .catch(() => undefined);
+    } catch {
+      // Keywords alone, then.
+    }
+  };
+  void load();
   const word = () => /[a-z_][\w]*$/i.exec(area.value.slice(0, area.selectionStart))?.[0] ?? '';
   const close = () => {
     list.hidden = true;

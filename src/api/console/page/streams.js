@@ -6,9 +6,11 @@ import { time } from './time.js';
 const NAMES = { parties: 'Parties', checkpoints: 'Checkpoints', ledger: 'Ledger entries' };
 
 export function showStreams({ status }) {
+  const audits = new Map((status.lists ?? []).map(({ list, lastAuditAt }) => [list, lastAuditAt]));
   const target = place('streams');
   target.classList.remove('loading');
-  keyed(target, status.streams, ({ name }) => name, makeStream);
+  const items = status.streams.map((stream) => ({ ...stream, auditedAt: audits.get(stream.name) }));
+  keyed(target, items, ({ name }) => name, makeStream);
 }
 
 export function verdictBadge(node, verdict, otherwise = 'not yet') {
@@ -18,7 +20,8 @@ export function verdictBadge(node, verdict, otherwise = 'not yet') {
 }
 
 function makeStream({ name }) {
-  const [badge, rows, asOf, checked] = [el('span'), el('span', { class: 'figures' }), el('dd'), el('dd')];
+  const [badge, rows] = [el('span'), el('span', { class: 'figures' })];
+  const [asOf, checked, audited] = [el('dd'), el('dd'), el('dd')];
   const node = el(
     'article',
     {},
@@ -28,12 +31,14 @@ function makeStream({ name }) {
       { class: 'facts' },
       el('div', {}, el('dt', {}, 'Complete up to'), asOf),
       el('div', {}, el('dt', {}, 'Last checked'), checked),
+      name !== 'ledger' && el('div', {}, el('dt', {}, 'Last read whole'), audited),
     ),
   );
   return {
     node,
     update: (stream) => {
-      const { verdict, asOfTime, asOfBlock, checkedAt } = stream;
+      const { verdict, asOfTime, asOfBlock, checkedAt, auditedAt } = stream;
+      put(audited, auditedAt, () => [time(auditedAt, 'full')]);
       verdictBadge(badge, verdict);
       setText(rows, count(stream.rows));
       put(asOf, `${asOfTime} ${asOfBlock}`, () => [
