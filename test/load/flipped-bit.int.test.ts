@@ -21,16 +21,24 @@ function flipping(
   objectKey: string,
   times: number,
 ): ObjectStore & { readings: number } {
+  let readings = 0;
   const read: ObjectStore['read'] = async (key, ...rest) => {
     const content = await buffer(await objects.read(key, ...rest));
     if (key !== objectKey) return Readable.from([content]);
-    flipped.readings += 1;
-    if (flipped.readings <= times)
+    readings += 1;
+    if (readings <= times)
       content.writeUInt8(content.readUInt8(content.length >> 1) ^ 4, content.length >> 1);
     return Readable.from([content]);
   };
-  const flipped = Object.assign(Object.create(objects) as ObjectStore, { read, readings: 0 });
-  return flipped;
+  const flipped = new Proxy(objects, {
+    get: (store, name) => {
+      if (name === 'read') return read;
+      if (name === 'readings') return readings;
+      const own: unknown = Reflect.get(store, name);
+      return typeof own === 'function' ? (own.bind(store) as unknown) : own;
+    },
+  });
+  return flipped as ObjectStore & { readings: number };
 }
 
 describe.each(['none', 'zstd'] as const)('a bit flipped on the way, %s', (compression) => {

@@ -59,7 +59,7 @@ export async function readListState(db: Db): Promise<readonly ListState[]> {
     is_append_only: boolean | null;
   }>`
     select lists.list, n.epoch, audited_at, is_append_only
-    from (select max(epoch) as epoch from mirror.networks) n, (values ('parties'), ('checkpoints')) as lists (list)
+    from (select max(epoch) as epoch from mirror.networks) n cross join (values ('parties'), ('checkpoints')) as lists (list)
     left join mirror.generations g on g.list = lists.list and g.kind = 'current' and g.epoch = n.epoch`.execute(
     db,
   );
