@@ -6,6 +6,7 @@ import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { waitFor } from '../support/wait-for.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
 
@@ -303,12 +304,18 @@ describe('loadParty', () => {
 
     it('by the database', async () => {
       let isKilled = false;
-      const kill = async (): Promise<void> => {
-        await database.pool.query(
-          `select pg_terminate_backend(pid) from pg_stat_activity
-            where datname = current_database() and pid <> pg_backend_pid() and query ilike 'copy mirror%'`,
+      // What was written may still wait on this side for the COPY to begin.
+      const kill = (): Promise<void> =>
+        waitFor(
+          async () => {
+            const { rowCount } = await database.pool.query(
+              `select pg_terminate_backend(pid) from pg_stat_activity
+                where datname = current_database() and pid <> pg_backend_pid() and query ilike 'copy mirror%'`,
+            );
+            return (rowCount ?? 0) > 0;
+          },
+          { what: 'the COPY' },
         );
-      };
       const watched: LoadDeps['books'] = {
         partiesToLoad: books.partiesToLoad.bind(books),
         toLoad: books.toLoad.bind(books),
