@@ -305,7 +305,7 @@ describe('loadParty', () => {
     it('by the database', async () => {
       let isKilled = false;
       // What was written may still wait on this side for the COPY to begin.
-      const kill = (): Promise<void> =>
+      const kill = (): Promise<unknown> =>
         waitFor(
           async () => {
             const { rowCount } = await database.pool.query(
