@@ -87,7 +87,8 @@ function trouble(sandbox: Sandbox, roll: () => number): void {
 }
 
 async function booked(sandbox: Sandbox, list: ListName): Promise<Set<string>> {
-  if (list === 'parties') return new Set(Array.from(sandbox.books.parties(), ({ id }) => id));
+  // The network's own party is listed, too.
+  if (list === 'parties') return new Set(['network', ...Array.from(sandbox.books.parties(), ({ id }) => id)]);
   return new Set(
     Array.from(
       sandbox.books.checkpoints(),

@@ -118,13 +118,15 @@ async function answer(app: App, context: CommandContext): Promise<Readonly<Recor
     const rows = await ask(lake, name, context);
     say(context, `\n${asks}  (query ${name})`);
     say(context, answerTable(rows, rowsShown, context.stdout.columns));
+    const note = readyQuestion(name)?.oneSided;
+    if (note !== undefined) say(context, note);
     answers[name] = rows;
   }
   return answers;
 }
 
 const answerDocument = z.object({
-  rows: z.array(z.record(z.string(), z.union([z.string(), z.number(), z.null()]))),
+  rows: z.array(z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]))),
 });
 type AnswerRows = z.output<typeof answerDocument>['rows'];
 
@@ -147,7 +149,7 @@ async function ask(lake: Lake, name: string, context: CommandContext): Promise<A
 /** Ids are cut to what tells them apart: `query` shows them whole. */
 function answerTable(rows: AnswerRows, rowsMax: number, columns: number | undefined): string {
   const header = Object.keys(rows[0] ?? {});
-  const short = (cell: string | number | null | undefined): Cell => {
+  const short = (cell: AnswerRows[number][string] | undefined): Cell => {
     // Numbers as `query` writes them: whether one comes as a number or as text says nothing to a reader.
     if (typeof cell !== 'string') return typeof cell === 'number' ? String(cell) : cell;
     return /^[0-9a-f]{64}$/.test(cell) ? `${cell.slice(0, 8)}…` : cell;
