@@ -18,6 +18,7 @@ const TAKEOVER_MAX_MS = 15_000;
 const PAGES_ANSWERED = 6;
 const STALL_AFTER_BYTES = 3_000;
 const OPEN_RUNS = `mirror.runs where state in ('queued', 'running')`;
+const EXPORTING = 'mirror.exports where lease_until > clock_timestamp()';
 
 interface World extends AsyncDisposable {
   readonly sandbox: Sandbox;
@@ -244,7 +245,9 @@ export function killedCases(redisUrl: string | undefined): void {
     const { home, pool, sandbox } = world;
     stallExports(world);
     const first = home.start(['up'], { SCHEDULE: '*/2 * * * * *', API_PORT: '0' });
-    await waitFor(async () => (await home.spooled()).length > 0, { what: 'a spool file' });
+    await waitFor(async () => (await hasParties(pool)) > 0 && (await countOf(pool, EXPORTING)) > 0, {
+      what: 'an export on its way',
+    });
     await first.end('SIGKILL');
     sandbox.faults.clear();
     await expectLeasesEndSoon(world);
