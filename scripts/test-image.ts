@@ -63,7 +63,8 @@ async function needBuilt(): Promise<void> {
 
 async function needStores(): Promise<void> {
   await needBuilt();
-  for (const name of ['POSTGRES_IMAGE', 'REDIS_IMAGE', 'S3_IMAGE']) await needImage(name, 'compose.yaml');
+  for (const name of ['POSTGRES_IMAGE', 'REDIS_IMAGE', 'S3_IMAGE'])
+    await needImage(name, 'docker-compose.yml');
 }
 
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
@@ -176,7 +177,7 @@ async function upgrade(): Promise<void> {
 async function proxied(): Promise<void> {
   await needStores();
   await needImage('PROXY_IMAGE', 'compose.proxy.yaml');
-  const files = ['-f', 'compose.yaml', '-f', 'compose.sandbox.yaml', '-f', 'compose.proxy.yaml'];
+  const files = ['-f', 'docker-compose.yml', '-f', 'compose.sandbox.yaml', '-f', 'compose.proxy.yaml'];
   const env = { PROXY_PORT: '127.0.0.1:18082' };
   await docker(
     [...SANDBOX, ...files, 'up', '--detach', '--no-build', '--scale', 'api=2', '--wait', 'api', 'proxy'],
@@ -319,7 +320,7 @@ try {
     },
   ]);
 } finally {
-  const files = ['-f', 'compose.yaml', '-f', 'compose.sandbox.yaml', '-f', 'compose.proxy.yaml'];
+  const files = ['-f', 'docker-compose.yml', '-f', 'compose.sandbox.yaml', '-f', 'compose.proxy.yaml'];
   await command('docker', [...SANDBOX, ...files, 'down', '--volumes', '--remove-orphans', '--timeout', '5'], {
     env: environment,
   });

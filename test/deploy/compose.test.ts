@@ -8,7 +8,12 @@ import { readConfig } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
-const COMPOSE_FILES = ['compose.yaml', 'compose.sandbox.yaml', 'compose.proxy.yaml', 'compose.secrets.yaml'];
+const COMPOSE_FILES = [
+  'docker-compose.yml',
+  'compose.sandbox.yaml',
+  'compose.proxy.yaml',
+  'compose.secrets.yaml',
+];
 const SETTING_NAMES = new Set(Object.values(SETTINGS).map(({ name }) => name));
 /** The AWS SDK's own. */
 const AWS = 'AWS_SHARED_CREDENTIALS_FILE';
@@ -41,15 +46,15 @@ describe('the compose files', () => {
 
   test('give the mirror only settings and the place of its S3 keys', () => {
     const [, environment = ''] =
-      /environment: &environment\n((?: {4}.*\n)+)/.exec(read('compose.yaml')) ?? [];
+      /environment: &environment\n((?: {4}.*\n)+)/.exec(read('docker-compose.yml')) ?? [];
     const names = [...environment.matchAll(/^ +([A-Z_]+):/gm)].map(([, name]) => name ?? '');
     expect(names).toContain('DATABASE_URL');
     expect(names.filter((name) => !SETTING_NAMES.has(name))).toEqual([AWS]);
   });
 
   test('start nothing without a source: no address stands in for the one that is missing', () => {
-    expect(read('compose.yaml')).toMatch(/SOURCE_URL: \$\{SOURCE_URL:\?/);
-    expect(read('compose.yaml')).not.toMatch(/\$\{SOURCE_URL:?-/);
+    expect(read('docker-compose.yml')).toMatch(/SOURCE_URL: \$\{SOURCE_URL:\?/);
+    expect(read('docker-compose.yml')).not.toMatch(/\$\{SOURCE_URL:?-/);
   });
 
   test("take no keys of the developer's shell for the bundled store", () => {
@@ -58,7 +63,7 @@ describe('the compose files', () => {
   });
 
   test('name every image by its digest, the base of ours as the Dockerfile does', () => {
-    const text = read('compose.yaml');
+    const text = read('docker-compose.yml');
     const images = [...text.matchAll(/\$\{[A-Z0-9]+_IMAGE:-([^}]+)\}/g)].map(([, image]) => image ?? '');
     expect(images).toHaveLength(4);
     for (const image of images) expect(image).toMatch(/@sha256:[0-9a-f]{64}$/);
@@ -68,7 +73,7 @@ describe('the compose files', () => {
 
   test("call our image by the package's version", () => {
     const { version } = JSON.parse(read('package.json')) as { version: string };
-    for (const file of ['compose.yaml', 'compose.sandbox.yaml']) {
+    for (const file of ['docker-compose.yml', 'compose.sandbox.yaml']) {
       const named = [...read(file).matchAll(/\$\{MIRROR_VERSION:-([^}]+)\}/g)].map(([, text]) => text);
       expect([...new Set(named)]).toEqual([version]);
     }
@@ -81,7 +86,7 @@ describe('sandbox.env', () => {
     const text = read('sandbox.env');
     await expect(configFrom(text)).resolves.toMatchObject({ sourceUrl: new URL('http://sandbox:8090') });
     expect(text).toMatch(/^COMPOSE_PROJECT_NAME=ledger-mirror-sandbox$/m);
-    expect(read('compose.yaml')).toMatch(/^name: ledger-mirror$/m);
+    expect(read('docker-compose.yml')).toMatch(/^name: ledger-mirror$/m);
   });
 });
 
