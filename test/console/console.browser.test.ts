@@ -7,7 +7,7 @@ import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 
 const TOKEN = 'correct-horse-battery-staple';
-const WHOLE = /^The mirror is whole/;
+const WHOLE = /^The mirror is complete/;
 const opened = new AsyncDisposableStack();
 let [sandbox, mirror, view]: [Sandbox?, RealApp?, ConsolePage?] = [];
 
@@ -93,7 +93,7 @@ describe('an operator', () => {
     const row = page.locator('#parties tr', { hasText: id.slice(0, 8) });
     await expect.poll(() => page.locator('#parties tr').count()).toBe(1);
     await row.getByRole('button', { name: `Export: ${id}` }).click();
-    const link = row.getByRole('link', { name: /^Download \d/ });
+    const link = row.getByRole('link', { name: /^Download/ });
     await link.waitFor();
     const [ordered] = await Promise.all([page.waitForEvent('download'), link.click()]);
     const lines = (await readFile(await ordered.path(), 'utf8')).trimEnd().split('\n');

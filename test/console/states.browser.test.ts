@@ -58,7 +58,7 @@ describe('the glance', () => {
 
   it('says of a whole mirror as of when, and asks nothing of a person', async () => {
     const { view } = await open({ status: wholeFacts() });
-    await expectSentence('The mirror is whole as of 2026-03-01 02:00 UTC.');
+    await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
     await expect.poll(() => view.page.title()).toBe('✓ ledger-mirror');
     await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
   });
@@ -71,7 +71,7 @@ describe('the glance', () => {
     const status = wholeFacts();
     const streams = status.streams.map((stream, index) => (index === 0 ? { ...stream, verdict } : stream));
     const { view } = await open({ status: { ...status, streams } });
-    await expectSentence('the list of parties is not complete');
+    await expectSentence('the list of parties is not proven');
     await expectShown('attention', `the list of parties: ${verdict}`);
     await view.page.locator('#attention').getByRole('button', { name: button }).waitFor();
     expect(await accessibilityFaults(view.page)).toEqual([]);
@@ -129,12 +129,12 @@ describe('the quarantine', () => {
 describe('the line to the mirror', () => {
   it('shows when it is lost, keeps what was known, and heals', async () => {
     const { view, console: mirror } = await open({ status: wholeFacts() });
-    await expectSentence('The mirror is whole');
+    await expectSentence('The mirror is complete');
     await view.page.locator('[data-connection=live]').waitFor();
     await mirror.interrupt();
     await view.page.locator('#connection', { hasText: 'Connection lost. What you see is as of' }).waitFor();
     expect(await accessibilityFaults(view.page)).toEqual([]);
-    await expectSentence('The mirror is whole');
+    await expectSentence('The mirror is complete');
     await mirror.resume();
     await view.page.locator('#connection', { hasText: /^Live$/ }).waitFor();
     await view.page.locator('[data-connection=live]').waitFor();
