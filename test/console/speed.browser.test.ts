@@ -59,7 +59,7 @@ function told(what: string, value: string): void {
 it('paints, and weighs, little', async () => {
   if (api === undefined || view === undefined) throw new Error('not open');
   const { page, weights, problems } = view;
-  await page.goto(api.url);
+  await page.goto(new URL('/data', api.url).href);
   await page.locator('#parties .id').first().waitFor();
   const paintMs = await page.evaluate<number>(
     `performance.getEntriesByName('first-contentful-paint')[0].startTime`,
