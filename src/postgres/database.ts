@@ -9,10 +9,12 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 30_000;
 const OID = { int8: 20, timestamptz: 1184 } as const;
 /**
- * Between two statements of a transaction nothing is waited for but this process, or an object of its store.
- * Where that hangs, or its machine is gone without a word, others need the locks, and vacuum the horizon.
+ * A transaction is idle while this process computes. Where it stands still, or its machine is gone without a word,
+ * others need its locks: sooner than LOCK_TIMEOUT_MS, so that whoever waits for one gets it.
  */
-const IDLE_IN_TRANSACTION_MS = 5 * 60_000;
+const IDLE_IN_TRANSACTION_MS = 10_000;
+/** For a transaction that waits for an object of the store between two of its statements. */
+export const WAITS_FOR_THE_STORE = `set local idle_in_transaction_session_timeout = '5min'`;
 /** Whoever waits longer waits for a lock that nothing of ours holds so long: the statement ends, and may pass later. */
 const LOCK_TIMEOUT_MS = 20_000;
 const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c lock_timeout=${LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;

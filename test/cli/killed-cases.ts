@@ -8,6 +8,7 @@ import { expect, test } from 'vitest';
 import type { Route } from '../../src/sandbox/faults.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
+import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
@@ -19,6 +20,10 @@ const PAGES_ANSWERED = 6;
 const STALL_AFTER_BYTES = 3_000;
 const OPEN_RUNS = `mirror.runs where state in ('queued', 'running')`;
 const EXPORTING = 'mirror.exports where lease_until > clock_timestamp()';
+
+const OURS = `pg_stat_activity where datname = current_database() and application_name = 'ledger-mirror'`;
+const LOCK_WAITS = `${OURS} and wait_event_type = 'Lock' and query like '%list_leases%'`;
+const IDLE_HOLDERS = `${OURS} and state = 'idle in transaction'`;
 
 interface World extends AsyncDisposable {
   readonly sandbox: Sandbox;
@@ -69,6 +74,21 @@ async function midWalk({ sandbox, pool }: World): Promise<() => void> {
     sandbox.faults.clear();
     resolve();
   };
+}
+
+/** Stops a command where it holds the rows that a page's commit locks: what it does next never comes. */
+async function stopMidCommit(child: Child, { pool }: World): Promise<void> {
+  const holder = await pool.connect();
+  try {
+    await holder.query('begin');
+    await holder.query('select from mirror.list_leases for update');
+    await waitFor(async () => (await countOf(pool, LOCK_WAITS)) > 0, { what: 'a commit that waits' });
+    child.signal('SIGSTOP');
+    await holder.query('rollback');
+    await waitFor(async () => (await countOf(pool, IDLE_HOLDERS)) > 0, { what: 'a transaction left open' });
+  } finally {
+    holder.release(true);
+  }
 }
 
 async function hasParties(pool: Pool): Promise<number> {
@@ -144,9 +164,8 @@ export function killedCases(redisUrl: string | undefined): void {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'parties', '--json']);
-    const letGo = await midWalk(world);
-    first.signal('SIGSTOP');
-    letGo();
+    await waitFor(async () => (await hasParties(pool)) > 0, { what: 'a walk on its way' });
+    await stopMidCommit(first, world);
     const next = await home.json(['sync', 'parties']);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
     first.signal('SIGCONT');

@@ -65,7 +65,7 @@ describe('a transaction that Postgres ended', () => {
 
   it('every session of ours has such a limit', async () => {
     const { rows } = await sql`show idle_in_transaction_session_timeout`.execute(db);
-    expect(rows).toEqual([{ idle_in_transaction_session_timeout: '5min' }]);
+    expect(rows).toEqual([{ idle_in_transaction_session_timeout: '10s' }]);
   });
 
   it('because a statement failed: the first cause is told, not that it is aborted (25P02)', async () => {

@@ -4,6 +4,7 @@ import { readInstant } from '../../core/time.ts';
 import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
 import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/coverage-record.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
+import { WAITS_FOR_THE_STORE } from '../../postgres/database.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { guarded } from '../../postgres/transaction.ts';
 
@@ -55,6 +56,7 @@ export class CoverageStore implements CoverageRepository {
       const identity = await numbered(client);
       // The moment comes after the note: what is noted is in it.
       await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
+      await guarded(ACTION, () => client.query(WAITS_FOR_THE_STORE));
       const parties = (which: 'all' | 'changed'): AsyncGenerator<PartyCoverage> =>
         readParties(client, which, signal);
       const result = await work({ ...identity, parties });

@@ -15,7 +15,7 @@ import type {
 } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { CopySink } from '../../postgres/copy-sink.ts';
-import type { Warehouse } from '../../postgres/database.ts';
+import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { guarded } from '../../postgres/transaction.ts';
 
@@ -120,6 +120,7 @@ export class LoadStore implements LoadBooks {
     await statement(async () => {
       await client.query('begin');
       await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
+      await client.query(WAITS_FOR_THE_STORE);
     });
     // Another loader of the same party has it as long as its segment takes.
     await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
