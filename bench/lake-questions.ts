@@ -109,6 +109,18 @@ export class BenchWarehouse implements LakeRepository {
     return Promise.resolve([]);
   }
 
+  decidedCommit(): never {
+    throw new Error('a folder decides commits by itself');
+  }
+
+  decideCommit(): never {
+    return this.decidedCommit();
+  }
+
+  forgetContent(): never {
+    return this.decidedCommit();
+  }
+
   #path({ segmentId, month }: SegmentMonth): string {
     return join(this.#folder, `${segmentId}-${month}`);
   }

@@ -46,6 +46,14 @@ const STATEMENTS = [
     version bigint not null,
     build bigint not null,
     built_at timestamptz not null default clock_timestamp())`,
+  // Where a store would let two writers put one commit, the newest commit of each table is decided here first.
+  // Its content is kept until it lies in the store: whoever comes next puts the same bytes.
+  `create table mirror.lake_commits (
+    store text not null,
+    name text not null,
+    version bigint not null,
+    content bytea,
+    primary key (store, name))`,
 ];
 
 export async function up(db: Kysely<unknown>): Promise<void> {

@@ -152,6 +152,13 @@ table mirror.identity
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
 
+table mirror.lake_commits
+  store text not null
+  name text not null
+  version bigint not null
+  content bytea
+  constraint lake_commits_pkey PRIMARY KEY (store, name)
+
 table mirror.lake_tables
   name text not null
   table_id uuid not null

@@ -152,6 +152,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       store: new PostgresStatusStore(warehouse),
       db: warehouse.db,
       nightly: jobs.nightly,
+      objectsUrl: store.url,
       schedule,
     }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

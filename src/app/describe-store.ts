@@ -1,6 +1,10 @@
 /** What a store was found to do, and what that means, in one line. */
 import type { ConditionSupport, StoreCapabilities } from '../objects/object-store.ts';
 
+/** For `lake`, `status` and `doctor` alike. */
+export const LAKE_DECIDED_IN_DATABASE =
+  'Commits of the lake are decided in the database: this object store would let two writers put one (docs/objects.md).';
+
 const WORDS: Readonly<Record<ConditionSupport, string>> = {
   honoured: 'are written once',
   ignored: 'are overwritten by a second writer (If-None-Match is ignored)',
@@ -16,5 +20,6 @@ export function describeStore(url: string, { put, multipart, hasOneWinner }: Sto
       ? `objects ${WORDS[put]}`
       : `small objects ${WORDS[put]}, objects above 16 MiB ${WORDS[multipart]}`;
   const race = hasOneWinner ? '' : ', and of several writers at once more than one is told that it wrote';
-  return `${works}; ${objects}${race}: safe while one mirror has this prefix, whose leases keep it to one writer (docs/objects.md)`;
+  const lake = put === 'honoured' && hasOneWinner ? '' : '; commits of the lake are decided in the database';
+  return `${works}; ${objects}${race}: safe while one mirror has this prefix, whose leases keep it to one writer${lake} (docs/objects.md)`;
 }

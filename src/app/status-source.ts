@@ -2,6 +2,7 @@
 import { missedSlotMs } from '../runs/missed-slot.ts';
 import { nextSlotMs, type Schedule } from '../runs/schedule.ts';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
+import { isLakeDecidedHere } from '../lake/store/decided-commits.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
 import type { Database } from '../postgres/database.ts';
 import type { NightlyStore } from '../runs/store/nightly-store.ts';
@@ -11,11 +12,19 @@ export interface StatusSourceDeps {
   readonly store: StatusStore;
   readonly db: Database;
   readonly nightly: NightlyStore;
+  /** Of the object store. */
+  readonly objectsUrl: string;
   /** This process's own, where no worker is running whose schedule counts. */
   readonly schedule: Schedule;
 }
 
-export function openStatusSource({ store, db, nightly, schedule: own }: StatusSourceDeps): StatusStore {
+export function openStatusSource({
+  store,
+  db,
+  nightly,
+  objectsUrl,
+  schedule: own,
+}: StatusSourceDeps): StatusStore {
   const work = async (): Promise<WorkFacts> => {
     const nowMs = Date.now();
     const { workers, isScheduled, schedule: working } = await readWorkerFacts(db);
@@ -30,8 +39,13 @@ export function openStatusSource({ store, db, nightly, schedule: own }: StatusSo
   };
   return {
     facts: async () => {
-      const [facts, found, lists] = await Promise.all([store.facts(), work(), readLists(db)]);
-      return { ...facts, work: found, lists };
+      const [facts, found, lists, decided] = await Promise.all([
+        store.facts(),
+        work(),
+        readLists(db),
+        isLakeDecidedHere(db, objectsUrl),
+      ]);
+      return { ...facts, work: found, lists, lakeCommitsDecidedBy: decided ? 'database' : 'store' };
     },
     runs: (question) => store.runs(question),
     run: (runId) => store.run(runId),

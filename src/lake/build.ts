@@ -2,13 +2,12 @@
  * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
  * names their versions. Whatever a killed build has left, the next one goes on from what the logs say.
  */
-import { PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
 import type { Build, LakeDeps, LakeProgress } from './build-context.ts';
 import { buildEntries, countRows } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
 import { buildWhole } from './build-whole.ts';
 import { LAKE_TABLES, type LakeTable } from './columns.ts';
+import { type Committer, openCommitter } from './committer.ts';
 import { checkCheckpoints, mendCheckpoints } from './delta/checkpoint.ts';
 import { listLog } from './delta/log.ts';
 import { BUILD_MEMORY_LIMIT, openDuckDb } from './duckdb.ts';
@@ -35,6 +34,7 @@ export interface LakeBuild {
   readonly rowsSent: bigint;
   /** Files that nothing names any more and whose time was over. */
   readonly removedFiles: number;
+  readonly commitsDecidedBy: Committer['decidedBy'];
 }
 
 /**
@@ -47,7 +47,7 @@ export async function buildLake(
   onProgress: (progress: LakeProgress) => void = () => undefined,
 ): Promise<LakeBuild> {
   return deps.repository.exclusively(async (snapshot) => {
-    await refuseUnfitStore(deps.objects, signal);
+    const committer = await openCommitter(deps.objects, deps.repository, signal);
     await deps.objects.clearSpool(SPOOL_PREFIX, new Set());
     await sweepScratch(deps.scratchDir);
     await using folder = await scratchFolder(deps.scratchDir);
@@ -55,6 +55,7 @@ export async function buildLake(
     await engine.connection.run('set preserve_insertion_order = false');
     const before = await readMoment(deps.objects, signal);
     const shop = workshop(deps, snapshot, before, {
+      committer,
       connection: engine.connection,
       folder: folder.path,
       signal,
@@ -64,22 +65,11 @@ export async function buildLake(
   }, signal);
 }
 
-/** @throws PermanentError `LAKE_STORE_UNFIT` where two writers could both be told that a commit is theirs */
-async function refuseUnfitStore(objects: ObjectStore, signal: AbortSignal): Promise<void> {
-  const { put, hasOneWinner } = await objects.capabilities(signal);
-  if (put === 'honoured' && hasOneWinner) return;
-  throw new PermanentError(
-    `Cannot build the lake in ${objects.url}: the store writes over what lies there, so two builds could lose each other's rows; ` +
-      'use a store that honours If-None-Match, or a folder with hard links',
-    { code: 'LAKE_STORE_UNFIT', meta: { store: objects.url, put, hasOneWinner } },
-  );
-}
-
 function workshop(
   deps: LakeDeps,
   snapshot: LakeSnapshot,
   before: Moment | undefined,
-  place: Pick<Workshop, 'connection' | 'folder' | 'signal'>,
+  place: Pick<Workshop, 'committer' | 'connection' | 'folder' | 'signal'>,
 ): Workshop {
   let number: Promise<number> | undefined;
   const { objects, retentionMs } = deps;
@@ -155,6 +145,7 @@ async function run(
     bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
     rowsSent,
     removedFiles,
+    commitsDecidedBy: shop.committer.decidedBy,
   };
 }
 

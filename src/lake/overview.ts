@@ -2,6 +2,7 @@
 import type { LakeDeps } from './build-context.ts';
 import { countRows } from './build-entries.ts';
 import { LAKE_TABLES, type LakeTable } from './columns.ts';
+import { isDecidedByStore, openCommitter } from './committer.ts';
 import type { TableState } from './delta/actions.ts';
 import { checkCheckpoints, mendCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
 import { listLog, readTable } from './delta/log.ts';
@@ -33,6 +34,8 @@ export interface LakeOverview {
   /** Numbers of the moments that can be asked for or restored. */
   readonly moments: readonly number[];
   readonly tables: readonly TableOverview[];
+  /** `database` where the store would let two writers put one commit; undefined to who may only read the store. */
+  readonly commitsDecidedBy: 'store' | 'database' | undefined;
 }
 
 /** Also takes away broken checkpoints: the commits say the same. */
@@ -64,7 +67,14 @@ export async function describeLake(
       });
     }
     const moments = await listMoments(objects, signal);
-    return { store: objects.url, moments: moments.map(({ number }) => number), tables };
+    const commitsDecidedBy = await isDecidedByStore(objects, signal).then(
+      (isStore) => (isStore ? 'store' : 'database'),
+      (error: unknown) => {
+        if (error instanceof PermanentError) return undefined;
+        throw error;
+      },
+    );
+    return { store: objects.url, moments: moments.map(({ number }) => number), tables, commitsDecidedBy };
   });
 }
 
@@ -100,6 +110,7 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
         const shop: Workshop = {
           ...reader,
           objects: deps.objects,
+          committer: await openCommitter(deps.objects, deps.repository, signal),
           retentionMs: deps.retentionMs,
           signal,
           appId: appIdOf(snapshot.mirrorId),

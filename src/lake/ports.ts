@@ -43,7 +43,31 @@ export interface RecordedTable {
   readonly build: number;
 }
 
-export interface LakeRepository {
+/** The newest commit of a table, as it was decided. */
+export interface DecidedCommit {
+  readonly version: number;
+  /** Undefined once it is known to lie in the store. */
+  readonly content: Buffer | undefined;
+}
+
+/** Decides one content for each version of a table, for stores that would let two writers put one. */
+export interface CommitRegister {
+  decidedCommit(store: string, table: LakeTable): Promise<DecidedCommit | undefined>;
+  /**
+   * @param after the version that was decided before; undefined for none
+   * @returns false where another writer has decided since
+   */
+  decideCommit(
+    store: string,
+    table: LakeTable,
+    commit: { readonly version: number; readonly content: Buffer },
+    after: number | undefined,
+  ): Promise<boolean>;
+  /** It lies in the store: its content need not be kept. */
+  forgetContent(store: string, table: LakeTable, version: number): Promise<void>;
+}
+
+export interface LakeRepository extends CommitRegister {
   /** Runs `work` while no other process builds or tidies the lake; everything it reads is of one moment. */
   exclusively<Result>(
     work: (snapshot: LakeSnapshot) => Promise<Result>,

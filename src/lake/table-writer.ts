@@ -5,9 +5,10 @@ import type { DuckDBConnection } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeTable } from './columns.ts';
+import type { Committer } from './committer.ts';
 import { type Action, type AddFile, removalOf, Replay, type TableState } from './delta/actions.ts';
 import { writeCheckpoint } from './delta/checkpoint.ts';
-import { commitTable, readTable } from './delta/log.ts';
+import { readTable } from './delta/log.ts';
 import { fileKey } from './delta/paths.ts';
 import { statisticsJson, type WrittenFile } from './delta/statistics.ts';
 import { interruptible } from './duckdb.ts';
@@ -21,6 +22,7 @@ const COMMITS_BETWEEN_CHECKPOINTS = 30;
 /** Where files are made and where they go. */
 export interface Workshop {
   readonly objects: ObjectStore;
+  readonly committer: Committer;
   readonly connection: DuckDBConnection;
   /** Of this build's own: local copies of what it wrote stay there to its end. */
   readonly folder: string;
@@ -50,6 +52,7 @@ export class TableWriter {
   }
 
   static async open(table: LakeTable, shop: Workshop): Promise<TableWriter> {
+    await shop.committer.settle(table);
     const state = await readTable(shop.objects, rootOf(table), shop, shop.signal);
     if (state !== undefined) refuseForeign(table, state, shop.appId);
     return new TableWriter(table, shop, state);
@@ -106,8 +109,7 @@ export class TableWriter {
     { add, remove }: { readonly add: readonly AddFile[]; readonly remove: readonly AddFile[] },
     dataChange = true,
   ): Promise<void> {
-    const { objects, signal, appId, retentionMs, buildNumber } = this.#shop;
-    const root = rootOf(this.table);
+    const { committer, appId, retentionMs, buildNumber } = this.#shop;
     const nowMs = Date.now();
     const actions: Action[] = [
       { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
@@ -125,7 +127,7 @@ export class TableWriter {
       if (metaData !== undefined) actions.unshift({ metaData });
     }
     const version = (before?.version ?? -1) + 1;
-    await commitTable(objects, root, version, { operation, actions }, signal);
+    await committer.commit(this.table, version, { operation, actions });
     this.#state = advanced(before, version, actions, nowMs);
     this.#commits += 1;
     await this.#checkpoint();

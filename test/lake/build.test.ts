@@ -202,21 +202,6 @@ describe('a build of the lake', () => {
     expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
   });
 
-  it('is refused in a store that would write over a commit', async () => {
-    const world = await built(segment(1));
-    const careless = new Proxy(world.deps.objects, {
-      get: (store, name) => {
-        if (name === 'capabilities')
-          return async () => ({ put: 'ignored', multipart: 'ignored', hasOneWinner: false });
-        const own: unknown = Reflect.get(store, name);
-        return typeof own === 'function' ? (own.bind(store) as unknown) : own;
-      },
-    });
-    await expect(buildLake({ ...world.deps, objects: careless }, signal)).rejects.toMatchObject({
-      code: 'LAKE_STORE_UNFIT',
-    });
-  });
-
   it('adds columns that an older table lacks', async () => {
     const world = await built(segment(1));
     const path = join(world.folder, ENTRIES, '_delta_log', `${'0'.repeat(20)}.json`);

@@ -1,7 +1,13 @@
 /** Ledger entries as the warehouse would give them to a build, without one. */
 import { canonicalText, ENTRY_COLUMNS, type EntryColumn, LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import { hashText, RowDigest } from '../../src/ledger/digest.ts';
-import type { LakeRepository, LakeSnapshot, RecordedTable, SegmentMonth } from '../../src/lake/ports.ts';
+import type {
+  DecidedCommit,
+  LakeRepository,
+  LakeSnapshot,
+  RecordedTable,
+  SegmentMonth,
+} from '../../src/lake/ports.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;
@@ -32,6 +38,7 @@ export class WarehouseDouble implements LakeRepository {
   mirrorId = '00000000-0000-4000-8000-000000000001';
   #build = 0;
   #recorded = new Map<string, RecordedTable>();
+  readonly #decided = new Map<string, DecidedCommit>();
 
   exclusively<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
     return this.snapshot(work);
@@ -67,6 +74,26 @@ export class WarehouseDouble implements LakeRepository {
 
   recorded(): Promise<readonly RecordedTable[]> {
     return Promise.resolve([...this.#recorded.values()]);
+  }
+
+  decidedCommit(store: string, table: string): Promise<DecidedCommit | undefined> {
+    return Promise.resolve(this.#decided.get(`${store} ${table}`));
+  }
+
+  decideCommit(
+    store: string,
+    table: string,
+    commit: DecidedCommit,
+    after: number | undefined,
+  ): Promise<boolean> {
+    const isNext = this.#decided.get(`${store} ${table}`)?.version === after;
+    if (isNext) this.#decided.set(`${store} ${table}`, commit);
+    return Promise.resolve(isNext);
+  }
+
+  async forgetContent(store: string, table: string, version: number): Promise<void> {
+    const decided = await this.decidedCommit(store, table);
+    if (decided?.version === version) this.#decided.set(`${store} ${table}`, { version, content: undefined });
   }
 
   /** As a database that was lost and made anew. */

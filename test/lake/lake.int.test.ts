@@ -181,6 +181,22 @@ describe('the lake', () => {
     expect(tables.map(({ table }) => table)).toEqual(LAKE_TABLES);
   });
 
+  it('has one content for a version where the database decides it, whoever asks at once', async () => {
+    const register = new LakeStore(warehouse.pool);
+    const decide = (version: number, content: string, after?: number): Promise<boolean> =>
+      register.decideCommit('s3://b/p', 'parties', { version, content: Buffer.from(content) }, after);
+    const isWon = (ends: readonly boolean[]): number => ends.filter(Boolean).length;
+    expect(isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(0, content))))).toBe(1);
+    expect(isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(1, content, 0))))).toBe(1);
+    const decided = await register.decidedCommit('s3://b/p', 'parties');
+    expect(decided).toMatchObject({ version: 1, content: expect.any(Buffer) as Buffer });
+    await register.forgetContent('s3://b/p', 'parties', 0);
+    expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual(decided);
+    await register.forgetContent('s3://b/p', 'parties', 1);
+    expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual({ version: 1, content: undefined });
+    expect(await register.decidedCommit('s3://another/p', 'parties')).toBeUndefined();
+  });
+
   it('brings what a statement can reach, and fetches a file once', async () => {
     await fill();
     await buildLake(deps, signal);

@@ -31,6 +31,6 @@ export function describeRealStore(
     describeRefusals(running);
     describeMishaps(running);
     describeOutages(running);
-    describeNights(running, capabilities.put === 'honoured' && capabilities.hasOneWinner);
+    describeNights(running);
   });
 }

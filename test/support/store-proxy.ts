@@ -60,7 +60,8 @@ export class StoreProxy implements AsyncDisposable {
       path,
       headers: { ...headers, 'content-length': body.length },
     });
-    sent.on('error', () => asked.socket.destroy());
+    // An error before the answer ends the call below. After it, it is no news: Swift sends a body behind HEAD.
+    sent.on('error', () => undefined);
     sent.end(body);
     const [answered] = (await once(sent, 'response')) as [IncomingMessage];
     const content = await buffer(answered);

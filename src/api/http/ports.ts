@@ -160,6 +160,8 @@ export interface MirrorFacts {
   readonly lastVerify: { readonly verdict: Verdict; readonly at: string; readonly runId: string } | null;
   /** Absent where only the stores were asked. */
   readonly work?: WorkFacts;
+  /** Who decides the lake's commits: the database where the object store would let two writers put one. */
+  readonly lakeCommitsDecidedBy?: 'store' | 'database';
 }
 
 export interface RunsQuestion {

@@ -1,6 +1,7 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
 import { openApp, openStore } from '../../app/app.ts';
 import { lakeDeps, scratchDirOf } from '../../app/lake-deps.ts';
+import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
@@ -27,6 +28,7 @@ export async function lake(_options: object, context: CommandContext): Promise<C
     moments.length === 0
       ? `No lake in ${found.store} yet; ledger-mirror load builds it.`
       : `Version ${moments.at(-1)} in ${found.store}/lake; can be restored: ${moments.join(', ')}`,
+    ...(found.commitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...(mended.length === 0 ? [] : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
   ];
   const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];

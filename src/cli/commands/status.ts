@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProgressLine } from '../../runs/job.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import { openApp, type App } from '../../app/app.ts';
+import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
@@ -91,6 +92,7 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     '',
     `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(BigInt(ledger.segments))} segments of ${formatCount(BigInt(ledger.parties))} parties with entries, ${formatBytes(BigInt(ledger.bytes))}` +
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
+    ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...workLines(found, nowMs),
     ...(found.openRuns === '0' ? [] : [`Runs under way: ${found.openRuns}`]),
     ...runs.flatMap((one) => runLines(one, nowMs)),

@@ -117,9 +117,13 @@ export async function commitTable(
   objects: ObjectStore,
   root: string,
   version: number,
-  { operation, parameters = {}, actions }: Commit,
+  commit: Commit,
   signal: AbortSignal,
 ): Promise<void> {
+  await putCommit(objects, root, version, encodeCommit(commit), signal);
+}
+
+export function encodeCommit({ operation, parameters = {}, actions }: Commit): Buffer {
   const info = {
     timestamp: Date.now(),
     operation,
@@ -129,10 +133,23 @@ export async function commitTable(
     txnId: randomUUID(),
   };
   const lines = [{ commitInfo: info }, ...actions].map((action) => `${JSON.stringify(action)}\n`);
-  const content = Buffer.from(lines.join(''));
+  return Buffer.from(lines.join(''));
+}
+
+/** @throws PermanentError `LAKE_SECOND_WRITER` where other bytes lie there */
+export async function putCommit(
+  objects: ObjectStore,
+  root: string,
+  version: number,
+  content: Buffer,
+  signal: AbortSignal,
+): Promise<void> {
   const outcome = await objects.putIfAbsent(commitKey(root, version), content, signal, COMMIT_SPOOL_PREFIX);
-  if (outcome === 'written') return;
-  throw new PermanentError(
+  if (outcome === 'present') throw secondWriter(root, version);
+}
+
+export function secondWriter(root: string, version: number): PermanentError {
+  return new PermanentError(
     `Cannot commit version ${version} of ${root}: another writer has; build again, on top of what it wrote`,
     { code: 'LAKE_SECOND_WRITER', meta: { root, version } },
   );

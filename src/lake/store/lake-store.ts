@@ -7,10 +7,12 @@ import { copyOutOn } from '../../postgres/copy-out.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { guarded } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../columns.ts';
+import { DecidedCommits } from './decided-commits.ts';
 import type { LakeRepository, LakeSnapshot, RecordedTable, SegmentMonth, WholeTable } from '../ports.ts';
 
 const ACTION = 'read the warehouse for the lake';
 const RECORD = 'record what the lake holds';
+
 /** Between two reads the lake's files are written and sent; the transaction holds nothing but its moment. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
@@ -33,10 +35,11 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
     order by party_id, asset_id, range`,
 };
 
-export class LakeStore implements LakeRepository {
+export class LakeStore extends DecidedCommits implements LakeRepository {
   readonly #pool: Pool;
 
   constructor(pool: Pool) {
+    super(pool);
     this.#pool = pool;
   }
 
