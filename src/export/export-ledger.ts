@@ -10,7 +10,7 @@ import { ExportRun } from './export-run.ts';
 /** After so many failures an export is quarantined with its reason, and asked once more by each nightly run. */
 const ATTEMPTS_MAX = 5;
 /** Another attempt is known to be in vain. */
-const HOPELESS: ReadonlySet<string> = new Set(['SOURCE_CANNOT_ANSWER']);
+const HOPELESS: ReadonlySet<string> = new Set(['SOURCE_CANNOT_ANSWER', 'SOURCE_OUTSIDE_RANGE']);
 /**
  * Asks for what of the request is not covered yet and publishes it. Two workers never do the same export:
  * the second waits, and finds it covered.

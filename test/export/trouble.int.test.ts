@@ -88,6 +88,45 @@ describe('a source that is silent', () => {
   });
 });
 
+describe('rows outside the range, for ever,', () => {
+  const limits = { segmentBytesMax: 2 ** 14 };
+  const range = { from: at('2023-05-01T00:00:00Z'), to: at('2023-05-02T00:00:00Z') };
+
+  function* withoutEnd(csv: Buffer): Generator<Buffer> {
+    yield csv;
+    const row = `${row12({ time: '2023-06-01 00:00:00.123456+00' })}\n`;
+    for (;;) yield Buffer.from(row.repeat(100));
+  }
+
+  test('are left after as much as the ledger may hold there, and the export is quarantined', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 30);
+    world.source.spoils.push(withoutEnd);
+    await expect(world.export('2023-07-01T00:00:00Z', range, limits)).rejects.toMatchObject({
+      code: 'SOURCE_OUTSIDE_RANGE',
+    });
+    expect(world.source.atOnce).toBe(0);
+    const { rows } = await world.pool.query<{ code: string }>(
+      `select quarantine_reason->>'code' as code from mirror.exports where quarantined_at is not null`,
+    );
+    expect(rows).toEqual([{ code: 'SOURCE_OUTSIDE_RANGE' }]);
+    expect(await world.spooled()).toEqual([]);
+    // The next run asks once more, and the source has come to its senses.
+    expect(await world.export('2023-07-01T00:00:00Z', range, limits)).toMatchObject({ verdict: 'complete' });
+  });
+
+  test('are told from a release that sends what is known already with every answer', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 1_000, 10);
+    await world.export('2023-05-01T13:00:00Z', {}, { segmentBytesMax: 2 ** 20 });
+    world.source.entries = [...world.source.entries, ...entries('2023-05-02T10:00:00Z', 5)];
+    // All 180 KB of before come with the new rows, ten times what one object may hold.
+    world.source.spoils.push(() => [world.source.csv({ partyId: PARTY })]);
+    expect(await world.export('2023-05-02T13:00:00Z', {}, limits)).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toHaveLength(1_005);
+  });
+});
+
 test('one second larger than a stream may be is one object, and what surrounds it is cut as ever', async () => {
   await using world = await World.open(database);
   const segmentBytesMax = 2 ** 16;

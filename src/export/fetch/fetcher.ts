@@ -1,6 +1,6 @@
 /** One request to the source: a place within the export limit, the answer, and what is remembered of it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorCode, PermanentError } from '../../core/errors.ts';
+import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
 import { closedRange } from '../validate/judge.ts';
 import { waitFor } from '../lease.ts';
 import { wouldShrink } from '../plan/next-window.ts';
@@ -23,6 +23,9 @@ const SILENCES: ReadonlySet<string> = new Set([
 /** What a window's continuation asks for again, as a part of the window. */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
+/** Of an answer, what nobody asked for: the known ledger so many times, and so many objects of the largest size. */
+const KNOWN_TIMES = 2;
+const OUTSIDE_OBJECTS = 4;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
@@ -149,10 +152,12 @@ export class Fetcher {
     onReceiving: (receiving: Receiving) => void,
   ): (receiving: Receiving) => Promise<boolean> {
     const { streamBytesMax } = windows;
+    const refuseEndless = this.#outsideGuard(asked, streamBytesMax);
     let checkAtBytes = streamBytesMax;
     let mustRun = false;
     return async (receiving) => {
       onReceiving(receiving);
+      refuseEndless(receiving);
       if (mustRun || receiving.bytes <= checkAtBytes) return true;
       const seen = receiving.seen();
       const roomBytes = streamBytesMax - bytesOf(seen.sample);
@@ -161,6 +166,29 @@ export class Fetcher {
       const mayShrink = isDivisible(asked, receiving) && shrinks(asked, windows, seen);
       mustRun = !mayShrink;
       return mustRun;
+    };
+  }
+
+  /**
+   * Rows that were not asked for are left out, but not for ever: what is known of the ledger may come again with
+   * every answer, and as much as a few objects hold that is not known.
+   * @returns what throws `SOURCE_OUTSIDE_RANGE` beyond that
+   */
+  #outsideGuard({ coverage }: Asked, streamBytesMax: number): (receiving: Receiving) => void {
+    const knownBytes = coverage.reduce((sum, { content }) => sum + Number(content?.bytes ?? 0n), 0);
+    const outsideBytesMax = KNOWN_TIMES * knownBytes + OUTSIDE_OBJECTS * streamBytesMax;
+    let checkAtBytes = outsideBytesMax;
+    return (receiving) => {
+      const { bytes } = receiving;
+      if (bytes <= checkAtBytes) return;
+      checkAtBytes = bytesOf(receiving.seen().sample) + outsideBytesMax;
+      if (bytes <= checkAtBytes) return;
+      const { scope } = this.#options.lease;
+      throw new RetryableError(
+        `Cannot export party ${scope.partyId}: ${bytes} bytes came, nearly all outside of the range that was asked for, with no end; ` +
+          'look at what answers there, or export the party without --from and --to',
+        { code: 'SOURCE_OUTSIDE_RANGE', meta: { ...scope, bytes, outsideBytesMax } },
+      );
     };
   }
 
