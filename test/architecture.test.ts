@@ -71,7 +71,7 @@ const STORES = [
 const RULES: Readonly<Record<string, Rule>> = {
   'src/core': { values: [], packages: ['pino', 'uuid', 'package.json'] },
   'src/ledger': { values: ['src/core'], packages: ['zod'] },
-  'src/config': { values: ['src/core'], packages: ['cron-parser'] },
+  'src/config': { values: PURE, packages: ['cron-parser'] },
   'src/list-sync': stage(),
   'src/export': stage('zod'),
   'src/load': stage('zod'),

@@ -119,6 +119,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     post: openPoster(config, runMetrics),
     nightlyParties: config.nightlyParties,
     nightlyExportsMax: config.nightlyExportsMax,
+    nightlyAuditShare: config.nightlyAuditShare,
     nightlyWindowMs: config.nightlyWindow,
     schedule,
     exportConcurrency: config.sourceExportConcurrency,

@@ -5,7 +5,8 @@ import { parseEnv } from 'node:util';
 import { UsageError } from '../core/errors.ts';
 import { canonicalId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
-import { SETTINGS, type PartySelection, type Setting, type SettingKey, type Settings } from './settings.ts';
+import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
+import type { PartySelection } from './value-forms.ts';
 
 /** Where a value came from, for the console's configuration page. */
 export type Origin = 'environment' | '.env' | 'default' | 'unset' | `file ${string}`;
@@ -64,6 +65,7 @@ export function readConfig(input: EnvironmentInput): Config {
   if (origins['apiToken'] === 'unset' || settings['apiToken'] !== undefined) {
     problems.push(...tokenProblems(settings['apiToken'], settings['apiReadToken']));
   }
+  problems.push(...assetProblems(settings['exportColumns'], settings['sourceAssets']));
   if (typeof settings['dataDir'] === 'string') settings['dataDir'] = resolve(input.cwd, settings['dataDir']);
   if (problems.length > 0) throw new UsageError(problems);
   return { ...settings, origins, ambient: ambientOf(input.env, dotEnv) } as unknown as Config;
@@ -77,6 +79,15 @@ function tokenProblems(token: unknown, readToken: unknown): readonly string[] {
   return token === readToken
     ? ['API_READ_TOKEN: is the same as API_TOKEN; give another one, which reads and orders nothing']
     : [];
+}
+
+/** Whose the rows of a CSV without assets are has to be said. */
+function assetProblems(columns: unknown, assets: unknown): readonly string[] {
+  const isUntold = columns instanceof Map && columns.get('asset_id') === null;
+  if (!isUntold || (Array.isArray(assets) && assets.length === 1)) return [];
+  return [
+    'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
+  ];
 }
 
 function readDotEnv(cwd: string, problems: string[]): Readonly<Record<string, string>> {

@@ -2,9 +2,26 @@
  * The declared table of every setting: name, default, what is accepted, what it means. `--help`, the
  * The table in docs/configuration.md and the console's configuration page are made from it or tested against it.
  */
-import { CronExpressionParser } from 'cron-parser';
-import { canonicalId } from '../core/ids.ts';
 import { hostNames, TOKEN, token } from './access-forms.ts';
+import {
+  byteSize,
+  columnNames,
+  cron,
+  DAY_MS,
+  delimiter,
+  duration,
+  ESCAPED,
+  idList,
+  integer,
+  MINUTE_MS,
+  objectStoreUrl,
+  oneOf,
+  partySelection,
+  percentage,
+  text,
+  timeZone,
+  url,
+} from './value-forms.ts';
 
 export interface Setting<Value> {
   readonly name: string;
@@ -18,125 +35,8 @@ export interface Setting<Value> {
   readonly parse: (text: string) => Value | undefined;
 }
 
-/** Which parties the nightly run exports. A file is read when the configuration is. */
-export type PartySelection =
-  | { kind: 'all' }
-  | { kind: 'list'; ids: readonly string[] }
-  | { kind: 'file'; path: string };
-
 function setting<Value>(declared: Setting<Value>): Setting<Value> {
   return declared;
-}
-
-/** What must be escaped in a URL so that every reader of it takes the same user and password. */
-const ESCAPED = '(a % in its password is written %25)';
-
-function url(protocols: readonly string[]): (text: string) => URL | undefined {
-  return (text) => {
-    const parsed = URL.canParse(text) ? new URL(text) : undefined;
-    if (parsed === undefined || !protocols.includes(parsed.protocol)) return undefined;
-    return isEscaped(parsed.username) && isEscaped(parsed.password) ? parsed : undefined;
-  };
-}
-
-function isEscaped(text: string): boolean {
-  return !/%(?![0-9a-f]{2})/i.test(text);
-}
-
-function integer(min: number, max: number): (text: string) => number | undefined {
-  return (text) => {
-    const value = /^\d{1,10}$/.test(text) ? Number(text) : undefined;
-    return value !== undefined && value >= min && value <= max ? value : undefined;
-  };
-}
-
-function oneOf<const Word extends string>(...words: readonly Word[]): (text: string) => Word | undefined {
-  return (text) => words.find((word) => word === text);
-}
-
-function text(pattern: RegExp): (given: string) => string | undefined {
-  return (given) => (pattern.test(given) ? given : undefined);
-}
-
-const BYTE_UNITS: Record<string, number> = {
-  B: 1,
-  KiB: 2 ** 10,
-  MiB: 2 ** 20,
-  GiB: 2 ** 30,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-};
-
-function byteSize(minBytes: number, maxBytes: number): (given: string) => number | undefined {
-  return (given) => {
-    const match = /^(\d{1,12})(B|KiB|MiB|GiB|KB|MB|GB)?$/.exec(given);
-    if (match?.[1] === undefined) return undefined;
-    const bytes = Number(match[1]) * (BYTE_UNITS[match[2] ?? 'B'] ?? 1);
-    return bytes >= minBytes && bytes <= maxBytes ? bytes : undefined;
-  };
-}
-
-function idList(given: string): readonly string[] | undefined {
-  const ids = given.split(',').map((part) => canonicalId(part.trim()));
-  return ids.every((id) => id !== undefined) ? [...new Set(ids)] : undefined;
-}
-
-function partySelection(given: string): PartySelection | undefined {
-  if (given === 'all') return { kind: 'all' };
-  if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
-  const ids = idList(given);
-  return ids === undefined ? undefined : { kind: 'list', ids };
-}
-
-function cron(given: string): string | undefined {
-  try {
-    CronExpressionParser.parse(given);
-    return given;
-  } catch {
-    return undefined;
-  }
-}
-
-function timeZone(given: string): string | undefined {
-  try {
-    return new Intl.DateTimeFormat('en', { timeZone: given }).resolvedOptions().timeZone === ''
-      ? undefined
-      : given;
-  } catch {
-    return undefined;
-  }
-}
-
-function objectStoreUrl(given: string): URL | undefined {
-  const parsed = url(['file:', 's3:'])(given);
-  if (parsed === undefined) return undefined;
-  if (parsed.protocol === 'file:')
-    return parsed.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
-  const known = ['region', 'endpoint'];
-  const isKnown = [...parsed.searchParams.keys()].every((key) => known.includes(key));
-  const endpoint = parsed.searchParams.get('endpoint');
-  const isUsable = endpoint === null || url(['http:', 'https:'])(endpoint) !== undefined;
-  return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
-}
-
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
-const DURATION_UNITS: Readonly<Record<string, number>> = {
-  s: 1_000,
-  m: MINUTE_MS,
-  h: 60 * MINUTE_MS,
-  d: DAY_MS,
-};
-
-/** @returns milliseconds */
-function duration(minMs: number, maxMs: number): (given: string) => number | undefined {
-  return (given) => {
-    const match = /^(\d{1,9})(s|m|h|d)$/.exec(given);
-    if (match?.[1] === undefined) return undefined;
-    const ms = Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? Number.NaN);
-    return ms >= minMs && ms <= maxMs ? ms : undefined;
-  };
 }
 
 const HTTP_URL = `an http:// or https:// URL ${ESCAPED}`;
@@ -293,6 +193,13 @@ export const SETTINGS = {
     help: 'exports a night at most; unset: no limit',
     parse: integer(0, 2 ** 31),
   }),
+  nightlyAuditShare: setting({
+    name: 'NIGHTLY_AUDIT_SHARE',
+    fallback: '1%',
+    accepted: 'a percentage from 0% to 100%, such as 0.5%',
+    help: 'closed segments of ledgers that a nightly run asks for once more, the oldest check first, and compares',
+    parse: percentage,
+  }),
   nightlyWindow: setting({
     name: 'NIGHTLY_WINDOW',
     accepted: 'a duration from 1m to 7d, such as 6h',
@@ -319,6 +226,34 @@ export const SETTINGS = {
     accepted: 'a size from 64KiB to 64GiB',
     help: 'plain CSV in one object; what outgrows it is asked in windows of time',
     parse: byteSize(2 ** 16, 2 ** 36),
+  }),
+  exportColumns: setting({
+    name: 'EXPORT_COLUMNS',
+    accepted:
+      'our name=its name, separated by commas; =none for a column (but quantity) that it does not have',
+    help: "what the source's CSV calls our columns; unset: as the public service calls them",
+    parse: columnNames,
+  }),
+  exportDelimiter: setting({
+    name: 'EXPORT_DELIMITER',
+    fallback: 'comma',
+    accepted: 'comma, semicolon, tab or pipe',
+    help: 'what parts the fields of its CSV',
+    parse: delimiter,
+  }),
+  exportTimeFormat: setting({
+    name: 'EXPORT_TIME_FORMAT',
+    fallback: 'rfc3339',
+    accepted: 'rfc3339, utc, s, ms, us or ns',
+    help: 'how its CSV writes times: with a zone, in UTC without one, or counted since 1970',
+    parse: oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
+  }),
+  exportIdFormat: setting({
+    name: 'EXPORT_ID_FORMAT',
+    fallback: 'hex',
+    accepted: 'hex, 0x or base64',
+    help: 'how its CSV writes ids: as hex, with 0x in front, or in base64',
+    parse: oneOf('hex', '0x', 'base64'),
   }),
   lakeRetention: setting({
     name: 'LAKE_RETENTION',
@@ -415,9 +350,13 @@ type Required =
   | 'firstRun'
   | 'auditSchedule'
   | 'historyRetention'
+  | 'nightlyAuditShare'
   | 'nightlyParties'
   | 'exportCompression'
   | 'exportSegmentMax'
+  | 'exportDelimiter'
+  | 'exportTimeFormat'
+  | 'exportIdFormat'
   | 'lakeRetention'
   | 'notifyFormat'
   | 'apiHost'

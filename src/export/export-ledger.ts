@@ -27,6 +27,12 @@ export async function exportLedger(
       { code: 'PARTY_NOT_EXPORTABLE', meta: { partyId: request.partyId } },
     );
   }
+  if (!deps.source.hasTimes && (request.from ?? request.to) !== undefined) {
+    throw new PermanentError(
+      `Cannot export a range of party ${request.partyId}: the rows of this source tell no times; export all of it`,
+      { code: 'EXPORT_QUESTION', meta: { partyId: request.partyId } },
+    );
+  }
   const scope = await scopeOf(request, deps.repository);
   let takenAtMs = performance.now();
   const lease = await waitFor(

@@ -51,6 +51,7 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
       segments: all.length,
       leftOut: { party: String(leftOut.party), asset: String(leftOut.asset), range: String(leftOut.range) },
       ...(books.keptNotes.length === 0 ? {} : { kept: books.keptNotes }),
+      ...(books.audits.length === 0 ? {} : { audited: books.audits }),
       ...(last?.profile.bounds === 'broken' ? { release: brokenNote(last.profile) } : {}),
       ...(last !== undefined && isMixed(last) ? { mixedSides: MIXED_NOTE } : {}),
       ...facts.evidence,

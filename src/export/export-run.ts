@@ -1,12 +1,5 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
-import {
-  BEGINNING,
-  ceilSecond,
-  DAY_MICROS,
-  floorSecond,
-  formatInstant,
-  SECOND_MICROS,
-} from '../core/time.ts';
+import { BEGINNING, ceilSecond, DAY_MICROS, floorSecond, formatInstant } from '../core/time.ts';
 import { worst, type Verdict } from '../core/verdict.ts';
 import { type ExportFacts, exportOutcome } from './export-outcome.ts';
 import {
@@ -18,11 +11,12 @@ import {
   type States,
 } from './export-states.ts';
 import { Fetcher } from './fetch/fetcher.ts';
-import { expectedBytesPerSecond, nextWindow } from './plan/next-window.ts';
+import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-window.ts';
 import { probeRequest } from './fetch/probe.ts';
+import { chooseAudited, isServed } from './plan/choose-audited.ts';
 import { decided, doubted, learned } from './plan/profile.ts';
 import type { Range } from './plan/ranges.ts';
-import { OVERLAP_AGE_MAX_MICROS, type Target } from './plan/remaining.ts';
+import type { Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
 import type { Coverage, ExportLease, SourceProfile, WindowRequest } from './ports.ts';
 import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
@@ -30,7 +24,14 @@ import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 import { Books } from './validate/books.ts';
-import { closedRange, type Doubt, judge, shrinking, sumsOf } from './validate/judge.ts';
+import {
+  closedRange,
+  type Doubt,
+  judge,
+  NO_DOUBTS,
+  shrinking,
+  sumsOf,
+} from './validate/judge.ts';
 
 /** To one plan, doubts included: then it is clear that no answer can be believed. */
 const REQUESTS_PER_PLAN_MAX = 3;
@@ -38,23 +39,13 @@ const REQUESTS_PER_PLAN_MAX = 3;
 const FRUITLESS_MAX = 8;
 /** Of one run and export; at the default size that is most of a terabyte. */
 const REQUESTS_MAX = 1_000;
-/** A second way to ask where known rows did not come back: the start a little earlier. */
-const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
 /** Of what is known from before such a rest, a source that keeps little may have nothing left. */
 const RESTED_MICROS = 7n * DAY_MICROS;
 /** In so many runs in a row the source says the same against what is known: then it is so. */
 const CONTRADICTIONS_MAX = 3;
 
-/** What speaks against the answers to the plan in hand. */
-interface Doubts {
-  readonly found: Doubt[];
-  requests: number;
-  lastSums: string | undefined;
-  /** Nothing left the party, and asking a second way could not show more. */
-  isEmptyBelieved?: boolean;
-}
-
-const NO_DOUBTS = (): Doubts => ({ found: [], requests: 0, lastSums: undefined });
+const NO_TIMES =
+  'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
 
 export class ExportRun {
   readonly #lease: ExportLease;
@@ -150,23 +141,28 @@ export class ExportRun {
     this.#epoch = epoch;
     this.#contradictions = contradictions;
     this.#earlier = coverage;
-    this.#chooseAudited(coverage);
+    await this.#chooseAudited(coverage);
     const rate = expectedBytesPerSecond(coverage, this.#target());
     this.#windows = new WindowPlan(segmentBytesMax, rate, kept);
     return { kind: 'recovered', data: {} };
   }
 
-  /** The closed segment whose last check lies the longest back, as long as the source should still have it. */
-  #chooseAudited(coverage: readonly Coverage[]): void {
-    if (this.#request.audit !== true) return;
-    const { seenTime } = this.#request;
-    const [oldest] = coverage
-      .filter((row) => !row.open && row.assetId === this.#lease.scope.assetId && row.content !== undefined)
-      .filter((row) => row.isFaulty !== true && row.from > BEGINNING)
-      .filter((row) => seenTime - row.from < OVERLAP_AGE_MAX_MICROS)
-      .filter((row) => row.epoch === this.#epoch && seenTime - (row.checkedAt ?? 0n) > DAY_MICROS)
-      .toSorted((one, other) => Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)));
-    if (oldest !== undefined) this.#audited.add(oldest.coverageId);
+  async #chooseAudited(coverage: readonly Coverage[]): Promise<void> {
+    const { auditShare: share = 0, seenTime: now } = this.#request;
+    const { scope } = this.#lease;
+    const choice = { share, scope, epoch: this.#epoch, now };
+    let chosen = chooseAudited(coverage, choice);
+    if (chosen.some(({ from }) => from === BEGINNING)) {
+      // The first segment begins with the first entry, which the source may not have any more.
+      const first = await this.#deps.repository.firstEntry(scope.partyId);
+      const later = coverage.filter(({ from }) => from !== BEGINNING);
+      if (first === undefined || !isServed(first, now)) chosen = chooseAudited(later, choice);
+    }
+    for (const { coverageId } of chosen) this.#audited.add(coverageId);
+  }
+
+  get #hasTimes(): boolean {
+    return this.#deps.source.hasTimes;
   }
 
   async #plan(): Promise<EventOf<'planning'>> {
@@ -201,7 +197,7 @@ export class ExportRun {
     return {
       ...range,
       assetId,
-      closedTo: floorSecond(closedTo),
+      closedTo: this.#hasTimes ? floorSecond(closedTo) : BEGINNING,
       now: seenTime,
       epoch: this.#epoch,
       trust: {
@@ -223,7 +219,9 @@ export class ExportRun {
 
   async #ask(planned: Planned): Promise<EventOf<'requesting'>> {
     const { plan, coverage, profile } = planned;
-    const request = this.#worded(planned);
+    const { found, isEmptyBelieved } = this.#doubts;
+    const isDoubted = found.length === 1 && isEmptyBelieved !== true && found[0]?.state !== 'end unproven';
+    const request = isDoubted ? secondWay(plan, profile) : plan.question;
     await this.#fetcher.pause(this.#fruitless);
     this.#fruitless += 1;
     this.#doubts.requests += 1;
@@ -241,19 +239,6 @@ export class ExportRun {
     };
   }
 
-  /** The plan's request, or after a doubt another that must hold the same. */
-  #worded({ plan, profile }: Planned): Pick<WindowRequest, 'from' | 'to'> {
-    const { found, isEmptyBelieved } = this.#doubts;
-    const [doubt] = found;
-    if (found.length !== 1 || isEmptyBelieved === true || doubt?.state === 'end unproven')
-      return plan.question;
-    const { from, to } = plan.question;
-    if (to !== undefined && profile.sides === 'both') return { from };
-    return from !== undefined && from > SECOND_WAY_MICROS
-      ? { ...plan.question, from: from - SECOND_WAY_MICROS }
-      : plan.question;
-  }
-
   async #learn(
     profile: SourceProfile,
     request: Pick<WindowRequest, 'from' | 'to'>,
@@ -262,7 +247,9 @@ export class ExportRun {
     const { layout, header } = received;
     if (layout === undefined || header === undefined) return profile;
     const traits = { farOutside: 0, leaving: 0, leavingSecond: undefined, ...received, layout, header };
-    const known = learned(profile, traits, { ...this.#lease.scope, ...request }, this.#request.seenTime);
+    const isTimeless = this.#hasTimes ? undefined : true;
+    const before = profile.isTimeless === isTimeless ? profile : { ...profile, isTimeless };
+    const known = learned(before, traits, { ...this.#lease.scope, ...request }, this.#request.seenTime);
     if (known !== profile) await this.#deps.repository.learn(known);
     return known;
   }
@@ -325,6 +312,10 @@ export class ExportRun {
   /** What is known stays; what is new is published all the same, for it contradicts nothing. */
   #contradict(doubt: Doubt, answered: Answered): Promise<EventOf<'judging'>> | EventOf<'judging'> {
     const { plan, received } = answered;
+    if (doubt.state === 'fewer in the open segment' && !this.#hasTimes) {
+      this.#verdicts.push('suspicious');
+      return { kind: 'believed', data: answered };
+    }
     if (doubt.state === 'fewer in the open segment')
       return this.#keep(
         plan.supersedes.filter(({ open }) => open),
@@ -388,9 +379,12 @@ export class ExportRun {
     this.#books.balance(received, publication, held);
     this.#verdicts.push(...this.#books.strangers(received, this.#lease.scope));
     const stood = new Set(publication.closes.map(({ coverageId }) => coverageId));
-    for (const { coverageId } of plan.standing) {
-      // The source tells another story of a range that it had closed.
-      if (this.#audited.delete(coverageId) && !stood.has(coverageId)) this.#verdicts.push('suspicious');
+    for (const row of plan.standing) {
+      if (!this.#audited.delete(row.coverageId)) continue;
+      const isSame = stood.has(row.coverageId);
+      // Otherwise the source tells another story of a range that it had closed.
+      if (!isSame) this.#verdicts.push('suspicious');
+      this.#books.audited(row, isSame);
     }
     this.#last = { sides: received.layout.sides, profile, coverage };
     if (
@@ -421,6 +415,7 @@ export class ExportRun {
           ? {}
           : { overlap: this.#overlap ?? 'none' }),
         ...(this.#findings.length === 0 ? {} : { findings: this.#findings }),
+        ...(this.#hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
       },
     });

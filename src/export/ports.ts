@@ -32,6 +32,8 @@ export interface ExportAnswer extends AsyncDisposable {
 
 export interface LedgerSource {
   readonly baseUrl: string;
+  /** Whether its rows say when they were: otherwise nothing of them can be closed. */
+  readonly hasTimes: boolean;
   /**
    * Waits for the rate budget, sends the question and resolves with the answer's headers. Asks again by
    * itself only where the source did no work (busy, limited, banned, unreachable).
@@ -140,6 +142,8 @@ export interface SourceProfile {
   readonly known?:
     | { readonly partyId: string; readonly assetId?: string | undefined; readonly second: Micros }
     | undefined;
+  /** Its rows have no times: what is open of a ledger, asked for whole, is all that can be covered. */
+  readonly isTimeless?: boolean | undefined;
   readonly assetRequired?: boolean | undefined;
   readonly assetAskedAt?: Micros | undefined;
 }
@@ -215,6 +219,8 @@ export interface ExportRepository {
   profile(): Promise<SourceProfile>;
   /** Replaces the profile. */
   learn(profile: SourceProfile): Promise<void>;
+  /** The party's first entry among those that are loaded. */
+  firstEntry(partyId: string): Promise<Micros | undefined>;
   /** Assets of all entries known so far: asked for where the source demands an asset and none is configured. */
   knownAssets(): Promise<readonly string[]>;
 }

@@ -21,8 +21,8 @@ export interface ExportRequest {
   readonly seenTime: Micros;
   /** What is covered in the range is not believed, and asked for anew. */
   readonly again?: boolean | undefined;
-  /** A closed segment is asked for once more, and compared. */
-  readonly audit?: boolean | undefined;
+  /** Of the closed segments, from 0 to 1: so many are asked for once more, and compared. */
+  readonly auditShare?: number | undefined;
 }
 
 export interface ExportProgress extends ExportScope {

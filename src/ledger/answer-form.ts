@@ -39,6 +39,7 @@ const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
   readonly #messageBytesMax: number;
+  readonly #delimiter: string;
   #form: AnswerForm | undefined;
   #contentType: string | undefined;
   #extensions: readonly unknown[] = [];
@@ -47,8 +48,9 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   #csvBytes = 0;
 
   /** @param bytes the answer's body, decompressed, cut anywhere */
-  constructor(bytes: AsyncIterable<Buffer>, messageBytesMax = MESSAGE_BYTES_MAX) {
+  constructor(bytes: AsyncIterable<Buffer>, messageBytesMax = MESSAGE_BYTES_MAX, delimiter = ',') {
     this.#bytes = bytes;
+    this.#delimiter = delimiter;
     this.#messageBytesMax = messageBytesMax;
   }
 
@@ -78,7 +80,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
    * @throws PermanentError `MESSAGE_TOO_LARGE`
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
-    for await (const chunk of checkedStart(this.#csv())) {
+    for await (const chunk of checkedStart(this.#csv(), this.#delimiter)) {
       if (!isBlank(chunk)) this.#csvBytes += chunk.length;
       yield chunk;
     }
@@ -199,7 +201,10 @@ function leadBytes(bytes: Buffer): number {
  * with 200, would otherwise be read as a header.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD`
  */
-async function* checkedStart(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+async function* checkedStart(
+  chunks: AsyncIterable<Buffer>,
+  delimiter: string,
+): AsyncGenerator<Buffer, void, undefined> {
   let start: Buffer | undefined = Buffer.alloc(0);
   for await (const chunk of withoutLead(chunks)) {
     if (start === undefined) {
@@ -208,25 +213,29 @@ async function* checkedStart(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buff
     }
     start = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
     if (!start.includes(0x0a) && start.length < FIRST_LINE_BYTES_MAX) continue;
-    refuseOther(start);
+    refuseOther(start, delimiter);
     yield start;
     start = undefined;
   }
   if (start === undefined || start.length === 0) return;
-  refuseOther(start);
+  refuseOther(start, delimiter);
   yield start;
 }
 
-function refuseOther(start: Buffer): void {
+function refuseOther(start: Buffer, delimiter: string): void {
   const lineEnd = start.indexOf(0x0a);
   const line = start.subarray(0, lineEnd === -1 ? FIRST_LINE_BYTES_MAX : lineEnd);
-  if (!/^["\w]/.test(line.toString('latin1', 0, 1)) || !line.includes(0x2c)) throw notUnderstood(start, 0);
+  const isNamed = /^["\w]/.test(line.toString('latin1', 0, 1));
+  if (isNamed && line.includes(delimiter)) return;
+  const isParted = isNamed && /[,;\t|]/.test(line.toString('latin1'));
+  const hint = isParted ? '; its fields are parted otherwise: set EXPORT_DELIMITER' : '';
+  throw notUnderstood(start, 0, undefined, hint);
 }
 
-function notUnderstood(bytes: Buffer, byteOffset: number, cause?: unknown): RetryableError {
+function notUnderstood(bytes: Buffer, byteOffset: number, cause?: unknown, hint = ''): RetryableError {
   const sample = sampleOf(bytes);
   return new RetryableError(
-    `Cannot read the answer: at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}`,
+    `Cannot read the answer: at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}${hint}`,
     { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset, sample }, cause },
   );
 }

@@ -85,8 +85,11 @@ const [QUANTITY, FROM_PARTY, TO_PARTY] = (
  * direction, 0 where the party is on both sides; undefined where it is on neither.
  */
 export function effectOn(partyId: string, values: readonly string[]): string | undefined {
-  const quantity = values[QUANTITY] ?? '';
-  const [isFrom, isTo] = [values[FROM_PARTY] === partyId, values[TO_PARTY] === partyId];
+  return effectOf(partyId, values[QUANTITY] ?? '', values[FROM_PARTY] ?? '', values[TO_PARTY] ?? '');
+}
+
+export function effectOf(partyId: string, quantity: string, from: string, to: string): string | undefined {
+  const [isFrom, isTo] = [from === partyId, to === partyId];
   if (isFrom && isTo) return '0';
   if (isTo) return quantity;
   if (!isFrom) return undefined;

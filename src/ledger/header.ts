@@ -84,7 +84,7 @@ export function layoutOf(columns: readonly string[]): Layout {
 
 function refused(code: string, state: string, meta: Record<string, unknown>): PermanentError {
   return new PermanentError(
-    `Cannot read the ledger export: ${state}; this release of the source is not understood`,
+    `Cannot read the ledger export: ${state}; a source with another CSV needs EXPORT_COLUMNS`,
     { code, meta },
   );
 }

@@ -1,9 +1,7 @@
 /** Where the fields of a CSV row lie, found in one pass and without making strings of them. */
-const COMMA = 0x2c;
 const QUOTE = 0x22;
 /** A word is four bytes, read together. */
 const WORD_BYTES = 4;
-const COMMAS = 0x2c2c2c2c;
 const LOW_BITS = 0x01010101;
 const HIGH_BITS = 0x80808080;
 
@@ -21,7 +19,7 @@ export function idWords(id: string): Int32Array {
 
 /**
  * Marks the fields of one row at a time; the marks hold until the next `scan`. A quoted field is a
- * field that begins with a quote; a comma or line end inside it belongs to it.
+ * field that begins with a quote; a delimiter or line end inside it belongs to it.
  */
 export class RowFields {
   #buffer: Buffer = Buffer.alloc(0);
@@ -29,6 +27,12 @@ export class RowFields {
   #starts = new Int32Array(64);
   #ends = new Int32Array(64);
   #count = 0;
+  readonly #delimiter: number;
+
+  /** @param delimiter one ASCII character */
+  constructor(delimiter = ',') {
+    this.#delimiter = delimiter.charCodeAt(0);
+  }
 
   /** @returns how many fields the row has (an empty row has one empty field) */
   scan(buffer: Buffer, start: number, end: number): number {
@@ -38,7 +42,7 @@ export class RowFields {
     for (;;) {
       const isQuoted = fieldStart < end && buffer[fieldStart] === QUOTE;
       const from = isQuoted ? closingQuote(buffer, fieldStart, end) : fieldStart;
-      const position = nextComma(buffer, this.#words, from, end);
+      const position = nextDelimiter(buffer, this.#words, this.#delimiter, from, end);
       if (count === this.#starts.length) this.#grow();
       this.#starts[count] = fieldStart;
       this.#ends[count] = position;
@@ -73,6 +77,11 @@ export class RowFields {
 
   rawEnd(index: number): number {
     return this.#ends[index] ?? 0;
+  }
+
+  /** As it was sent, each byte as a character. */
+  raw(index: number): string {
+    return this.#buffer.toString('latin1', this.rawStart(index), this.rawEnd(index));
   }
 
   /** The field's value; undefined where there is no such field. Unquoted empty (NULL) and `""` both read as ''. */
@@ -120,16 +129,23 @@ export class RowFields {
   }
 }
 
-/** The position of the first comma from here on; `end` where there is none. */
-function nextComma(buffer: Buffer, words: DataView, from: number, end: number): number {
+/** The position of the first delimiter from here on; `end` where there is none. */
+function nextDelimiter(
+  buffer: Buffer,
+  words: DataView,
+  delimiter: number,
+  from: number,
+  end: number,
+): number {
+  const delimiters = delimiter * LOW_BITS;
   let position = from;
   for (const last = end - WORD_BYTES; position <= last; position += WORD_BYTES) {
-    const others = words.getInt32(position, true) ^ COMMAS;
-    // Only of a zero byte, which was a comma, and perhaps of ones above it, does the high bit remain.
+    const others = words.getInt32(position, true) ^ delimiters;
+    // Only of a zero byte, which was a delimiter, and perhaps of ones above it, does the high bit remain.
     const found = (others - LOW_BITS) & ~others & HIGH_BITS;
     if (found !== 0) return position + ((31 - Math.clz32(found & -found)) >>> 3);
   }
-  while (position < end && buffer[position] !== COMMA) position += 1;
+  while (position < end && buffer[position] !== delimiter) position += 1;
   return position;
 }
 

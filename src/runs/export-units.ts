@@ -118,7 +118,9 @@ async function exportUnit(
   try {
     const clock = await fixClock(run, deps, signal);
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
-    const outcome = await deps.costs.charge(runId, () => deps.stages.export({ runId, partyId, clock }, call));
+    const outcome = await deps.costs.charge(runId, () =>
+      deps.stages.export({ runId, partyId, clock, auditShare: deps.nightlyAuditShare }, call),
+    );
     batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
     COMMON_FAULTS.delete(runId);
     return true;

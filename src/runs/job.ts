@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts';
 import type { Micros } from '../core/time.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
 import type { Outcome } from '../core/verdict.ts';
-import type { PartySelection } from '../config/settings.ts';
+import type { PartySelection } from '../config/value-forms.ts';
 import type { JobData } from '../queue/backend.ts';
 import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
@@ -46,8 +46,8 @@ export interface ExportRequest extends LedgerRange {
   readonly clock: SourceClock;
   /** What is covered in the range is not believed, and asked for anew. */
   readonly again?: boolean | undefined;
-  /** A closed segment is asked for once more, and compared. */
-  readonly audit?: boolean | undefined;
+  /** Of the closed segments, from 0 to 1: so many are asked for once more, and compared. */
+  readonly auditShare?: number | undefined;
 }
 
 export interface VerifyRequest {
@@ -134,6 +134,8 @@ export interface JobDeps {
   readonly post?: ((report: Readonly<Record<string, unknown>>) => Promise<void>) | undefined;
   readonly nightlyParties: PartySelection;
   readonly nightlyExportsMax: number | undefined;
+  /** Of the closed segments, from 0 to 1: so many are asked for once more each night. */
+  readonly nightlyAuditShare: number;
   /** How long a nightly run asks; undefined: until an hour before the next scheduled time. */
   readonly nightlyWindowMs: number | undefined;
   readonly schedule: Schedule;

@@ -110,6 +110,7 @@ export async function exportDue(
       ...(secondsPerExport === undefined ? {} : { secondsPerExport }),
       ...(stopped === undefined ? {} : { reason: `stopped early: ${stopped}` }),
       ...(summary.failed.length === 0 ? {} : { failures: summary.failed }),
+      ...(summary.doubted.length === 0 ? {} : { doubted: summary.doubted }),
     },
   };
 }

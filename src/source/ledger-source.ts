@@ -4,6 +4,7 @@ import { canonicalId, isExportableParty } from '../core/ids.ts';
 import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
 import type { ExportAnswer, WindowRequest, LedgerSource } from '../export/ports.ts';
 import { AnswerReader } from '../ledger/answer-form.ts';
+import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
 import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
 import { EXPORT_LIMITS, type HttpLimits } from './http.ts';
 import { EXPORT_RETRIES, type RetryLimits } from './retry.ts';
@@ -26,6 +27,8 @@ export interface LedgerSourceOptions {
   readonly caller: SourceCaller;
   readonly baseUrl: string;
   readonly names: ExportNames;
+  /** Absent: the CSV of the public service. */
+  readonly dialect?: CsvDialect | undefined;
   readonly limits?: HttpLimits;
   readonly retries?: RetryLimits;
 }
@@ -34,6 +37,7 @@ export class HttpLedgerSource implements LedgerSource {
   readonly baseUrl: string;
   readonly #caller: SourceCaller;
   readonly #names: ExportNames;
+  readonly #dialect: CsvDialect | undefined;
   readonly #limits: HttpLimits;
   readonly #retries: RetryLimits;
 
@@ -41,8 +45,13 @@ export class HttpLedgerSource implements LedgerSource {
     this.baseUrl = options.baseUrl;
     this.#caller = options.caller;
     this.#names = options.names;
+    this.#dialect = options.dialect;
     this.#limits = options.limits ?? EXPORT_LIMITS;
     this.#retries = options.retries ?? EXPORT_RETRIES;
+  }
+
+  get hasTimes(): boolean {
+    return this.#dialect === undefined || hasTimes(this.#dialect);
   }
 
   async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
@@ -56,7 +65,11 @@ export class HttpLedgerSource implements LedgerSource {
     };
     let reading: HttpExportAnswer | undefined;
     try {
-      return (reading = new HttpExportAnswer(await this.#caller.open(request, signal)));
+      return (reading = new HttpExportAnswer(
+        await this.#caller.open(request, signal),
+        question,
+        this.#dialect,
+      ));
     } catch (error) {
       throw refusal(error, question);
     }
@@ -95,10 +108,11 @@ class HttpExportAnswer implements ExportAnswer {
   readonly chunks: AsyncIterable<Buffer>;
   #isDone = false;
 
-  constructor(answer: OpenAnswer) {
+  constructor(answer: OpenAnswer, question: WindowRequest, dialect: CsvDialect | undefined) {
     this.#answer = answer;
-    this.#reader = new AnswerReader(answer.body);
-    this.chunks = this.#counted();
+    this.#reader = new AnswerReader(answer.body, undefined, dialect?.delimiter);
+    const csv = dialect === undefined ? this.#reader : translated(this.#reader, dialect, question);
+    this.chunks = this.#counted(csv);
   }
 
   get contentType(): string | undefined {
@@ -129,9 +143,9 @@ class HttpExportAnswer implements ExportAnswer {
     await this.#done(undefined);
   }
 
-  async *#counted(): AsyncGenerator<Buffer, void, undefined> {
+  async *#counted(csv: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
     try {
-      yield* this.#reader;
+      yield* csv;
     } catch (error) {
       await this.#done(error);
       throw error;

@@ -2,6 +2,8 @@
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { LedgerSource } from '../export/ports.ts';
+import type { CsvDialect, IdFormat, TimeFormat } from '../ledger/dialect.ts';
+import type { KnownColumn } from '../ledger/header.ts';
 import type { ListSource } from '../list-sync/ports.ts';
 import { SourceCaller } from './caller.ts';
 import { openDispatcher } from './dispatcher.ts';
@@ -24,6 +26,11 @@ export interface SourceConfig {
   readonly sourceExportParamFrom: string;
   readonly sourceExportParamTo: string;
   readonly sourceExportTime: 'ns' | 'ms' | 's' | 'rfc3339';
+  readonly sourceAssets?: readonly string[] | undefined;
+  readonly exportColumns?: ReadonlyMap<KnownColumn, string | null> | undefined;
+  readonly exportDelimiter?: string | undefined;
+  readonly exportTimeFormat?: TimeFormat | undefined;
+  readonly exportIdFormat?: IdFormat | undefined;
   readonly ambient: Readonly<Record<string, string>>;
 }
 
@@ -102,6 +109,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
       caller,
       baseUrl,
       names: exportNames(config),
+      dialect: exportDialect(config),
       ...(limits.export === undefined ? {} : { limits: limits.export }),
       ...(limits.exportRetries === undefined ? {} : { retries: limits.exportRetries }),
     }),
@@ -119,6 +127,26 @@ function exportNames(config: SourceConfig): ExportNames {
     from: config.sourceExportParamFrom,
     to: config.sourceExportParamTo,
     time: config.sourceExportTime,
+  };
+}
+
+/** @returns undefined where nothing of it is set to another CSV than the public service's */
+function exportDialect(config: SourceConfig): CsvDialect | undefined {
+  const {
+    exportColumns,
+    exportDelimiter = ',',
+    exportTimeFormat = 'rfc3339',
+    exportIdFormat = 'hex',
+  } = config;
+  const isUsual = exportDelimiter === ',' && exportTimeFormat === 'rfc3339' && exportIdFormat === 'hex';
+  if (exportColumns === undefined && isUsual) return undefined;
+  const [assetId, ...others] = config.sourceAssets ?? [];
+  return {
+    columns: exportColumns ?? new Map(),
+    delimiter: exportDelimiter,
+    times: exportTimeFormat,
+    ids: exportIdFormat,
+    assetId: others.length === 0 ? assetId : undefined,
   };
 }
 

@@ -155,7 +155,7 @@ describe('what is not accepted', () => {
       NIGHTLY_PARTIES: '@no',
     });
     expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(
-      new Set(['API_PORT', 'EXPORT_FORMAT', 'LOG_LEVEL', 'NIGHTLY_PARTIES', 'SOURCE_RAET']),
+      new Set(['API_PORT', 'EXPORT_SCHEDULING', 'LOG_LEVEL', 'NIGHTLY_PARTIES', 'SOURCE_RAET']),
     );
   });
 
@@ -163,13 +163,13 @@ describe('what is not accepted', () => {
     ['SOURCE_RAET', 'SOURCE_RATE'],
     ['SOURCE_ASSET', 'SOURCE_ASSETS'],
     ['SOURCE_AUTHORISATION_FILE', 'SOURCE_AUTHORIZATION_FILE'],
-    ['EXPORT_FORMAT', undefined],
+    ['EXPORT_SCHEDULING', undefined],
   ])('%s: the likely spelling is named', (name, likely) => {
     const [problem] = problemsOf({ [name]: 'x' });
     expect(/\(did you mean (\w+)\?\)/.exec(problem ?? '')?.[1]).toBe(likely);
   });
 
-  test.each(['SOURCE_TOKEN', 'EXPORT_FORMAT', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(
+  test.each(['SOURCE_TOKEN', 'EXPORT_SCHEDULING', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(
     'the environment may not hold %s',
     (name) => {
       expect(problemsOf({ [name]: 'x' })).toEqual([expect.stringMatching(`^${name}: not a setting`)]);

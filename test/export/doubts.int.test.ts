@@ -271,14 +271,14 @@ describe('what is covered can be asked for again', () => {
     await world.export('2023-05-02T00:00:00Z', { from: at('2023-05-01T00:00:00Z') });
     await world.pool.query(`update mirror.coverage set checked_at = '2023-05-02'`);
     const before = await world.objectKeys();
-    expect(await world.export('2023-05-10T00:00:00Z', { audit: true })).toMatchObject({
+    expect(await world.export('2023-05-10T00:00:00Z', { auditShare: 1 })).toMatchObject({
       verdict: 'complete',
       requests: 1,
     });
     expect(await world.objectKeys()).toEqual(before);
     await world.pool.query(`update mirror.coverage set checked_at = '2023-05-02'`);
     world.source.entries.push({ time: '2023-05-01 10:15:00.5+00' });
-    expect(await world.export('2023-05-20T00:00:00Z', { audit: true }, NO_PAUSE)).toMatchObject({
+    expect(await world.export('2023-05-20T00:00:00Z', { auditShare: 1 }, NO_PAUSE)).toMatchObject({
       verdict: 'suspicious',
     });
     expect(await world.rows()).toEqual(written(world.source.entries));

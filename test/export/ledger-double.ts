@@ -48,6 +48,7 @@ export function row13(entry: Entry): string {
 export type Spoil = (csv: Buffer, question: WindowRequest) => Iterable<Buffer> | AsyncIterable<Buffer>;
 
 export class LedgerDouble implements LedgerSource {
+  hasTimes = true;
   readonly baseUrl = 'http://ledger.double';
   readonly asked: WindowRequest[] = [];
   entries: Entry[] = [];

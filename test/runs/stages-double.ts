@@ -98,6 +98,7 @@ export async function openJobWorld(
     },
     nightlyParties: options.nightlyParties ?? { kind: 'all' },
     nightlyExportsMax: options.nightlyExportsMax,
+    nightlyAuditShare: 0,
     nightlyWindowMs: options.nightlyWindowMs,
     schedule: { pattern: '0 2 * * *', tz: 'UTC' },
     exportConcurrency: 1,

@@ -1,9 +1,10 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { previewNight } from '../../runs/nightly-exports.ts';
+import type { Estimate } from '../../runs/store/nightly-store.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument, startNight } from '../follow.ts';
-import { formatCount, formatDuration } from '../format.ts';
+import { formatBytes, formatCount, formatDuration } from '../format.ts';
 import { runSummary } from '../summary.ts';
 
 export async function nightly(
@@ -23,14 +24,23 @@ export async function nightly(
   };
 }
 
+/** What NIGHTLY_AUDIT_SHARE adds to the exports' answers; it costs no requests of its own. */
+function auditCost({ auditable }: Estimate, share: number): { segments: number; bytes: number } {
+  return {
+    segments: Math.ceil(auditable.segments * share),
+    bytes: Math.ceil(Number(auditable.bytes) * share),
+  };
+}
+
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 async function plan(app: App, context: CommandContext): Promise<CommandResult> {
-  const { nightlyParties, nightlyExportsMax, sourceRate, sourcePageSize } = context.config;
+  const { nightlyParties, nightlyExportsMax, nightlyAuditShare, sourceRate, sourcePageSize } = context.config;
   const estimate = await previewNight({ nightly: app.jobs.nightly, nightlyParties }, nightlyExportsMax);
   const due = estimate.parties - estimate.notDue;
   const exports = Math.min(due, nightlyExportsMax ?? Infinity);
   const requests = exports + estimate.listRequests;
   const secondsMin = requests / sourceRate;
+  const audits = auditCost(estimate, nightlyAuditShare);
   const seconds = Math.max(secondsMin, exports * (estimate.secondsPerExport ?? 0));
   const document = {
     dryRun: true,
@@ -45,6 +55,7 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
       notDue: estimate.notDue,
       quarantined: estimate.quarantined,
     },
+    audits,
     requests,
     seconds: Math.ceil(seconds),
     ratePerSecond: sourceRate,
@@ -64,6 +75,11 @@ async function plan(app: App, context: CommandContext): Promise<CommandResult> {
               ? `, ${formatCount(estimate.quarantined)} of them quarantined before`
               : '') +
             (estimate.notDue > 0 ? `; ${formatCount(estimate.notDue)} idle ones wait for another night` : ''),
+        ]),
+    ...(audits.segments === 0
+      ? []
+      : [
+          `  audit     about ${formatCount(audits.segments)} closed segments once more, with these exports: ${formatBytes(audits.bytes)} of CSV`,
         ]),
     'Nothing was asked.',
     '',

@@ -1,5 +1,5 @@
 /** The next request of an export: all that is left of it, or its earliest window. Pure. */
-import { DAY_MICROS, type Micros } from '../../core/time.ts';
+import { DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import { closedRange } from '../validate/judge.ts';
 import type { WindowPlan } from './window-plan.ts';
 import type { Coverage, SourceProfile } from '../ports.ts';
@@ -9,6 +9,9 @@ import { secondOf } from '../validate/tail.ts';
 
 /** So many nights say what the next will hold. */
 const EXPECTED_BY_MICROS = 7n * DAY_MICROS;
+
+/** A second way to ask where known rows did not come back: the start a little earlier. */
+const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
 
 export interface NextWindow {
   readonly plan: AskPlan;
@@ -42,6 +45,15 @@ export function nextWindow(
     return { plan: window, wantsEnd: true };
   }
   return { plan: whole, wantsEnd: isPast };
+}
+
+/** Another request that must bring the same rows, and those of the plan. */
+export function secondWay({ question }: AskPlan, { sides }: SourceProfile): AskPlan['question'] {
+  const { from, to } = question;
+  if (to !== undefined && sides === 'both') return from === undefined ? {} : { from };
+  return from !== undefined && from > SECOND_WAY_MICROS
+    ? { ...question, from: from - SECOND_WAY_MICROS }
+    : question;
 }
 
 /** Whether a cancelled answer would be followed by a request about less: otherwise it must run to its end. */

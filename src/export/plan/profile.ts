@@ -32,8 +32,9 @@ export function learned(
 
 /** Another header is another release: what was known of the old one says nothing. */
 function ofHeader(profile: SourceProfile, header: string, sides: Sides, now: Micros): SourceProfile {
-  const { assetRequired, assetAskedAt } = profile;
+  const { assetRequired, assetAskedAt, isTimeless } = profile;
   return {
+    isTimeless,
     header,
     sides,
     ...decided(sides === 'from' ? 'right' : 'unproven', headerEvidence(sides), now),

@@ -26,6 +26,8 @@ export interface PublicationContext {
   /** Open coverage that is closed as it stands, though it did not come back. */
   readonly closesKept: readonly Coverage[];
   readonly as: 'closed' | 'open';
+  /** No row tells when it was: what is open is all there is, rows or not. */
+  readonly isTimeless: boolean;
 }
 
 type Segments = Publication['segments'][number][];
@@ -85,7 +87,7 @@ function coverageOf(
   return parts.flatMap((part): NewCoverage[] => {
     const { from, open, spooled } = part;
     const to = part.to ?? openEnd(from, received, context.seenTime);
-    if (spooled === undefined && open) return [];
+    if (spooled === undefined && open && !context.isTimeless) return [];
     const range = { from, to, open };
     const objectKey =
       spooled === undefined ? undefined : add(segments, range, spooled, received, context.scope, context);

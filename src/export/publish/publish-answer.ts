@@ -69,6 +69,7 @@ export async function publishAnswer(
     stands: stands.map(({ row }) => row),
     closesKept: context.closesKept,
     as,
+    isTimeless: !deps.source.hasTimes,
   });
   context.onIntend(segments);
   return {

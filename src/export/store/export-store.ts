@@ -2,6 +2,7 @@
 import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
 import { FencedError } from '../../core/errors.ts';
+import { type Micros, readInstant } from '../../core/time.ts';
 import type {
   Coverage,
   ExportRepository,
@@ -290,6 +291,17 @@ export class ExportStore implements ExportRepository {
   learn(profile: SourceProfile): Promise<void> {
     return guarded('record what is known of the source', async () => {
       await sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`.execute(this.#db);
+    });
+  }
+
+  firstEntry(partyId: string): Promise<Micros | undefined> {
+    return guarded('read the first entry of a ledger', async () => {
+      const found = await sql<{ first: string | null }>`
+        select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`.execute(
+        this.#db,
+      );
+      const first = found.rows[0]?.first ?? undefined;
+      return first === undefined ? undefined : readInstant(first);
     });
   }
 

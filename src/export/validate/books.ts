@@ -15,6 +15,8 @@ export class Books {
   readonly publications: Publication[] = [];
   /** Of answers that were not published, and asked for again. */
   unused = 0;
+  /** Ranges that were asked for once more. */
+  readonly audits: { readonly from: string; readonly to: string; readonly found: string }[] = [];
   readonly keptNotes: { readonly from: string; readonly to: string; readonly reason: string }[] = [];
 
   count(received: Received | Outgrown): void {
@@ -53,6 +55,11 @@ export class Books {
   kept(rows: readonly Coverage[], reason: string): void {
     for (const { from, to } of rows)
       this.keptNotes.push({ from: formatInstant(from), to: formatInstant(to), reason });
+  }
+
+  audited({ from, to }: Coverage, isSame: boolean): void {
+    const found = isSame ? 'the same' : 'other rows than were published; replaced';
+    this.audits.push({ from: formatInstant(from), to: formatInstant(to), found });
   }
 
   /** Rows of others where a source can send none. */

@@ -19,6 +19,17 @@ export type Doubt =
   /** The transport does not say where the answer ends, and no second answer was the same. */
   | { readonly state: 'end unproven' };
 
+/** What speaks against the answers to the plan in hand. */
+export interface Doubts {
+  readonly found: Doubt[];
+  requests: number;
+  lastSums: string | undefined;
+  /** Nothing left the party, and asking a second way could not show more. */
+  isEmptyBelieved?: boolean;
+}
+
+export const NO_DOUBTS = (): Doubts => ({ found: [], requests: 0, lastSums: undefined });
+
 export interface Judgement {
   /** What became of the overlap check, where there is one. */
   readonly overlap: OverlapFinding['state'] | undefined;

@@ -32,7 +32,8 @@ interface CompletenessRow {
 /**
  * Covered: the closed ranges of a ledger touch each other from the beginning of time on, and the newest of them was
  * checked in the current epoch. Ranges never overlap (a constraint holds it), so they touch where their lengths add
- * up to their span. Where the source demands an asset, each asset that was ever asked for must be covered.
+ * up to their span. Where the source tells no times, what is open is all that there is of a ledger. Where it demands
+ * an asset, each asset that was ever asked for must be covered.
  */
 const COVERED = sql`
   network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
@@ -48,7 +49,8 @@ const COVERED = sql`
     select party_id, asset_id, max(to_time) as known_to,
            min(from_time) <= 'epoch' and sum(to_time - from_time) = max(to_time) - min(from_time) as is_unbroken
     from mirror.coverage
-    where not open group by party_id, asset_id
+    where not open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}')
+    group by party_id, asset_id
     having (select is_first from network) or max(checked_at) >= (select started_at from network)),
   demanded as (
     select count(distinct asset_id) as assets from mirror.exports

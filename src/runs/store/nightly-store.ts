@@ -67,6 +67,8 @@ export interface Estimate {
   /** No list was read yet: the parties are not known. */
   readonly isFirst: boolean;
   readonly listRequests: number;
+  /** Closed segments that the source should still have, and their bytes. */
+  readonly auditable: { readonly segments: number; readonly bytes: bigint };
   /** From export to export, in the last nightly run that exported anything. */
   readonly secondsPerExport: number | undefined;
 }
@@ -79,6 +81,8 @@ export interface Summary {
   /** Exports that ended without an error, and without having proven their ledger complete. */
   readonly incomplete: number;
   readonly failed: readonly FailedUnit[];
+  /** The first of those that ended without an error, and not `complete`. */
+  readonly doubted: readonly FailedUnit[];
   /** The first of those that were not asked. */
   readonly unasked: readonly string[];
 }
@@ -86,6 +90,10 @@ export interface Summary {
 /** The newest page and one that joins it, for each of the two lists, and one request for `network`. */
 const LIST_REQUESTS = 5;
 const UNASKED_LISTED_MAX = 20;
+
+/** Sources keep half a year by default; what is asked for again must be younger than half of that. */
+const AUDITABLE = sql`(select bytes from mirror.segments
+  where status = 'current' and not open and to_time > clock_timestamp() - interval '90 days') auditable`;
 
 interface PlanRow {
   readonly parties: bigint;
@@ -233,12 +241,16 @@ export class NightlyStore {
         quarantined: bigint;
         synced: boolean;
         seconds: number | null;
+        segments: bigint;
+        bytes: string;
       }>`
         select count(*) as parties, count(u.quarantined_at) as quarantined,
           exists (select from mirror.runs where kind = 'sync' and state = 'done') as synced,
           (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
              where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
-             order by queued_at desc limit 1) as seconds
+             order by queued_at desc limit 1) as seconds,
+          (select count(*) from ${AUDITABLE}) as segments,
+          (select coalesce(sum(bytes), 0) from ${AUDITABLE}) as bytes
         from (select party_id from mirror.parties where ${chosen}::text[] is null
               union select unnest(${chosen}::text[])) ids
         left join (${ASKED}) u on u.party_id = ids.party_id
@@ -249,6 +261,7 @@ export class NightlyStore {
         quarantined: Number(row?.quarantined ?? 0n),
         isFirst: row?.synced !== true,
         listRequests: LIST_REQUESTS,
+        auditable: { segments: Number(row?.segments ?? 0n), bytes: BigInt(row?.bytes ?? 0) },
         secondsPerExport: row?.seconds ?? undefined,
       };
     });
@@ -358,6 +371,10 @@ export class NightlyStore {
                count(*) filter (where state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')) as incomplete
         from mirror.nightly_units where run_id = ${runId}`.execute(this.#db);
       const failed = await this.#named(runId, ['failed'], failedMax);
+      const doubted =
+        (sums.rows[0]?.suspicious ?? 0n) + (sums.rows[0]?.incomplete ?? 0n) === 0n
+          ? []
+          : await this.#doubted(runId, failedMax);
       const unasked = await this.#named(runId, ['due', 'queued'], UNASKED_LISTED_MAX);
       const row = sums.rows[0];
       return {
@@ -367,9 +384,20 @@ export class NightlyStore {
         suspicious: Number(row?.suspicious ?? 0n),
         incomplete: Number(row?.incomplete ?? 0n),
         failed,
+        doubted,
         unasked: unasked.map(({ partyId }) => partyId),
       };
     });
+  }
+
+  async #doubted(runId: string, unitsMax: number): Promise<readonly FailedUnit[]> {
+    const found = await sql<{ party_id: string; outcome: Record<string, unknown> }>`
+      select party_id, jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
+               'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited')) as outcome
+      from mirror.nightly_units
+      where run_id = ${runId} and state = 'done' and outcome->>'verdict' <> 'complete'
+      order by priority limit ${unitsMax}`.execute(this.#db);
+    return found.rows.map((row) => ({ partyId: row.party_id, outcome: row.outcome }));
   }
 
   async #named(

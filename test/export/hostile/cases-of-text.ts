@@ -1,5 +1,5 @@
 /** The text of the CSV: ends, quotes, columns, bytes, sizes. */
-import { DAY, type Entry } from './book.ts';
+import { DAY, makeBook, type Entry } from './book.ts';
 import {
   csvFor,
   declare,
@@ -8,12 +8,14 @@ import {
   PARTLY,
   REFUSED,
   select,
+  SUSPICIOUS,
   telling,
   textCase,
   WHOLE,
   type Expected,
   type ExportRequest,
   type HostileCase,
+  type Phase,
 } from './case.ts';
 import { change, rename, THIRTEEN, writeCsv, writeHeader, writeRow, type Layout } from './layout.ts';
 import { reply, type Part } from './reply.ts';
@@ -28,6 +30,12 @@ const without = (column: string): Layout => only(THIRTEEN.columns.filter((name) 
 const SETTING = (setting: string): Expected =>
   telling(PARTLY, `what was expected in the header line, and that ${setting} can be set`);
 const ONE_MEGABYTE = 1024 * 1024;
+const HALF_WITHOUT_TIMES: Phase = {
+  clock: 0,
+  books: (now, party) => makeBook(now, { seed: 'no-time-and-fewer-rows', party }).slice(50),
+  answer: (request, books) => reply(csvFor(request, books, without('vega_time'))),
+  expected: { ...SUSPICIOUS, published: 'exactly' },
+};
 
 /** One line of the answer is changed: that of the row in the middle. */
 const bendMiddle =
@@ -166,6 +174,13 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     without('vega_time'),
     { ...WHOLE, verdicts: ['complete', 'incomplete'], published: 'at-most' },
     { settings: { timeColumn: 'none' }, lacks: ['vega_time'] },
+  ),
+  layoutCase(
+    'no-time-and-fewer-rows',
+    'there is no time column, as set; the second run gets half of the rows, and these are all there are',
+    without('vega_time'),
+    WHOLE,
+    { settings: { timeColumn: 'none' }, lacks: ['vega_time'], followedBy: [HALF_WITHOUT_TIMES] },
   ),
   textCase(
     'header-twice',

@@ -1,0 +1,38 @@
+/** Which closed segments an export asks for once more, to compare their sums. Pure. */
+import { hash } from 'node:crypto';
+import { BEGINNING, DAY_MICROS, type Micros } from '../../core/time.ts';
+import type { Coverage, ExportScope } from '../ports.ts';
+import { OVERLAP_AGE_MAX_MICROS } from './remaining.ts';
+
+export interface AuditChoice {
+  /** Of the closed segments that the source should still have; from 0 to 1. */
+  readonly share: number;
+  readonly scope: ExportScope;
+  readonly epoch: number | undefined;
+  /** The source's own time. */
+  readonly now: Micros;
+}
+
+/** Those whose last check lies the longest back. Of less than one segment a night, one every so many nights. */
+export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice): readonly Coverage[] {
+  const { share, scope, epoch, now } = choice;
+  const candidates = coverage
+    .filter((row) => !row.open && row.assetId === scope.assetId && row.content !== undefined)
+    .filter((row) => row.isFaulty !== true && row.epoch === epoch)
+    .filter((row) => row.from === BEGINNING || isServed(row.from, now))
+    .filter((row) => now - (row.checkedAt ?? 0n) > DAY_MICROS)
+    .toSorted((one, other) => Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)));
+  const wanted = share * candidates.length + chance(scope, now);
+  return candidates.slice(0, Math.floor(wanted));
+}
+
+/** Whether a source should still have what is of that time. */
+export function isServed(time: Micros, now: Micros): boolean {
+  return now - time < OVERLAP_AGE_MAX_MICROS;
+}
+
+/** From 0 to 1; the same for a ledger all day, and another one the next. */
+function chance({ partyId, assetId }: ExportScope, now: Micros): number {
+  const name = `${partyId} ${assetId ?? 'all'} ${now / DAY_MICROS}`;
+  return Number.parseInt(hash('sha256', name, 'hex').slice(0, 8), 16) / 2 ** 32;
+}

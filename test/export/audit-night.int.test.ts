@@ -1,0 +1,81 @@
+/** The rolling audit as nightly runs do it, through the real commands and a plain server. */
+import { describe, expect, test } from 'vitest';
+import { openHome } from '../cli/mirror-home.ts';
+import { openFreshDatabase } from '../support/database.ts';
+import { DAY, makeBook, type Entry } from './hostile/book.ts';
+import { declare, honestAnswer, WHOLE } from './hostile/case.ts';
+import { startHostileSource } from './hostile/start.ts';
+
+const books = (now: bigint, party: string): Entry[] =>
+  makeBook(now, { seed: 'audit', party, fromHours: 240 });
+/** An entry of the first segment has another amount, long before the overlap check of the next request. */
+const changed = (now: bigint, party: string): Entry[] =>
+  books(now, party).map((entry, at) => (at === 1 ? { ...entry, quantity: '1' } : entry));
+
+describe('the rolling audit', () => {
+  test('a nightly run asks for closed segments again, the first one too, and tells what differs', async () => {
+    const one = {
+      ...declare('audit', 'an entry changes after it was closed', honestAnswer, WHOLE, { books }),
+      followedBy: [
+        { clock: 0, books, answer: honestAnswer, expected: WHOLE },
+        { clock: 0, books: changed, answer: honestAnswer, expected: WHOLE },
+      ],
+    };
+    const host = await startHostileSource({ cases: [one] });
+    await using database = await openFreshDatabase();
+    await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
+    const party = host.partyOf('audit');
+    const forgetChecks = (): Promise<unknown> =>
+      database.pool.query(`update mirror.coverage set checked_at = checked_at - interval '2 days'`);
+    const audited = async (): Promise<unknown> => {
+      const { rows } = await database.pool.query<{ audited: unknown }>(
+        `select outcome->'audited' as audited from mirror.nightly_units order by updated_at desc limit 1`,
+      );
+      return rows[0]?.audited;
+    };
+    try {
+      expect((await home.run(['nightly'])).code).toBe(0);
+      await forgetChecks();
+      const plan = await home.json(['nightly', '--dry-run'], { NIGHTLY_AUDIT_SHARE: '100%' });
+      expect(plan.document['audits']).toMatchObject({ segments: 1 });
+      expect((await home.run(['nightly', '--dry-run'], { NIGHTLY_AUDIT_SHARE: '100%' })).stdout).toMatch(
+        /audit +about 1 closed segments once more, with these exports: \d/,
+      );
+
+      const none = await home.json(['nightly'], { NIGHTLY_AUDIT_SHARE: '0%' });
+      expect([none.code, await audited()]).toEqual([0, null]);
+
+      const same = await home.json(['nightly'], { NIGHTLY_AUDIT_SHARE: '100%' });
+      expect([same.code, await audited()]).toMatchObject([0, [{ found: 'the same' }]]);
+      expect(host.requests.at(-1)?.from).toBeUndefined();
+
+      host.advance('audit');
+      host.advance('audit');
+      await forgetChecks();
+      const differs = await home.json(['nightly'], { NIGHTLY_AUDIT_SHARE: '100%' });
+      expect([differs.code, differs.document.verdict]).toEqual([2, 'suspicious']);
+      expect(differs.document.evidence?.['exports']).toMatchObject({
+        doubted: [
+          {
+            partyId: party,
+            outcome: {
+              verdict: 'suspicious',
+              audited: [
+                { from: '1970-01-01T00:00:00.000000Z', found: 'other rows than were published; replaced' },
+              ],
+            },
+          },
+        ],
+      });
+      const { rows } = await database.pool.query<{ quantity: string }>(
+        `select quantity::text from mirror.ledger_entries order by vega_time, quantity`,
+      );
+      const entries = changed(host.now, party).filter(({ time }) => time < host.now - DAY);
+      const held = rows.map(({ quantity }) => quantity);
+      for (const { quantity } of entries) expect(held).toContain(quantity);
+      expect(held).toHaveLength(changed(host.now, party).length);
+    } finally {
+      await host.close();
+    }
+  });
+});
