@@ -24,14 +24,7 @@ import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 import { Books } from './validate/books.ts';
-import {
-  closedRange,
-  type Doubt,
-  judge,
-  NO_DOUBTS,
-  shrinking,
-  sumsOf,
-} from './validate/judge.ts';
+import { closedRange, type Doubt, judge, NO_DOUBTS, shrinking, sumsOf } from './validate/judge.ts';
 
 /** To one plan, doubts included: then it is clear that no answer can be believed. */
 const REQUESTS_PER_PLAN_MAX = 3;
