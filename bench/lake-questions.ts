@@ -109,6 +109,14 @@ export class BenchWarehouse implements LakeRepository {
     return Promise.resolve([]);
   }
 
+  filesToProve(keys: readonly string[]): Promise<ReadonlySet<string>> {
+    return Promise.resolve(new Set(keys));
+  }
+
+  noteProven(): Promise<void> {
+    return Promise.resolve();
+  }
+
   decidedCommit(): never {
     throw new Error('a folder decides commits by itself');
   }

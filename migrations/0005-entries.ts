@@ -46,6 +46,10 @@ const STATEMENTS = [
     version bigint not null,
     build bigint not null,
     built_at timestamptz not null default clock_timestamp())`,
+  // When a file of the lake was read against its SHA-256 the last time, in the same turns as segments.
+  `create table mirror.lake_proofs (
+    key text primary key,
+    proven_at timestamptz not null default clock_timestamp())`,
   // Where a store would let two writers put one commit, the newest commit of each table is decided here first.
   // Its content is kept until it lies in the store: whoever comes next puts the same bytes.
   `create table mirror.lake_commits (

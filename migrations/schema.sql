@@ -159,6 +159,11 @@ table mirror.lake_commits
   content bytea
   constraint lake_commits_pkey PRIMARY KEY (store, name)
 
+table mirror.lake_proofs
+  key text not null
+  proven_at timestamp with time zone not null default clock_timestamp()
+  constraint lake_proofs_pkey PRIMARY KEY (key)
+
 table mirror.lake_tables
   name text not null
   table_id uuid not null

@@ -15,6 +15,7 @@ import { lakeDeps, scratchDirOf } from './lake-deps.ts';
 import { buildLake, type LakeDeps } from '../lake/build.ts';
 import { RowSpool } from '../lake/row-spool.ts';
 import { verifyLake } from '../lake/verify-lake.ts';
+import type { LakeCheck } from '../load/ports.ts';
 import { loadAll } from '../load/load-all.ts';
 import { type RebuildDeps, rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
@@ -123,8 +124,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       reader.read({ partyId, assetId, from, to }, signal),
     load: (request, call) => load(request, parts, lake, call),
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
-      const check = (isDeep: boolean, either: AbortSignal): ReturnType<typeof verifyLake> =>
-        verifyLake(lake, isDeep, either);
+      const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
       const { verdict, ...evidence } = await verify(
         { books: new VerifyStore(warehouse), objects: store, lake: check },
         signal,

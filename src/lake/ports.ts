@@ -78,6 +78,13 @@ export interface LakeRepository extends CommitRegister {
   /** @returns the number of the build that begins now; higher than all before */
   beginBuild(atLeast: number): Promise<number>;
   record(tables: readonly RecordedTable[]): Promise<void>;
+  /**
+   * Those of the files that a nightly run reads, in no order: files that were never proven, and of the others one in
+   * `parts`, the oldest proofs first.
+   */
+  filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>>;
+  /** They were read, and are what their log says. Forgets the files that are not in `live`. */
+  noteProven(keys: readonly string[], live: readonly string[]): Promise<void>;
   recorded(): Promise<readonly RecordedTable[]>;
 }
 

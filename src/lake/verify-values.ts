@@ -3,7 +3,10 @@ import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../
 import { hashText, RowDigest } from '../ledger/digest.ts';
 import type { LakeFindings, Problem } from '../load/ports.ts';
 import type { LakeDeps } from './build-context.ts';
+import type { LakeTable } from './columns.ts';
+import type { TableState } from './delta/actions.ts';
 import { interruptible } from './duckdb.ts';
+import { taggedFile } from './entries-plan.ts';
 import { type Lake, openLake } from './lake.ts';
 import type { Moment } from './moment.ts';
 import type { SegmentMonth } from './ports.ts';
@@ -13,6 +16,43 @@ import { SUMMARY_TABLES, summaryDifference } from './summaries.ts';
 const VALUE_SEPARATOR = '\u001f';
 
 type Comparison = Pick<LakeFindings, 'problems' | 'segmentsBehind'>;
+
+/**
+ * By what the log says of its files, without reading them: what was written into each was counted then.
+ * @returns undefined where another writer made a file, which says nothing of its segments
+ */
+export async function compareByTags(
+  { repository }: LakeDeps,
+  states: ReadonlyMap<LakeTable, TableState>,
+  signal: AbortSignal,
+): Promise<Comparison | undefined> {
+  const loaded = await repository.snapshot((snapshot) => snapshot.segmentMonths(signal), signal);
+  const wanted = new Map(
+    loaded.map((segment) => [nameOf(segment.month, segment.segmentId), segment] as const),
+  );
+  const problems: Problem[] = [];
+  const behind = new Set<string>();
+  const held = new Set<string>();
+  for (const add of states.get('ledger_entries')?.live.values() ?? []) {
+    const file = taggedFile(add);
+    if (file === undefined) return undefined;
+    const names = [...file.segments].map((id) => nameOf(file.month, id));
+    const segments = names.flatMap((name) => wanted.get(name) ?? []);
+    const twice = names.filter((name) => held.has(name));
+    for (const name of names) held.add(name);
+    const subject = `ledger_entries/month=${file.month}`;
+    if (twice.length > 0)
+      problems.push(problem('LAKE_DIFFERS', subject, `rows of ${twice.join(', ')} lie in two of its files`));
+    // What was unloaded since leaves with the next build.
+    for (const name of names.filter((one) => !wanted.has(one))) behind.add(name.split('/')[1] ?? '');
+    const rows = segments.reduce((sum, segment) => sum + segment.rows, 0n);
+    if (segments.length < names.length || rows === file.rows) continue;
+    const message = `${file.rows} rows are in ${add.path}, loaded were ${rows}`;
+    problems.push(problem('LAKE_DIFFERS', subject, message));
+  }
+  for (const [name, { segmentId }] of wanted) if (!held.has(name)) behind.add(String(segmentId));
+  return { problems, segmentsBehind: behind.size };
+}
 
 export async function compareWithWarehouse(
   deps: LakeDeps,

@@ -191,6 +191,8 @@ export interface Problem {
 
 export interface LakeFindings {
   readonly files: number;
+  /** How many of them were read; of the others it is known that they are there. */
+  readonly filesRead: number;
   readonly rows: bigint;
   /** Loaded or unloaded since the last build: no fault, the next build brings them. */
   readonly segmentsBehind: number;
@@ -199,5 +201,12 @@ export interface LakeFindings {
 
 /** The lake's own check; it lies with the lake. */
 export interface LakeCheck {
-  (deep: boolean, signal: AbortSignal): Promise<LakeFindings>;
+  (options: LakeCheckOptions, signal: AbortSignal): Promise<LakeFindings>;
+}
+
+export interface LakeCheckOptions {
+  /** Also sums the values of every row. */
+  readonly deep: boolean;
+  /** Reads the files that were never proven, and of the others one in so many; all of them by default. */
+  readonly parts?: number;
 }

@@ -41,6 +41,7 @@ export interface VerifyCounts {
   readonly loadedSegments: number;
   readonly warehouseRows: bigint;
   readonly lakeFiles: number;
+  readonly lakeFilesRead: number;
   readonly lakeRows: bigint;
   /** Segments that the next build of the lake brings or takes away. */
   readonly lakeSegmentsBehind: number;
@@ -85,6 +86,7 @@ class Verification {
     loadedSegments: 0,
     warehouseRows: 0n,
     lakeFiles: 0,
+    lakeFilesRead: 0,
     lakeRows: 0n,
     lakeSegmentsBehind: 0,
   };
@@ -272,9 +274,16 @@ class Verification {
 
   async #checkLake(): Promise<void> {
     if (this.#deps.lake === undefined) return;
-    const found = await this.#deps.lake(this.#options.deep ?? false, this.#signal);
-    const { files, rows, problems, segmentsBehind } = found;
-    this.#count({ lakeFiles: files, lakeRows: rows, lakeSegmentsBehind: segmentsBehind });
+    const deep = this.#options.deep ?? false;
+    const parts = this.#isWhole ? {} : { parts: NIGHTLY_PARTS };
+    const found = await this.#deps.lake({ deep, ...parts }, this.#signal);
+    const { files, filesRead, rows, problems, segmentsBehind } = found;
+    this.#count({
+      lakeFiles: files,
+      lakeFilesRead: filesRead,
+      lakeRows: rows,
+      lakeSegmentsBehind: segmentsBehind,
+    });
     for (const problem of problems) this.#add(problem);
   }
 
@@ -299,6 +308,7 @@ class Verification {
       loadedSegments: before.loadedSegments + (more.loadedSegments ?? 0),
       warehouseRows: before.warehouseRows + (more.warehouseRows ?? 0n),
       lakeFiles: before.lakeFiles + (more.lakeFiles ?? 0),
+      lakeFilesRead: before.lakeFilesRead + (more.lakeFilesRead ?? 0),
       lakeRows: before.lakeRows + (more.lakeRows ?? 0n),
       lakeSegmentsBehind: before.lakeSegmentsBehind + (more.lakeSegmentsBehind ?? 0),
     };

@@ -160,6 +160,31 @@ describe('an ordered export', () => {
     );
   });
 
+  it('is refused while as many as may be open are open, and taken when one of them has ended', async () => {
+    const { pool } = mirror.app.warehouse;
+    const waiting = await pool.query<{ run_id: string }>(
+      `insert into mirror.runs (run_id, kind, subject, state, params)
+         select gen_random_uuid(), 'export', 'party ' || i, 'queued', '{"isOrdered": true}' from generate_series(1, 200) i
+         returning run_id`,
+    );
+    const ids = waiting.rows.map(({ run_id: id }) => id);
+    const body = JSON.stringify({ partyId: parties[6], to: TO });
+    const headers = { 'content-type': 'application/json' };
+    const send = async (): Promise<Response> =>
+      fetch(`${mirror.url}/mirror/exports`, { method: 'POST', body, headers });
+    try {
+      const refused = await send();
+      expect(refused.status).toBe(429);
+      expect(await refused.text()).toContain('200 orders are open already');
+      await pool.query('delete from mirror.runs where run_id = $1', [ids.pop()]);
+      const taken = await send();
+      expect(taken.status).toBe(202);
+      await settled(((await taken.json()) as { id: string }).id);
+    } finally {
+      await pool.query('delete from mirror.runs where run_id = any ($1)', [ids]);
+    }
+  });
+
   it('stays in the history, newest first, page by page', async () => {
     interface Line {
       readonly id: string;

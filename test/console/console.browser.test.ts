@@ -204,6 +204,19 @@ describe('an analyst', () => {
   });
 });
 
+it('logs out: the session has ended, and the page asks for the token again', async () => {
+  const { page, mirror } = parts();
+  await page.getByRole('link', { name: 'Settings', exact: true }).click();
+  const cookies = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join('; ');
+  const answer = async (): Promise<number> =>
+    (await fetch(`${mirror.url}/mirror/status`, { headers: { cookie: cookies } })).status;
+  expect(await answer()).toBe(200);
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByLabel('Token').waitFor();
+  expect(new URL(page.url()).pathname).toBe('/login');
+  expect(await answer()).toBe(401);
+});
+
 it('met no error, and asked no other host', () => {
   const { view } = parts();
   // The login with a wrong token is a redirect, not an error.

@@ -135,7 +135,7 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     lake.warehouse.segments = [segmentOf(2), segmentOf(4)];
     await buildLake(lake.deps, signal);
     expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(shownRows([2, 4].map(segmentOf)));
-    expect(await verifyLake(lake.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(lake.deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
   });
 
   it('reads the state before or after, wherever a build is killed', async () => {
@@ -180,7 +180,7 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')('a lake
     const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
     await buildOf({ warehouse, deps }, 1);
     await buildOf({ warehouse, deps }, 2);
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
     const env = {
       ...aws,
       AWS_ENDPOINT_URL: ceph.endpoint,

@@ -47,7 +47,7 @@ async function logged({ folder }: LakeWorld, version: number): Promise<readonly 
 }
 
 const codes = async (deps: LakeDeps, deep = false): Promise<readonly string[]> =>
-  (await verifyLake(deps, deep, signal)).problems.map(({ code }) => code);
+  (await verifyLake(deps, { deep }, signal)).problems.map(({ code }) => code);
 
 describe('a build of the lake', () => {
   it('appends new segments and leaves every file that is there', async () => {
@@ -76,7 +76,10 @@ describe('a build of the lake', () => {
     );
     expect(added.map(({ numRecords }) => numRecords).toSorted((a, b) => a - b)).toEqual([1, 2]);
     expect(actions.filter(({ remove }) => remove)).toHaveLength(1);
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('takes a segment that is gone out of the file that holds it', async () => {
@@ -89,7 +92,10 @@ describe('a build of the lake', () => {
         ['3', '6'],
       ],
     );
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('puts small files together when they are many, without a change of rows', async () => {
@@ -106,7 +112,10 @@ describe('a build of the lake', () => {
     const changes = compaction.flatMap(({ add, remove }) => [add, remove]).filter((change) => change);
     expect(changes).toHaveLength(SMALL_FILES_MAX + 2);
     expect(changes.every((change) => change?.dataChange === false)).toBe(true);
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('carries its application and number, and keeps amounts out of statistics', async () => {
@@ -140,7 +149,10 @@ describe('a build of the lake', () => {
     for (const name of log.filter((file) => file.endsWith('.json')))
       await rm(join(world.folder, ENTRIES, '_delta_log', name));
     expect(await world.rows('select segment_id from ledger_entries')).toEqual([['2']]);
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('says each day which rows count, by what other parties cover', async () => {
@@ -189,7 +201,10 @@ describe('a build of the lake', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['1']]);
     await buildLake(world.deps, signal);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['2']]);
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('writes everything anew, in the same tables, for a database that does not know them', async () => {
@@ -199,7 +214,10 @@ describe('a build of the lake', () => {
     await buildLake(world.deps, signal);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['2']]);
     expect(await logged(world, 1)).toHaveLength(4);
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('adds columns that an older table lacks', async () => {
@@ -246,7 +264,10 @@ describe('the lake', () => {
     const { version } = await restoreLake(world.deps, 1, signal);
     expect(version).toBe(3);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['2']]);
-    expect(await verifyLake(world.deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 1 });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 1,
+    });
     await buildLake(world.deps, signal);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
     await expect(restoreLake(world.deps, 99, signal)).rejects.toThrow('there is no moment 99');
@@ -284,6 +305,49 @@ describe('the lake', () => {
     await damage(world);
     expect(await codes(world.deps)).toContain(code);
   });
+
+  it('is read by a nightly run as far as it is new, and one in so many of its other files', async () => {
+    const world = await built(segment(1, 2));
+    const nightly = (parts: number): ReturnType<typeof verifyLake> =>
+      verifyLake(world.deps, { deep: false, parts }, signal);
+    const first = await nightly(4);
+    expect(first).toMatchObject({ filesRead: first.files, problems: [] });
+    expect(await nightly(4)).toMatchObject({ filesRead: Math.ceil(first.files / 4), problems: [] });
+    world.warehouse.segments = [segment(1, 2), segment(2, 3)];
+    expect(await nightly(first.files)).toMatchObject({ filesRead: 1, segmentsBehind: 1 });
+    await buildLake(world.deps, signal);
+    const later = await nightly(first.files);
+    expect(later).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(later.filesRead).toBeLessThan(later.files);
+
+    const path = join(world.folder, ENTRIES, (await parquetOf(world))[0] ?? '');
+    const content = await readFile(path);
+    content[content.length >> 1] = 255 - (content[content.length >> 1] ?? 0);
+    await rm(path);
+    await writeFile(path, content);
+    const found: string[] = [];
+    // Within as many nights as there are parts, each file has its turn.
+    for (let night = 0; night < later.files; night += 1)
+      found.push(...(await nightly(later.files)).problems.map(({ code }) => code));
+    expect(new Set(found)).toEqual(new Set(['LAKE_FILE_CORRUPT']));
+    await rm(path);
+    expect((await nightly(1_000)).problems.map(({ code }) => code)).toEqual(['OBJECT_MISSING']);
+  });
+
+  it.each([
+    ['other rows than were loaded', 'LAKE_DIFFERS', [segment(1, 9)]],
+    ['nothing of what was loaded', undefined, [segment(7)]],
+  ] as const)(
+    'with %s is found by a nightly run, which reads no file for it',
+    async (_name, code, loaded) => {
+      const world = await built(segment(1, 2));
+      await verifyLake(world.deps, { deep: false }, signal);
+      world.warehouse.segments = loaded;
+      const found = await verifyLake(world.deps, { deep: false, parts: 1_000 }, signal);
+      expect(found.problems.map((problem) => problem.code)).toEqual(code === undefined ? [] : [code]);
+      expect(found.segmentsBehind).toBe(code === undefined ? 2 : 0);
+    },
+  );
 
   it('of another mirror is refused, and a fault', async () => {
     const world = await built(segment(1, 2));

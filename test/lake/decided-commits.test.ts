@@ -41,7 +41,7 @@ async function expectOne(world: LakeWorld, deps: LakeDeps, segments: number): Pr
   expect(await world.rows('select segment_id from ledger_entries order by 1')).toEqual(
     Array.from({ length: segments }, (_, index) => [String(index + 1)]),
   );
-  expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+  expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
 }
 
 describe('a store that lets two writers put one commit', () => {

@@ -38,6 +38,8 @@ export class WarehouseDouble implements LakeRepository {
   mirrorId = '00000000-0000-4000-8000-000000000001';
   #build = 0;
   #recorded = new Map<string, RecordedTable>();
+  /** The oldest proofs first. */
+  #proven: readonly string[] = [];
   readonly #decided = new Map<string, DecidedCommit>();
 
   exclusively<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
@@ -69,6 +71,18 @@ export class WarehouseDouble implements LakeRepository {
 
   record(tables: readonly RecordedTable[]): Promise<void> {
     for (const table of tables) this.#recorded.set(table.table, table);
+    return Promise.resolve();
+  }
+
+  filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
+    const known = this.#proven.filter((key) => keys.includes(key));
+    const turn = known.slice(0, Math.ceil(known.length / parts));
+    return Promise.resolve(new Set([...keys.filter((key) => !known.includes(key)), ...turn]));
+  }
+
+  noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
+    const before = this.#proven.filter((key) => live.includes(key) && !keys.includes(key));
+    this.#proven = [...before, ...keys];
     return Promise.resolve();
   }
 

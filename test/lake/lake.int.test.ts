@@ -123,7 +123,7 @@ describe('the lake', () => {
       { epoch: 1, at_block: '18446744073709551615', hash: 'h2' },
     ]);
     expect(await rowsOf('select count(*) as n from parties')).toEqual([{ n: 2 }]);
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
   });
 
   it('appends what is new, in files of its own, and leaves nothing else behind', async () => {
@@ -163,7 +163,7 @@ describe('the lake', () => {
     const built = await buildLake({ ...deps, kept }, signal);
 
     expect([1n, 3n]).toContain(built.rowsSent);
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
     expect(await readdir(join(deps.scratchDir, 'rows'))).toEqual([]);
   });
 
@@ -176,7 +176,7 @@ describe('the lake', () => {
 
     expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rows: 8n });
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
-    expect(await verifyLake(deps, true, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
     const { tables } = await describeLake(deps, signal);
     expect(tables.map(({ table }) => table)).toEqual(LAKE_TABLES);
   });
@@ -249,7 +249,9 @@ describe('the lake', () => {
     await buildLake(deps, signal);
     const [first = ''] = await keysBelow('lake/ledger_entries/month=');
     await damage(fileURLToPath(new URL(first, `${objects.url}/`)));
-    expect((await verifyLake(deps, false, signal)).problems).toMatchObject([{ code, subject: first }]);
+    expect((await verifyLake(deps, { deep: false }, signal)).problems).toMatchObject([
+      { code, subject: first },
+    ]);
   });
 });
 

@@ -134,7 +134,7 @@ function lakeDeps(of: Warehouse, objects: World['objects'], folder: string): Lak
 }
 
 async function verifyDeep(of: Warehouse, objects: World['objects'], lake: LakeDeps): Promise<VerifyReport> {
-  const check: LakeCheck = (deep, either) => verifyLake(lake, deep, either);
+  const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
   return verify({ books: new VerifyStore(of), objects, lake: check }, signal, { deep: true });
 }
 

@@ -57,7 +57,11 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
   };
   const verifyAll = (): Promise<VerifyReport> =>
     verify(
-      { books: new VerifyStore(warehouse), objects, lake: (deep, either) => verifyLake(lake, deep, either) },
+      {
+        books: new VerifyStore(warehouse),
+        objects,
+        lake: (options, either) => verifyLake(lake, options, either),
+      },
       signal,
       { deep: true },
     );

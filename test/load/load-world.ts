@@ -21,7 +21,7 @@ export async function loadWorld(): Promise<LoadWorld> {
   beforeEach(async () => {
     await database.pool.query(
       `truncate mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments,
-         mirror.parties, mirror.checkpoints, mirror.lake_tables, mirror.lake_commits cascade`,
+         mirror.parties, mirror.checkpoints, mirror.lake_tables, mirror.lake_commits, mirror.lake_proofs cascade`,
     );
     await database.pool.query('alter sequence mirror.lake_builds restart');
     objects = await temporaryStore();

@@ -88,6 +88,32 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
     );
   }
 
+  async filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
+    const { rows } = await guarded(RECORD, () =>
+      this.#pool.query<{ key: string }>(
+        `with held as (
+           select key, proven_at from unnest($1::text[]) as named (key) left join mirror.lake_proofs using (key)),
+         turn as (
+           select key from held where proven_at is not null order by proven_at, key
+            limit (select ceil(count(proven_at) / $2::numeric) from held))
+         select key from held where proven_at is null union select key from turn`,
+        [keys, parts],
+      ),
+    );
+    return new Set(rows.map(({ key }) => key));
+  }
+
+  async noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
+    await guarded(RECORD, () =>
+      this.#pool.query(
+        `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
+         insert into mirror.lake_proofs (key) select unnest($1::text[])
+           on conflict (key) do update set proven_at = excluded.proven_at`,
+        [keys, live],
+      ),
+    );
+  }
+
   async recorded(): Promise<readonly RecordedTable[]> {
     const { rows } = await guarded(RECORD, () =>
       this.#pool.query<{ name: LakeTable; table_id: string; version: bigint; build: bigint }>(

@@ -7,6 +7,8 @@ export async function loadSettings() {
   try {
     const { settings } = await ask('/console/settings');
     show(target, ...settings.map(row));
+    // Without a token there is no session to end.
+    place('logout').hidden = !settings.some(({ name, value }) => name === 'API_TOKEN' && value !== null);
   } catch (error) {
     show(target, el('tr', {}, el('td', { colspan: 4 }, failed(error, loadSettings))));
   }
