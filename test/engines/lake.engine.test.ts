@@ -135,7 +135,10 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     lake.warehouse.segments = [segmentOf(2), segmentOf(4)];
     await buildLake(lake.deps, signal);
     expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(shownRows([2, 4].map(segmentOf)));
-    expect(await verifyLake(lake.deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(lake.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
   });
 
   it('reads the state before or after, wherever a build is killed', async () => {
