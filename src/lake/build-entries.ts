@@ -3,8 +3,9 @@ import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
-import { RetryableError } from '../core/errors.ts';
+import { errorCode, RetryableError } from '../core/errors.ts';
 import { LINE_COLUMNS } from '../ledger/canonical.ts';
+import { ROW_BYTES_MAX } from '../ledger/row-splitter.ts';
 import type { Build } from './build-context.ts';
 import { ENTRIES } from './columns.ts';
 import type { AddFile } from './delta/actions.ts';
@@ -27,6 +28,10 @@ import type { NewFile, TableWriter } from './table-writer.ts';
 
 /** What the loader and Postgres write. */
 const COPY_TEXT = String.raw`delim = '\t', quote = '', escape = '', nullstr = '\N', new_line = '\n'`;
+/** DuckDB reads in buffers of the longest line; what is longer is rare, and takes the larger ones. */
+const LINE_BYTES = 4 * 2 ** 20;
+/** Of a row each byte may be escaped, and its ids stand beside it. */
+const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
 /** Sorting more than these costs more than writing them; what comes from one party is in order mostly. */
 const SORTED_ROWS_MAX = 500_000n;
 const ORDER = 'order by vega_time, party_id';
@@ -102,9 +107,18 @@ async function append(
     else paths.push(path);
   }
   if (missing.length > 0) paths.push(await sentRows(build, missing));
-  const lines = `read_csv(${literals(paths)}, header = false, auto_detect = false, ${COPY_TEXT},
-    columns = {${declared(LINE_COLUMNS)}})`;
-  return writeEntries(build, writer, `select ${selected(ENTRIES)} from ${lines}`, segments);
+  const write = (lineBytesMax: number): Promise<AddFile> => {
+    const lines = `read_csv(${literals(paths)}, header = false, auto_detect = false, ${COPY_TEXT},
+      max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${declared(LINE_COLUMNS)}})`;
+    return writeEntries(build, writer, `select ${selected(ENTRIES)} from ${lines}`, segments);
+  };
+  try {
+    return await write(LINE_BYTES);
+  } catch (error) {
+    // DuckDB refuses a line that is longer, and now and then leaves it out: the count tells.
+    if (errorCode(error) !== 'DUCKDB' && errorCode(error) !== 'LAKE_ROWS_DIFFER') throw error;
+    return write(LINE_BYTES_MAX);
+  }
 }
 
 /** Rows that no load has left here come from the warehouse. */

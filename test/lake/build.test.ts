@@ -64,6 +64,18 @@ describe('a build of the lake', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['53']]);
   });
 
+  it.each([5, 15])('takes a row of %s million bytes beside others', async (millions) => {
+    const long = entry({
+      party_id: A,
+      account_from_party_id: A,
+      account_from_market_id: 'm'.repeat(millions * 1e6),
+    });
+    const world = await built({ segmentId: 1n, rows: [...segment(1, 300).rows, long] });
+    expect(
+      await world.rows('select count(*), max(length(account_from_market_id)) from ledger_entries'),
+    ).toEqual([['301', String(millions * 1e6)]]);
+  });
+
   it('replaces open segments without writing a closed row again', async () => {
     const world = await built(segment(1, 20), segment(2, 5, true));
     world.warehouse.segments = [segment(1, 20), segment(3, 2), segment(4, 1, true)];

@@ -32,7 +32,7 @@ const COLUMNS = `{
     stats VARCHAR, tags ${MAP})',
   remove: 'STRUCT(path VARCHAR, deletionTimestamp BIGINT, dataChange BOOLEAN, extendedFileMetadata BOOLEAN,
     partitionValues ${MAP}, size BIGINT)'}`;
-const LINE_BYTES_MAX = 64 * 2 ** 20;
+const LINE_BYTES_MAX = 16 * 2 ** 20;
 
 /** Its actions; undefined where it is not there or cannot be read. */
 export async function readCheckpoint(
