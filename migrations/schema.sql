@@ -447,6 +447,8 @@ CREATE INDEX segments_by_party ON mirror.segments USING btree (party_id, from_ti
 
 CREATE INDEX segments_by_publication ON mirror.segments USING btree (published_at DESC)
 
+CREATE INDEX segments_set_aside ON mirror.segments USING btree (segment_id) WHERE (quarantine_reason IS NOT NULL)
+
 CREATE INDEX segments_to_load ON mirror.segments USING btree (party_id) WHERE ((status = 'current'::text) AND (loaded_at IS NULL))
 
 CREATE INDEX segments_to_unload ON mirror.segments USING btree (party_id) WHERE ((status = 'superseded'::text) AND (loaded_at IS NOT NULL))

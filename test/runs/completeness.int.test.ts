@@ -10,7 +10,9 @@ const { db } = warehouse;
 const id = (digit: string): string => digit.repeat(64);
 
 beforeEach(async () => {
-  await database.pool.query(`truncate mirror.parties, mirror.coverage, mirror.exports cascade`);
+  await database.pool.query(
+    `truncate mirror.parties, mirror.coverage, mirror.segments, mirror.exports cascade`,
+  );
   await database.pool.query(`delete from mirror.networks where epoch > 1`);
   await database.pool.query(`update mirror.source_state set profile = '{}'`);
   await recordScope(db, undefined);
@@ -70,6 +72,20 @@ describe('the completeness of the ledgers', () => {
     for (const digit of ['2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     for (const [from, to, open] of ranges) await cover(id('1'), from, to, { open });
     expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3 });
+  });
+
+  it('does not count a ledger of which a segment is set aside, and does not call it never asked', async () => {
+    for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    await database.pool.query(
+      `with lost as (
+         insert into mirror.segments (party_id, from_time, to_time, object_key, rows, bytes, sha256, object_bytes,
+           object_sha256, digest, row_form, columns, quarantine_reason)
+         values ($1, '1970-01-01', '2023-05-01', 'lost', 1, 1, '', 1, '', '', '', '{}', '{"code": "OBJECT_MISSING"}')
+         returning segment_id, party_id)
+       update mirror.coverage c set segment_id = lost.segment_id from lost where c.party_id = lost.party_id`,
+      [id('1')],
+    );
+    expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3, neverAsked: 0 });
   });
 
   it('wants every asset that was ever asked for where the source demands one', async () => {

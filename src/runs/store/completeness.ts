@@ -32,7 +32,7 @@ interface CompletenessRow {
 /**
  * Covered: the closed ranges of a ledger touch each other from the beginning of time on, and the newest of them was
  * checked in the current epoch. Ranges never overlap (a constraint holds it), so they touch where their lengths add
- * up to their span. Where the source tells no times, what is open is all that there is of a ledger. Where it demands
+ * up to their span, and none of their segments is set aside. Where the source tells no times, what is open is all that there is of a ledger. Where it demands
  * an asset, each asset that was ever asked for must be covered.
  */
 const COVERED = sql`
@@ -46,12 +46,14 @@ const COVERED = sql`
     select party_id from listed where (select party_ids from chosen) is null
     union select unnest(party_ids) from chosen),
   units as (
-    select party_id, asset_id, max(to_time) as known_to,
-           min(from_time) <= 'epoch' and sum(to_time - from_time) = max(to_time) - min(from_time) as is_unbroken
-    from mirror.coverage
-    where not open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}')
-    group by party_id, asset_id
-    having (select is_first from network) or max(checked_at) >= (select started_at from network)),
+    select c.party_id, c.asset_id, max(c.to_time) as known_to,
+           min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
+             and count(aside.segment_id) = 0 as is_unbroken
+    from mirror.coverage c
+    left join mirror.segments aside on aside.segment_id = c.segment_id and aside.quarantine_reason is not null
+    where not c.open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}')
+    group by c.party_id, c.asset_id
+    having (select is_first from network) or max(c.checked_at) >= (select started_at from network)),
   demanded as (
     select count(distinct asset_id) as assets from mirror.exports
     where asset_id is not null and exists (select from mirror.source_state where profile @> '{"assetRequired": true}')),
