@@ -4,10 +4,42 @@ import { startSandbox } from '../../src/sandbox/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
 import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
-import { openHome } from './mirror-home.ts';
+import { type MirrorHome, openHome } from './mirror-home.ts';
 
 const redis = await freshRedis();
 const HOUR_MS = 3_600_000;
+
+interface LakeDocument {
+  readonly moments: readonly number[];
+  readonly tables: readonly { readonly table: string; readonly rows: string }[];
+}
+
+async function entriesOf(home: MirrorHome): Promise<string> {
+  const { stdout } = await home.run(['query', 'select count(*) from ledger_entries', '--format', 'csv']);
+  return stdout.trim().split('\n').at(-1) ?? '';
+}
+
+/** Of two moments, the first is restored, and a load brings the lake up to date again. */
+async function expectLakeCommands(home: MirrorHome): Promise<void> {
+  const shown = (await home.json(['lake'])).document as unknown as LakeDocument;
+  const [first, last] = [shown.moments[0] ?? 0, shown.moments.at(-1) ?? 0];
+  expect(last).toBeGreaterThan(first);
+  const rows = shown.tables.find(({ table }) => table === 'ledger_entries')?.rows ?? '';
+  expect(await entriesOf(home)).toBe(rows);
+  const text = await home.run(['lake']);
+  expect(text.stdout).toMatch(/^ledger_entries +\d+ +0 /m);
+  expect(text.stdout).toContain(`can be restored: ${shown.moments.join(', ')}`);
+  expect((await home.json(['lake', 'vacuum'])).document).toEqual({ removed: 0 });
+
+  const restored = await home.json(['lake', 'restore', String(first)]);
+  expect(restored.code).toBe(0);
+  expect(restored.document['tables']).toContain('ledger_entries');
+  expect(Number(await entriesOf(home))).toBeLessThan(Number(rows));
+  expect((await home.json(['load'])).document.verdict).toBe('complete');
+  expect(await entriesOf(home)).toBe(rows);
+  const unknown = await home.run(['lake', 'restore', '99999']);
+  expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('there is no moment 99999')]);
+}
 
 describe.concurrent.each([
   ['in Postgres', undefined],
@@ -47,6 +79,7 @@ describe.concurrent.each([
     expect(await strayObjects(database.pool, home.objectsDir)).toEqual([]);
     expect(await home.spooled()).toEqual([]);
 
+    if (redisUrl === undefined) await expectLakeCommands(home);
     await using empty = await openFreshDatabase();
     const rebuilt = await home.json(['load', '--all'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
     expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);

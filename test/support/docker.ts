@@ -2,6 +2,21 @@
 import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 
+/** In Docker where a daemon answers and has the image, or can get it; otherwise without, which is said. */
+export async function inDockerOr<Service>(
+  what: string,
+  inDocker: () => Promise<Service>,
+  without: () => Promise<Service>,
+): Promise<Service> {
+  if (!(await isDockerUp())) return without();
+  try {
+    return await inDocker();
+  } catch (error) {
+    process.stderr.write(`No ${what} in Docker, the tests start one themselves: ${String(error)}\n`);
+    return without();
+  }
+}
+
 const PING_TIMEOUT_MS = 500;
 
 export async function isDockerUp(): Promise<boolean> {

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import { isDockerUp } from './docker.ts';
+import { inDockerOr } from './docker.ts';
 
 /** A server for all test files, and how to end it. */
 export interface Service extends AsyncDisposable {
@@ -17,7 +17,7 @@ export async function startPostgresService(): Promise<Service> {
   const given = process.env['TEST_DATABASE_URL'];
   if (given !== undefined && given !== '')
     return { url: given, [Symbol.asyncDispose]: async () => undefined };
-  return (await isDockerUp()) ? startInDocker() : startEmbedded();
+  return inDockerOr('Postgres', startInDocker, startEmbedded);
 }
 
 async function startInDocker(): Promise<Service> {

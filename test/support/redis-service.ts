@@ -1,5 +1,5 @@
 /** One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of the command given. */
-import { isDockerUp } from './docker.ts';
+import { inDockerOr } from './docker.ts';
 import type { Service } from './postgres-service.ts';
 import type { RedisCommand } from './redis-binary.ts';
 import { RedisProcess } from './redis-process.ts';
@@ -10,7 +10,7 @@ export async function startRedisService(command: () => Promise<RedisCommand>): P
   const given = process.env['TEST_REDIS_URL'];
   if (given !== undefined && given !== '')
     return { url: given, [Symbol.asyncDispose]: async () => undefined };
-  return (await isDockerUp()) ? startInDocker() : RedisProcess.start(await command());
+  return inDockerOr('Redis', startInDocker, async () => RedisProcess.start(await command()));
 }
 
 async function startInDocker(): Promise<Service> {

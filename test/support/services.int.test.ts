@@ -1,7 +1,11 @@
 /** The servers that the tests stand on do what their names promise. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Redis } from 'ioredis';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { freshDatabase, openFreshDatabase } from './database.ts';
+import { startPostgresService } from './postgres-service.ts';
 import { freshRedis, startOwnRedis } from './redis.ts';
 
 const database = await freshDatabase();
@@ -35,4 +39,20 @@ test('a private Redis keeps its dump over a stop and loses what came later by a 
   await own.start();
   expect(await client.mget('kept', 'lost')).toEqual(['1', null]);
   client.disconnect();
+});
+
+test('a Docker that answers and has no image is done without', async () => {
+  const engine = createServer((request, response) => {
+    response.writeHead(request.url === '/_ping' ? 200 : 500).end();
+  });
+  engine.listen(0, '127.0.0.1');
+  await once(engine, 'listening');
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+    engine.close();
+  });
+  vi.stubEnv('DOCKER_HOST', `tcp://127.0.0.1:${(engine.address() as AddressInfo).port}`);
+  vi.stubEnv('TEST_DATABASE_URL', '');
+  await using service = await startPostgresService();
+  expect(service.url).toContain('127.0.0.1');
 });
