@@ -18,7 +18,9 @@ import { openPage, type ConsolePage } from '../test/console/browser.ts';
 const IMAGES = resolve(import.meta.dirname, '../docs/images');
 const IMAGE_BYTES_MAX = 300_000;
 const HISTORY_DAYS = 75;
-const NIGHT_MS = 120_000;
+const NIGHT_MS = 240_000;
+const SETTLE_MS = 1_500;
+const WHOLE = /^The mirror is complete/;
 
 async function main(): Promise<void> {
   const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror-screenshots-'));
@@ -52,45 +54,60 @@ async function main(): Promise<void> {
   stack.defer(() => stop.abort());
   await app.workForce.startAndRegister();
   const api = stack.use(await startApi(app));
+  await rm(IMAGES, { recursive: true, force: true });
   await mkdir(IMAGES, { recursive: true });
   await takeAll(api.url, app, sandbox);
   await tellSizes();
 }
 
 async function takeAll(url: string, app: App, sandbox: Sandbox): Promise<void> {
-  await using light = await openPage({ colorScheme: 'light' });
+  await using light = await openPage({ colorScheme: 'light', reducedMotion: 'reduce' });
   const { page } = light;
   await page.goto(url);
-  await walking(light, sandbox);
-  await page.getByRole('heading', { name: /^The mirror is whole/ }).waitFor({ timeout: NIGHT_MS });
+  await firstNight(light, sandbox);
+  await page.getByRole('heading', { name: WHOLE }).waitFor({ timeout: NIGHT_MS });
   await rememberNights(app);
-  // Longer than any answer is kept.
-  await sleep(2_000);
-  await page.reload();
+  await page.goto(`${url}/runs`);
   await page.locator('.day[data-is=failed]').waitFor();
-  await take(light, 'console-whole', 'glance');
-  await take(light, 'console-history', 'history-title');
-  await party(light, app);
+  await take(light, 'console-runs');
+  await page.goto(url);
+  await page.getByRole('heading', { name: WHOLE }).waitFor();
+  await take(light, 'console-status');
+  await data(light, url);
+  await party(light, app, url);
   await phone(url);
-  await aside(url, app);
+  await attention(url, app);
 }
 
-/** The first night, with both directions of the walk under way, then its exports. */
-async function walking(view: ConsolePage, sandbox: Sandbox): Promise<void> {
+/** Held amid its exports: the page shows a night that goes on. */
+async function firstNight(view: ConsolePage, sandbox: Sandbox): Promise<void> {
   const { page } = view;
-  const slowly = sandbox.faults.add(({ route }) => ({ delayMs: route === 'export' ? 150 : 260 }));
-  await page.getByRole('button', { name: 'Run the night now' }).click();
+  const held = Promise.withResolvers<void>();
+  let asked = 0;
+  sandbox.faults.add(({ route }) =>
+    route === 'export' && (asked += 1) > 90 ? { until: held.promise } : undefined,
+  );
+  await page.getByRole('button', { name: 'Run now' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+  await page.locator('#now .line', { hasText: /ledgers \d\d/ }).waitFor({ timeout: NIGHT_MS });
+  await sleep(SETTLE_MS);
+  await take(view, 'console-running');
+  held.resolve();
+}
+
+async function data(view: ConsolePage, url: string): Promise<void> {
+  const { page } = view;
+  await page.goto(`${url}/data`);
   await page
-    .locator('.ways', { hasText: /1\u202F\d{3} rows/ })
-    .first()
-    .waitFor({ timeout: NIGHT_MS });
-  await take(view, 'console-walking', 'now-title');
-  slowly();
-  const patiently = sandbox.faults.add(({ route }) => (route === 'export' ? { delayMs: 500 } : undefined));
-  await page.locator('.lines li', { hasText: 'in flight' }).nth(1).waitFor({ timeout: NIGHT_MS });
-  await page.locator('.lines li', { hasText: 'to ' }).nth(8).waitFor({ timeout: NIGHT_MS });
-  await take(view, 'console-exports', 'exports-title');
-  patiently();
+    .getByLabel('SQL')
+    .fill(
+      `select month, count(*) as entries\nfrom ledger_entries where transfer_type = 'TRANSFER'\ngroup by month order by month`,
+    );
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.locator('#query-result table').waitFor({ timeout: NIGHT_MS });
+  await page.locator('#tables details').first().waitFor();
+  await sleep(SETTLE_MS);
+  await take(view, 'console-data');
 }
 
 /** As if the mirror had begun eleven weeks ago: what was published is spread over the nights. */
@@ -111,47 +128,42 @@ async function rememberNights(app: App): Promise<void> {
   );
 }
 
-async function take({ page }: ConsolePage, name: string, from: string): Promise<void> {
-  await page.evaluate(
-    from === 'glance'
-      ? 'scrollTo(0, 0)'
-      : `document.getElementById('${from}').closest('.panel').scrollIntoView()`,
-  );
-  await page.locator('#lines li svg, #lines .none').first().waitFor();
-  // What pulses, pulses for ever; what glides comes to an end.
-  await page.evaluate(
-    'Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations < Infinity).map((one) => one.finished))',
-  );
+async function take({ page }: ConsolePage, name: string): Promise<void> {
+  await page.evaluate('scrollTo(0, 0)');
   await page.screenshot({ path: join(IMAGES, `${name}.png`) });
 }
 
-async function party({ page }: ConsolePage, app: App): Promise<void> {
+async function party(view: ConsolePage, app: App, url: string): Promise<void> {
+  const { page } = view;
   const found = await app.warehouse.pool.query<{ id: string }>(
     `select party_id as id from mirror.segments where status = 'current' group by 1 order by sum(rows) desc limit 1`,
   );
-  await page.goto(`${page.url().split('#', 1)[0]}#party/${found.rows[0]?.id}`);
+  await page.goto(`${url}/data#party/${found.rows[0]?.id}`);
+  await page.reload();
   await page.getByRole('dialog').locator('.uplot').nth(1).waitFor();
-  await page.screenshot({ path: join(IMAGES, 'console-party.png') });
+  await page.getByRole('dialog').locator('.entries tbody tr').nth(5).waitFor();
+  await take(view, 'console-party');
 }
 
 async function phone(url: string): Promise<void> {
   await using view = await openPage({ colorScheme: 'dark', viewport: { width: 390, height: 844 } });
   await view.page.goto(url);
-  await view.page.getByRole('heading', { name: /^The mirror is whole/ }).waitFor();
-  await take(view, 'console-phone', 'glance');
+  await view.page.getByRole('heading', { name: WHOLE }).waitFor();
+  await view.page.locator('#streams article').nth(2).waitFor();
+  await take(view, 'console-phone');
 }
 
 /** A ledger that could not be exported, and the button that deals with it. */
-async function aside(url: string, app: App): Promise<void> {
+async function attention(url: string, app: App): Promise<void> {
   await app.warehouse.pool.query(
     `update mirror.exports set quarantined_at = now() - interval '4 hours', attempts = 5,
-       quarantine_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4 194 304, five times"}'
+       quarantine_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4,194,304, five times"}'
      where export_id = (select export_id from mirror.exports order by last_entry_at desc nulls last limit 1)`,
   );
   await using view = await openPage({ colorScheme: 'dark' });
   await view.page.goto(url);
   await view.page.locator('#attention .asides li').waitFor();
-  await take(view, 'console-attention', 'glance');
+  await take(view, 'console-attention');
 }
 
 async function tellSizes(): Promise<void> {

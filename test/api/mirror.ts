@@ -8,7 +8,7 @@ import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/s
 import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
-import type { ConsoleParts } from '../../src/api/console/console-ports.ts';
+import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
 import type { LakeDesk } from '../../src/api/console/lake-desk.ts';
 import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -114,7 +114,16 @@ function unused(): never {
 /** A mirror without a lake. */
 export const NO_LAKE: LakeDesk = { tables: async () => [], questions: [], ask: unused, file: unused };
 
-const NO_CONSOLE: ConsoleParts = {
+/** Nothing waits, and nothing is known of the disk. */
+export const CALM: Upkeep = {
+  jobsWaiting: 0,
+  oldestSeconds: 0,
+  nextAudit: null,
+  diskFreeBytes: null,
+  diskBytes: null,
+};
+
+export const NO_CONSOLE: ConsoleParts = {
   lake: NO_LAKE,
   store: {
     live: unused,
@@ -125,13 +134,15 @@ const NO_CONSOLE: ConsoleParts = {
     flows: unused,
     balance: unused,
     quarantined: unused,
+    entries: unused,
+    costs: unused,
   },
   settings: [],
   nextNight: () => null,
   progress: async () => [],
   exportProgress: async () => [],
-  runNight: unused,
-  sync: unused,
+  preview: unused,
+  upkeep: async () => CALM,
 };
 
 const NO_JOBS: ExportJobs = {

@@ -1,7 +1,7 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
-import { freshWarehouse, startApi, type TestApi, NO_LAKE } from '../api/mirror.ts';
+import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../api/mirror.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
@@ -47,21 +47,9 @@ beforeAll(async () => {
        ($1, '2026-02-02 05:00Z', 20, 'WITHDRAW', $3, $1, 'GENERAL', 50, $2, 'EXTERNAL', 20, 1)`,
     [FIRST, OTHER, ASSET],
   );
-  const unused = (): never => {
-    throw new Error('this test begins no work');
-  };
   api = opened.use(
     await startApi(warehouse, {
-      console: {
-        store: new PostgresConsoleStore(pool),
-        lake: NO_LAKE,
-        settings: [],
-        nextNight: () => null,
-        progress: async () => [],
-        exportProgress: async () => [],
-        runNight: unused,
-        sync: unused,
-      },
+      console: { ...NO_CONSOLE, store: new PostgresConsoleStore(pool) },
     }),
   );
 });
@@ -72,6 +60,46 @@ async function ask<Answer>(path: string): Promise<Answer> {
   if (!response.ok) throw new Error(`${path} answered ${response.status}`);
   return (await response.json()) as Answer;
 }
+
+interface EntriesPage {
+  readonly entries: readonly { readonly at: string; readonly quantity: string }[];
+  readonly next: string | null;
+}
+
+describe("a party's entries", () => {
+  it('come newest first, filtered by day, type and asset', async () => {
+    const found = async (query: string): Promise<readonly string[]> => {
+      const { entries } = await ask<EntriesPage>(`parties/${FIRST}/entries?${query}`);
+      return entries.map(({ quantity }) => quantity);
+    };
+    expect(await found('')).toEqual(['20', '30', '100000000000000000000']);
+    expect(await found('since=2026-02-02')).toEqual(['20']);
+    expect(await found('until=2026-02-01&type=DEPOSIT')).toEqual(['100000000000000000000']);
+    expect(await found(`asset=${OTHER}`)).toEqual([]);
+  });
+
+  it('are paged without a gap or a repetition, also where more of one instant than a page holds', async () => {
+    await pool.query(
+      `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, segment_id)
+       select $1, timestamptz '2026-02-03Z' + (n / 120) * interval '1 second', n, 'TRANSFER', $2, 1 from generate_series(0, 299) n`,
+      [SECOND, ASSET],
+    );
+    const seen: string[] = [];
+    for (let after = ''; ;) {
+      const page = await ask<EntriesPage>(`parties/${SECOND}/entries${after}`);
+      seen.push(...page.entries.map(({ quantity }) => quantity));
+      if (page.next === null) break;
+      after = `?after=${encodeURIComponent(page.next)}`;
+    }
+    expect(seen.map(Number).toSorted((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, n) => n));
+  });
+});
+
+describe('what a run cost', () => {
+  it('is nothing of a run that nobody knows', async () => {
+    expect(await ask('runs/01a1fc0b-e1b9-71c1-ace8-91e8d46a6831/costs')).toEqual({ stages: [] });
+  });
+});
 
 interface Page {
   readonly parties: readonly { readonly partyId: string; readonly bytes: string }[];

@@ -59,12 +59,15 @@ describe('an operator', () => {
     // Held in the middle of the walks, and twice amid the ledgers, until the page has shown it.
     const [walks, few, more] = [held(), held(), held()];
     let [pages, ledgers] = [0, 0];
-    sandbox.faults.add(({ route }) => {
+    const release = sandbox.faults.add(({ route }) => {
       if (route !== 'export') return (pages += 1) > 6 ? { until: walks.promise } : undefined;
       ledgers += 1;
       return ledgers > 30 ? { until: more.promise } : ledgers > 10 ? { until: few.promise } : undefined;
     });
     await page.getByRole('button', { name: 'Run now' }).click();
+    await page.getByRole('dialog').getByText('Asks for every page of both lists').waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
     await page.locator('#now article', { hasText: 'nightly run' }).waitFor();
     walks.resolve();
     const meter = page.getByRole('progressbar', { name: 'ledgers' });
@@ -75,6 +78,7 @@ describe('an operator', () => {
     await expect.poll(done).toBeGreaterThan(first);
     more.resolve();
     await page.getByRole('heading', { name: WHOLE }).waitFor();
+    release();
     await page.getByRole('link', { name: 'Runs', exact: true }).click();
     await page
       .locator('#runs li', { hasText: 'nightly run' })
@@ -83,6 +87,46 @@ describe('an operator', () => {
     await page.locator('.day[data-is=complete]').waitFor();
     await page.getByText('Show what is known of the latest over time').click();
     await page.locator('#lines li svg').first().waitFor();
+  });
+
+  it('reads what a run cost, stage by stage', async () => {
+    const { page } = parts();
+    await page.locator('#runs li', { hasText: 'nightly run' }).locator('summary').first().click();
+    await page.getByText('Cost by stage').click();
+    const table = page.getByRole('table', { name: 'Cost by stage' });
+    await expect
+      .poll(() => table.locator('tbody th').allInnerTexts())
+      .toEqual(['parties', 'checkpoints', 'exports', 'load', 'verify', 'all']);
+    const requests = await table.locator('tbody tr td:nth-child(2)').allInnerTexts();
+    const [parties = 0, checkpoints = 0, exports = 0, load, verify, all] = requests.map((text) =>
+      Number(text.split(' ', 1)[0]),
+    );
+    expect([parties, checkpoints, exports].every((count) => count > 0)).toBe(true);
+    expect([load, verify, all]).toEqual([0, 0, parties + checkpoints + exports]);
+  });
+
+  it('is told what an audit would ask, starts it, and cancels it', async () => {
+    const { page, sandbox } = parts();
+    const pages = held();
+    const release = sandbox.faults.add(({ route }) =>
+      route === 'export' ? undefined : { until: pages.promise },
+    );
+    await page.getByRole('link', { name: 'Status', exact: true }).click();
+    await page.getByRole('button', { name: 'Run now' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText(/Asks the source about 6\d requests/).waitFor();
+    await dialog.getByLabel('Audit the lists').check();
+    await dialog.getByRole('button', { name: 'Start' }).click();
+    for (const list of ['parties', 'checkpoints']) {
+      await page.getByRole('button', { name: `Cancel: sync ${list}` }).click();
+    }
+    await page.getByText('Nothing is running').waitFor();
+    release();
+    pages.resolve();
+    await page.getByRole('link', { name: 'Runs', exact: true }).click();
+    await expect
+      .poll(() => page.locator('#runs li', { hasText: 'cancelled' }).locator('.what').allInnerTexts())
+      .toEqual(expect.arrayContaining(['sync parties', 'sync checkpoints']));
   });
 
   it('orders an export by a click, and gets the file', async () => {
@@ -156,6 +200,16 @@ describe('an analyst', () => {
     await page.getByRole('dialog').locator('.uplot').nth(1).waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     expect(await page.getByRole('dialog').innerText()).toContain(id);
+    const entries = page.getByRole('table', { name: 'Entries' }).locator('tbody tr');
+    await expect.poll(() => entries.count()).toBe(50);
+    await page.getByRole('button', { name: 'More entries' }).click();
+    await expect.poll(() => entries.count()).toBeGreaterThan(50);
+    const type = page.getByRole('dialog').getByLabel('Type');
+    const wanted = (await entries.first().locator('td').first().innerText()).trim();
+    await type.selectOption({ label: wanted });
+    await expect
+      .poll(async () => new Set(await entries.locator('td:nth-child(2)').allInnerTexts()))
+      .toEqual(new Set([wanted]));
     await page.keyboard.press('Escape');
     await expect.poll(() => page.evaluate('document.activeElement.title')).toBe(id);
   });

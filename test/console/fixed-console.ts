@@ -2,7 +2,7 @@
 import type { ConsoleParts, LiveFacts } from '../../src/api/console/console-ports.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import type { MirrorFacts, RunDocument } from '../../src/api/http/ports.ts';
-import { EMPTY_FACTS, apiWithoutDatabase, NO_LAKE } from '../api/mirror.ts';
+import { EMPTY_FACTS, apiWithoutDatabase, CALM, NO_LAKE } from '../api/mirror.ts';
 
 export const PARTY = 'ab'.repeat(32);
 const NOW = '2026-03-01T06:00:00.000000Z';
@@ -65,6 +65,8 @@ export async function openFixedConsole(
       flows: async () => [],
       balance: async () => [],
       quarantined: async (rowsMax) => facts.live.quarantined.slice(0, rowsMax),
+      entries: async () => ({ entries: [], next: null }),
+      costs: async () => [],
     },
     get settings() {
       return facts.settings;
@@ -72,8 +74,10 @@ export async function openFixedConsole(
     nextNight: () => '2026-03-02T02:00:00.000Z',
     progress: async () => [],
     exportProgress: async () => [],
-    runNight: async () => ({ id: PARTY }),
-    sync: async () => ({ id: PARTY }),
+    preview: async () => {
+      throw new Error('this console previews nothing');
+    },
+    upkeep: async () => CALM,
     ...parts,
   };
   const start = async (port: number): ReturnType<typeof listen> => {

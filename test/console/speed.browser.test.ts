@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
-import { freshWarehouse, startApi, type TestApi, NO_LAKE } from '../api/mirror.ts';
+import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../api/mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { openFixedConsole, PARTY, quiet, wholeFacts } from './fixed-console.ts';
 import { EMPTY_FACTS } from '../api/mirror.ts';
@@ -23,16 +23,7 @@ beforeAll(async () => {
   api = opened.use(
     await startApi(warehouse, {
       status: new PostgresStatusStore(warehouse),
-      console: {
-        store,
-        lake: NO_LAKE,
-        settings: [],
-        nextNight: () => null,
-        progress: async () => [],
-        exportProgress: async () => [],
-        runNight: async () => ({ id: PARTY }),
-        sync: async () => ({ id: PARTY }),
-      },
+      console: { ...NO_CONSOLE, store },
     }),
   );
   view = opened.use(await openPage());

@@ -1,7 +1,7 @@
-/** The console's own data, and the buttons that begin work. Not an interface for others: it may change with the page. */
+/** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
 import { canonicalId } from '../../core/ids.ts';
-import type { ConsoleParts, ListName, PartyView } from './console-ports.ts';
+import type { ConsoleParts, EntriesQuestion, PartyView } from './console-ports.ts';
 import { addLakeRoutes } from './lake-routes.ts';
 import { shared } from '../../core/shared.ts';
 import { StatusError } from '../http/status-error.ts';
@@ -19,7 +19,14 @@ const PARTY = {
   properties: { id: { type: 'string', maxLength: 64 } },
   required: ['id'],
 } as const;
+const RUN = {
+  type: 'object',
+  properties: { id: { type: 'string', format: 'uuid' } },
+  required: ['id'],
+} as const;
 const ID = { type: 'string', maxLength: 66 } as const;
+const DAY = { type: 'string', format: 'date' } as const;
+const ENTRIES_PAGE = 50;
 const WORD = { type: 'string', maxLength: 100 } as const;
 
 interface PartiesQuery {
@@ -50,24 +57,14 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
     },
     async (request) => ({ units: await parts.store.quarantined(request.query.limit) }),
   );
-  server.post('/console/nights', { schema: HIDDEN }, async (_request, reply) =>
-    reply.code(202).send(await parts.runNight()),
-  );
-  server.post<{ Params: { list: ListName } }>(
-    '/console/syncs/:list',
-    {
-      schema: {
-        ...HIDDEN,
-        params: {
-          type: 'object',
-          properties: { list: { type: 'string', enum: ['parties', 'checkpoints'] } },
-          required: ['list'],
-        },
-      },
-    },
-    async (request, reply) => reply.code(202).send(await parts.sync(request.params.list)),
+  server.get('/console/preview', { schema: HIDDEN }, () => parts.preview());
+  server.get<{ Params: { id: string } }>(
+    '/console/runs/:id/costs',
+    { schema: { ...HIDDEN, params: RUN } },
+    async (request) => ({ stages: await parts.store.costs(request.params.id) }),
   );
   addParties(server, parts);
+  addEntries(server, parts);
   addLakeRoutes(server, parts.lake);
 }
 
@@ -138,6 +135,43 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
       const { asset, type, market } = request.query;
       const question = { assetId: asset, accountType: type, marketId: market, pointsMax: POINTS_MAX };
       return { points: await store.balance({ partyId: partyId(request.params.id), ...question }) };
+    },
+  );
+}
+
+interface EntriesFilter extends Pick<EntriesQuestion, 'since' | 'until'> {
+  readonly asset?: string;
+  readonly type?: string;
+  readonly after?: string;
+}
+
+function addEntries(server: FastifyInstance, { store }: ConsoleParts): void {
+  const querystring = {
+    type: 'object',
+    properties: {
+      asset: ID,
+      type: WORD,
+      since: DAY,
+      until: DAY,
+      after: { type: 'string', pattern: '^\\d{4}-\\d\\d-\\d\\dT[\\d:.]{8,15}Z~\\d{1,9}$' },
+    },
+    additionalProperties: false,
+  } as const;
+  server.get<{ Params: { id: string }; Querystring: EntriesFilter }>(
+    '/console/parties/:id/entries',
+    { schema: { ...HIDDEN, params: PARTY, querystring } },
+    (request) => {
+      const { asset, type, since, until, after } = request.query;
+      const [at = '', seen = '0'] = after?.split('~') ?? [];
+      return store.entries({
+        partyId: partyId(request.params.id),
+        assetId: asset,
+        transferType: type,
+        since,
+        until,
+        after: after === undefined ? undefined : { at, seen: Number(seen) },
+        rowsMax: ENTRIES_PAGE,
+      });
     },
   );
 }

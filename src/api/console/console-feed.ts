@@ -1,13 +1,14 @@
 /** What moves in the console: one snapshot for all who look, sent to each whenever it changed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
-import type { ConsoleParts, LiveFacts, LiveRun, Snapshot } from './console-ports.ts';
+import type { ConsoleParts, LiveFacts, LiveRun, Snapshot, Upkeep } from './console-ports.ts';
 import { EventStreams } from '../http/events.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { RunDocument } from '../http/ports.ts';
 import { shared } from '../../core/shared.ts';
 
 const EVERY_MS = 500;
+const DISK_PARTS_MIN = 20n;
 /** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
 const SILENT_MS_MAX = 5_000;
 
@@ -52,7 +53,11 @@ async function* changes(
 }
 
 async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorStatus>): Promise<Snapshot> {
-  const [{ openRuns, inFlight, ...facts }, known] = await Promise.all([parts.store.live(), status()]);
+  const [{ openRuns, inFlight, ...facts }, known, upkeep] = await Promise.all([
+    parts.store.live(),
+    status(),
+    parts.upkeep(),
+  ]);
   const [live, exports] = await Promise.all([
     Promise.all(openRuns.map((run) => withProgress(run, parts))),
     Promise.all(
@@ -61,8 +66,12 @@ async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorSta
   ]);
   return {
     ...facts,
-    status: { ...known, attention: [...known.attention, ...idleAttention(facts, openRuns)] },
+    status: {
+      ...known,
+      attention: [...known.attention, ...idleAttention(facts, openRuns), ...diskAttention(upkeep)],
+    },
     nextNight: parts.nextNight(),
+    upkeep,
     live,
     inFlight: exports,
   };
@@ -71,6 +80,19 @@ async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorSta
 async function withProgress(run: RunDocument, parts: ConsoleParts): Promise<LiveRun> {
   const { evidence: _evidence, ...rest } = run;
   return { ...rest, progress: run.state === 'running' ? await parts.progress(run.runId) : [] };
+}
+
+/** Before an export finds no room for its spool. */
+function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): MirrorStatus['attention'] {
+  if (diskFreeBytes === null || diskBytes === null) return [];
+  if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return [];
+  return [
+    {
+      what: 'the disk of DATA_DIR is nearly full',
+      why: `less than one part in ${DISK_PARTS_MIN} of it is free`,
+      todo: 'Make room, or move DATA_DIR to a larger disk: exports are written there before they are published.',
+    },
+  ];
 }
 
 /** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */

@@ -3,8 +3,7 @@ import type { MirrorStatus } from '../mirror/glance.ts';
 import type { LakeDesk } from './lake-desk.ts';
 import type { ShownSetting } from '../../config/shown-settings.ts';
 import type { RunDocument } from '../http/ports.ts';
-
-export type ListName = 'parties' | 'checkpoints';
+import type { NightPreview } from '../../runs/night-preview.ts';
 
 export interface ExportName {
   readonly partyId: string;
@@ -119,6 +118,7 @@ export interface PartyLedger extends PartySummary {
   readonly covered: readonly Covered[];
   /** The busiest first. */
   readonly accounts: readonly Account[];
+  readonly transferTypes: readonly string[];
 }
 
 export interface FlowDay {
@@ -141,6 +141,59 @@ export interface AccountQuestion {
   readonly pointsMax: number;
 }
 
+export interface EntriesQuestion {
+  readonly partyId: string;
+  readonly assetId?: string | undefined;
+  readonly transferType?: string | undefined;
+  /** Days of UTC, both included. */
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
+  /** The instant that the page before ended at, and how many of its rows were shown. */
+  readonly after?: { readonly at: string; readonly seen: number } | undefined;
+  readonly rowsMax: number;
+}
+
+/** An entry as it was exported for the party; amounts are decimal text. */
+export interface EntryRow {
+  readonly at: string;
+  readonly transferType: string;
+  readonly assetId: string;
+  readonly quantity: string;
+  readonly fromParty: string | null;
+  readonly fromAccount: string | null;
+  readonly fromBalance: string | null;
+  readonly toParty: string | null;
+  readonly toAccount: string | null;
+  readonly toBalance: string | null;
+}
+
+export interface EntriesPage {
+  readonly entries: readonly EntryRow[];
+  readonly next: string | null;
+}
+
+/** What a stage of a run asked the source, and how long it took. Counts are decimal text. */
+export interface StageCost {
+  readonly stage: string;
+  readonly requests: string;
+  readonly retries: string;
+  readonly bytes: string;
+  readonly seconds: number;
+}
+
+/** What an operator looks after beside the runs. */
+export interface Upkeep {
+  /** Jobs that wait in the queues; null where they cannot be asked. */
+  readonly jobsWaiting: number | null;
+  /** Of the one that waits the longest, in seconds. */
+  readonly oldestSeconds: number;
+  /** When the lists are next read again from their oldest row; null where nothing is scheduled. */
+  readonly nextAudit: string | null;
+  /** Where DATA_DIR lies; decimal text, null where it cannot be told. */
+  readonly diskFreeBytes: string | null;
+  readonly diskBytes: string | null;
+}
+
 export interface ConsoleStore {
   live(): Promise<LiveFacts>;
   /** Ledgers that are in flight, quarantined, or were published last, in this order. */
@@ -152,6 +205,10 @@ export interface ConsoleStore {
   flows(partyId: string, assetId: string, zone: string): Promise<readonly FlowDay[]>;
   /** The last balance of each of `pointsMax` equal parts of the account's time. */
   balance(question: AccountQuestion): Promise<readonly BalancePoint[]>;
+  /** Newest first. */
+  entries(question: EntriesQuestion): Promise<EntriesPage>;
+  /** In the order of the stages; none of an unknown run. */
+  costs(runId: string): Promise<readonly StageCost[]>;
   /** Those quarantined last come first. */
   quarantined(rowsMax: number): Promise<readonly QuarantinedExport[]>;
 }
@@ -174,9 +231,9 @@ export interface ConsoleParts {
   progress(runId: string): Promise<readonly ShownProgress[]>;
   /** Of an export that is in flight, whoever ordered it. */
   exportProgress(partyId: string): Promise<readonly ShownProgress[]>;
-  /** The nightly run, now; one that is going on is not begun twice. */
-  runNight(): Promise<{ id: string }>;
-  sync(list: ListName): Promise<{ id: string }>;
+  /** What a nightly run that began now would ask the source. */
+  preview(): Promise<NightPreview>;
+  upkeep(): Promise<Upkeep>;
 }
 
 export interface LiveRun extends Omit<RunDocument, 'evidence'> {
@@ -187,6 +244,7 @@ export interface LiveRun extends Omit<RunDocument, 'evidence'> {
 export interface Snapshot extends Omit<LiveFacts, 'openRuns' | 'inFlight'> {
   readonly status: MirrorStatus;
   readonly nextNight: string | null;
+  readonly upkeep: Upkeep;
   readonly live: readonly LiveRun[];
   readonly inFlight: readonly (ExportName & { readonly progress: readonly ShownProgress[] })[];
 }

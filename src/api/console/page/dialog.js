@@ -24,6 +24,10 @@ export function openDialog(title, content, closed) {
   };
 }
 
+export function closeDialog() {
+  place('dialog').close();
+}
+
 export function startDialog() {
   const dialog = place('dialog');
   place('dialog-close').addEventListener('click', () => dialog.close());

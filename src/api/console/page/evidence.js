@@ -24,12 +24,69 @@ export function evidence({ runId, kind, evidence: found }) {
       ),
     sentence !== undefined && found.error === undefined && el('p', { class: 'said' }, sentence),
     tree(found, 0),
+    costs(runId),
     logLines(runId),
     el(
       'details',
       {},
       el('summary', {}, 'As JSON'),
       el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2)),
+    ),
+  );
+}
+
+/** What it asked of the source, and how long it took, by stage. */
+function costs(runId) {
+  const body = el('div', {}, 'Loading…');
+  const node = el('details', {}, el('summary', {}, 'Cost by stage'), body);
+  const load = async () => {
+    try {
+      const { stages } = await ask(`/console/runs/${runId}/costs`);
+      body.replaceChildren(costTable(stages));
+    } catch (error) {
+      body.textContent = error.message;
+    }
+  };
+  node.addEventListener('toggle', () => node.open && void load());
+  return node;
+}
+
+function costTable(stages) {
+  const sum = (name) => stages.reduce((all, stage) => all + BigInt(stage[name]), 0n);
+  const row = (head, { requests, retries, bytes: size, seconds }) =>
+    el(
+      'tr',
+      {},
+      el('th', { scope: 'row' }, head),
+      el(
+        'td',
+        { class: 'number' },
+        count(requests),
+        retries > 0 && el('span', { class: 'quiet' }, ` (${plural(retries, 'retry', 'retries')})`),
+      ),
+      el('td', { class: 'number' }, bytes(size)),
+      el('td', { class: 'number' }, seconds === undefined ? '' : duration(seconds * 1_000)),
+    );
+  return el(
+    'table',
+    { class: 'costs' },
+    el('caption', { class: 'hidden' }, 'Cost by stage'),
+    el(
+      'thead',
+      {},
+      el(
+        'tr',
+        {},
+        el('th', { scope: 'col' }, 'Stage'),
+        ['Requests', 'Received', 'Took'].map((name) => el('th', { scope: 'col', class: 'number' }, name)),
+      ),
+    ),
+    el(
+      'tbody',
+      {},
+      stages.map((stage) => row(stage.stage, stage)),
+      stages.length > 1 &&
+        row('all', { requests: sum('requests'), retries: sum('retries'), bytes: sum('bytes') }),
     ),
   );
 }

@@ -1,18 +1,31 @@
 // First of all: is the mirror complete, as of when, and does anything need a person.
 import { action, el, keyed, place, setText } from './dom.js';
-import { post } from './ask.js';
-import { bytes, count } from './format.js';
-import { time } from './time.js';
+import { bytes, count, duration } from './format.js';
+import { formatTime, time } from './time.js';
 import { orderButton, partyName } from './orders.js';
 import { showLastRun } from './runs.js';
+import { startButton, startRun } from './start.js';
 
 const NUMBERS = [
-  ['Ledgers covered', ({ coverage }) => `${count(coverage.covered)} of ${count(coverage.wanted)}`],
-  ['As CSV', ({ ledger }) => bytes(ledger.bytes)],
-  ['Not loaded yet', ({ ledger }) => count(ledger.notLoaded)],
+  [
+    'Ledgers covered',
+    ({ status: { coverage } }) => `${count(coverage.covered)} of ${count(coverage.wanted)}`,
+  ],
+  ['As CSV', ({ status }) => bytes(status.ledger.bytes)],
+  ['Not loaded yet', ({ status }) => count(status.ledger.notLoaded)],
+  ['Jobs waiting', ({ upkeep }) => waiting(upkeep)],
+  ['Disk free', ({ upkeep: { diskFreeBytes } }) => (diskFreeBytes === null ? '–' : bytes(diskFreeBytes))],
+  ['Next audit', ({ upkeep: { nextAudit } }) => (nextAudit === null ? '–' : formatTime(nextAudit, 'day'))],
 ];
 
-export function showGlance({ status, nextNight, quarantined }) {
+/** How many, and for how long the first of them. */
+function waiting({ jobsWaiting, oldestSeconds }) {
+  if (jobsWaiting === null) return '–';
+  return jobsWaiting === 0 ? '0' : `${count(jobsWaiting)}, ${duration(oldestSeconds * 1_000)}`;
+}
+
+export function showGlance(snapshot) {
+  const { status, nextNight, quarantined } = snapshot;
   setText(place('source'), status.sourceUrl ?? '');
   const state = status.complete
     ? 'whole'
@@ -37,7 +50,7 @@ export function showGlance({ status, nextNight, quarantined }) {
       const value = el('dd');
       return {
         node: el('div', {}, el('dt', {}, name), value),
-        update: ([, read]) => setText(value, read(status)),
+        update: ([, read]) => setText(value, read(snapshot)),
       };
     },
   );
@@ -64,9 +77,7 @@ function showFreshness(status, nextNight) {
   target.dataset.key = key;
   target.replaceChildren(
     ...(oldest === undefined ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
-    ...(nextNight === null
-      ? ['No nightly run is scheduled.']
-      : ['The next nightly run starts ', time(nextNight, 'ago'), '.']),
+    ...(nextNight === null ? ['No nightly run is scheduled.'] : []),
   );
 }
 
@@ -83,9 +94,9 @@ function attentionItem() {
   return {
     node,
     update: (item) => {
-      setText(what, item.what);
+      setText(what, item.what[0].toUpperCase() + item.what.slice(1));
       setText(why, item.why);
-      setText(todo, item.todo);
+      showTodo(todo, item.todo);
       const key = JSON.stringify(item.action);
       if (key !== shown) deal.replaceChildren(...buttons(item.action));
       shown = key;
@@ -94,16 +105,25 @@ function attentionItem() {
   };
 }
 
+/** What stands between backticks is a command. */
+function showTodo(node, text) {
+  if (node.dataset.shown === text) return;
+  node.dataset.shown = text;
+  node.replaceChildren(
+    ...text.split('`').map((part, index) => (index % 2 === 0 ? part : el('code', {}, part))),
+  );
+}
+
 function buttons(wanted) {
   switch (wanted?.does) {
     case 'night':
-      return [nightButton('Run now', 'primary')];
+      return [startButton('Run now', 'primary')];
     case 'sync':
       return [
         action(
           'Sync now',
           async () => {
-            await post(`/console/syncs/${wanted.list}`);
+            await startRun({ kind: 'sync', list: wanted.list });
             return 'Queued';
           },
           'primary',
@@ -112,21 +132,10 @@ function buttons(wanted) {
     case 'evidence':
       return [action('Read the evidence', () => showLastRun(wanted.kind, wanted.subject), 'primary')];
     case 'ask again':
-      return [nightButton('Ask all again', '')];
+      return [startButton('Ask all again')];
     default:
       return [];
   }
-}
-
-export function nightButton(label, className) {
-  return action(
-    label,
-    async () => {
-      await post('/console/nights');
-      return 'Queued';
-    },
-    className,
-  );
 }
 
 let asides = [];

@@ -5,7 +5,7 @@ import { startDialog } from './dialog.js';
 import { announce, place } from './dom.js';
 import { loadLines } from './exports.js';
 import { follow } from './feed.js';
-import { nightButton, showGlance, takeAsides } from './glance.js';
+import { showGlance, takeAsides } from './glance.js';
 import { drawHistory, loadHistory } from './history.js';
 import { showNow } from './now.js';
 import { takeLive } from './orders.js';
@@ -14,6 +14,7 @@ import { openParty } from './party.js';
 import { startQuery } from './query.js';
 import { loadRuns, startRuns } from './runs.js';
 import { loadSettings } from './settings.js';
+import { startButton, takeLists } from './start.js';
 import { showStreams } from './streams.js';
 import { loadTables } from './tables.js';
 import { onZone, setMirrorTime, startClock } from './time.js';
@@ -25,7 +26,6 @@ const RELOAD_MS = 2_000;
 const VIEWS = {
   '/': {
     name: 'status',
-    start: () => place('night').replaceWith(nightButton('Run now', '')),
     take: (snapshot) => {
       showNow(snapshot);
       showStreams(snapshot);
@@ -66,6 +66,7 @@ function take(snapshot) {
   setMirrorTime(snapshot.now);
   takeAsides(snapshot.quarantined);
   takeLive(snapshot.live);
+  takeLists(snapshot.status.streams);
   showGlance(snapshot);
   view.take?.(snapshot);
   if (snapshot.revision === revision || isReloading) return;
@@ -119,6 +120,7 @@ function start() {
   startTheme();
   startClock();
   startDialog();
+  for (const button of document.querySelectorAll('.run-now')) button.replaceWith(startButton('Run now'));
   view.start?.();
   follow(take);
   startLinks();

@@ -1,9 +1,9 @@
 // What runs now, and how far it is.
-import { ask } from './ask.js';
-import { action, el, keyed, place, setText } from './dom.js';
+import { el, keyed, place, setText } from './dom.js';
 import { bytes, count, duration, kindName, plural, shortId } from './format.js';
 import { mirrorNowMs, time } from './time.js';
 import { partyName } from './orders.js';
+import { cancelButton } from './start.js';
 
 export function showNow({ live, night, inFlight, nextNight, workers }) {
   const target = place('now');
@@ -84,13 +84,9 @@ function runItem() {
       setText(state, run.state);
       state.dataset.is = run.state === 'running' ? 'live' : 'waiting';
       setText(spent, run.startedAt === null ? '' : duration(mirrorNowMs() - Date.parse(run.startedAt)));
-      if (run.kind === 'export' && cancel.childElementCount === 0) {
-        cancel.append(
-          action('Cancel', async () => {
-            await ask(`/mirror/exports/${run.runId}`, { method: 'DELETE' });
-            return 'Cancelling';
-          }),
-        );
+      // A part of a run ends with the run; it can be cancelled by itself under Runs.
+      if (run.parentRunId === null && cancel.childElementCount === 0) {
+        cancel.append(cancelButton(run.runId, `${kindName(run.kind)} ${shortId(run.subject)}`));
       }
       showLines(lines, night === undefined ? run.progress : [nightLine(night), ...besides(run.progress)]);
     },

@@ -6,6 +6,7 @@ import { el, failed, show } from './dom.js';
 import { bytes, count, plural, shortId } from './format.js';
 import { formatTime, time, timeZone } from './time.js';
 import { orderButton } from './orders.js';
+import { entryList } from './entries.js';
 import { download, exportable } from './parties.js';
 
 export async function openParty(partyId, closed) {
@@ -49,7 +50,7 @@ function content(party) {
         : 'Its entries are not in the warehouse yet: the next load brings them.';
     return [...parts, el('p', { class: 'none' }, why)];
   }
-  return [...parts, ...charts(party)];
+  return [...parts, ...charts(party), ...entryList(party)];
 }
 
 function charts(party) {

@@ -4,6 +4,7 @@ import { openDialog } from './dialog.js';
 import { el, failed, keyed, place, show } from './dom.js';
 import { evidence } from './evidence.js';
 import { duration, kindName, shortId } from './format.js';
+import { cancelButton } from './start.js';
 import { time } from './time.js';
 
 const PAGE = 15;
@@ -34,11 +35,22 @@ export async function loadRuns() {
       return;
     }
     target.classList.remove('loading');
-    keyed(target, runs.slice(0, shown), ({ runId }) => runId, makeRun);
+    const families = familiesOf(runs.slice(0, shown), kind === '' && runs.length > shown);
+    keyed(target, families, ({ runId }) => runId, makeRun);
   } catch (error) {
     target.keyed?.clear();
     show(target, el('li', {}, failed(error, loadRuns)));
   }
+}
+
+/** The parts of a run follow it, in the order in which they began; those of a run on the next page come with it. */
+function familiesOf(runs, isCut) {
+  const known = new Set(runs.map(({ runId }) => runId));
+  const heads = runs.filter(({ parentRunId }) => !(isCut && parentRunId !== null) && !known.has(parentRunId));
+  return heads.flatMap((head) => [
+    head,
+    ...runs.filter(({ parentRunId }) => parentRunId === head.runId).toReversed(),
+  ]);
 }
 
 function makeRun() {
@@ -47,7 +59,7 @@ function makeRun() {
   const node = el('details', {}, head, body);
   let run;
   const open = () => {
-    if (node.open) body.replaceChildren(evidence(run));
+    if (node.open) body.replaceChildren(...bodyOf(run));
   };
   node.addEventListener('toggle', open);
   let key = '';
@@ -62,6 +74,12 @@ function makeRun() {
       open();
     },
   };
+}
+
+function bodyOf(run) {
+  const isOpen = run.state === 'queued' || run.state === 'running';
+  const name = `${kindName(run.kind)} ${shortId(run.subject)}`;
+  return [isOpen && el('p', { class: 'deal' }, cancelButton(run.runId, name)), evidence(run)].filter(Boolean);
 }
 
 function headOf(run) {
@@ -90,7 +108,7 @@ export async function openRun(runId) {
   try {
     const run = await ask(`/mirror/runs/${runId}`);
     body.title(`${kindName(run.kind)} · ${shortId(run.subject)}`);
-    body.show(el('p', { class: 'runhead' }, ...headOf(run)), evidence(run));
+    body.show(el('p', { class: 'runhead' }, ...headOf(run)), ...bodyOf(run));
   } catch (error) {
     body.show(failed(error, () => void openRun(runId)));
   }

@@ -30,8 +30,8 @@ function makeStream({ name }) {
       'dl',
       { class: 'facts' },
       el('div', {}, el('dt', {}, 'Complete up to'), asOf),
-      el('div', {}, el('dt', {}, 'Last checked'), checked),
-      name !== 'ledger' && el('div', {}, el('dt', {}, 'Last read whole'), audited),
+      el('div', { class: 'extra' }, el('dt', {}, 'Last checked'), checked),
+      name !== 'ledger' && el('div', { class: 'extra' }, el('dt', {}, 'Last audit'), audited),
     ),
   );
   return {

@@ -92,14 +92,20 @@ const ACCOUNTS = `
   where account_type is not null
   group by 1, 2, 3 order by count(*) desc, 1, 2, 3 limit 200`;
 
+const TYPES = `
+  select distinct transfer_type as type from mirror.ledger_entries where party_id = $1 order by 1 limit 200`;
+
 export async function readParty(rows: Rows, partyId: string): Promise<PartyLedger | undefined> {
-  const [[party], accounts] = await Promise.all([
-    rows<Omit<PartyLedger, 'accounts'> & { readonly key: string }>('read a party', PARTY, [partyId]),
+  const [[party], accounts, types] = await Promise.all([
+    rows<Omit<PartyLedger, 'accounts' | 'transferTypes'> & { readonly key: string }>('read a party', PARTY, [
+      partyId,
+    ]),
     rows<PartyLedger['accounts'][number]>("list a party's accounts", ACCOUNTS, [partyId]),
+    rows<{ type: string }>("list a party's transfer types", TYPES, [partyId]),
   ]);
   if (party === undefined) return undefined;
   const { key: _key, ...rest } = party;
-  return { ...rest, accounts };
+  return { ...rest, accounts, transferTypes: types.map(({ type }) => type) };
 }
 
 /** Movements between two of its own accounts are neither received nor sent. */

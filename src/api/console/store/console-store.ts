@@ -4,6 +4,8 @@ import type {
   AccountQuestion,
   BalancePoint,
   ConsoleStore,
+  EntriesPage,
+  EntriesQuestion,
   FlowDay,
   History,
   LedgerLine,
@@ -12,7 +14,10 @@ import type {
   PartyLedger,
   PartyPage,
   QuarantinedExport,
+  StageCost,
 } from '../console-ports.ts';
+import { readCosts } from './console-costs.ts';
+import { readEntries } from './console-entries.ts';
 import { readBalance, readFlows, readParties, readParty } from './console-ledgers.ts';
 import { guarded } from '../../../postgres/transaction.ts';
 
@@ -130,6 +135,14 @@ export class PostgresConsoleStore implements ConsoleStore {
 
   balance(question: AccountQuestion): Promise<readonly BalancePoint[]> {
     return readBalance(this.#rows, question);
+  }
+
+  entries(question: EntriesQuestion): Promise<EntriesPage> {
+    return readEntries(this.#rows, question);
+  }
+
+  costs(runId: string): Promise<readonly StageCost[]> {
+    return readCosts(this.#rows, runId);
   }
 
   readonly #rows = async <Row extends object>(

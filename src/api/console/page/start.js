@@ -1,0 +1,107 @@
+// "Run now": what each kind of run would ask of the source, before it is started.
+import { ask, post } from './ask.js';
+import { closeDialog, openDialog } from './dialog.js';
+import { action, announce, el, failed } from './dom.js';
+import { count, duration, plural } from './format.js';
+
+let lists = [];
+/** How large the lists are is what an audit of them costs. */
+export function takeLists(streams) {
+  lists = streams.filter(({ name }) => name !== 'ledger');
+}
+
+export function startButton(label, className = '') {
+  return el('button', { type: 'button', class: className, click: () => void openStart() }, label);
+}
+
+export function startRun(order) {
+  return post('/mirror/runs', order);
+}
+
+async function openStart() {
+  const dialog = openDialog('Run now', el('p', { class: 'loading' }, 'Asking what it would ask…'));
+  try {
+    const [preview, { settings }] = await Promise.all([ask('/console/preview'), ask('/console/settings')]);
+    const pageSize = BigInt(settings.find(({ name }) => name === 'SOURCE_PAGE_SIZE')?.value ?? 1_000);
+    dialog.show(form(choicesOf(preview, pageSize)));
+  } catch (error) {
+    dialog.show(failed(error, () => void openStart()));
+  }
+}
+
+function choicesOf(preview, pageSize) {
+  const pages = lists.reduce((sum, { rows }) => sum + BigInt(rows) / pageSize + 1n, 0n);
+  const audit = Math.ceil(Number(pages) / preview.ratePerSecond) * 1_000;
+  const nothing = 'Asks the source nothing.';
+  return [
+    ['Nightly run', 'Lists, every due ledger, load, lake, verify.', nightAsks(preview), { kind: 'nightly' }],
+    [
+      'Sync the lists',
+      'What is new of parties and checkpoints.',
+      preview.isFirst ? 'Asks for every page: nothing is known yet.' : asks(preview.lists.requests),
+      { kind: 'sync' },
+    ],
+    [
+      'Audit the lists',
+      'Both lists again, from their oldest row on.',
+      preview.isFirst ? 'Asks for every page: nothing is known yet.' : asks(pages, audit),
+      { kind: 'audit' },
+    ],
+    ['Load', 'What is published and not in the warehouse or the lake yet.', nothing, { kind: 'load' }],
+    ['Verify', 'Objects, warehouse and lake against their sums.', nothing, { kind: 'verify' }],
+  ];
+}
+
+function asks(requests, ms) {
+  const time = ms === undefined ? '' : `, about ${duration(ms)}`;
+  return `Asks the source about ${plural(requests, 'request')}${time}.`;
+}
+
+function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
+  if (isFirst)
+    return `Asks for every page of both lists, then each party’s ledger: how much that is, nobody knows yet. At most ${ratePerSecond} requests a second.`;
+  const waiting = exports.deferred + exports.notDue;
+  const left = waiting === 0 ? '' : ` ${plural(waiting, 'ledger')} wait for another night.`;
+  return `${asks(requests, seconds * 1_000)} ${count(exports.asked)} of them ${exports.asked === 1 ? 'is an export' : 'are exports'}.${left}`;
+}
+
+function form(choices) {
+  const orders = new Map(choices.map(([name, , , order]) => [name, order]));
+  const node = el(
+    'form',
+    { class: 'start' },
+    choices.map(([name, does, cost], index) =>
+      el(
+        'label',
+        {},
+        el('input', { type: 'radio', name: 'run', value: name, checked: index === 0 }),
+        el('span', {}, el('strong', {}, name), ' ', does, el('span', { class: 'quiet' }, cost)),
+      ),
+    ),
+  );
+  const start = action(
+    'Start',
+    async () => {
+      const { kind } = await startRun(orders.get(node.elements.run.value));
+      closeDialog();
+      announce(`The ${kind} run is queued`);
+    },
+    'primary',
+  );
+  node.append(el('p', { class: 'deal' }, start));
+  node.addEventListener('submit', (event) => {
+    event.preventDefault();
+    start.click();
+  });
+  return node;
+}
+
+/** Ends a run of any kind at its next safe point. */
+export function cancelButton(runId, name) {
+  const button = action('Cancel', async () => {
+    await ask(`/mirror/runs/${runId}`, { method: 'DELETE' });
+    return 'Cancelling';
+  });
+  button.setAttribute('aria-label', `Cancel: ${name}`);
+  return button;
+}

@@ -1,0 +1,54 @@
+/** What a nightly run that began now would ask the source, and how long that should take. Nothing is asked. */
+import type { Config } from '../config/environment.ts';
+import { previewNight } from './nightly-exports.ts';
+import type { JobDeps } from './job.ts';
+
+export interface NightPreview {
+  /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */
+  readonly isFirst: boolean;
+  readonly lists: { readonly requests: number; readonly known: string };
+  readonly exports: {
+    readonly due: number;
+    readonly asked: number;
+    readonly deferred: number;
+    readonly notDue: number;
+    readonly quarantined: number;
+  };
+  /** Closed segments that are asked for once more (NIGHTLY_AUDIT_SHARE): no requests of their own. */
+  readonly audits: { readonly segments: number; readonly bytes: number };
+  readonly requests: number;
+  readonly seconds: number;
+  readonly ratePerSecond: number;
+}
+
+/** The lists cost a request or two each where little is new; every due party costs one export. */
+export async function describeNight(
+  jobs: Pick<JobDeps, 'nightly' | 'nightlyParties' | 'nightlyExportsMax'>,
+  { sourceRate, nightlyAuditShare }: Pick<Config, 'sourceRate' | 'nightlyAuditShare'>,
+): Promise<NightPreview> {
+  const estimate = await previewNight(jobs, jobs.nightlyExportsMax);
+  const due = estimate.parties - estimate.notDue;
+  const exports = Math.min(due, jobs.nightlyExportsMax ?? Infinity);
+  const requests = exports + estimate.listRequests;
+  return {
+    isFirst: estimate.isFirst,
+    lists: {
+      requests: estimate.listRequests,
+      known: estimate.isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
+    },
+    exports: {
+      due,
+      asked: exports,
+      deferred: due - exports,
+      notDue: estimate.notDue,
+      quarantined: estimate.quarantined,
+    },
+    audits: {
+      segments: Math.ceil(estimate.auditable.segments * nightlyAuditShare),
+      bytes: Math.ceil(Number(estimate.auditable.bytes) * nightlyAuditShare),
+    },
+    requests,
+    seconds: Math.ceil(Math.max(requests / sourceRate, exports * (estimate.secondsPerExport ?? 0))),
+    ratePerSecond: sourceRate,
+  };
+}

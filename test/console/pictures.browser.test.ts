@@ -1,0 +1,122 @@
+/**
+ * Each view in both themes, on a desk and on a phone: nothing overlaps, is cut or leaves the screen, and the picture is
+ * the one that was looked at. `UPDATE_PICTURES=1` keeps the new ones; look at them.
+ */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ConsolePage, openPage } from './browser.ts';
+import { type FixedConsole, openFixedConsole } from './fixed-console.ts';
+import { layoutFaults } from './layout.ts';
+import { difference, shrunk } from './picture.ts';
+import { busyFacts, calmFacts, worldParts } from './world.ts';
+
+const PICTURES = join(import.meta.dirname, 'pictures');
+/** Of a picture's cells; fonts and rasterizers differ from machine to machine, a panel that moved is far more. */
+const DIFFERENT_MAX = 0.03;
+const DESK = { width: 1280, height: 900 };
+const PHONE = { width: 390, height: 844 };
+const opened = new AsyncDisposableStack();
+let [calm, busy, view]: [FixedConsole?, FixedConsole?, ConsolePage?] = [];
+
+beforeAll(async () => {
+  const [calmly, busily] = [calmFacts(), busyFacts()];
+  calm = opened.use(await openFixedConsole(calmly, 500, worldParts(calmly)));
+  busy = opened.use(await openFixedConsole(busily, 500, worldParts(busily)));
+  view = opened.use(await openPage({ reducedMotion: 'reduce', timezoneId: 'UTC' }));
+  await mkdir(PICTURES, { recursive: true });
+});
+afterAll(() => opened.disposeAsync());
+
+function parts(): { calm: FixedConsole; busy: FixedConsole; page: ConsolePage['page'] } {
+  if (calm === undefined || busy === undefined || view === undefined) throw new Error('not open');
+  return { calm, busy, page: view.page };
+}
+
+/** What is there once a view is drawn. */
+const DRAWN: Readonly<Record<string, string>> = {
+  '/': '#streams article:nth-child(3)',
+  '/data': '#parties tr:nth-child(25)',
+  '/runs': '#growth .uplot',
+  '/settings': '#settings tr:nth-child(4)',
+};
+const VIEWS = [
+  ['status', '/'],
+  ['data', '/data'],
+  ['runs', '/runs'],
+  ['settings', '/settings'],
+] as const;
+const CASES = VIEWS.flatMap(([name, path]) =>
+  (['light', 'dark'] as const).flatMap((theme) =>
+    ([DESK, PHONE] as const).map((size) => ({
+      name: `${name}-${theme}-${size === DESK ? 'desk' : 'phone'}`,
+      path,
+      theme,
+      size,
+    })),
+  ),
+);
+
+async function show(url: string, path: string, theme: 'light' | 'dark', size: typeof DESK): Promise<void> {
+  const { page } = parts();
+  await page.setViewportSize(size);
+  await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' });
+  await page.goto(new URL(path, url).href);
+  await page.locator(DRAWN[path] ?? 'main').waitFor();
+  await page.locator('[data-connection=live]').waitFor();
+  await expect.poll(() => page.locator('.view:not([hidden]) .loading').count()).toBe(0);
+}
+
+describe('the console', () => {
+  it.each(CASES)('looks as it did: $name', async ({ name, path, theme, size }) => {
+    const { page, calm: mirror } = parts();
+    await show(mirror.url, path, theme, size);
+    expect(await layoutFaults(page)).toEqual([]);
+    const now = await shrunk(page, await page.screenshot());
+    const file = join(PICTURES, `${name}.png`);
+    if (process.env['UPDATE_PICTURES'] === '1') await writeFile(file, now);
+    expect(await difference(page, await readFile(file), now)).toBeLessThan(DIFFERENT_MAX);
+  });
+
+  it.each(CASES.filter(({ theme }) => theme === 'light'))(
+    'overlaps, cuts and loses nothing while a night goes on and much is wrong: $name',
+    async ({ path, theme, size }) => {
+      const { page, busy: mirror } = parts();
+      await show(mirror.url, path, theme, size);
+      expect(await layoutFaults(page)).toEqual([]);
+    },
+  );
+
+  it('says on one screen of a phone that all is well', async () => {
+    const { page, calm: mirror } = parts();
+    await show(mirror.url, '/', 'light', PHONE);
+    const ends = await page.evaluate(
+      `Math.max(...[...document.querySelectorAll('.view:not([hidden]) .panel')].map((one) => one.getBoundingClientRect().bottom))`,
+    );
+    expect(ends).toBeLessThanOrEqual(PHONE.height);
+  });
+});
+
+describe('the comparison itself', () => {
+  it('tells a picture with a panel that moved, and one of another theme, from the picture that is kept', async () => {
+    const { page, calm: mirror } = parts();
+    await show(mirror.url, '/', 'light', DESK);
+    const kept = await shrunk(page, await page.screenshot());
+    await page.evaluate(`document.querySelector('.glance').style.marginTop = '40px'`);
+    expect(await difference(page, kept, await shrunk(page, await page.screenshot()))).toBeGreaterThan(
+      DIFFERENT_MAX,
+    );
+    await page.emulateMedia({ colorScheme: 'dark' });
+    expect(await difference(page, kept, await shrunk(page, await page.screenshot()))).toBeGreaterThan(0.5);
+  });
+
+  it('finds text that lies on text, and what is wider than the screen', async () => {
+    const { page, calm: mirror } = parts();
+    await show(mirror.url, '/', 'light', PHONE);
+    await page.evaluate(`document.querySelector('#numbers').style.marginTop = '-60px'`);
+    await page.evaluate(`document.querySelector('#now').style.width = '600px'`);
+    const found = (await layoutFaults(page)).join('\n');
+    expect(found).toContain('text on text');
+    expect(found).toContain('beside the screen');
+  });
+});
