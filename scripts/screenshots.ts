@@ -1,7 +1,7 @@
 /**
  * Takes the pictures under docs/images: a real mirror of a sandbox network, in the browser's window as an
  * operator sees it. The nights before this one are written into the database, since nobody waits for
- * eleven weeks; everything else the mirror did itself. `node scripts/screenshots.ts`
+ * eleven weeks; everything else the mirror did itself. `node scripts/screenshots.ts [FOLDER]`
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { DAY_MICROS, floorSecond, nowMicros } from '../src/core/time.ts';
 import { startSandbox, type Sandbox } from '../src/sandbox/server.ts';
 import { openPage, type ConsolePage } from '../test/console/browser.ts';
 
-const IMAGES = resolve(import.meta.dirname, '../docs/images');
+const IMAGES = resolve(process.argv[2] ?? join(import.meta.dirname, '../docs/images'));
 const IMAGE_BYTES_MAX = 300_000;
 const HISTORY_DAYS = 75;
 const NIGHT_MS = 240_000;
@@ -99,7 +99,7 @@ async function data(view: ConsolePage, url: string): Promise<void> {
   const { page } = view;
   await page.goto(`${url}/data`);
   await page
-    .getByLabel('SQL')
+    .locator('#query-sql')
     .fill(
       `select month, count(*) as entries\nfrom ledger_entries where transfer_type = 'TRANSFER'\ngroup by month order by month`,
     );
