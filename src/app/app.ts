@@ -117,10 +117,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     progress: progressOf(state, metrics, stack),
     costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
     post: openPoster(config, runMetrics),
-    nightlyParties: config.nightlyParties,
-    nightlyExportsMax: config.nightlyExportsMax,
-    nightlyAuditShare: config.nightlyAuditShare,
-    nightlyWindowMs: config.nightlyWindow,
+    ...nightSettings(config),
     schedule,
     exportConcurrency: config.sourceExportConcurrency,
     log,
@@ -158,6 +155,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function nightSettings(
+  config: Config,
+): Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyAuditShare' | 'nightlyWindowMs'> {
+  const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow: nightlyWindowMs } = config;
+  return { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindowMs };
 }
 
 function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMetrics {

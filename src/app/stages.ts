@@ -17,7 +17,7 @@ import { RowSpool } from '../lake/row-spool.ts';
 import { verifyLake } from '../lake/verify-lake.ts';
 import type { LakeCheck } from '../load/ports.ts';
 import { loadAll } from '../load/load-all.ts';
-import { type RebuildDeps, rebuildIfEmpty, resumeRebuild } from '../load/rebuild.ts';
+import { type RebuildDeps, rebuildIfEmpty, catchUpWithStore } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
@@ -85,15 +85,22 @@ function stagesOfSource({
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, syncDeps(), signal),
-    clock: async (signal) =>
-      sourceClock((await asked().lists.page(CLOCK_QUESTION, signal)).blockTime, nowMicros()),
+    clock: async (signal) => {
+      const { blockTime, answeredAt } = await asked().lists.page(CLOCK_QUESTION, signal);
+      return sourceClock(blockTime, nowMicros(), answeredAt);
+    },
     sourceLatency: async (signal) => {
       await asked().lists.page(CLOCK_QUESTION, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
     export: async (request, { signal, onProgress }) => {
       const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
-        { ...request, closedTo: request.clock.closedTo, seenTime: request.clock.seen },
+        {
+          ...request,
+          closedTo: request.clock.closedTo,
+          seenTime: request.clock.seen,
+          isClockGuessed: request.clock.from === 'guessed',
+        },
         {
           source: asked().ledger,
           repository: new ExportStore(warehouse.db),
@@ -143,7 +150,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       };
     },
     publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
-    resumeRebuild: (signal) => resumeRebuild(rebuildDeps(parts), signal),
+    catchUpWithStore: (signal) => catchUp(parts, signal),
     tryStore: async (signal) => {
       const found = await store.tryOut(signal);
       return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(store.url, found) };
@@ -161,6 +168,13 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       await tidyStore({ objects: store, archive, log }, signal);
     },
   };
+}
+
+async function catchUp(parts: StageParts, signal: AbortSignal): Promise<void> {
+  const found = await catchUpWithStore(rebuildDeps(parts), signal);
+  if (found === undefined) return;
+  const { problemCount: problems } = found;
+  parts.log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
 }
 
 function rebuildDeps({ warehouse, store }: StageParts): RebuildDeps {

@@ -1,5 +1,5 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
-import { BEGINNING, ceilSecond, DAY_MICROS, floorSecond, formatInstant } from '../core/time.ts';
+import { BEGINNING, ceilSecond, DAY_MICROS, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import { worst, type Verdict } from '../core/verdict.ts';
 import { type ExportFacts, exportOutcome } from './export-outcome.ts';
 import {
@@ -14,11 +14,12 @@ import { Fetcher } from './fetch/fetcher.ts';
 import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-window.ts';
 import { probeRequest } from './fetch/probe.ts';
 import { chooseAudited, isServed } from './plan/choose-audited.ts';
-import { decided, doubted, learned } from './plan/profile.ts';
+import { Learning } from './learning.ts';
+import { decided, doubted } from './plan/profile.ts';
 import type { Range } from './plan/ranges.ts';
 import type { Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
-import type { Coverage, ExportLease, SourceProfile, WindowRequest } from './ports.ts';
+import type { Coverage, ExportLease } from './ports.ts';
 import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
@@ -60,12 +61,15 @@ export class ExportRun {
   #epoch: number | undefined;
   #contradictions = 0;
   #isContradicted = false;
+  /** Of the profile that was planned with. */
+  #shownTo: Micros | undefined;
   #isIntended = false;
   #fruitless = 0;
   #spoolFiles = 0;
   #segments = 0;
   #windows = new WindowPlan(1);
   readonly #fetcher: Fetcher;
+  readonly #learning: Learning;
 
   constructor(
     lease: ExportLease,
@@ -77,6 +81,7 @@ export class ExportRun {
     this.#lease = lease;
     this.#request = request;
     this.#deps = deps;
+    this.#learning = new Learning(lease.scope, request, deps);
     this.#signal = signal;
     const failpoint = async (step: Step): Promise<void> => {
       await deps.failpoint?.(step);
@@ -164,6 +169,7 @@ export class ExportRun {
       repository.coverage(this.#lease.scope),
       repository.profile(),
     ]);
+    this.#shownTo = profile.shownTo;
     const next = nextWindow(this.#target(), coverage, profile, this.#windows);
     if (next === undefined) {
       const evidence = this.#fetcher.requests === 0 ? { covered: true } : {};
@@ -190,7 +196,7 @@ export class ExportRun {
     return {
       ...range,
       assetId,
-      closedTo: this.#hasTimes ? floorSecond(closedTo) : BEGINNING,
+      closedTo: this.#closable(floorSecond(closedTo)),
       now: seenTime,
       epoch: this.#epoch,
       trust: {
@@ -200,6 +206,14 @@ export class ExportRun {
         kept: this.#kept,
       },
     };
+  }
+
+  /** Until when a range may be closed: where the source tells no time, up to what it has shown. */
+  #closable(closedTo: Micros): Micros {
+    if (!this.#hasTimes) return BEGINNING;
+    if (this.#request.isClockGuessed !== true) return closedTo;
+    const shownTo = this.#shownTo ?? BEGINNING;
+    return shownTo < closedTo ? shownTo : closedTo;
   }
 
   async #probe({ probe, profile }: States['probing']): Promise<EventOf<'probing'>> {
@@ -218,11 +232,15 @@ export class ExportRun {
     await this.#fetcher.pause(this.#fruitless);
     this.#fruitless += 1;
     this.#doubts.requests += 1;
-    const received = await this.#fetcher.ask(
-      { plan, request, profile, coverage, target: this.#target() },
-      this.#windows,
-    );
-    const known = await this.#learn(profile, request, received);
+    let received: Received | Outgrown;
+    try {
+      const asked = { plan, request, profile, coverage, target: this.#target() };
+      received = await this.#fetcher.ask(asked, this.#windows);
+    } catch (error) {
+      if (await this.#learning.mayWantBounds(error, profile)) return { kind: 'refused', data: {} };
+      throw error;
+    }
+    const known = await this.#learning.learn(profile, request, received);
     this.#books.count(received);
     if (received.state === 'outgrown')
       return { kind: 'outgrown', data: { ...planned, profile: known, request, outgrown: received } };
@@ -230,21 +248,6 @@ export class ExportRun {
       kind: 'received',
       data: { plan, coverage, profile: known, before: profile, request, received },
     };
-  }
-
-  async #learn(
-    profile: SourceProfile,
-    request: Pick<WindowRequest, 'from' | 'to'>,
-    received: Received | Outgrown,
-  ): Promise<SourceProfile> {
-    const { layout, header } = received;
-    if (layout === undefined || header === undefined) return profile;
-    const traits = { farOutside: 0, leaving: 0, leavingSecond: undefined, ...received, layout, header };
-    const isTimeless = this.#hasTimes ? undefined : true;
-    const before = profile.isTimeless === isTimeless ? profile : { ...profile, isTimeless };
-    const known = learned(before, traits, { ...this.#lease.scope, ...request }, this.#request.seenTime);
-    if (known !== profile) await this.#deps.repository.learn(known);
-    return known;
   }
 
   /** After an answer that was cancelled, the next request is about less. */
@@ -256,7 +259,7 @@ export class ExportRun {
     if (doubt === undefined) return { kind: 'divided', data: {} };
     if (doubt.state !== 'nothing left')
       return { kind: 'contradicted', data: { verdict: 'suspicious', evidence: {} } };
-    if ((outgrown.leaving ?? 0) > 0) await this.#distrustBounds();
+    if ((outgrown.leaving ?? 0) > 0) await this.#learning.distrustBounds();
     else this.#doubts.isEmptyBelieved = true;
     return { kind: 'divided', data: {} };
   }
@@ -269,14 +272,22 @@ export class ExportRun {
     const isWrong =
       request.to !== undefined && profile.bounds !== 'right' && before.bounds !== profile.bounds;
     if ((isOutdated || isWrong) && this.#doubts.requests < REQUESTS_PER_PLAN_MAX) return this.#again();
-    const { overlap, doubt } = judge(plan, request, received, this.#windows, this.#doubts.lastSums);
+    const { overlap, doubt } = judge(
+      plan,
+      request,
+      received,
+      this.#windows,
+      this.#doubts.lastSums,
+      profile.boundsDemanded === true,
+    );
     this.#overlap = overlap ?? plan.noOverlap ?? this.#overlap;
     this.#doubts.lastSums = sumsOf(received);
     const isOvercome = doubt?.state === 'nothing left' && this.#doubts.isEmptyBelieved === true;
     if (doubt !== undefined && !isOvercome) return await this.#doubt(doubt, answered);
     const shrunk = shrinking(plan, received);
     if (shrunk.length > 0) return this.#keep(shrunk, 'the source serves less of them than it did');
-    if (this.#doubts.found[0]?.state === 'nothing left' && received.leaving > 0) await this.#distrustBounds();
+    if (this.#doubts.found[0]?.state === 'nothing left' && received.leaving > 0)
+      await this.#learning.distrustBounds();
     return { kind: 'believed', data: answered };
   }
 
@@ -324,7 +335,8 @@ export class ExportRun {
     if (isGone || isAccepted) return { kind: 'believed', data: answered };
     this.#isContradicted = !isEnd;
     const replacesClosed = plan.trims.length > 0 || plan.supersedes.some(({ open }) => !open);
-    if (hasNew && !replacesClosed) return { kind: 'contradicted', data: answered };
+    const mayShow = hasNew && !replacesClosed && doubt.state !== 'repeated';
+    if (mayShow) return { kind: 'contradicted', data: answered };
     return { kind: 'refused', data: { verdict: 'complete', evidence: { doubt } } };
   }
 
@@ -334,14 +346,6 @@ export class ExportRun {
     for (const { coverageId } of rows) this.#kept.add(coverageId);
     this.#doubts = NO_DOUBTS();
     return this.#again();
-  }
-
-  /** Something left the party after all, where nothing did between a start and an end. */
-  async #distrustBounds(): Promise<void> {
-    const { repository } = this.#deps;
-    const evidence = 'entries that left a party came with a start alone, and not with a start and an end';
-    const profile = await repository.profile();
-    await repository.learn({ ...profile, ...decided('broken', evidence, this.#request.seenTime) });
   }
 
   async #again(): Promise<EventOf<'judging'>> {
@@ -389,7 +393,8 @@ export class ExportRun {
     const range = closedRange(plan);
     if (range !== undefined && as === 'closed')
       this.#windows.done(range, closedBytes(received), received.oldestSecond);
-    if (!plan.isWindow || as === 'open')
+    const isFirstShown = this.#hasTimes && this.#shownTo === undefined && profile.shownTo !== undefined;
+    if ((!plan.isWindow && !isFirstShown) || as === 'open')
       return { kind: 'published the last', data: { verdict: 'complete', evidence: {} } };
     await this.#fetcher.keep(this.#windows);
     return { kind: 'published', data: {} };

@@ -58,7 +58,7 @@ export interface Events {
     exhausted: Ended;
   };
   probing: { probed: object };
-  requesting: { received: Answered; outgrown: States['shrinking'] };
+  requesting: { received: Answered; outgrown: States['shrinking']; refused: object };
   shrinking: { divided: object; contradicted: Ended };
   judging: {
     believed: Answered;
@@ -104,6 +104,7 @@ export const TRANSITIONS: Transitions = {
   requesting: {
     received: (data) => ({ name: 'judging', data }),
     outgrown: (data) => ({ name: 'shrinking', data }),
+    refused: plan,
   },
   shrinking: { divided: plan, contradicted: end },
   judging: {

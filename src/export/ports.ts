@@ -142,6 +142,10 @@ export interface SourceProfile {
   readonly known?:
     | { readonly partyId: string; readonly assetId?: string | undefined; readonly second: Micros }
     | undefined;
+  /** It refuses a request without a start and an end. */
+  readonly boundsDemanded?: boolean | undefined;
+  /** Of a source that tells no time: its newest entry of any ledger. It had all of its blocks before that one. */
+  readonly shownTo?: Micros | undefined;
   /** Its rows have no times: what is open of a ledger, asked for whole, is all that can be covered. */
   readonly isTimeless?: boolean | undefined;
   readonly assetRequired?: boolean | undefined;

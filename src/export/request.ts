@@ -19,6 +19,8 @@ export interface ExportRequest {
   readonly closedTo: Micros;
   /** The source's time when the run began. */
   readonly seenTime: Micros;
+  /** The source tells no time: closed is at most what its entries have reached. */
+  readonly isClockGuessed?: boolean | undefined;
   /** What is covered in the range is not believed, and asked for anew. */
   readonly again?: boolean | undefined;
   /** Of the closed segments, from 0 to 1: so many are asked for once more, and compared. */

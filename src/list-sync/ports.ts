@@ -33,6 +33,8 @@ export interface Page {
   /** The source's last block when it answered (`X-Block-*`), where it said so. */
   readonly blockHeight: bigint | undefined;
   readonly blockTime: Micros | undefined;
+  /** When it was given, by the clock of the server that gave it. */
+  readonly answeredAt?: Micros | undefined;
   /** Size of the answer's body, decoded. */
   readonly bytes: number;
 }

@@ -10,6 +10,7 @@ import {
   readRecordKey,
   type RecordName,
   RECORDS_PREFIX,
+  recordsOf,
 } from '../ledger/coverage-record.ts';
 import { plainStream } from '../ledger/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
@@ -35,9 +36,11 @@ export async function readRecords(
   objects: ObjectStore,
   onProblem: (key: string, error: PermanentError) => void,
   signal: AbortSignal,
+  warehouseId?: string,
 ): Promise<CoverageRecords> {
   const sound: SoundRecord[] = [];
-  for await (const { key } of objects.list(RECORDS_PREFIX, signal)) {
+  const prefix = warehouseId === undefined ? RECORDS_PREFIX : recordsOf(warehouseId);
+  for await (const { key } of objects.list(prefix, signal)) {
     try {
       sound.push(await checked(key, objects, signal));
     } catch (error) {

@@ -126,7 +126,9 @@ export interface RebuildBooks {
   /** A rebuild was begun and not finished. */
   isRebuilding(): Promise<boolean>;
   begin(): Promise<void>;
-  /** Records one party in one transaction. One of which anything is covered is left as it is. */
+  /** The warehouse's own, and its last number. */
+  lineage(): Promise<{ readonly warehouseId: string; readonly seq: bigint }>;
+  /** Records one party in one transaction. What is known and overlaps nothing of it stays; the rest gives way. */
   adopt(party: PartyBooks): Promise<void>;
   /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
   finish(lineage: { readonly warehouseId: string; readonly seq: bigint } | undefined): Promise<void>;
@@ -143,7 +145,9 @@ export interface VerifyBooks {
   segmentsToProve(parts: number): Promise<readonly bigint[]>;
   /** Those of them that are still current, in the order of their ids. */
   segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]>;
-  /** Their objects and rows were read and agree. */
+  /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
+  distrust(segmentId: bigint, reason: QuarantineReason): Promise<void>;
+  /** Their objects and rows were read and agree; what was distrusted of them is believed again. */
   noteProven(segmentIds: readonly bigint[]): Promise<void>;
   /** When the oldest proof of a current segment was made, RFC 3339; null where one has never been proven. */
   oldestProof(): Promise<string | null>;

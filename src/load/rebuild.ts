@@ -3,6 +3,7 @@
  * the records of coverage say what is in no manifest.
  */
 import { errorLine, PermanentError } from '../core/errors.ts';
+import { readRecordKey, recordsOf } from '../ledger/coverage-record.ts';
 import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { isManifestKey, manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
@@ -38,15 +39,43 @@ export async function rebuildIfEmpty(
 }
 
 /**
- * Before anything is asked of the source: what a killed rebuild has not come to yet would be asked for as if
- * nobody knew it, and what the source serves no more would be lost.
+ * Before anything is asked of the source or removed from the store: what a killed rebuild has not come to yet, and what
+ * was published after the backup that the database went back to, would be asked for as if nobody knew it; and what the
+ * source serves no more would be lost.
+ * @returns undefined where the database knows all that the store records
  */
-export async function resumeRebuild(deps: RebuildDeps, signal: AbortSignal): Promise<void> {
-  if (await deps.books.isRebuilding()) await rebuild(deps, signal);
+export async function catchUpWithStore(
+  deps: RebuildDeps,
+  signal: AbortSignal,
+): Promise<RebuildResult | undefined> {
+  if (await deps.books.isRebuilding()) return rebuild(deps, signal);
+  const { warehouseId, seq } = await deps.books.lineage();
+  if (!(await isBehind(warehouseId, seq, deps.objects, signal))) return undefined;
+  return rebuild(deps, signal, warehouseId);
 }
 
-/** Party by party: its manifests, and what of its coverage is recorded. Killed, it goes on where it was. */
-async function rebuild({ books, objects }: RebuildDeps, signal: AbortSignal): Promise<RebuildResult> {
+/** The store holds a record of this lineage with a number that the database has not given yet. */
+async function isBehind(
+  warehouseId: string,
+  seq: bigint,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for await (const { key } of objects.list(recordsOf(warehouseId), signal)) {
+    if ((readRecordKey(key)?.seq ?? 0n) > seq) return true;
+  }
+  return false;
+}
+
+/**
+ * Party by party: its manifests, and what of its coverage is recorded. Killed, it begins again, and finds what it did.
+ * @param warehouseId given where only what this warehouse published counts
+ */
+async function rebuild(
+  { books, objects }: RebuildDeps,
+  signal: AbortSignal,
+  warehouseId?: string,
+): Promise<RebuildResult> {
   const problems: { key: string; message: string }[] = [];
   const sum = { current: 0, superseded: 0, rangesWithoutEntries: 0, problemCount: 0 };
   const onProblem = (key: string, error: PermanentError): void => {
@@ -54,10 +83,11 @@ async function rebuild({ books, objects }: RebuildDeps, signal: AbortSignal): Pr
     if (problems.length < PROBLEMS_KEPT_MAX) problems.push({ key, message: errorLine(error) });
   };
   await books.begin();
-  const records = await readRecords(objects, onProblem, signal);
+  const records = await readRecords(objects, onProblem, signal, warehouseId);
   let { lineage } = records;
   for await (const { partyId, sizes, recorded } of together(objects, records, signal)) {
-    const manifests = await readManifests(objects, sizes, onProblem, signal);
+    const found = await readManifests(objects, sizes, onProblem, signal);
+    const manifests = found.filter((one) => warehouseId === undefined || one.warehouseId === warehouseId);
     const party = reconcile(partyId, manifests, recorded);
     await books.adopt(party);
     for (const manifest of manifests) if (manifest.seq > (lineage?.seq ?? 0n)) lineage = manifest;

@@ -215,7 +215,9 @@ class Verification {
       await this.#checkManifest(segment);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
-      await this.#addIfCurrent(segment, errorCode(error), errorLine(error));
+      const reason = { code: errorCode(error), message: errorLine(error) };
+      await this.#addIfCurrent(segment, reason.code, reason.message);
+      await this.#deps.books.distrust(segment.segmentId, reason);
     }
   }
 

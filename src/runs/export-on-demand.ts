@@ -26,7 +26,7 @@ const params = z.object({
 
 export async function exportOnDemand(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   const { load, ...range } = params.parse(run.params);
-  await deps.stages.resumeRebuild(signal);
+  await deps.stages.catchUpWithStore(signal);
   const clock = await fixClock(run, deps, signal);
   const outcome = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },

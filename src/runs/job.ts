@@ -88,8 +88,8 @@ export interface Stages {
   verify(request: VerifyRequest, call: StageCall): Promise<Outcome>;
   /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
   publishReport(run: Run, outcome: Outcome, covers: Completeness, signal: AbortSignal): Promise<Outcome>;
-  /** Finishes a rebuild of the manifest that was killed. To be done before the source is asked for entries. */
-  resumeRebuild(signal: AbortSignal): Promise<void>;
+  /** Takes over what the store records and the database has forgotten. To be done before the source is asked for entries. */
+  catchUpWithStore(signal: AbortSignal): Promise<void>;
   /** Tries the object store out: what it honours, in a line. @throws what it refuses, or UnreachableError */
   tryStore(signal: AbortSignal): Promise<StoreState>;
   /** Records in the store what is covered: a lost database need not ask for it again. */

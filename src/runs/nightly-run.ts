@@ -22,7 +22,7 @@ const HOUR_MS = 3_600_000;
 
 export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   await tryStore(deps, signal);
-  await deps.stages.resumeRebuild(signal);
+  await deps.stages.catchUpWithStore(signal);
   const lists = await syncLists(run, deps, signal);
   // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run here.
   if (lists.every(isUnreached)) {

@@ -41,6 +41,13 @@ export function blockOf(headers: IncomingHttpHeaders): {
   return { blockHeight: height, blockTime: nanos === undefined ? undefined : nanos / 1000n };
 }
 
+/** When the answer was given, by the server's own clock. */
+export function answeredAt(headers: IncomingHttpHeaders): Micros | undefined {
+  const text = single(headers.date);
+  const ms = text === undefined ? Number.NaN : Date.parse(text);
+  return Number.isNaN(ms) ? undefined : BigInt(ms) * 1000n;
+}
+
 function unsigned(header: string | string[] | undefined): bigint | undefined {
   const text = single(header);
   if (text === undefined || !/^\d{1,20}$/.test(text)) return undefined;

@@ -2,7 +2,7 @@
 import { errorCode, PermanentError } from '../core/errors.ts';
 import { canonicalPartyId } from '../core/ids.ts';
 import type { ListedRow, ListSource, Page, PageQuestion } from '../list-sync/ports.ts';
-import { blockOf } from './answer-headers.ts';
+import { answeredAt, blockOf } from './answer-headers.ts';
 import { readWhole } from './body.ts';
 import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
 import { answerError, errorBodyOf } from './failure.ts';
@@ -174,7 +174,12 @@ async function readPage(
   if (body.length < 4096 && errorBodyOf(body) !== undefined) {
     throw answerError(`list ${list}`, whereOf(url), { status: 200, headers: answer.headers, body });
   }
-  return { ...parsePage(list, body, rowsMax), ...blockOf(answer.headers), bytes: body.length };
+  return {
+    ...parsePage(list, body, rowsMax),
+    ...blockOf(answer.headers),
+    answeredAt: answeredAt(answer.headers),
+    bytes: body.length,
+  };
 }
 
 /** A 404 of the service has its own code; one without it means that the path is wrong. */

@@ -25,7 +25,7 @@ const VALUES_BESIDE_ROWS_MAX = 1_000;
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
-export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'bytes'>;
+export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt' | 'bytes'>;
 
 /**
  * @param rowsMax how many rows were asked for: more are refused, before they are parsed where they are many

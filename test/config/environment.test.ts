@@ -151,7 +151,7 @@ describe('what is not accepted', () => {
     const problems = problemsOf({
       API_PORT: 'x',
       LOG_LEVEL: 'loud',
-      EXPORT_FORMAT: 'csv',
+      EXPORT_SCHEDULING: 'csv',
       NIGHTLY_PARTIES: '@no',
     });
     expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(

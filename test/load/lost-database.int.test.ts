@@ -6,11 +6,14 @@ import { join } from 'node:path';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
+import { createLog } from '../../src/core/log.ts';
+import { tidyStore } from '../../src/export/publish/janitor.ts';
 import { recordCoverage } from '../../src/export/publish/record-coverage.ts';
 import { readRecordKey } from '../../src/ledger/coverage-record.ts';
-import { rebuildIfEmpty, type RebuildResult } from '../../src/load/rebuild.ts';
+import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../src/load/rebuild.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ReleaseName } from '../../src/sandbox/release-names.ts';
+import { ExportArchiveStore } from '../../src/export/store/export-archive.ts';
 import { CoverageStore } from '../../src/export/store/coverage-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { RebuildStore } from '../../src/load/store/rebuild-store.ts';
@@ -126,6 +129,59 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
     expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
     await expectTheBooks({ ...scene, world: lost.world });
   });
+});
+
+/** @returns what puts it back as it is now */
+async function backUp({ pool }: World): Promise<() => Promise<void>> {
+  const tables = ['exports', 'segments', 'coverage'];
+  await pool.query('drop schema if exists backup cascade; create schema backup');
+  for (const name of tables) await pool.query(`create table backup.${name} as table mirror.${name}`);
+  const { rows } = await pool.query<{ seq: string }>(
+    'select publication_seq::text as seq from mirror.identity',
+  );
+  return async () => {
+    await pool.query(
+      'truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports cascade',
+    );
+    for (const name of tables)
+      await pool.query(`insert into mirror.${name} overriding system value table backup.${name}`);
+    await pool.query('update mirror.identity set publication_seq = $1', [rows[0]?.seq]);
+  };
+}
+
+test('a database that went back to a backup takes over what was published since, before anything is removed', async () => {
+  const scene = await openScene('0.73');
+  const { world, sandbox } = scene;
+  const goOn = async (): Promise<void> => {
+    sandbox.advance(86_400_000);
+    await scene.night();
+  };
+  await scene.night();
+  await goOn();
+  const restore = await backUp(world);
+  await goOn();
+  await goOn();
+  const covered = await coverageOf(world);
+  const current = async (): Promise<string[]> => {
+    const { rows } = await world.pool.query<{ key: string }>(
+      `select object_key as key from mirror.segments where status = 'current' order by 1`,
+    );
+    return rows.map(({ key }) => key);
+  };
+  const before = await current();
+  await restore();
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const deps = { books: new RebuildStore(warehouse.db), objects: world.objects };
+  expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
+  expect(await coverageOf(world)).toEqual(covered);
+  expect(await current()).toEqual(before);
+  const archive = new ExportArchiveStore(warehouse.db);
+  await tidyStore({ objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 }, signal);
+  expect(await world.keys()).toEqual(expect.arrayContaining(before));
+  expect(await catchUpWithStore(deps, signal)).toBeUndefined();
+  sandbox.advance(7_200_000);
+  expect(await scene.night()).toHaveLength([...sandbox.books.parties()].length);
+  await expectTheBooks(scene);
 });
 
 test('what was published since the last record is known by its manifests', async () => {

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LoadDeps } from '../../src/load/load-party.ts';
-import { rebuildIfEmpty, resumeRebuild } from '../../src/load/rebuild.ts';
+import { rebuildIfEmpty, catchUpWithStore } from '../../src/load/rebuild.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { RebuildStore } from '../../src/load/store/rebuild-store.ts';
@@ -239,7 +239,7 @@ describe('rebuildIfEmpty', () => {
     );
     expect((await database.pool.query(SEGMENTS)).rows.length).toBe(1);
     const books = new RebuildStore(warehouse.db);
-    await resumeRebuild({ books, objects }, signal);
+    await catchUpWithStore({ books, objects }, signal);
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
     expect(await books.isRebuilding()).toBe(false);
     expect(await rebuildIfEmpty({ books, objects }, signal)).toBeUndefined();

@@ -69,7 +69,7 @@ export async function openJobWorld(
     },
     publishReport: async (run, outcome, covers, signal) =>
       (await answers.publishReport?.(run, outcome, covers, signal)) ?? outcome,
-    resumeRebuild: async () => undefined,
+    catchUpWithStore: async () => undefined,
     recordCoverage: async () => undefined,
     tidy: async (signal) => answers.tidy?.(signal),
     sourceLatency: async () =>

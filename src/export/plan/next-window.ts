@@ -48,9 +48,13 @@ export function nextWindow(
 }
 
 /** Another request that must bring the same rows, and those of the plan. */
-export function secondWay({ question }: AskPlan, { sides }: SourceProfile): AskPlan['question'] {
+export function secondWay(
+  { question }: AskPlan,
+  { sides, boundsDemanded }: SourceProfile,
+): AskPlan['question'] {
   const { from, to } = question;
-  if (to !== undefined && sides === 'both') return from === undefined ? {} : { from };
+  if (to !== undefined && sides === 'both' && boundsDemanded !== true)
+    return from === undefined ? {} : { from };
   return from !== undefined && from > SECOND_WAY_MICROS
     ? { ...question, from: from - SECOND_WAY_MICROS }
     : question;

@@ -32,9 +32,10 @@ export function learned(
 
 /** Another header is another release: what was known of the old one says nothing. */
 function ofHeader(profile: SourceProfile, header: string, sides: Sides, now: Micros): SourceProfile {
-  const { assetRequired, assetAskedAt, isTimeless } = profile;
+  const { assetRequired, assetAskedAt, isTimeless, shownTo } = profile;
   return {
     isTimeless,
+    shownTo,
     header,
     sides,
     ...decided(sides === 'from' ? 'right' : 'unproven', headerEvidence(sides), now),
@@ -60,6 +61,16 @@ export function decided(
   decidedAt: Micros,
 ): Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'> {
   return { bounds, evidence, decidedAt };
+}
+
+/** The newest entry of a source that tells no time. */
+export function newestShown(
+  { shownTo }: SourceProfile,
+  newestSecond: number | undefined,
+): Micros | undefined {
+  if (newestSecond === undefined) return shownTo;
+  const second = instantOf(newestSecond);
+  return shownTo !== undefined && shownTo > second ? shownTo : second;
 }
 
 function headerEvidence(sides: Sides): string {

@@ -97,7 +97,7 @@ export function planAsk(
   const from = typeof overlap === 'object' ? overlap.tail.from : first;
   const last = open === undefined ? closed.at(-1)?.to : open.to;
   return {
-    question: questionOf(from, last, profile),
+    question: questionOf(from, last, profile, target.now),
     closed,
     open,
     supersedes,
@@ -132,7 +132,13 @@ function isInside(row: Range, ranges: readonly Range[]): boolean {
 }
 
 /** Never an end without a start, and only where the release is known to apply both. */
-function questionOf(from: Micros, last: Micros | undefined, profile: SourceProfile): AskPlan['question'] {
+function questionOf(
+  from: Micros,
+  last: Micros | undefined,
+  profile: SourceProfile,
+  now: Micros,
+): AskPlan['question'] {
+  if (profile.boundsDemanded === true) return { from, to: (last ?? now + DAY_MICROS) + END_PAD_MICROS };
   if (last !== undefined && profile.bounds === 'right') {
     return { from, to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS) };
   }

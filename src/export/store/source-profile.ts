@@ -10,6 +10,8 @@ const schema = z.object({
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
   known: z.object({ partyId: z.string(), assetId: z.string().optional(), second: instant }).optional(),
+  boundsDemanded: z.boolean().optional(),
+  shownTo: instant.optional(),
   isTimeless: z.boolean().optional(),
   assetRequired: z.boolean().optional(),
   assetAskedAt: instant.optional(),

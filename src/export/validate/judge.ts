@@ -9,7 +9,7 @@ import { compareOverlap, type OverlapFinding } from './overlap-check.ts';
 
 /** What speaks against an answer. */
 export type Doubt =
-  | Extract<OverlapFinding, { state: 'fewer' | 'other' }>
+  | Extract<OverlapFinding, { state: 'fewer' | 'repeated' | 'other' }>
   /** A stream that did not come to its end had more of this range. */
   | { readonly state: 'less than seen' }
   /** The present of the last time has fewer rows than it had. */
@@ -43,10 +43,11 @@ export function judge(
   received: Received,
   windows: WindowPlan,
   lastSums: string | undefined,
+  boundsDemanded: boolean,
 ): Judgement {
   const finding = plan.overlap === undefined ? undefined : compareOverlap(plan.overlap, received);
   const overlap = finding?.state;
-  if (finding?.state === 'fewer' || finding?.state === 'other') return { overlap, doubt: finding };
+  if (finding !== undefined && 'expected' in finding) return { overlap, doubt: finding };
   const range = closedRange(plan);
   if (range !== undefined && windows.isLess(received.seen.sample, range)) {
     return { overlap, doubt: { state: 'less than seen' } };
@@ -54,7 +55,11 @@ export function judge(
   const fewer = fewerInOpen(plan, received);
   if (fewer !== undefined) return { overlap, doubt: fewer };
   const isProven = overlap === 'verified' && received.before.rows > 0;
-  const isEmptied = question.to !== undefined && received.layout.sides === 'both' && received.leaving === 0;
+  const isEmptied =
+    !boundsDemanded &&
+    question.to !== undefined &&
+    received.layout.sides === 'both' &&
+    received.leaving === 0;
   if (isEmptied && !isProven) return { overlap, doubt: { state: 'nothing left' } };
   const isUnproven = !received.isFramed && lastSums !== sumsOf(received);
   return { overlap, doubt: isUnproven ? { state: 'end unproven' } : undefined };

@@ -9,8 +9,15 @@ import { withoutLineEnd } from '../spool/spool-writer.ts';
 export type OverlapFinding =
   /** `sides changed`: the source now sends more of each movement; what it sent before is all there. */
   | { readonly state: 'verified' | 'row form changed' | 'sides changed' }
-  /** `fewer`: known rows are missing, the answer is not to be trusted; `other`: there is more, or different. */
-  | { readonly state: 'fewer' | 'other'; readonly expected: OverlapSum; readonly received: OverlapSum };
+  /**
+   * `fewer`: known rows are missing, the answer is not to be trusted; `repeated`: all of them come as often again, as
+   * other rows then do as well; `other`: there is more, or different.
+   */
+  | {
+      readonly state: 'fewer' | 'repeated' | 'other';
+      readonly expected: OverlapSum;
+      readonly received: OverlapSum;
+    };
 
 interface OverlapSum {
   readonly rows: string;
@@ -32,8 +39,15 @@ export function compareOverlap({ tail, sides }: Overlap, received: Received): Ov
     if (digest === tail.digest) return { state: 'verified' };
   }
   return {
-    state: rows < tail.rows ? 'fewer' : 'other',
+    state: rows < tail.rows ? 'fewer' : isRepeated(tail, rows, digest) ? 'repeated' : 'other',
     expected: { rows: String(tail.rows), digest: tail.digest },
     received: { rows: String(rows), digest },
   };
+}
+
+/** Sums of rows add up: those of rows that come twice are twice theirs. */
+function isRepeated({ rows, digest }: Overlap['tail'], received: number, sum: string): boolean {
+  if (rows === 0 || received % rows !== 0) return false;
+  const times = BigInt(received / rows);
+  return BigInt(`0x${sum}`) === BigInt.asUintN(256, BigInt(`0x${digest}`) * times);
 }

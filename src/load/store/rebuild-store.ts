@@ -3,11 +3,13 @@ import { type Insertable, sql, type Transaction } from 'kysely';
 import { formatInstant, nowMicros } from '../../core/time.ts';
 import { tailSum } from '../../ledger/coverage-record.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
+import type { Coverage } from '../../export/ports.ts';
 import type { PartyBooks, RebuildBooks, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
 import { lockParty } from '../../export/store/export-locks.ts';
+import { readCoverage, readIdentity } from '../../export/store/publications.ts';
 import { guarded, inTransaction } from '../../postgres/transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
@@ -43,17 +45,23 @@ export class RebuildStore implements RebuildBooks {
     );
   }
 
+  lineage(): Promise<{ warehouseId: string; seq: bigint }> {
+    return guarded('read the identity of the warehouse', async () => {
+      const { warehouseId, publicationSeq } = await readIdentity(this.#db);
+      return { warehouseId, seq: publicationSeq };
+    });
+  }
+
   async adopt({ partyId, current, superseded, coverage }: PartyBooks): Promise<void> {
     await inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
       // Neither an export of the party nor another rebuild comes between.
       await lockParty(tx, partyId);
-      const known = await tx
-        .selectFrom('coverage')
-        .select('coverage_id')
-        .where('party_id', '=', partyId)
-        .limit(1)
-        .executeTakeFirst();
-      if (known !== undefined) return;
+      const known = await readCoverage(tx, { partyId });
+      if (coverage.every((range) => known.some((row) => isSame(row, range)))) return;
+      await giveWay(
+        tx,
+        known.filter((row) => coverage.some((range) => overlap(row, range))),
+      );
       await insertSegments(tx, superseded, 'superseded');
       const segmentIds = await insertSegments(tx, current, 'current');
       for (const batch of batches(coverage)) {
@@ -76,6 +84,35 @@ export class RebuildStore implements RebuildBooks {
   }
 }
 
+function isSame(row: Coverage, range: RebuiltRange): boolean {
+  return (
+    row.from === range.from &&
+    row.to === range.to &&
+    row.open === range.open &&
+    (row.assetId ?? null) === range.assetId &&
+    (row.objectKey ?? null) === range.objectKey
+  );
+}
+
+function overlap(row: Coverage, { assetId, from, to }: RebuiltRange): boolean {
+  const isOfBoth = row.assetId === undefined || assetId === null || row.assetId === assetId;
+  return isOfBoth && row.from < to && from < row.to;
+}
+
+/** The newest word on what it covers lies in the store. */
+async function giveWay(tx: Database, rows: readonly Coverage[]): Promise<void> {
+  if (rows.length === 0) return;
+  const gone = rows.map(({ coverageId }) => coverageId);
+  await tx.deleteFrom('coverage').where('coverage_id', 'in', gone).execute();
+  const keys = rows.flatMap(({ objectKey }) => objectKey ?? []);
+  if (keys.length === 0) return;
+  await tx
+    .updateTable('segments')
+    .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
+    .where('object_key', 'in', keys)
+    .execute();
+}
+
 /** @returns their ids by object key */
 async function insertSegments(
   tx: Transaction<MirrorSchema>,
@@ -87,7 +124,15 @@ async function insertSegments(
     const inserted = await tx
       .insertInto('segments')
       .values(batch.map((manifest) => segmentRow(manifest, status)))
-      .onConflict((conflict) => conflict.column('object_key').doUpdateSet({ status }))
+      .onConflict((conflict) =>
+        conflict.column('object_key').doUpdateSet((eb) => ({
+          status,
+          open: eb.ref('excluded.open'),
+          removed_at: null,
+          superseded_at:
+            status === 'current' ? null : sql`coalesce(segments.superseded_at, excluded.superseded_at)`,
+        })),
+      )
       .returning(['segment_id', 'object_key'])
       .execute();
     for (const row of inserted) ids.set(row.object_key, row.segment_id);

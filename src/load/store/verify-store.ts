@@ -1,6 +1,14 @@
 /** What the warehouse says of itself when it is verified. */
 import { sql } from 'kysely';
-import type { Inconsistency, MonthSum, NeverFetched, SegmentRecord, VerifyBooks } from '../ports.ts';
+import { evidenceJson } from '../../core/evidence.ts';
+import type {
+  Inconsistency,
+  MonthSum,
+  NeverFetched,
+  QuarantineReason,
+  SegmentRecord,
+  VerifyBooks,
+} from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { toSegmentRecord } from './load-store.ts';
@@ -104,7 +112,24 @@ export class VerifyStore implements VerifyBooks {
     });
   }
 
+  async distrust(segmentId: bigint, reason: QuarantineReason): Promise<void> {
+    await guarded('distrust a segment', () =>
+      this.#warehouse.db
+        .updateTable('segments')
+        .set({ quarantine_reason: evidenceJson(reason) })
+        .where('segment_id', '=', segmentId)
+        .where('status', '=', 'current')
+        .execute(),
+    );
+  }
+
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
+    await guarded('note what was proven', () =>
+      sql`update mirror.segments set quarantine_reason = null
+        where segment_id = any(${segmentIds}) and quarantine_reason is not null and loaded_at is not null`.execute(
+        this.#warehouse.db,
+      ),
+    );
     await guarded('note what was proven', () =>
       sql`insert into mirror.segment_proofs (segment_id)
         select segment_id from mirror.segments where segment_id = any(${segmentIds}) for share

@@ -43,8 +43,10 @@ export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): R
                - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
       from ids
       left join (${ASKED}) u on u.party_id = ids.party_id
-      left join (select distinct account_to_party_id as party_id from mirror.ledger_entries
-                 where not ${everyParty} and vega_time > clock_timestamp() - interval '3 days') named
+      left join (select account_to_party_id as party_id from mirror.ledger_entries
+                 where not ${everyParty} and vega_time > clock_timestamp() - interval '3 days'
+                 union
+                 select party_id from mirror.segments where status = 'current' and quarantine_reason is not null) named
         on named.party_id = ids.party_id
       where ids.party_id ~ '^[0-9a-f]{64}$'),
     due as (

@@ -1,4 +1,6 @@
-/** The rolling audit as nightly runs do it, through the real commands and a plain server. */
+/** What nightly runs ask for again by themselves, through the real commands and a plain server. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { openHome } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
@@ -11,6 +13,33 @@ const books = (now: bigint, party: string): Entry[] =>
 /** An entry of the first segment has another amount, long before the overlap check of the next request. */
 const changed = (now: bigint, party: string): Entry[] =>
   books(now, party).map((entry, at) => (at === 1 ? { ...entry, quantity: '1' } : entry));
+
+describe('a lost object', () => {
+  test('is found by verify, and asked for again by the next nightly run, by itself', async () => {
+    const one = declare('lost', 'an object is lost', honestAnswer, WHOLE, { books });
+    const host = await startHostileSource({ cases: [one] });
+    await using database = await openFreshDatabase();
+    await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
+    try {
+      expect((await home.run(['nightly'])).code).toBe(0);
+      const { rows } = await database.pool.query<{ key: string }>(
+        `select object_key as key from mirror.segments where not open`,
+      );
+      await rm(join(home.objectsDir, rows[0]?.key ?? 'none'));
+      const verified = await home.json(['verify']);
+      expect([verified.code, verified.document.verdict]).toEqual([2, 'failed']);
+      const asked = host.requests.length;
+      const night = await home.json(['nightly']);
+      expect([night.code, night.document.verdict]).toEqual([0, 'complete']);
+      expect(host.requests.length).toBe(asked + 1);
+      expect((await home.run(['verify', '--deep'])).code).toBe(0);
+      const held = await database.pool.query('select from mirror.ledger_entries');
+      expect(held.rowCount).toBe(books(host.now, host.partyOf('lost')).length);
+    } finally {
+      await host.close();
+    }
+  });
+});
 
 describe('the rolling audit', () => {
   test('a nightly run asks for closed segments again, the first one too, and tells what differs', async () => {
