@@ -174,7 +174,8 @@ async function examineSource(app: App, signal: AbortSignal): Promise<Result> {
   if (clock.from === 'guessed')
     return {
       state: 'warning',
-      detail: 'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
+      detail:
+        'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
     };
   return { state: 'ok', detail: `answers; its last block is of ${seen}` };
 }
