@@ -125,8 +125,8 @@ export async function appendPage(
   if (keys.length === 0) return true;
   const from = sql`from unnest(${keys}::text[], ${copies}::int[], ${extras}::jsonb[])
     with ordinality as row (key, copies, extra, n)`;
-  const written = await sql`${insertRows(generation, counted, from)} returning 1`.execute(tx);
-  if (written.rows.length !== keys.length) throw seenRowTwice(generation.list, keys);
+  const { numAffectedRows } = await sql`${insertRows(generation, counted, from)}`.execute(tx);
+  if (numAffectedRows !== BigInt(keys.length)) throw seenRowTwice(generation.list, keys);
   return true;
 }
 
