@@ -75,7 +75,10 @@ def chdb(path, version):
 
 def daft(path, version):
     import daft as d
-    return of_arrow(d.read_deltalake(path, version=version).to_arrow())
+    from daft.io import IOConfig, S3Config
+    s3 = S3Config(endpoint_url=S3["AWS_ENDPOINT_URL"], region_name=S3["AWS_REGION"], key_id=S3["AWS_ACCESS_KEY_ID"],
+      access_key=S3["AWS_SECRET_ACCESS_KEY"], use_ssl=False) if S3 else None
+    return of_arrow(d.read_deltalake(path, version=version, io_config=IOConfig(s3=s3) if s3 else None).to_arrow())
 
 
 def session():
@@ -85,7 +88,16 @@ def session():
       .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
       .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"))
     # Not by delta-spark's own helper, which asks for a version that is not there.
-    spark = builder.config("spark.jars.packages", "io.delta:delta-spark_4.2_2.13:4.4.0").getOrCreate()
+    packages = ["io.delta:delta-spark_4.2_2.13:4.4.0"]
+    if S3:
+        # Without the bundle of every AWS service, which is 686 MB.
+        packages += ["org.apache.hadoop:hadoop-aws:3.5.0"] + [f"software.amazon.awssdk:{name}:2.35.4" for name in ("s3", "s3-transfer-manager", "sts")]
+        s3a = {"endpoint": S3["AWS_ENDPOINT_URL"], "endpoint.region": S3["AWS_REGION"], "path.style.access": "true",
+          "access.key": S3["AWS_ACCESS_KEY_ID"], "secret.key": S3["AWS_SECRET_ACCESS_KEY"], "connection.ssl.enabled": "false"}
+        for name, value in s3a.items():
+            builder = builder.config(f"spark.hadoop.fs.s3a.{name}", value)
+        builder = builder.config("spark.jars.excludes", "software.amazon.awssdk:bundle")
+    spark = builder.config("spark.jars.packages", ",".join(packages)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -93,14 +105,14 @@ def session():
 def spark(path, version):
     read = session().read.format("delta")
     read = read if version is None else read.option("versionAsOf", version)
-    read.load(path).createOrReplaceTempView("t")
+    read.load(path.replace("s3://", "s3a://")).createOrReplaceTempView("t")
     return [tuple(r) for r in session().sql("select quantity, effect, unix_micros(vega_time), month from t").collect()]
 
 
 def readme(name):
     lines = [line.strip() for line in open(os.environ["README"])]
     line = next(line for line in lines if line.startswith(f"{name}:"))[len(name) + 1:].strip()
-    line = line.replace("data/objects/lake", os.environ["LAKE"])
+    line = line.replace("data/objects/lake", os.environ["LAKE"].replace("s3://", "s3a://" if name == "spark" else "s3://"))
     if name == "duckdb":
         return [[text(v) for v in row] for row in connect().execute(line).fetchall()]
     if name == "python":
