@@ -32,8 +32,8 @@ export function describeRealStore(
     describeRefusals(running);
     describeMishaps(running);
     describeOutages(running);
-    // Each write of a store that decides commits itself; where the database does, one in three: its servers are slow.
-    describeLake(running, capabilities.put === 'honoured' ? 1 : 3);
+    // Each write of a store that decides commits itself; where the database does, one in five: its servers are slow.
+    describeLake(running, capabilities.put === 'honoured' ? 1 : 5);
     describeNights(running);
   });
 }
