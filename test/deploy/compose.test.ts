@@ -57,6 +57,15 @@ describe('the compose files', () => {
     expect(read('docker-compose.yml')).not.toMatch(/\$\{SOURCE_URL:?-/);
   });
 
+  test('give each of several workers a spool of its own: its /data has no name that they could share', () => {
+    const [, worker = ''] = /\n  worker:\n((?:(?: {4}.*)?\n)+)/.exec(read('docker-compose.yml')) ?? [];
+    const [, volumes = ''] = /^ {4}volumes: \[(.*)\]$/m.exec(worker) ?? [];
+    const mounts = volumes.split(', ').map((mount) => mount.replaceAll("'", ''));
+    expect(mounts.filter((mount) => /(?:^|:)\/data\b/.test(mount))).toEqual(['/data']);
+    // Where the image says that what is spooled lies.
+    expect(read('Dockerfile') + read('docker-compose.yml')).toMatch(/DATA_DIR[=:] ?\/data/);
+  });
+
   test("take no keys of the developer's shell for the bundled store", () => {
     const taken = COMPOSE_FILES.flatMap((file) => interpolated(read(file)));
     expect(taken.filter((name) => name.startsWith('AWS_'))).toEqual([AWS]);
