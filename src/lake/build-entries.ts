@@ -32,10 +32,6 @@ const COPY_TEXT = String.raw`delim = '\t', quote = '', escape = '', nullstr = '\
 const LINE_BYTES = 4 * 2 ** 20;
 /** Of a row each byte may be escaped, and its ids stand beside it. */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
-/** Sorting more than these costs more than writing them; what comes from one party is in order mostly. */
-const SORTED_ROWS_MAX = 500_000n;
-const ORDER = 'order by vega_time, party_id';
-
 export async function buildEntries(build: Build, writer: TableWriter): Promise<readonly EntriesFile[]> {
   const { snapshot, shop } = build;
   const wanted = await snapshot.segmentMonths(shop.signal);
@@ -182,8 +178,7 @@ async function writeFile(
   { month, ids, rows, isOpen }: Content,
 ): Promise<AddFile> {
   const tags = { [SEGMENTS_TAG]: formatIds(ids), [OPEN_TAG]: String(isOpen) };
-  const sorted = rows <= SORTED_ROWS_MAX ? `${select} ${ORDER}` : select;
-  const file: NewFile = await writer.write(sorted, { month, tags });
+  const file: NewFile = await writer.write(select, { month, tags });
   if (file.rows !== rows) {
     throw new RetryableError(
       `Cannot build the lake: ${file.rows} rows came of ${month}, the warehouse counts ${rows}; build again, and verify where it stays so`,

@@ -6,7 +6,7 @@ import { EXACT_SUM, literals } from './sql.ts';
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
 const QUERY_MEMORY_LIMIT = '512MB';
 /** A build often follows a load in the same process. */
-export const BUILD_MEMORY_LIMIT = '160MB';
+export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
