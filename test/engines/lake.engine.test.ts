@@ -24,6 +24,8 @@ const BUILDER = join(import.meta.dirname, 'builder.ts');
 const README = join(import.meta.dirname, '../../README.md');
 const OUTPUT_BYTES_MAX = 2 ** 26;
 const WEEK_MS = 7 * 86_400_000;
+/** With every engine: Spark alone takes minutes on a busy machine. */
+const SPARK_MS_MAX = 1_800_000;
 const signal = new AbortController().signal;
 
 /** The Python of an engine; undefined where it was not installed. */
@@ -168,37 +170,44 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
 });
 
 describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')('a lake on Ceph', () => {
-  it("is read by its engines, and by README's lines", async () => {
-    await using ceph = await startCeph();
-    const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));
-    onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
-    const aws = awsVariables(ceph.keys);
-    await using objects = await openObjectStore({
-      url: storeUrl(ceph, 'engines'),
-      spoolDir: join(scratchDir, 'spool'),
-      ambient: { ...aws, AWS_REGION: 'us-east-1' },
-      log: createLog('silent'),
-    });
-    const warehouse = new WarehouseDouble();
-    const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
-    await buildOf({ warehouse, deps }, 1);
-    await buildOf({ warehouse, deps }, 2);
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
-    const env = {
-      ...aws,
-      AWS_ENDPOINT_URL: ceph.endpoint,
-      AWS_REGION: 'us-east-1',
-      AWS_ALLOW_HTTP: 'true',
-      README,
-      LAKE: `s3://${ceph.bucket}/engines/lake`,
-    };
-    // ClickHouse reads folders here.
-    for (const engine of READERS.filter((name) => name !== 'chdb')) {
-      expect(await ask(engine, [engine, `${env.LAKE}/ledger_entries`], env)).toEqual(
-        shownRows([1, 2].map(segmentOf)),
-      );
-    }
-    for (const [line, engine] of LINES)
-      expect(await ask(engine, ['readme', line], env)).toEqual(expectedOf(line));
-  });
+  it(
+    "is read by its engines, and by README's lines",
+    async () => {
+      await using ceph = await startCeph();
+      const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));
+      onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
+      const aws = awsVariables(ceph.keys);
+      await using objects = await openObjectStore({
+        url: storeUrl(ceph, 'engines'),
+        spoolDir: join(scratchDir, 'spool'),
+        ambient: { ...aws, AWS_REGION: 'us-east-1' },
+        log: createLog('silent'),
+      });
+      const warehouse = new WarehouseDouble();
+      const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
+      await buildOf({ warehouse, deps }, 1);
+      await buildOf({ warehouse, deps }, 2);
+      expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+        problems: [],
+        segmentsBehind: 0,
+      });
+      const env = {
+        ...aws,
+        AWS_ENDPOINT_URL: ceph.endpoint,
+        AWS_REGION: 'us-east-1',
+        AWS_ALLOW_HTTP: 'true',
+        README,
+        LAKE: `s3://${ceph.bucket}/engines/lake`,
+      };
+      // ClickHouse reads folders here.
+      for (const engine of READERS.filter((name) => name !== 'chdb')) {
+        expect(await ask(engine, [engine, `${env.LAKE}/ledger_entries`], env)).toEqual(
+          shownRows([1, 2].map(segmentOf)),
+        );
+      }
+      for (const [line, engine] of LINES)
+        expect(await ask(engine, ['readme', line], env)).toEqual(expectedOf(line));
+    },
+    SPARK_MS_MAX,
+  );
 });
