@@ -1,7 +1,7 @@
 /** What a sync has to show for its verdict, as JSON. */
 import { formatInstant } from '../core/time.ts';
 import type { SyncContext } from './context.ts';
-import type { AuditReport } from './store/list-store.ts';
+import type { AuditReport } from './store/claim.ts';
 import type { KnownGap, OpenDoubt } from './store/list-state.ts';
 
 export interface SyncMode {

@@ -4,17 +4,16 @@
  */
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
-import { askPage, CEILING, endless, type SyncContext } from './context.ts';
+import { CEILING, endless, type SyncContext } from './context.ts';
 import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group, type Overlap } from './groups.ts';
 import { checkOrder, doubt, EndNotShown } from './guards.ts';
+import { PageAsker, SIZE_MAX, type Asked } from './page-asker.ts';
 import type { ListedRow, Page } from './ports.ts';
 import { advance, isSamePlace, keepGroups, readResumePoint, type ResumePoint } from './resume-point.ts';
 import type { ResumePointWriter } from './resume-point-writer.ts';
 import type { Generation } from './store/generations.ts';
 import type { ProgressMeter } from './progress.ts';
 
-/** A group that does not fit in a page of this size is not read. */
-const SIZE_MAX = 1 << 17;
 const TIGHT_ATTEMPTS_MAX = 12;
 /** A page without its overlap is asked for again, then behind older groups. */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
@@ -30,25 +29,15 @@ export interface Step {
 
 const NOTHING: Step = { fresh: [], promisesMore: false };
 
-interface Question {
-  readonly after: string | undefined;
-  readonly size: number;
-}
-
-interface Asked extends Question {
-  readonly page: Page;
-}
-
 export class Reader {
   readonly generation: Generation;
   readonly #context: SyncContext;
   readonly #writer: ResumePointWriter;
   readonly #meter: ProgressMeter;
+  readonly #asker: PageAsker;
   #sequence: bigint;
   #groups: readonly Group[];
-  #sizeMax: number | undefined;
   #clamp: number | undefined;
-  #ahead: { readonly question: Question; readonly answer: Promise<Page | Error> } | undefined;
   /** A page with room left that promised nothing behind it: looked at once more where something comes. */
   #unverified: Asked | undefined;
   /** Of a page that was asked for again, and was right: where more comes, the source sends no longer ones. */
@@ -73,7 +62,7 @@ export class Reader {
     this.#meter = meter;
     this.#sequence = resumeFrom === undefined ? generation.sequence : BigInt(resumeFrom.sequence);
     this.#groups = resumeFrom?.groups ?? [];
-    this.#sizeMax = resumeFrom?.sizeMax;
+    this.#asker = new PageAsker(context, resumeFrom?.sizeMax);
     this.#clamp = resumeFrom?.clamp;
     this.rows = generation.rows;
     this.lastPos = generation.lastPos;
@@ -89,7 +78,7 @@ export class Reader {
 
   /** How many rows a page is asked for, at most. */
   get size(): number {
-    return Math.min(this.#context.pageSize, this.#sizeMax ?? SIZE_MAX);
+    return this.#asker.size;
   }
 
   /** Whether a page of so many rows could have held more. */
@@ -172,7 +161,7 @@ export class Reader {
       generationId: `${this.generation.generationId}`,
       sequence: `${sequence}`,
       groups: this.#groups,
-      ...(this.#sizeMax === undefined ? {} : { sizeMax: this.#sizeMax }),
+      ...(this.#asker.sizeMax === undefined ? {} : { sizeMax: this.#asker.sizeMax }),
       ...(this.#clamp === undefined ? {} : { clamp: this.#clamp }),
     };
   }
@@ -183,7 +172,7 @@ export class Reader {
     overlap: Extract<Overlap, { kind: 'shown' }> & { expected: number };
   }> {
     if (this.#groups.length === 0) {
-      const asked = await this.#ask(undefined, this.size);
+      const asked = await this.#asker.ask(undefined, this.size);
       const rows = this.#withoutNetwork(asked.page);
       return { asked, overlap: { kind: 'shown', fresh: rows, groups: groupRows(rows), expected: 0 } };
     }
@@ -212,12 +201,12 @@ export class Reader {
     for (let size = this.size + repeated; ; size = Math.min(size * 2, SIZE_MAX)) {
       let asked: Asked;
       try {
-        asked = await this.#ask(sent?.cursor, size);
+        asked = await this.#asker.ask(sent?.cursor, size);
       } catch (error) {
         if (errorCode(error) === 'CURSOR_REFUSED') return undefined;
         throw error;
       }
-      const rows = sent === undefined ? this.#withoutNetwork(asked.page) : asked.page.rows;
+      const rows = this.#withoutNetwork(asked.page);
       const overlap = classifyOverlap(rows, sent, expected);
       if (overlap.kind === 'shown') return { asked, overlap: { ...overlap, expected: back } };
       if (overlap.kind === 'missing') return undefined;
@@ -239,10 +228,10 @@ export class Reader {
     const last = this.lastGroup;
     if (last === undefined) return NOTHING;
     for (let { size, page } = asked; page.rows.length === size && size < SIZE_MAX;) {
-      const larger = await this.#ask(sent?.cursor, size * 2);
+      const larger = await this.#asker.ask(sent?.cursor, size * 2);
       if (larger.size <= size) break;
       ({ size, page } = larger);
-      const rows = sent === undefined ? this.#withoutNetwork(page) : page.rows;
+      const rows = this.#withoutNetwork(page);
       const overlap = classifyOverlap(rows, sent, [last]);
       if (overlap.kind !== 'shown') break;
       if (overlap.fresh.length > 0) return this.#take(larger, overlap.fresh, overlap.groups, 1);
@@ -260,7 +249,7 @@ export class Reader {
     const before = this.#groups.slice(0, -1);
     const found: ListedRow[] = [];
     for (let attempt = 1; attempt <= TIGHT_ATTEMPTS_MAX; attempt += 1) {
-      const asked = await this.#ask(last.cursor, this.size);
+      const asked = await this.#asker.ask(last.cursor, this.size);
       const rest = classifyRest(asked.page.rows, last);
       if (rest.kind === 'more') {
         found.push(...rest.fresh);
@@ -270,20 +259,11 @@ export class Reader {
       if (rest.kind === 'unseen') {
         if (rest.fresh.length === 0) return NOTHING;
         if (last.keys.length > 1) throw unread();
-        await this.#askTwice(asked);
+        await this.#asker.askTwice(asked);
       }
       return this.#take(asked, [...found, ...rest.fresh], [...before, last, ...rest.groups], -1);
     }
     throw unread();
-  }
-
-  async #askTwice(asked: Asked): Promise<void> {
-    const again = await this.#ask(asked.after, asked.size);
-    if (isSameRows(asked.page.rows, again.page.rows)) return;
-    throw doubt(this.#context.list, 'PAGE_DIFFERS', 'the source shows other rows behind the same cursor', {
-      before: asked.page.rows[0]?.key,
-      after: again.page.rows[0]?.key,
-    });
   }
 
   /** A page that is shorter than asked, with more behind it, is asked for again with the size that it had. */
@@ -291,7 +271,7 @@ export class Reader {
     this.#unverified = undefined;
     const length = short?.page.rows.length ?? 0;
     if (short === undefined || length === 0 || length === short.size || length === this.#clamp) return;
-    const again = await this.#ask(short.after, length);
+    const again = await this.#asker.ask(short.after, length);
     if (!isSameRows(short.page.rows, again.page.rows)) {
       throw doubt(this.#context.list, 'SHORT_PAGE', 'a page that was shorter than asked lacked rows', {
         rows: length,
@@ -305,10 +285,10 @@ export class Reader {
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
     const keys = [...(this.lastGroup?.keys ?? []), ...fresh.map(({ key }) => key)];
     if (new Set(keys).size === keys.length) return;
-    await this.#askTwice(asked);
+    await this.#asker.askTwice(asked);
   }
 
-  /** The public service lists `network` behind all others where the list fits one page, and nowhere else. */
+  /** `network` behind all others has no place: what is new comes before it. The public service lists it on one page only. */
   #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
     const last = rows.at(-1);
     if (this.#context.list !== 'parties' || last?.key !== NETWORK_PARTY || hasNextPage) return rows;
@@ -316,60 +296,15 @@ export class Reader {
     return rows.slice(0, -1);
   }
 
-  #questionAhead(): Question | undefined {
+  #askAhead(): void {
     const sent = this.#groups.at(-2);
     const last = this.lastGroup;
-    if (last === undefined) return undefined;
-    return {
-      after: sent?.cursor,
-      size: this.#sizeOf(this.size + last.keys.length + (sent?.keys.length ?? 1) - 1),
-    };
+    if (last === undefined) return;
+    this.#asker.askAhead(sent?.cursor, this.size + last.keys.length + (sent?.keys.length ?? 1) - 1);
   }
 
-  #askAhead(): void {
-    const question = this.#questionAhead();
-    if (question === undefined) return;
-    const answer = askPage(this.#context, { newestFirst: false, ...question }).catch((error: unknown) =>
-      error instanceof Error ? error : new Error(String(error)),
-    );
-    this.#ahead = { question, answer };
-  }
-
-  #sizeOf(size: number): number {
-    return Math.min(size, this.#sizeMax ?? SIZE_MAX);
-  }
-
-  async #ask(after: string | undefined, wanted: number): Promise<Asked> {
-    for (;;) {
-      const size = this.#sizeOf(wanted);
-      const ahead = this.#ahead;
-      this.#ahead = undefined;
-      try {
-        const isAhead = ahead !== undefined && ahead.question.after === after && ahead.question.size === size;
-        const answer = isAhead
-          ? await ahead.answer
-          : await askPage(this.#context, { newestFirst: false, size, after });
-        if (answer instanceof Error) throw answer;
-        return { page: answer, after, size };
-      } catch (error) {
-        if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
-        this.#sizeMax = Math.max(1, Math.floor(size / 2));
-      }
-    }
-  }
-
-  /** The newest-first page, no larger than the source sends. */
-  async askNewest(fromEnd: boolean): Promise<Asked> {
-    for (;;) {
-      const { size } = this;
-      try {
-        const question = fromEnd ? { newestFirst: false, fromEnd } : { newestFirst: true };
-        return { after: undefined, size, page: await askPage(this.#context, { ...question, size }) };
-      } catch (error) {
-        if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
-        this.#sizeMax = Math.max(1, Math.floor(size / 2));
-      }
-    }
+  askNewest(fromEnd: boolean): Promise<Asked> {
+    return this.#asker.askNewest(fromEnd);
   }
 }
 

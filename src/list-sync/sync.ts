@@ -16,7 +16,8 @@ import { chooseResumePoint, OverlapMissing, Reader } from './reader.ts';
 import { ResumePointWriter } from './resume-point-writer.ts';
 import { resumeKey } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
-import type { AuditReport, ListSituation } from './store/list-store.ts';
+import type { AuditReport } from './store/claim.ts';
+import type { ListSituation } from './store/list-store.ts';
 
 export interface SyncRequest {
   readonly list: ListName;

@@ -1,7 +1,7 @@
 /** The claim: one statement that succeeds only where it is true, and the constraints beneath it. */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { ListedRow } from '../../src/list-sync/ports.ts';
-import type { Claim } from '../../src/list-sync/store/list-store.ts';
+import type { Claim } from '../../src/list-sync/store/claim.ts';
 import { ListStore, type ListSession } from '../../src/list-sync/store/list-store.ts';
 import type { Generation } from '../../src/list-sync/store/generations.ts';
 import { freshDatabase } from '../support/database.ts';

@@ -1,7 +1,6 @@
 /** The tables of the lists: who syncs one, what is held, what speaks against it, and the verdict. */
 import { randomUUID } from 'node:crypto';
 import { sql, type Kysely, type Transaction } from 'kysely';
-import { heightOf } from '../../core/checkpoint-key.ts';
 import { FencedError, type PermanentError } from '../../core/errors.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
@@ -9,10 +8,8 @@ import type { Database, Warehouse } from '../../postgres/database.ts';
 import { patiently } from '../../postgres/patience.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
-import type { Accepted, AuditFinding, AuditTotals } from '../guards.ts';
-import { judgeAudit } from '../guards.ts';
 import type { ListedRow, ListName } from '../ports.ts';
-import { beginEpoch, readAuditTotals, replaceWithAudit } from './audit.ts';
+import { claimList, type Claim, type Claimed } from './claim.ts';
 import {
   appendPage,
   beginGeneration,
@@ -21,7 +18,6 @@ import {
   keepUnplaced,
   locateRows,
   readGenerations,
-  readLastKey,
   readUnheld,
   theOnly,
   type Generation,
@@ -45,32 +41,6 @@ export interface ListSituation {
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
 }
-
-export interface Claim {
-  readonly generation: Generation;
-  readonly sequence: bigint;
-  /** Of the newest-first page of this run. */
-  readonly newestKeys: readonly string[];
-  readonly accepted: Accepted;
-  readonly evidence: (audit: AuditReport | undefined, gaps: readonly KnownGap[]) => object;
-}
-
-export interface AuditReport extends AuditTotals {
-  readonly finding: AuditFinding['kind'];
-  readonly removed: readonly string[];
-}
-
-export type Claimed =
-  | { readonly kind: 'complete'; readonly evidence: object }
-  /** The generation has gone on since: the resume point was an old one. */
-  | { readonly kind: 'stale' }
-  | { readonly kind: 'doubt'; readonly doubt: PermanentError }
-  | {
-      readonly kind: 'refused';
-      readonly gaps: readonly KnownGap[];
-      readonly audit: AuditReport | undefined;
-      readonly isKept: boolean;
-    };
 
 const rollback = new Error('not complete');
 
@@ -212,7 +182,7 @@ export class ListSession {
       try {
         return await inTransaction(this.#db, options, async (tx) => {
           await fence(tx, this.#lease);
-          ended = await this.#claim(tx, claim);
+          ended = await claimList(tx, { list: this.list, runId: this.#runId }, claim);
           if (ended.kind !== 'complete' && (ended.kind !== 'refused' || !ended.isKept)) throw rollback;
           return ended;
         });
@@ -221,139 +191,6 @@ export class ListSession {
         throw error;
       }
     });
-  }
-
-  async #claim(tx: Tx, claim: Claim): Promise<Claimed> {
-    const { list } = this;
-    const generation = (await readGenerations(tx, list, claim.generation.epoch)).find(
-      ({ generationId }) => generationId === claim.generation.generationId,
-    );
-    if (generation === undefined || generation.sequence !== claim.sequence) return { kind: 'stale' };
-    let audit: AuditReport | undefined;
-    let { epoch } = generation;
-    if (generation.kind === 'audit') {
-      const replaced = await this.#takePlace(tx, generation, claim.accepted);
-      if ('doubt' in replaced) return { kind: 'doubt', doubt: replaced.doubt };
-      ({ audit, epoch } = replaced);
-    }
-    const gaps = await readOpenGaps(tx, list, epoch);
-    const evidence = claim.evidence(audit, gaps);
-    if (
-      await this.#sayComplete(tx, {
-        ...claim,
-        epoch,
-        isReading: generation.kind === 'audit' || !generation.isClaimed,
-        evidence,
-      })
-    ) {
-      return { kind: 'complete', evidence };
-    }
-    // What an audit has read is kept where it is right, and only not whole.
-    return { kind: 'refused', gaps, audit, isKept: gaps.some(({ isConfirmed }) => !isConfirmed) };
-  }
-
-  async #takePlace(
-    tx: Tx,
-    audit: Generation,
-    accepted: Accepted,
-  ): Promise<{ readonly doubt: PermanentError } | { readonly audit: AuditReport; readonly epoch: number }> {
-    const { list, epoch } = audit;
-    const current = theOnly(
-      (await readGenerations(tx, list, epoch)).filter(({ kind }) => kind === 'current'),
-    );
-    const totals = await readAuditTotals(tx, current, audit);
-    const finding = judgeAudit(list, totals, accepted);
-    if (finding.kind === 'doubt') return finding;
-    const doubts = await readOpenDoubts(tx, list, epoch);
-    if (finding.kind === 'new network') {
-      const next = await beginEpoch(tx, current, audit, { ...plainTotals(totals), list, runId: this.#runId });
-      await this.#closeDoubts(tx, epoch, []);
-      return { audit: { ...totals, finding: finding.kind, removed: [] }, epoch: next };
-    }
-    const below = finding.kind === 'gap' ? await readLastKey(tx, current) : undefined;
-    const above = await firstAuditKey(tx, audit);
-    const { removed } = await replaceWithAudit(tx, current, audit);
-    // Rows between confirmed ones that nobody doubted: the source puts rows in, and will do so again.
-    if (
-      totals.missed > 0n &&
-      current.isClaimed &&
-      doubts.length === 0 &&
-      (await readOpenGaps(tx, list, epoch)).length === 0
-    ) {
-      await sql`update mirror.generations set is_append_only = false where generation_id = ${audit.generationId}`.execute(
-        tx,
-      );
-    }
-    await this.#settleGaps(tx, epoch, above);
-    if (below !== undefined && above !== undefined) {
-      await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
-        values (${list}, ${epoch}, ${below}, ${above}, ${this.#runId})`.execute(tx);
-    }
-    await this.#closeDoubts(tx, epoch, removed);
-    return { audit: { ...totals, finding: finding.kind, removed }, epoch };
-  }
-
-  /** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
-  async #settleGaps(tx: Tx, epoch: number, firstKey: string | undefined): Promise<void> {
-    for (const gap of await readOpenGaps(tx, this.list, epoch)) {
-      const isOlder = firstKey !== undefined && heightOf(firstKey) < heightOf(gap.aboveKey);
-      const isClosed = isOlder && heightOf(firstKey) <= heightOf(gap.belowKey);
-      await (
-        isClosed
-          ? sql`update mirror.list_gaps set closed_at = clock_timestamp() where gap_id = ${gap.gapId}`
-          : sql`update mirror.list_gaps set confirmed_by_run = ${this.#runId},
-            above_key = ${isOlder ? firstKey : gap.aboveKey} where gap_id = ${gap.gapId}`
-      ).execute(tx);
-    }
-  }
-
-  async #closeDoubts(tx: Tx, epoch: number, removed: readonly string[]): Promise<void> {
-    await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${this.#runId},
-        seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
-      where subject = ${this.list} and epoch = ${epoch} and closed_at is null`.execute(tx);
-  }
-
-  /** The one statement that says `complete`: it can only succeed where it is true. */
-  async #sayComplete(
-    tx: Tx,
-    claim: Omit<Claim, 'evidence'> & {
-      readonly epoch: number;
-      readonly isReading: boolean;
-      readonly evidence: object;
-    },
-  ): Promise<boolean> {
-    const { generation, epoch, newestKeys } = claim;
-    const table =
-      this.list === 'parties'
-        ? sql`select party_id as key from mirror.parties where epoch = ${epoch} and gone_since is null and party_id = asked.key`
-        : sql`select at_block from mirror.checkpoints where epoch = ${epoch} and gone_since is null
-            and at_block = split_part(asked.key, '/', 1)::numeric
-            and hash = replace(replace(split_part(asked.key, '/', 2), '%2F', '/'), '%25', '%')
-            and block_hash = replace(replace(split_part(asked.key, '/', 3), '%2F', '/'), '%25', '%')`;
-    const rowsTable = this.list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
-    const { rows } = await sql`
-      with claimed as (
-        update mirror.generations g
-        set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${this.#runId},
-          audited_at = case when ${claim.isReading} then started_at else audited_at end
-        where generation_id = ${generation.generationId} and kind = 'current' and sequence = ${claim.sequence}
-          and epoch = (select max(epoch) from mirror.networks)
-          and not exists (select from mirror.doubts d
-            where d.subject = ${this.list} and d.epoch = g.epoch and d.closed_at is null)
-          and not exists (select from mirror.list_gaps gap
-            where gap.list = ${this.list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
-          and not exists (select from unnest(${[...newestKeys]}::text[]) as asked (key)
-            where not exists (${table}))
-          and (select count(*) from ${rowsTable} r
-            where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
-            ${this.list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
-          and not exists (select from ${rowsTable} r where r.epoch = g.epoch and r.pos > g.last_pos)
-        returning generation_id)
-      update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
-        evidence = ${evidenceJson(claim.evidence)}::jsonb
-      where run_id = ${this.#runId} and state in ('queued', 'running') and exists (select from claimed)
-      returning run_id`.execute(tx);
-    return rows.length === 1;
   }
 
   /** Records any other verdict. */
@@ -419,22 +256,6 @@ export class ListStore {
 async function readEpoch(db: Kysely<MirrorSchema>): Promise<number> {
   const { rows } = await sql<{ epoch: number }>`select max(epoch) as epoch from mirror.networks`.execute(db);
   return theOnly(rows).epoch;
-}
-
-async function firstAuditKey(tx: Tx, { generationId }: Generation): Promise<string | undefined> {
-  const { rows } = await sql<{ key: string }>`select key from mirror.audit_rows
-    where generation_id = ${generationId} order by pos limit 1`.execute(tx);
-  return rows[0]?.key;
-}
-
-/** For evidence: counts as decimal text. */
-export function plainTotals(totals: AuditTotals): Readonly<Record<string, string>> {
-  const { isAllNewer: _isAllNewer, ...counts } = totals;
-  return Object.fromEntries(
-    Object.entries(counts)
-      .filter(([, count]) => typeof count === 'bigint')
-      .map(([name, count]) => [name, `${count}`]),
-  );
 }
 
 function isCausedBy(error: unknown, cause: unknown): boolean {

@@ -1,0 +1,195 @@
+/** Claims a list complete: an audit takes its place, and one statement says `complete` where it is true. */
+import { sql, type Transaction } from 'kysely';
+import { heightOf } from '../../core/checkpoint-key.ts';
+import type { PermanentError } from '../../core/errors.ts';
+import { evidenceJson } from '../../core/evidence.ts';
+import type { MirrorSchema } from '../../postgres/schema.ts';
+import { judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
+import type { ListName } from '../ports.ts';
+import { beginEpoch, readAuditTotals, replaceWithAudit } from './audit.ts';
+import { readGenerations, readLastKey, theOnly, type Generation } from './generations.ts';
+import { readOpenDoubts, readOpenGaps, type KnownGap } from './list-state.ts';
+
+type Tx = Transaction<MirrorSchema>;
+
+/** Whose claim it is. */
+export interface Claimant {
+  readonly list: ListName;
+  readonly runId: string;
+}
+
+export interface Claim {
+  readonly generation: Generation;
+  readonly sequence: bigint;
+  /** Of the newest-first page of this run. */
+  readonly newestKeys: readonly string[];
+  readonly accepted: Accepted;
+  readonly evidence: (audit: AuditReport | undefined, gaps: readonly KnownGap[]) => object;
+}
+
+export interface AuditReport extends AuditTotals {
+  readonly finding: AuditFinding['kind'];
+  readonly removed: readonly string[];
+}
+
+export type Claimed =
+  | { readonly kind: 'complete'; readonly evidence: object }
+  /** The generation has gone on since: the resume point was an old one. */
+  | { readonly kind: 'stale' }
+  | { readonly kind: 'doubt'; readonly doubt: PermanentError }
+  | {
+      readonly kind: 'refused';
+      readonly gaps: readonly KnownGap[];
+      readonly audit: AuditReport | undefined;
+      readonly isKept: boolean;
+    };
+
+/** Decides the claim, within the transaction that holds the lease. */
+export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Claimed> {
+  const { list } = of;
+  const generation = (await readGenerations(tx, list, claim.generation.epoch)).find(
+    ({ generationId }) => generationId === claim.generation.generationId,
+  );
+  if (generation === undefined || generation.sequence !== claim.sequence) return { kind: 'stale' };
+  let audit: AuditReport | undefined;
+  let { epoch } = generation;
+  if (generation.kind === 'audit') {
+    const replaced = await takePlace(tx, of, generation, claim.accepted);
+    if ('doubt' in replaced) return { kind: 'doubt', doubt: replaced.doubt };
+    ({ audit, epoch } = replaced);
+  }
+  const gaps = await readOpenGaps(tx, list, epoch);
+  const evidence = claim.evidence(audit, gaps);
+  if (
+    await sayComplete(tx, of, {
+      ...claim,
+      epoch,
+      isReading: generation.kind === 'audit' || !generation.isClaimed,
+      evidence,
+    })
+  ) {
+    return { kind: 'complete', evidence };
+  }
+  // What an audit has read is kept where it is right, and only not whole.
+  return { kind: 'refused', gaps, audit, isKept: gaps.some(({ isConfirmed }) => !isConfirmed) };
+}
+
+async function takePlace(
+  tx: Tx,
+  of: Claimant,
+  audit: Generation,
+  accepted: Accepted,
+): Promise<{ readonly doubt: PermanentError } | { readonly audit: AuditReport; readonly epoch: number }> {
+  const { list, epoch } = audit;
+  const current = theOnly((await readGenerations(tx, list, epoch)).filter(({ kind }) => kind === 'current'));
+  const totals = await readAuditTotals(tx, current, audit);
+  const finding = judgeAudit(list, totals, accepted);
+  if (finding.kind === 'doubt') return finding;
+  const doubts = await readOpenDoubts(tx, list, epoch);
+  if (finding.kind === 'new network') {
+    const next = await beginEpoch(tx, current, audit, { ...plainTotals(totals), list, runId: of.runId });
+    await closeDoubts(tx, of, epoch, []);
+    return { audit: { ...totals, finding: finding.kind, removed: [] }, epoch: next };
+  }
+  const below = finding.kind === 'gap' ? await readLastKey(tx, current) : undefined;
+  const above = await firstAuditKey(tx, audit);
+  const { removed } = await replaceWithAudit(tx, current, audit);
+  // Rows between confirmed ones that nobody doubted: the source puts rows in, and will do so again.
+  if (
+    totals.missed > 0n &&
+    current.isClaimed &&
+    doubts.length === 0 &&
+    (await readOpenGaps(tx, list, epoch)).length === 0
+  ) {
+    await sql`update mirror.generations set is_append_only = false where generation_id = ${audit.generationId}`.execute(
+      tx,
+    );
+  }
+  await settleGaps(tx, of, epoch, above);
+  if (below !== undefined && above !== undefined) {
+    await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
+      values (${list}, ${epoch}, ${below}, ${above}, ${of.runId})`.execute(tx);
+  }
+  await closeDoubts(tx, of, epoch, removed);
+  return { audit: { ...totals, finding: finding.kind, removed }, epoch };
+}
+
+/** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
+async function settleGaps(tx: Tx, of: Claimant, epoch: number, firstKey: string | undefined): Promise<void> {
+  for (const gap of await readOpenGaps(tx, of.list, epoch)) {
+    const isOlder = firstKey !== undefined && heightOf(firstKey) < heightOf(gap.aboveKey);
+    const isClosed = isOlder && heightOf(firstKey) <= heightOf(gap.belowKey);
+    await (
+      isClosed
+        ? sql`update mirror.list_gaps set closed_at = clock_timestamp() where gap_id = ${gap.gapId}`
+        : sql`update mirror.list_gaps set confirmed_by_run = ${of.runId},
+          above_key = ${isOlder ? firstKey : gap.aboveKey} where gap_id = ${gap.gapId}`
+    ).execute(tx);
+  }
+}
+
+async function closeDoubts(tx: Tx, of: Claimant, epoch: number, removed: readonly string[]): Promise<void> {
+  await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${of.runId},
+      seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
+    where subject = ${of.list} and epoch = ${epoch} and closed_at is null`.execute(tx);
+}
+
+/** The one statement that says `complete`: it can only succeed where it is true. */
+async function sayComplete(
+  tx: Tx,
+  of: Claimant,
+  claim: Omit<Claim, 'evidence'> & {
+    readonly epoch: number;
+    readonly isReading: boolean;
+    readonly evidence: object;
+  },
+): Promise<boolean> {
+  const { generation, epoch, newestKeys } = claim;
+  const table =
+    of.list === 'parties'
+      ? sql`select party_id as key from mirror.parties where epoch = ${epoch} and gone_since is null and party_id = asked.key`
+      : sql`select at_block from mirror.checkpoints where epoch = ${epoch} and gone_since is null
+          and at_block = split_part(asked.key, '/', 1)::numeric
+          and hash = replace(replace(split_part(asked.key, '/', 2), '%2F', '/'), '%25', '%')
+          and block_hash = replace(replace(split_part(asked.key, '/', 3), '%2F', '/'), '%25', '%')`;
+  const rowsTable = of.list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
+  const { rows } = await sql`
+    with claimed as (
+      update mirror.generations g
+      set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${of.runId},
+        audited_at = case when ${claim.isReading} then started_at else audited_at end
+      where generation_id = ${generation.generationId} and kind = 'current' and sequence = ${claim.sequence}
+        and epoch = (select max(epoch) from mirror.networks)
+        and not exists (select from mirror.doubts d
+          where d.subject = ${of.list} and d.epoch = g.epoch and d.closed_at is null)
+        and not exists (select from mirror.list_gaps gap
+          where gap.list = ${of.list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
+        and not exists (select from unnest(${[...newestKeys]}::text[]) as asked (key)
+          where not exists (${table}))
+        and (select count(*) from ${rowsTable} r
+          where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
+          ${of.list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
+        and not exists (select from ${rowsTable} r where r.epoch = g.epoch and r.pos > g.last_pos)
+      returning generation_id)
+    update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
+      evidence = ${evidenceJson(claim.evidence)}::jsonb
+    where run_id = ${of.runId} and state in ('queued', 'running') and exists (select from claimed)
+    returning run_id`.execute(tx);
+  return rows.length === 1;
+}
+
+async function firstAuditKey(tx: Tx, { generationId }: Generation): Promise<string | undefined> {
+  const { rows } = await sql<{ key: string }>`select key from mirror.audit_rows
+    where generation_id = ${generationId} order by pos limit 1`.execute(tx);
+  return rows[0]?.key;
+}
+
+/** For evidence: counts as decimal text. */
+function plainTotals(totals: AuditTotals): Readonly<Record<string, string>> {
+  const { isAllNewer: _isAllNewer, ...counts } = totals;
+  return Object.fromEntries(
+    Object.entries(counts)
+      .filter(([, count]) => typeof count === 'bigint')
+      .map(([name, count]) => [name, `${count}`]),
+  );
+}

@@ -1,0 +1,119 @@
+/** What a source must not do, and what an audit that found it concludes. */
+import { describe, expect, it } from 'vitest';
+import { checkOrder, checkPage, judgeAudit, type AuditTotals } from '../../src/list-sync/guards.ts';
+import type { ListedRow } from '../../src/list-sync/ports.ts';
+import { fc } from '../support/properties.ts';
+
+const heights = fc.array(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), { maxLength: 12 });
+const rowsAt = (all: readonly bigint[]): ListedRow[] =>
+  all.map((height, at) => ({ cursor: `c${at}`, key: `${height}/h${at}/b`, extra: undefined }));
+const byHeight = (all: readonly bigint[]): bigint[] => all.toSorted((a, b) => (a < b ? -1 : Number(a > b)));
+
+describe('heights', () => {
+  it('pass where they never go down, and only there, whatever their size', () => {
+    fc.assert(
+      fc.property(heights, (all) => {
+        const isSorted = byHeight(all).every((height, at) => height === all[at]);
+        expect(checkOrder('checkpoints', undefined, rowsAt(all)) === undefined).toBe(isSorted);
+        const [first, ...rest] = rowsAt(all);
+        expect(checkOrder('checkpoints', first?.key, rest) === undefined).toBe(isSorted);
+      }),
+    );
+  });
+});
+
+describe('parties', () => {
+  it('pass where each comes once, and only there', () => {
+    fc.assert(
+      fc.property(fc.array(fc.string(), { maxLength: 10 }), (ids) => {
+        const rows = ids.map((key): ListedRow => ({ cursor: 'c', key, extra: undefined }));
+        expect(checkOrder('parties', undefined, rows)?.code).toBe(
+          new Set(ids).size === ids.length ? undefined : 'ROW_TWICE',
+        );
+      }),
+    );
+  });
+});
+
+describe('an envelope', () => {
+  it('passes where it names its own edges, or nothing', () => {
+    const cursor = fc.option(fc.constantFrom('c0', 'c1', 'c9'), { nil: undefined });
+    fc.assert(
+      fc.property(heights, cursor, cursor, fc.boolean(), (all, startCursor, endCursor, hasNextPage) => {
+        const rows = rowsAt(byHeight(all));
+        const page = {
+          rows,
+          hasNextPage,
+          startCursor,
+          endCursor,
+          blockHeight: undefined,
+          blockTime: undefined,
+          bytes: 0,
+        };
+        const isOwn =
+          (startCursor === undefined || startCursor === rows[0]?.cursor) &&
+          (endCursor === undefined || endCursor === rows.at(-1)?.cursor);
+        const expected =
+          rows.length === 0
+            ? hasNextPage
+              ? 'EMPTY_PAGE_PROMISES_MORE'
+              : undefined
+            : isOwn
+              ? undefined
+              : 'ENVELOPE_CONTRADICTS';
+        expect(checkPage('checkpoints', page)?.code).toBe(expected);
+      }),
+    );
+  });
+});
+
+describe('an audit', () => {
+  const few = fc.bigInt({ min: 0n, max: 50n });
+  /** Counts that can be: what was confirmed is common, gone or pruned. */
+  const totals = fc
+    .record({ common: few, gone: few, pruned: few, fresh: few, isAllNewer: fc.boolean() })
+    .map(({ common, gone, pruned, fresh, isAllNewer }): AuditTotals => {
+      const confirmed = common + gone + pruned;
+      return {
+        served: common + fresh,
+        confirmed,
+        common,
+        missed: 0n,
+        gone,
+        pruned,
+        unconfirmed: 0n,
+        isAllNewer: isAllNewer && common === 0n,
+      };
+    });
+  const NOTHING = { newNetwork: false, shrunk: false };
+
+  it('passes silently no list that has lost more than two rows and a tenth', () => {
+    fc.assert(
+      fc.property(fc.constantFrom('parties' as const, 'checkpoints' as const), totals, (list, found) => {
+        const finding = judgeAudit(list, found, NOTHING);
+        // Old checkpoints fall out of the source's retention.
+        const lost = list === 'parties' ? found.gone + found.pruned : found.gone;
+        const isFew = (lost <= 2n || lost * 10n <= found.confirmed) && found.common > 0n;
+        expect(finding.kind !== 'same' || found.confirmed === 0n || isFew).toBe(true);
+      }),
+    );
+  });
+
+  it('takes another network for one only where a person said so, and a doubt has a code of the two', () => {
+    fc.assert(
+      fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
+        for (const list of ['parties', 'checkpoints'] as const) {
+          const finding = judgeAudit(list, found, { newNetwork, shrunk });
+          const code = finding.kind === 'doubt' ? finding.doubt.code : undefined;
+          const isRight = {
+            same: true,
+            'new network': newNetwork && found.common === 0n,
+            gap: list === 'checkpoints' && found.isAllNewer,
+            doubt: code === 'OTHER_NETWORK' || (code === 'LIST_SHRANK' && !shrunk),
+          };
+          expect([finding.kind, isRight[finding.kind]]).toEqual([finding.kind, true]);
+        }
+      }),
+    );
+  });
+});
