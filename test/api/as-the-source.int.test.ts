@@ -39,6 +39,20 @@ function shown({ edges, pageInfo }: ListPage): unknown {
   return { nodes: edges.map(({ node }) => node), hasNextPage, hasPreviousPage };
 }
 
+/**
+ * The service ends a list of parties without `network` where that is not on the first page, and sends nothing behind
+ * its cursor. The mirror goes on there: only what the service shows is compared.
+ */
+function endsAtNetwork(ours: ListPage, theirs: ListPage, isForward: boolean): boolean {
+  if (theirs.edges.length === 0) return ours.edges.length > 0;
+  const own = ours.edges.filter(({ node }) => node['id'] !== 'network').map(({ node }) => node);
+  const isLeftOut = !theirs.edges.some(({ node }) => node['id'] === 'network');
+  const goesOn = isForward ? ours.pageInfo.hasNextPage : ours.pageInfo.hasPreviousPage;
+  if (!isLeftOut || (!goesOn && own.length === ours.edges.length)) return false;
+  expect(own).toEqual(theirs.edges.map(({ node }) => node));
+  return true;
+}
+
 /** Follows the cursors of both until the list ends, and one page further where a cursor is left. */
 async function compareWalk(
   urls: readonly [string, string],
@@ -59,8 +73,9 @@ async function compareWalk(
     );
     if (ours === undefined || theirs === undefined) throw new Error('one of them gave no page');
     const where = { way, size, pages };
-    expect({ where, page: shown(ours) }).toEqual({ where, page: shown(theirs) });
     const hasMore = isForward ? theirs.pageInfo.hasNextPage : theirs.pageInfo.hasPreviousPage;
+    if (list === 'parties' && !hasMore && endsAtNetwork(ours, theirs, isForward)) return pages;
+    expect({ where, page: shown(ours) }).toEqual({ where, page: shown(theirs) });
     cursors = [ours, theirs].map(({ pageInfo }) => (isForward ? pageInfo.endCursor : pageInfo.startCursor));
     if (!hasMore && cursors[0] !== '' && pages > 1) return pages;
     if (cursors[0] === '') return pages;

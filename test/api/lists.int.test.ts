@@ -13,6 +13,7 @@ interface Answer {
   readonly edges: readonly { readonly node: Readonly<Record<string, string>>; readonly cursor: string }[];
   readonly pageInfo: {
     readonly hasNextPage: boolean;
+    readonly hasPreviousPage: boolean;
     readonly endCursor: string;
     readonly startCursor: string;
   };
@@ -91,6 +92,55 @@ describe('pages', () => {
       }
     }
   });
+
+  it.each([
+    ['parties', 'first'],
+    ['parties', 'last'],
+    ['checkpoints', 'first'],
+    ['checkpoints', 'last'],
+  ] as const)(
+    'bring every row of %s, `network` too, to who follows the cursors with `%s`',
+    async (list, way) => {
+      await using small = await freshWarehouse();
+      await small.pool.query(
+        `insert into mirror.parties (party_id, first_epoch, epoch, pos)
+       select 'party-' || n, 1, 1, n from generate_series(1, 11) n union all select 'network', 1, 1, null`,
+      );
+      await small.pool.query(
+        `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
+       select 1, 100 + n / 2, 'h' || n, 'b' || n, 1 + n % 3 from generate_series(1, 7) n`,
+      );
+      await using served = await startApi(small);
+      const [turn, more, edge] =
+        way === 'first'
+          ? (['after', 'hasNextPage', 'endCursor'] as const)
+          : (['before', 'hasPreviousPage', 'startCursor'] as const);
+      const read = async (size: number, newestFirst: boolean): Promise<string[]> => {
+        const pages: string[][] = [];
+        for (let cursor = '', hasMore = true; hasMore;) {
+          const from = cursor === '' ? '' : `&pagination.${turn}=${cursor}`;
+          const query = `pagination.${way}=${size}&pagination.newestFirst=${newestFirst}${from}`;
+          const answer = (await (await fetch(`${served.url}/api/v2/${list}?${query}`)).json()) as Record<
+            string,
+            Answer
+          >;
+          const { edges, pageInfo } = answer[list] as Answer;
+          expect(edges.length).toBeLessThanOrEqual(size);
+          pages.push(edges.map(({ node }) => JSON.stringify(node)));
+          [cursor, hasMore] = [pageInfo[edge], pageInfo[more]];
+          expect(pages.length).toBeLessThan(40);
+        }
+        return (way === 'first' ? pages : pages.toReversed()).flat();
+      };
+      const newest = await read(100, true);
+      expect(newest).toHaveLength(list === 'parties' ? 12 : 14);
+      expect(newest.includes('{"id":"network"}')).toBe(list === 'parties');
+      for (let size = 1; size <= newest.length + 1; size += 1) {
+        expect([size, await read(size, true)]).toEqual([size, newest]);
+        expect([size, await read(size, false)]).toEqual([size, newest.toReversed()]);
+      }
+    },
+  );
 
   it('are read from an index alone, however deep', async () => {
     const plans = await Promise.all(

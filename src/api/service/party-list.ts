@@ -1,7 +1,7 @@
 /**
- * Pages of parties. The network's own party is listed without a place: newest first it leads the first
- * page, oldest first it ends the list only where that fits on the first page, and nothing lies beyond
- * its cursor. That is how the service lists it, so the pages are equal.
+ * Pages of parties. The network's own party is listed without a place: it stands above all others, newest first the
+ * first row and oldest first the last. The service leaves it out where it is not on the first page, and sends nothing
+ * behind its cursor; whoever follows the cursors here gets every row.
  */
 import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../core/ids.ts';
 import type { PartyCursors, PartyPosition } from './cursors.ts';
@@ -56,16 +56,17 @@ async function makePage(
   { epoch }: ListState,
   { store, cursors, hasNetwork }: PartyPageDeps,
 ): Promise<Page> {
-  if (request.cursor?.pos === null) return writePage('parties', { nodes: [], cursors: [], ...ALONE });
   const ascending = isAscending(request);
   const rowsMax = request.rowsMax + 1;
-  const [{ ids, places }, isAtBorder] = await Promise.all([
-    store.parties({ epoch, ascending, beyond: request.cursor?.pos, rowsMax }),
-    request.cursor === undefined && hasNetwork(),
+  const isBehindNetwork = request.cursor?.pos === null;
+  if (ascending && isBehindNetwork) return writePage('parties', { nodes: [], cursors: [], ...ALONE });
+  const [{ ids, places }, isListed] = await Promise.all([
+    store.parties({ epoch, ascending, beyond: request.cursor?.pos ?? undefined, rowsMax }),
+    hasNetwork(),
   ]);
-  // Without a place the network sorts above all others, as a missing time does in the service.
+  const isHere = isListed && (ascending ? ids.length < rowsMax : request.cursor === undefined);
   const withNetwork = (column: readonly string[], network: string): readonly string[] => {
-    if (!isAtBorder) return column;
+    if (!isHere) return column;
     return ascending ? [...column, network] : [network, ...column];
   };
   return writePage(
@@ -73,7 +74,7 @@ async function makePage(
     {
       nodes: shownOf(request, withNetwork(ids, NETWORK_PARTY)).map((id) => JSON.stringify(id)),
       cursors: shownOf(request, withNetwork(cursors.ofPlaces(epoch, places), cursors.ofNetwork(epoch))),
-      ...neighboursOf(request, ids.length + (isAtBorder ? 1 : 0)),
+      ...neighboursOf(request, ids.length + (isHere ? 1 : 0)),
     },
     NODE,
   );
