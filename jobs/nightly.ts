@@ -1,7 +1,7 @@
 /** The nightly run, as its schedule or somebody has asked for it. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
-import { runNight } from '../src/runs/nightly-run.ts';
+import { reportFailedNight, runNight } from '../src/runs/nightly-run.ts';
 import { reportOf, sendReports } from '../src/runs/notify.ts';
 import { slotName } from '../src/runs/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
@@ -18,7 +18,13 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
     if (!('runId' in given)) refuseOther(given.source, deps);
     const runId = 'runId' in given ? given.runId : await claimScheduled(context.dueMs, deps);
     if (runId === undefined) return;
-    await workRun(runId, deps, context, (run, signal) => runNight(run, deps, signal));
+    await workRun(
+      runId,
+      deps,
+      context,
+      (run, signal) => runNight(run, deps, signal),
+      (run, outcome, signal) => reportFailedNight(run, outcome, deps, signal),
+    );
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: reportOf(ended) }, 'Nightly report');
     await sendReports(deps, Date.now());

@@ -65,7 +65,13 @@ export async function verifyHere(
     await workRun(run.runId, app.jobs, context, (_run, either) =>
       app.jobs.stages.verify(
         { runId: run.runId, deep: isDeep, scope: 'whole', against },
-        { signal: either, onProgress },
+        {
+          signal: either,
+          onProgress: (lines) => {
+            onProgress(lines);
+            app.jobs.progress.report(run.runId, lines);
+          },
+        },
       ),
     );
   } catch (error) {

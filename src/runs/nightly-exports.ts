@@ -26,7 +26,6 @@ const LULL_MS = 60_000;
 /** Nothing settled, and nobody exporting, for this long: no worker takes part. */
 const NO_PROGRESS_MS = 600_000;
 const FAILED_LISTED_MAX = 20;
-const TELL_EVERY_MS = 60_000;
 
 /** Whether a night is long enough to ask every party, by what an export took lately. */
 export function everyPartyFits(parties: number, secondsPerExport: number | undefined): boolean {
@@ -130,20 +129,12 @@ async function feedExports(
   const { runId } = run;
   const standstill = new Standstill(limits);
   const startedMs = performance.now();
-  let toldMs = startedMs;
   for (;;) {
     const counts = await deps.nightly.counts(runId, plan.asked);
     await tellExports(runId, counts, deps);
     if (counts.due + counts.queued === 0) return undefined;
     const stopped = (await deps.runs.get(runId))?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
-    if (performance.now() - toldMs >= TELL_EVERY_MS) {
-      toldMs = performance.now();
-      deps.log.info(
-        { runId, ...counts, asked: plan.asked, tookMs: Math.round(toldMs - startedMs) },
-        'Nightly exports',
-      );
-    }
     const reason = await reasonToStop(run, counts, standstill, deps, limits);
     if (reason !== undefined) {
       deps.log.warn({ runId, ...counts, reason }, 'No more exports in this nightly run');

@@ -65,6 +65,16 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
   return withReport(run, outcome, covers, deps, signal);
 }
 
+/** Of a night that ended by an error, a report as well: what was held then, and why it ended. */
+export async function reportFailedNight(
+  run: Run,
+  outcome: Outcome,
+  deps: JobDeps,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  return deps.stages.publishReport(run, outcome, await deps.completeness(), signal);
+}
+
 /** A report that the store refuses is told; what may pass is tried again with the run. */
 async function withReport(
   run: Run,
@@ -145,7 +155,6 @@ async function workChild(
   const child = await deps.runs.create({ ...wanted, parentRunId: parent.runId });
   let seen = '';
   let movedAtMs = performance.now();
-  let toldAtMs = performance.now();
   for (let lookedAtMs = -Infinity; ;) {
     const now = await deps.runs.get(child.runId);
     if (now === undefined)
@@ -164,14 +173,6 @@ async function workChild(
     }
     const lines = await deps.progress.read(child.runId);
     if (lines.length > 0) onProgress(lines);
-    if (performance.now() - toldAtMs > 2 * LOOK_AFTER_MS) {
-      toldAtMs = performance.now();
-      const progress = lines.map(({ label, done, unit }) => `${label}: ${done} ${unit}`).join(', ');
-      deps.log.info(
-        { runId: parent.runId, part: now.runId, kind: now.kind, subject: now.subject, progress },
-        'Nightly run goes on',
-      );
-    }
     await sleep(POLL_MS, undefined, { signal });
   }
 }

@@ -15,6 +15,10 @@ import type { JobContext, JobDeps } from './job.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
+/** A run of any length says so often how far it is. */
+const TELL_EVERY_MS = 60_000;
+/** For what is said of a run that failed: it is ended all the same. */
+const LAST_WORDS_MS = 60_000;
 /** Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue remembers. */
 const DELIVERIES_MAX = 100;
 /** Tries of work that failed with an error that may pass. */
@@ -38,7 +42,11 @@ export interface WorkRunDeps {
   readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
   readonly source: JobDeps['source'];
   readonly log: Log;
+  readonly tellEveryMs?: number;
 }
+
+/** What is done before a run is recorded as failed; what it throws is left out. */
+export type LastWords = (run: Run, outcome: Outcome, signal: AbortSignal) => Promise<Outcome>;
 
 /**
  * Starts or resumes the run, renews it while `work` runs, and records how it ended.
@@ -49,6 +57,7 @@ export async function workRun(
   deps: WorkRunDeps,
   context: JobContext,
   work: (run: Run, signal: AbortSignal) => Promise<Outcome>,
+  lastWords: LastWords = async (_run, outcome) => outcome,
 ): Promise<void> {
   const known = await knownRun(runId, deps, context);
   refuseOtherSource(known, deps);
@@ -70,12 +79,16 @@ export async function workRun(
     const ageMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
     deps.log.info({ runId, kind, subject, attempts, ageMs }, 'Run taken over, or tried again');
   }
-  if (await endsProcesses(known, run, deps)) return;
+  if (
+    await endsProcesses(known, run, deps, (outcome) => withLastWords(run, outcome, lastWords, deps, context))
+  )
+    return;
   const cancel = new AbortController();
   const signal = AbortSignal.any([context.signal, cancel.signal]);
   const heartbeat = setInterval(() => {
     void renew(runId, deps, cancel);
   }, HEARTBEAT_MS);
+  const telling = setInterval(() => void tell(run, deps), deps.tellEveryMs ?? TELL_EVERY_MS);
   try {
     const outcome = await inRun(runId, () => deps.costs.charge(runId, () => work(run, signal)));
     await deps.progress.settle(runId);
@@ -89,14 +102,55 @@ export async function workRun(
   } catch (error) {
     if (cancel.signal.aborted) await deps.runs.markCancelled(runId);
     else if (context.signal.aborted) await letGo(runId, error, deps);
-    else await settleFailure(run, error, deps, context);
+    else await settleFailure(run, error, deps, context, lastWords);
   } finally {
     clearInterval(heartbeat);
+    clearInterval(telling);
+  }
+}
+
+/** How far the run is, in the lines that every view shows. */
+async function tell(run: Run, { progress, log }: WorkRunDeps): Promise<void> {
+  const { runId, kind, subject } = run;
+  const lines = await progress.read(runId);
+  log.info(
+    {
+      runId,
+      kind,
+      subject,
+      tookMs: Date.now() - Date.parse(run.startedAt ?? run.queuedAt),
+      progress: lines.map(
+        ({ label, done, total, unit, note }) =>
+          `${label}: ${done}${total === undefined ? '' : ` of ${total}`} ${unit}${note === undefined ? '' : `, ${note}`}`,
+      ),
+    },
+    'Run goes on',
+  );
+}
+
+/** A report that cannot be made keeps no run from being ended. */
+async function withLastWords(
+  run: Run,
+  outcome: Outcome,
+  lastWords: LastWords,
+  { log }: WorkRunDeps,
+  { signal }: JobContext,
+): Promise<Outcome> {
+  try {
+    return await lastWords(run, outcome, AbortSignal.any([signal, AbortSignal.timeout(LAST_WORDS_MS)]));
+  } catch (error) {
+    log.warn({ err: error, runId: run.runId, kind: run.kind }, 'Nothing more could be said of a failed run');
+    return { ...outcome, evidence: { ...outcome.evidence, reportProblem: describeError(error) } };
   }
 }
 
 /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
-async function endsProcesses(known: Run, run: Run, deps: WorkRunDeps): Promise<boolean> {
+async function endsProcesses(
+  known: Run,
+  run: Run,
+  deps: WorkRunDeps,
+  told: (outcome: Outcome) => Promise<Outcome>,
+): Promise<boolean> {
   const deaths = await countDeaths(known, deps);
   if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
   const message =
@@ -107,7 +161,12 @@ async function endsProcesses(known: Run, run: Run, deps: WorkRunDeps): Promise<b
     { runId: run.runId, kind: run.kind, subject: run.subject, deaths },
     'Run delivered too often',
   );
-  await deps.runs.finish(run.runId, 'failed', { error: { code: 'DELIVERED_TOO_OFTEN', message } });
+  const failed = {
+    verdict: 'failed',
+    evidence: { error: { code: 'DELIVERED_TOO_OFTEN', message } },
+  } as const;
+  const { verdict, evidence } = await told(failed);
+  await deps.runs.finish(run.runId, verdict, evidence);
   return true;
 }
 
@@ -169,6 +228,7 @@ async function settleFailure(
   error: unknown,
   deps: WorkRunDeps,
   context: JobContext,
+  lastWords: LastWords,
 ): Promise<void> {
   const { runId, kind, subject } = run;
   if (error instanceof FencedError) {
@@ -195,8 +255,12 @@ async function settleFailure(
   }
   deps.log.error({ err: error, runId, kind, subject, sinceMs }, 'Run ended without its result');
   away.delete(runId);
-  const verdict = mayPass && !isAway ? 'incomplete' : 'failed';
-  await deps.runs.finish(runId, verdict, { error: describeError(error) });
+  const ended: Outcome = {
+    verdict: mayPass && !isAway ? 'incomplete' : 'failed',
+    evidence: { error: describeError(error) },
+  };
+  const { verdict, evidence } = await withLastWords(run, ended, lastWords, deps, context);
+  await deps.runs.finish(runId, verdict, evidence);
 }
 
 /** Since when, and when last, a service was away for a run that is worked here. */

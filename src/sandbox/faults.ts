@@ -15,6 +15,8 @@ export interface SandboxRequest {
   query: URLSearchParams;
   /** The how-manieth request of its route this is, from 1. */
   nth: number;
+  /** The header of that name. */
+  authorization: string | undefined;
 }
 
 /** What goes wrong with one request. Bytes count the body before it is compressed. */

@@ -102,6 +102,7 @@ function sandboxRequest(request: IncomingMessage, nths: Map<Route, number>): San
     queryText: query,
     query: new URLSearchParams(query),
     nth,
+    authorization: request.headers.authorization,
   };
 }
 

@@ -3,7 +3,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { status } from '../../src/cli/commands/status.ts';
 import type { CommandContext } from '../../src/cli/context.ts';
 import { createProgress } from '../../src/cli/progress.ts';
+import { openStatusSource } from '../../src/app/status-source.ts';
 import { createLog } from '../../src/core/log.ts';
+import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { PassThrough } from 'node:stream';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { farMonth } from '../support/far-schedule.ts';
@@ -79,6 +81,19 @@ describe('the status', () => {
     await waitFor(() => /Workers: 1; next night in \d+ d/.test(stdout()), { what: 'the worker' });
     stop.abort();
     expect(await watching).toEqual({ exitCode: 0 });
+  });
+
+  it('tells when the workers start the next night, whatever SCHEDULE the process that asks was given', async () => {
+    await using working = await startRealApp({ SOURCE_URL: sandbox.url, SCHEDULE: '7 3 * * *' });
+    const { warehouse, jobs } = working.app;
+    const { work } = await openStatusSource({
+      store: new PostgresStatusStore(warehouse),
+      db: warehouse.db,
+      nightly: jobs.nightly,
+      objectsUrl: 'file:///tmp',
+      schedule: { pattern: '0 12 * * *', tz: 'UTC' },
+    }).facts();
+    expect(work).toMatchObject({ workers: 1, nextSlot: expect.stringContaining('T03:07:00') as string });
   });
 
   it('cannot be watched as one document', async () => {

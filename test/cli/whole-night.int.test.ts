@@ -1,10 +1,17 @@
 /** The main job through the real binary, on both queue backends: afterwards the mirror holds the books. */
+import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
 import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
-import { type MirrorHome, openHome } from './mirror-home.ts';
+import { filesBelow, openHome, type MirrorHome } from './mirror-home.ts';
+
+/** The key of the last night's report. */
+async function newestReport({ objectsDir }: MirrorHome): Promise<string> {
+  const files = await filesBelow(join(objectsDir, 'runs'));
+  return `runs/${basename(files.toSorted().at(-1) ?? '')}`;
+}
 
 const redis = await freshRedis();
 const HOUR_MS = 3_600_000;
@@ -80,9 +87,32 @@ describe.concurrent.each([
     expect(await home.spooled()).toEqual([]);
 
     if (redisUrl === undefined) await expectLakeCommands(home);
+    const report = await newestReport(home);
+    const compared = await home.json(['verify', '--against', report]);
+    expect([compared.code, compared.document.evidence?.['against']]).toMatchObject([
+      0,
+      { report, problemCount: 0, lists: 'same' },
+    ]);
+
     await using empty = await openFreshDatabase();
     const rebuilt = await home.json(['load', '--all'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
     expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);
     await expectLedgers(empty.pool, sandbox.books, home.objectsDir);
+    const brought = await home.json(['runs'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
+    const nights = (brought.document as unknown as { kind: string; verdict: string }[]).filter(
+      ({ kind }) => kind === 'nightly',
+    );
+    expect(nights.map(({ verdict }) => verdict)).toEqual(['complete', 'complete']);
+    await empty.pool.query(
+      `update mirror.segments set digest = repeat('0', 64) where not open and rows > 0 and status = 'current'`,
+    );
+    const less = await home.json(['verify', '--against', report], {
+      DATABASE_URL: empty.url,
+      SOURCE_URL: undefined,
+    });
+    expect([less.code, JSON.stringify(less.document.evidence)]).toEqual([
+      2,
+      expect.stringContaining('LEDGER_DIFFERS'),
+    ]);
   });
 });

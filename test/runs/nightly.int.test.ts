@@ -5,6 +5,7 @@ import { exportDue } from '../../src/runs/nightly-exports.ts';
 import { handleJob } from '../../src/worker/registry.ts';
 import { SourceWatch } from '../../src/runs/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
+import type { JobDeps } from '../../src/runs/job.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -191,6 +192,33 @@ describe('a night', () => {
     expect(world.asked).toEqual([]);
   });
 
+  it('that ends by an error publishes its report all the same, with the reason', async () => {
+    const published: unknown[] = [];
+    await using world = await openWorld({
+      load: async () => COMPLETE,
+      verify: async () => {
+        throw new PermanentError('Cannot verify: the lake is of another mirror', { code: 'LAKE_FOREIGN' });
+      },
+      publishReport: async ({ runId }, outcome, covers) => {
+        published.push({ runId, ...outcome, covers });
+        return { ...outcome, evidence: { ...outcome.evidence, report: 'runs/x.json' } };
+      },
+    });
+    const run = await runNight(world);
+    expect(run).toMatchObject({
+      verdict: 'failed',
+      evidence: { error: { code: 'LAKE_FOREIGN' }, report: 'runs/x.json' },
+    });
+    expect(published).toMatchObject([
+      {
+        runId: run.runId,
+        verdict: 'failed',
+        evidence: { error: { code: 'LAKE_FOREIGN' } },
+        covers: { covered: 3 },
+      },
+    ]);
+  });
+
   it('says that it was the object store that could not be reached, and asks no more', async () => {
     await using world = await openWorld({
       export: async () => {
@@ -205,6 +233,29 @@ describe('a night', () => {
     const asked = world.asked.filter((one) => one.startsWith('export')).length;
     expect(asked).toBeLessThan(3);
     expect(run.evidence['exports']).toMatchObject({ failed: asked, unasked: 3 - asked });
+  });
+
+  it('queues again what was lost with its queue, once nothing has moved for a while', async () => {
+    await using world = await openWorld({});
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.runs.start(run.runId);
+    world.work();
+    let lost = 0;
+    const { queues } = world;
+    const queue: JobDeps['queue'] = {
+      // As if the queue had been flushed as soon as it had taken them.
+      add: async (name, jobs) => {
+        if (lost > 0) return queues.add(name, jobs);
+        lost = jobs.length;
+      },
+      holds: (name, jobId) => queues.holds(name, jobId),
+      open: (name) => queues.open(name),
+    };
+    const night = (await world.deps.runs.get(run.runId)) as Run;
+    const { signal } = new AbortController();
+    const outcome = await exportDue(night, { ...world.deps, queue }, signal, undefined, { lullMs: 300 });
+    expect(outcome).toMatchObject({ verdict: 'complete', evidence: { parties: 3, unasked: 0 } });
+    expect(lost).toBeGreaterThan(0);
   });
 
   it('ends where no worker takes part, and says so', async () => {

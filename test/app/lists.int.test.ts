@@ -1,0 +1,136 @@
+/** Lists by real jobs on both queue backends: of the plain server in several dialects, and of the sandbox. */
+import { describe, expect, test } from 'vitest';
+import { enqueueRun } from '../../src/runs/enqueue.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { HONEST_DIALECTS } from '../list-sync/plain-source/honest-dialects.ts';
+import { startPlainSource } from '../list-sync/plain-source/start.ts';
+import { checkpointKey } from '../list-sync/plain-source/rows.ts';
+import { freshRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { type RealApp, startRealApp } from './real-app.ts';
+
+const redis = await freshRedis();
+const BACKENDS = [
+  ['Postgres', {}],
+  ['Redis', { REDIS_URL: redis.url }],
+] as const;
+const FULL = HONEST_DIALECTS.filter(({ verdicts }) =>
+  Object.values(verdicts)
+    .flat()
+    .every((one) => one === 'complete'),
+);
+/** Every twelfth: cursors, ties, clamps, envelopes and ids of each kind. */
+const SOME = FULL.filter((_, at) => at % 12 === 0).filter(({ make }) => make().dialect.growth === undefined);
+
+async function ended({ app }: RealApp, asked: Pick<Run, 'kind' | 'subject'>): Promise<Run> {
+  const run = await app.jobs.runs.create({ ...asked, params: { test: crypto.randomUUID() } });
+  await enqueueRun(run, app.jobs);
+  return waitFor(
+    async () => {
+      const now = await app.jobs.runs.get(run.runId);
+      return now?.state === 'done' || now?.state === 'cancelled' ? now : undefined;
+    },
+    { what: `${asked.kind} of ${asked.subject} to end` },
+  );
+}
+
+async function held({ app }: RealApp): Promise<{ parties: string[]; checkpoints: string[] }> {
+  const { pool } = app.warehouse;
+  const parties = await pool.query<{ key: string }>(
+    'select party_id as key from mirror.parties where gone_since is null',
+  );
+  const checkpoints = await pool.query<{ key: string }>(
+    `select at_block || '/' || hash || '/' || block_hash as key from mirror.checkpoints where gone_since is null`,
+  );
+  return {
+    parties: parties.rows.map(({ key }) => key).toSorted(),
+    checkpoints: checkpoints.rows.map(({ key }) => key).toSorted(),
+  };
+}
+
+describe.each(BACKENDS)('with queues in %s', (_, env) => {
+  test.each(SOME)(
+    'an honest source is held exactly, and held again after it has grown: $name',
+    async ({ make, pageSize }) => {
+      const honest = make();
+      const plain = await startPlainSource(honest);
+      try {
+        await using mirror = await startRealApp({
+          ...env,
+          SOURCE_URL: plain.url,
+          SOURCE_PAGE_SIZE: `${pageSize}`,
+        });
+        const hex = (id: string): string => (/^[0-9a-f]{64}$/i.test(id) ? id.toLowerCase() : id);
+        for (const round of [1, 2]) {
+          if (round === 2) plain.append(honest.maker.make(5, 5));
+          for (const subject of ['parties', 'checkpoints']) {
+            const { verdict, evidence } = await ended(mirror, { kind: 'sync', subject });
+            expect([round, subject, verdict === 'complete' ? [] : evidence]).toEqual([round, subject, []]);
+          }
+          expect(await held(mirror)).toEqual({
+            parties: plain.truth.parties.map(hex).toSorted(),
+            checkpoints: plain.truth.checkpoints.map(checkpointKey).toSorted(),
+          });
+        }
+      } finally {
+        await plain.close();
+      }
+    },
+  );
+
+  test('exports go on where checkpoints are not served, fail or are gone, and the night says why it is incomplete', async () => {
+    await using sandbox = await startSandbox({
+      parties: 6,
+      entriesMean: 10,
+      rateLimit: 'none',
+      seed: 'no checkpoints',
+    });
+    await using mirror = await startRealApp({ ...env, SOURCE_URL: sandbox.url });
+    const nights: unknown[] = [];
+    const night = async (): Promise<void> => {
+      const { verdict, evidence } = await ended(mirror, { kind: 'nightly', subject: 'now' });
+      const { lists, covers, exports } = evidence as Record<string, Record<string, unknown>>;
+      const checkpoints = lists?.['checkpoints'] as {
+        verdict: string;
+        error?: { message: string };
+        missing?: object[];
+      };
+      nights.push({
+        verdict,
+        checkpoints,
+        // Every listed ledger was asked and is covered.
+        isWhole:
+          Number(covers?.['covered']) >= 6 &&
+          covers?.['covered'] === covers?.['wanted'] &&
+          exports?.['unasked'] === 0,
+      });
+      sandbox.faults.clear();
+      sandbox.advance(600_000);
+    };
+    const EMPTY = '{"checkpoints":{"edges":[],"pageInfo":{"hasNextPage":false}}}';
+    const answers = [
+      { status: 404, body: '{"code":5,"message":"Not Found","details":[]}' },
+      { status: 500, body: '{"code":13,"message":"Internal error","details":[]}' },
+    ];
+    for (const answer of answers) {
+      sandbox.faults.add(({ route }) => (route === 'checkpoints' ? { answer } : undefined));
+      await night();
+    }
+    await night();
+    sandbox.faults.add(({ route }) =>
+      route === 'checkpoints' ? { answer: { status: 200, body: EMPTY } } : undefined,
+    );
+    await night();
+    expect(nights).toMatchObject([
+      {
+        verdict: 'incomplete',
+        checkpoints: { verdict: 'failed', error: { code: 'SOURCE_ABSENT' } },
+        isWhole: true,
+      },
+      { verdict: 'incomplete', checkpoints: { error: { code: 'SOURCE_STATUS' } }, covered: 6, exported: 6 },
+      { verdict: 'complete', checkpoints: { verdict: 'complete' }, covered: 6, exported: 6 },
+      { verdict: 'suspicious', checkpoints: { verdict: 'suspicious' }, covered: 6, exported: 6 },
+    ]);
+  });
+});

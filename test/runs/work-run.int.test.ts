@@ -1,0 +1,112 @@
+/** The frame around a run: what it says while it goes on, who took it over, and how it waits for a service. */
+import { expect, describe, it } from 'vitest';
+import { RetryableError, UnreachableError } from '../../src/core/errors.ts';
+import type { Log } from '../../src/core/log.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
+import { workRun, type LastWords, type WorkRunDeps } from '../../src/runs/work-run.ts';
+import { recordingLog } from '../state/recording-log.ts';
+import { freshDatabase } from '../support/database.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { COMPLETE, openJobWorld } from './stages-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const world = await openJobWorld(database.url, 'work-run', {});
+const { runs, progress } = world.deps;
+const context = { signal: new AbortController().signal, attempt: 1, dueMs: 0 };
+
+function recording(changes: Partial<WorkRunDeps> = {}): {
+  deps: WorkRunDeps;
+  lines: ReturnType<typeof recordingLog>['lines'];
+} {
+  const log = recordingLog();
+  const deaf = { ...world.deps.log, error: log.warn, debug: () => undefined, ...log } as unknown as Log;
+  return { deps: { ...world.deps, log: deaf, ...changes }, lines: log.lines };
+}
+
+async function fresh(kind: Run['kind'] = 'load'): Promise<string> {
+  return (await runs.create({ kind, subject: 'test', params: { test: crypto.randomUUID() } })).runId;
+}
+
+describe('a run', () => {
+  it.each(['nightly', 'load', 'verify', 'sync'] as const)(
+    'of kind %s says every minute how far it is',
+    async (kind) => {
+      const { deps, lines } = recording({ tellEveryMs: 20 });
+      const runId = await fresh(kind);
+      await workRun(runId, deps, context, async () => {
+        progress.report(runId, [{ label: 'load', done: '7', total: '9', unit: 'rows', note: '2 segments' }]);
+        await waitFor(() => lines.filter(({ message }) => message === 'Run goes on').length >= 2, {
+          what: 'two lines',
+        });
+        return COMPLETE;
+      });
+      const told = lines.findLast(({ message }) => message === 'Run goes on');
+      expect(told?.fields).toMatchObject({ runId, kind, progress: ['load: 7 of 9 rows, 2 segments'] });
+      expect(told?.fields['tookMs']).toEqual(expect.any(Number));
+    },
+  );
+
+  it('that another process left is taken over, and says so with its age', async () => {
+    const { deps, lines } = recording();
+    const runId = await fresh();
+    await runs.start(runId);
+    await database.pool.query(
+      `update mirror.runs set heartbeat_at = clock_timestamp() - interval '1 minute',
+         started_at = clock_timestamp() - interval '2 minutes' where run_id = $1`,
+      [runId],
+    );
+    await workRun(runId, deps, context, async () => COMPLETE);
+    const told = lines.find(({ message }) => message === 'Run taken over, or tried again');
+    expect(told?.fields).toMatchObject({ runId, kind: 'load', attempts: 2 });
+    expect(Number(told?.fields['ageMs'])).toBeGreaterThanOrEqual(120_000);
+  });
+
+  it('is given back and tried again while a service is away, however often it was away before', async () => {
+    const { deps, lines } = recording();
+    const runId = await fresh('nightly');
+    const away = new UnreachableError('Cannot read: no connection', { code: 'DATABASE_UNREACHABLE' });
+    for (let attempt = 1; attempt <= 20; attempt += 1) {
+      const tried = workRun(runId, deps, { ...context, attempt }, async () => {
+        throw away;
+      });
+      await expect(tried).rejects.toBe(away);
+      expect(await runs.get(runId)).toMatchObject({
+        state: 'running',
+        heartbeatAt: undefined,
+        verdict: undefined,
+      });
+    }
+    expect(lines.filter(({ message }) => message === 'Run is tried again')).toHaveLength(20);
+    await workRun(runId, deps, context, async () => COMPLETE);
+    expect(await runs.get(runId)).toMatchObject({ state: 'done', verdict: 'complete' });
+  });
+
+  it('that fails for good has its last words, which cannot keep it from ending', async () => {
+    const spoken: LastWords = async (_run, outcome) => ({
+      ...outcome,
+      evidence: { ...outcome.evidence, report: 'runs/x.json' },
+    });
+    const broken: LastWords = async () => {
+      throw new UnreachableError('Cannot publish: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+    };
+    const { deps } = recording();
+    const ended: unknown[] = [];
+    for (const words of [spoken, broken]) {
+      const runId = await fresh('nightly');
+      await workRun(
+        runId,
+        deps,
+        { ...context, attempt: 6 },
+        async () => {
+          throw new RetryableError('Cannot yet', { code: 'TEST' });
+        },
+        words,
+      );
+      ended.push(await runs.get(runId));
+    }
+    expect(ended).toMatchObject([
+      { verdict: 'incomplete', evidence: { error: { code: 'TEST' }, report: 'runs/x.json' } },
+      { verdict: 'incomplete', evidence: { reportProblem: { code: 'OBJECT_STORE_UNREACHABLE' } } },
+    ]);
+  });
+});
