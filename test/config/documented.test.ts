@@ -96,6 +96,28 @@ describe('--help', () => {
 });
 
 describe('the docs', () => {
+  test.each(['traps.md', 'list-sync.md', 'operations.md', 'security.md'])(
+    '%s names tests that are there',
+    (name) => {
+      const missing: string[] = [];
+      const lines = readFileSync(resolve(ROOT, 'docs', name), 'utf8').split('\n');
+      for (const line of lines.filter((row) => row.startsWith('|'))) {
+        let file: string | undefined;
+        for (const [, path, title] of (line.split('|').at(-2) ?? '').matchAll(
+          /`(test\/[^`]+\.ts)`|"([^"]+)"/g,
+        )) {
+          if (path !== undefined) file = resolve(ROOT, path);
+          const isThere =
+            file !== undefined &&
+            existsSync(file) &&
+            (title === undefined || readFileSync(file, 'utf8').includes(title));
+          if (!isThere) missing.push(`${path ?? file}: ${title ?? 'the file'}`);
+        }
+      }
+      expect(missing).toEqual([]);
+    },
+  );
+
   test('have the table of settings, exactly', () => {
     const expected = ALL.map((setting) => [
       `\`${setting.name}\`${setting.secret === true ? ' (secret)' : ''}`,
