@@ -101,6 +101,30 @@ describe('what is published', () => {
     expect(world.source.asked).toHaveLength(2);
   });
 
+  test.each([
+    ['wholly', '2023-07-01T00:00:00Z'],
+    ['in part', '2023-05-01T10:05:00Z'],
+  ])(
+    'a range that lies %s behind the source’s time is incomplete, and says up to where it holds',
+    async (_, from) => {
+      await using world = await World.open(database);
+      world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+      const range = { from: at(from), to: at('2023-08-01T00:00:00Z') };
+      const outcome = await world.export('2023-06-01T00:00:00Z', range);
+      expect(outcome).toMatchObject({
+        verdict: 'incomplete',
+        evidence: {
+          closedTo: '2023-05-31T23:58:00.000000Z',
+          reason: expect.stringMatching(
+            /ends behind the source's time, 2023-06-01T00:00:00.*up to 2023-05-31T23:58:00/,
+          ) as string,
+        },
+      });
+      const later = await world.export('2023-08-02T00:00:00Z', range);
+      expect(later.verdict).toBe('complete');
+    },
+  );
+
   test('rows of another party, asset or range are left out and counted', async () => {
     await using world = await World.open(database);
     const [first, second, third] = entries('2023-05-01T10:00:00Z', 3);
