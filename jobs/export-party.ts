@@ -1,13 +1,12 @@
 /** Exports one party's ledger entries: on demand as a run of its own, at night as a part of the nightly run. */
 import { z } from 'zod';
-import { canonicalId } from '../src/core/ids.ts';
+import { partyId } from '../src/ledger/json-values.ts';
 import { exportOnDemand } from '../src/runs/export-on-demand.ts';
 import { exportUnits } from '../src/runs/export-units.ts';
 import { BATCH_MAX, JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';
 
-const id = z.string().refine((text) => canonicalId(text) === text, 'a canonical id');
-const payload = z.strictObject({ runId: z.uuid(), partyIds: z.array(id).min(1).max(BATCH_MAX).optional() });
+const payload = z.strictObject({ runId: z.uuid(), partyIds: z.array(partyId).min(1).max(BATCH_MAX).optional() });
 
 export const exportPartyJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.export,

@@ -17,6 +17,9 @@ const STATEMENTS = [
     pos bigint,
     gone_since timestamptz,
     constraint parties_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
+  // Whether there is any: in the source's rows, then, a text that is no hex may be a party.
+  `create index parties_own_ids on mirror.parties (party_id)
+    where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`,
   // One row for each distinct checkpoint; copies is how often the list holds it.
   `create table mirror.checkpoints (
     epoch int not null,

@@ -427,6 +427,8 @@ CREATE INDEX nightly_units_failed ON ONLY mirror.nightly_units USING btree (run_
 
 CREATE INDEX nightly_units_open ON ONLY mirror.nightly_units USING btree (run_id, state, priority) WHERE (state = ANY (ARRAY['due'::text, 'queued'::text]))
 
+CREATE INDEX parties_own_ids ON mirror.parties USING btree (party_id) WHERE (((length(party_id) <> 64) OR (party_id ~ '[^0-9a-f]'::text)) AND (party_id <> 'network'::text))
+
 CREATE INDEX publications_of_export ON mirror.publications USING btree (export_id)
 
 CREATE INDEX resume_state_expired ON mirror.resume_state USING btree (expires_at)

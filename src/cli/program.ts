@@ -169,7 +169,7 @@ function declareMirroring(program: Command, run: Run): void {
   program
     .command('export')
     .description("export one party's ledger entries now and wait")
-    .requiredOption('--party <id>', 'the party (64 hex digits)')
+    .requiredOption('--party <id>', 'the party, as the source lists it')
     .option('--asset <id>', 'one asset only')
     .option('--from <time>', 'RFC 3339; default: from the beginning')
     .option('--to <time>', 'RFC 3339, exclusive; default: up to the present')

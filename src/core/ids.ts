@@ -30,13 +30,13 @@ export const NETWORK_PARTY = 'network';
  * @returns undefined where `text` is no id
  */
 export function canonicalId(text: string): string | undefined {
-  if (isExportableParty(text)) return text;
+  if (isHexId(text)) return text;
   const lower = text.toLowerCase();
-  return isExportableParty(lower) ? lower : ID_WORDS.get(lower);
+  return isHexId(lower) ? lower : ID_WORDS.get(lower);
 }
 
-/** Only 64 hex digits can be exported: the service refuses words. */
-export function isExportableParty(id: string): boolean {
+/** 64 lower-case hex digits, as the public service gives them. */
+export function isHexId(id: string): boolean {
   // Counted by the expression itself, the digits take twice as long.
   return id.length === HEX_ID_CHARS && HEX.test(id);
 }
@@ -57,4 +57,14 @@ export function canonicalPartyId(text: string): string | undefined {
   const isText =
     Buffer.byteLength(text) <= PARTY_ID_BYTES_MAX && (PRINTABLE_ASCII.test(text) || PRINTABLE.test(text));
   return isText ? text : undefined;
+}
+
+/** Every party of the list has a ledger, but the owner of the network's accounts. */
+export function isExportableParty(id: string): boolean {
+  return id !== NETWORK_PARTY && canonicalPartyId(id) === id;
+}
+
+/** In the order of their bytes, as `collate "C"` sorts them. */
+export function compareIds(left: string, right: string): number {
+  return Buffer.compare(Buffer.from(left), Buffer.from(right));
 }

@@ -23,7 +23,7 @@ export async function exportLedger(
 ): Promise<ExportOutcome> {
   if (!isExportableParty(request.partyId)) {
     throw new PermanentError(
-      `Cannot export party ${request.partyId}: the source exports only parties whose id is 64 hex digits`,
+      `Cannot export party ${request.partyId}: it owns the network's accounts, which have no ledger; leave it out`,
       { code: 'PARTY_NOT_EXPORTABLE', meta: { partyId: request.partyId } },
     );
   }

@@ -51,6 +51,8 @@ export interface ExportScope {
   readonly partyId: string;
   /** Absent: every asset. */
   readonly assetId?: string | undefined;
+  /** The source lists parties whose ids are not 64 hex digits: in its rows any printable text may be a party. */
+  readonly hasOwnIds?: boolean | undefined;
 }
 
 /** The right to work on a scope, for as long as its lease is renewed. */

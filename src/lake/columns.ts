@@ -1,5 +1,5 @@
 /** The columns of the lake's tables: names, types in Parquet and what they mean, in the order of their ids. */
-import { isAmountColumn } from '../ledger/canonical.ts';
+import { isAmountColumn, isPartyColumn } from '../ledger/canonical.ts';
 import { KNOWN_COLUMNS } from '../ledger/header.ts';
 
 export interface LakeColumn {
@@ -64,8 +64,12 @@ const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
   account_to_balance: 'Balance of the receiving account after the entry, smallest unit',
 };
 
+/** Of what COPY has written as text. */
+const unescaped = (column: string): string => String.raw`replace(${column}, '\\', '\')`;
+
 const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
   if (name === 'vega_time') return [time(name, MEANINGS[name])];
+  if (isPartyColumn(name)) return [{ ...text(name, MEANINGS[name]), from: unescaped(name) }];
   return isAmountColumn(name) ? amount(name, MEANINGS[name]) : [text(name, MEANINGS[name])];
 });
 
@@ -74,13 +78,13 @@ const SIDE = `case when account_from_party_id = party_id and account_to_party_id
   when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
 
 export const ENTRIES: readonly LakeColumn[] = [
-  text('party_id', 'The party whose export holds the row'),
+  { ...text('party_id', 'The party whose export holds the row'), from: unescaped('party_id') },
   ...known,
   {
     name: 'extra',
     type: 'VARCHAR',
     comment: 'Columns that this version does not know, as JSON',
-    from: String.raw`replace(extra, '\\', '\')`,
+    from: unescaped('extra'),
   },
   {
     name: 'segment_id',
@@ -97,7 +101,7 @@ export const ENTRIES: readonly LakeColumn[] = [
 ];
 
 export const PARTIES: readonly LakeColumn[] = [
-  text('party_id', '64 lower-case hex digits, or a word such as network'),
+  text('party_id', 'As the source lists it; hex in lower case, or a word such as network'),
   time('first_seen_at', 'When the mirror first saw it'),
   text('extra', 'Fields of the list that this version does not know, as JSON'),
 ];

@@ -5,7 +5,13 @@
  */
 import { PermanentError } from '../core/errors.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
-import { decodeAccountType, decodeId, decodeInteger, decodeTransferType } from './encodings.ts';
+import {
+  decodeAccountType,
+  decodeId,
+  decodeInteger,
+  decodePartyId,
+  decodeTransferType,
+} from './encodings.ts';
 import { KNOWN_COLUMNS, type KnownColumn, type Layout } from './header.ts';
 import type { RowFields } from './row-fields.ts';
 
@@ -33,14 +39,19 @@ export const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
   transfer_type: decodeTransferType,
   asset_id: decodeId,
   account_from_market_id: decodeId,
-  account_from_party_id: decodeId,
+  account_from_party_id: decodePartyId,
   account_from_account_type: decodeAccountType,
   account_from_balance: decodeInteger,
   account_to_market_id: decodeId,
-  account_to_party_id: decodeId,
+  account_to_party_id: decodePartyId,
   account_to_account_type: decodeAccountType,
   account_to_balance: decodeInteger,
 };
+
+/** The columns whose values are parties: any printable text, where the source gives ids of its own. */
+export function isPartyColumn(name: string): boolean {
+  return Object.hasOwn(DECODERS, name) && DECODERS[name as EntryColumn] === decodePartyId;
+}
 
 /** Columns of whole numbers, whatever their size. */
 export function isAmountColumn(name: string): boolean {
@@ -175,7 +186,7 @@ export class RowCanonicalizer {
    */
   read(fields: RowFields, buffer: Buffer, start: number, end: number): CanonicalRow {
     // One string for the row and slices of it: a third of the cost of a string for each field. Known
-    // values are ASCII; a byte beyond it fails its pattern.
+    // values but parties are ASCII; a byte beyond it fails its pattern.
     const row = buffer.toString('latin1', start, end);
     const values: string[] = [];
     for (const column of this.#placed) {
@@ -204,8 +215,14 @@ export class RowCanonicalizer {
   }
 }
 
+/** The text of a cell whose bytes were read as latin1, with quotes still doubled. */
+function cellText(cell: string): string {
+  return Buffer.from(cell, 'latin1').toString('utf8').replaceAll('""', '"');
+}
+
 function decoderOf(decode: Decode): Decode {
   if (decode === decodeInteger) return decode;
+  if (decode === decodePartyId) return remember((cell) => decode(cellText(cell)), REMEMBERED_MAX);
   return decode === decodeTime ? timeDecoder() : remember(decode, REMEMBERED_MAX);
 }
 

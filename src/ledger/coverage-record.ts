@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
 import { checkKey } from './object-keys.ts';
-import { decimal, hex64, id, instant } from './json-values.ts';
+import { decimal, hex64, id, instant, partyId } from './json-values.ts';
 
 export const RECORDS_PREFIX = 'coverage/';
 
@@ -41,7 +41,7 @@ const range = z.object({
   runId: z.uuid().nullable(),
   checkedAt: instant,
 });
-const party = z.object({ partyId: id, coverage: z.array(range) });
+const party = z.object({ partyId, coverage: z.array(range) });
 
 export type RecordHead = z.output<typeof head>;
 export type RecordedRange = z.output<typeof range>;

@@ -3,7 +3,7 @@
  * returns undefined where the text is nothing that a release is known to write: never a guess. A change
  * of what a text means changes the sums of rows that are loaded already.
  */
-import { canonicalId } from '../core/ids.ts';
+import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 
 const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
 const UNSIGNED = /^[0-9]+$/;
@@ -61,6 +61,15 @@ export function decodeId(text: string): string | undefined {
   const word = WORD_OF_BYTE.get(lower);
   if (word !== undefined) return word;
   return HEX_BYTES.test(lower) ? lower : canonicalId(bare);
+}
+
+/**
+ * A party's id where the source gives ids of its own: what the public service writes is read as such, any other
+ * printable text is the id itself, as the list has it.
+ */
+export function decodePartyId(text: string): string | undefined {
+  const bytes = text === '' || text.startsWith('\\x') ? decodeId(text) : undefined;
+  return bytes ?? canonicalPartyId(text);
 }
 
 /** `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name → `#19`; nothing → ''. */

@@ -1,11 +1,13 @@
 /** Values as they stand in the JSON of manifests and records, and as they are here. */
 import { z } from 'zod';
-import { canonicalId } from '../core/ids.ts';
+import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
 
 export const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
 
-/** Of a party or an asset. */
+export const partyId = z.string().refine((text) => canonicalPartyId(text) === text, 'not a party id');
+
+/** Of an asset. */
 export const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');
 
 /** Microseconds, as RFC 3339. */

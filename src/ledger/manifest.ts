@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
-import { decimal, hex64, id, instant } from './json-values.ts';
+import { decimal, hex64, id, instant, partyId } from './json-values.ts';
 
 const schema = z.object({
   version: z.literal(1),
@@ -13,7 +13,7 @@ const schema = z.object({
   /** Rises with every publication of a warehouse: an object above the database's own is newer than it. */
   seq: decimal,
   source: z.string(),
-  partyId: id,
+  partyId,
   /** null: every asset. */
   assetId: id.nullable(),
   from: instant,

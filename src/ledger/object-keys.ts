@@ -1,5 +1,7 @@
 /** The keys of objects: made and checked in one place, so that none can leave its store. */
+import { createHash } from 'node:crypto';
 import { PermanentError } from '../core/errors.ts';
+import { isHexId } from '../core/ids.ts';
 import { formatCompact, type Micros } from '../core/time.ts';
 
 export type Compression = 'zstd' | 'gzip' | 'none';
@@ -37,15 +39,37 @@ export interface SegmentName {
   readonly compression: Compression;
 }
 
+/** File systems end at 255 bytes a name. */
+const NAME_CHARACTERS_MAX = 200;
+
+/**
+ * A party's id as a part of a key or a file name, one to one: 64 hex digits as they are; of other ids, bytes beyond
+ * `A-Za-z0-9_.-` as `=XX`, and what is too long by its SHA-256.
+ */
+export function partyName(partyId: string): string {
+  if (isHexId(partyId)) return partyId;
+  const name = [...Buffer.from(partyId)]
+    .map((byte) => {
+      const character = String.fromCharCode(byte);
+      return /[A-Za-z0-9_.-]/.test(character)
+        ? character
+        : `=${byte.toString(16).toUpperCase().padStart(2, '0')}`;
+    })
+    .join('');
+  return name.length <= NAME_CHARACTERS_MAX
+    ? name
+    : `=sha256=${createHash('sha256').update(partyId).digest('hex')}`;
+}
+
 /** `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`. */
 export function segmentKey(name: SegmentName): string {
   const range = `${formatCompact(name.from)}_${formatCompact(name.to)}`;
   const file = `${range}.${name.sha256.slice(0, SHA_CHARACTERS)}.csv${SUFFIX[name.compression]}`;
-  return checkKey(`ledger/party=${name.partyId}/asset=${name.assetId ?? 'all'}/${file}`);
+  return checkKey(`ledger/party=${partyName(name.partyId)}/asset=${name.assetId ?? 'all'}/${file}`);
 }
 
 const SEGMENT_KEY =
-  /^ledger\/party=[0-9a-f]+\/asset=[A-Za-z0-9]+\/\d{8}T\d{6}Z_\d{8}T\d{6}Z\.[0-9a-f]{12}\.csv(?:\.zst|\.gz)?$/;
+  /^ledger\/party=[A-Za-z0-9_.=-]+\/asset=[A-Za-z0-9]+\/\d{8}T\d{6}Z_\d{8}T\d{6}Z\.[0-9a-f]{12}\.csv(?:\.zst|\.gz)?$/;
 
 /** Whether a key is one that `segmentKey` makes. */
 export function isSegmentKey(key: string): boolean {

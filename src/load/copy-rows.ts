@@ -3,6 +3,8 @@ import {
   canonicalText,
   type CanonicalRow,
   effectOn,
+  ENTRY_COLUMNS,
+  isPartyColumn,
   monthOf,
   RowCanonicalizer,
 } from '../ledger/canonical.ts';
@@ -16,6 +18,7 @@ import type { SegmentRows } from './segment-reader.ts';
 /** Each month of a segment costs a partition; a century of them is no ledger. */
 const MONTHS_MAX = 1200;
 const NULL = '\\N';
+const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) => (isPartyColumn(name) ? [place] : []));
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
 
 /** Gathers rows between two `take` calls. Rows of a chunk of plain bytes become one chunk of COPY input. */
@@ -113,11 +116,13 @@ export class CopyRows implements SegmentRows {
   }
 }
 
-/** The values need no escape: their patterns admit nothing that COPY reads. Unknown columns do. */
+/** Most values need no escape: their patterns admit nothing that COPY reads. Parties and unknown columns do. */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
   const extra = row.extra.length === 0 ? NULL : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
-  let line = `${segment.partyId}\t${segment.segmentId}\t${extra}\t${row.effect === '' ? NULL : row.effect}`;
-  for (const value of row.values) line += value === '' ? '\t\\N' : `\t${value}`;
+  let line = `${escapeText(segment.partyId)}\t${segment.segmentId}\t${extra}\t${row.effect === '' ? NULL : row.effect}`;
+  const isPlain = PARTY_PLACES.every((place) => !row.values[place]?.includes('\\'));
+  const values = isPlain ? row.values : row.values.map(escapeText);
+  for (const value of values) line += value === '' ? '\t\\N' : `\t${value}`;
   return `${line}\n`;
 }
 

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { StringDecoder } from 'node:string_decoder';
 import { errorCode, PermanentError } from '../core/errors.ts';
+import { compareIds } from '../core/ids.ts';
 import {
   decodeHead,
   decodeParty,
@@ -68,7 +69,7 @@ async function checked(key: string, objects: ObjectStore, signal: AbortSignal): 
       continue;
     }
     const { partyId } = decodeParty(line, key);
-    if (partyId <= last) throw invalidRecord(key, 'its parties are not in order');
+    if (compareIds(partyId, last) <= 0) throw invalidRecord(key, 'its parties are not in order');
     last = partyId;
   }
   if (!hash.digest('hex').startsWith(name.sha256)) throw invalidRecord(key, 'its bytes were changed');
@@ -108,7 +109,9 @@ async function* newestOfEach(
     if (first.done !== true) readers.push({ seq, rest, next: first.value });
   }
   while (readers.length > 0) {
-    const partyId = readers.reduce((least, { next }) => (next.partyId < least ? next.partyId : least), '~');
+    const partyId = readers
+      .map(({ next }) => next.partyId)
+      .reduce((least, id) => (compareIds(id, least) < 0 ? id : least));
     const [newest, ...others] = readers.filter(({ next }) => next.partyId === partyId);
     if (newest === undefined) return;
     yield { ...newest.next, seq: newest.seq };

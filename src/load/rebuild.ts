@@ -3,9 +3,10 @@
  * the records of coverage say what is in no manifest.
  */
 import { errorLine, PermanentError } from '../core/errors.ts';
+import { isHexId } from '../core/ids.ts';
 import { readRecordKey, recordsOf } from '../ledger/coverage-record.ts';
 import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
-import { isManifestKey, manifestKey } from '../ledger/object-keys.ts';
+import { isManifestKey, manifestKey, partyName } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
 import type { RebuildBooks } from './ports.ts';
@@ -85,9 +86,11 @@ async function rebuild(
   await books.begin();
   const records = await readRecords(objects, onProblem, signal, warehouseId);
   let { lineage } = records;
-  for await (const { partyId, sizes, recorded } of together(objects, records, signal)) {
+  for await (const { sizes, recorded } of together(objects, records, signal)) {
     const found = await readManifests(objects, sizes, onProblem, signal);
     const manifests = found.filter((one) => warehouseId === undefined || one.warehouseId === warehouseId);
+    const partyId = recorded?.partyId ?? manifests[0]?.partyId;
+    if (partyId === undefined) continue;
     const party = reconcile(partyId, manifests, recorded);
     await books.adopt(party);
     for (const manifest of manifests) if (manifest.seq > (lineage?.seq ?? 0n)) lineage = manifest;
@@ -100,29 +103,51 @@ async function rebuild(
 }
 
 interface PartyFound {
-  readonly partyId: string;
   readonly sizes: ReadonlyMap<string, bigint>;
   readonly recorded: RecordedParty | undefined;
 }
 
-/** Both come in the order of the parties. */
+type Sizes = PartyFound['sizes'];
+
+/**
+ * Ids of 64 hex digits come in the same order from both. Others, whose names in keys have an order of their own, are
+ * kept in memory until both are read.
+ */
 async function* together(
   objects: ObjectStore,
   records: CoverageRecords,
   signal: AbortSignal,
 ): AsyncGenerator<PartyFound> {
-  const recorded = records.parties();
+  const others = new Map<string, { sizes: Sizes; recorded?: RecordedParty }>();
+  const recorded = hexParties(records, (party) => {
+    others.set(partyName(party.partyId), { sizes: new Map(), recorded: party });
+  });
+  const unrecorded: [name: string, sizes: Sizes][] = [];
   let next = await recorded.next();
-  for await (const [partyId, sizes] of partyObjects(objects, signal)) {
-    for (; next.done !== true && next.value.partyId < partyId; next = await recorded.next()) {
-      yield { partyId: next.value.partyId, sizes: new Map(), recorded: next.value };
+  for await (const [name, sizes] of partyObjects(objects, signal)) {
+    if (!isHexId(name)) {
+      unrecorded.push([name, sizes]);
+      continue;
     }
-    const isSame = next.done !== true && next.value.partyId === partyId;
-    yield { partyId, sizes, recorded: isSame ? next.value : undefined };
+    for (; next.done !== true && next.value.partyId < name; next = await recorded.next()) {
+      yield { sizes: new Map(), recorded: next.value };
+    }
+    const isSame = next.done !== true && next.value.partyId === name;
+    yield { sizes, recorded: isSame ? next.value : undefined };
     if (isSame) next = await recorded.next();
   }
-  for (; next.done !== true; next = await recorded.next()) {
-    yield { partyId: next.value.partyId, sizes: new Map(), recorded: next.value };
+  for (; next.done !== true; next = await recorded.next()) yield { sizes: new Map(), recorded: next.value };
+  for (const [name, sizes] of unrecorded) others.set(name, { ...others.get(name), sizes });
+  for (const { sizes, recorded: party } of others.values()) yield { sizes, recorded: party };
+}
+
+async function* hexParties(
+  records: CoverageRecords,
+  onOther: (party: RecordedParty) => void,
+): AsyncGenerator<RecordedParty> {
+  for await (const party of records.parties()) {
+    if (isHexId(party.partyId)) yield party;
+    else onOther(party);
   }
 }
 
@@ -145,11 +170,11 @@ async function readManifests(
   return manifests;
 }
 
-/** Sizes by key, one map a party: keys come in order, and begin with the party. */
+/** Sizes by key, one map a party: keys come in order, and begin with the party's name. */
 async function* partyObjects(
   objects: ObjectStore,
   signal: AbortSignal,
-): AsyncGenerator<readonly [partyId: string, sizes: ReadonlyMap<string, bigint>]> {
+): AsyncGenerator<readonly [name: string, sizes: Sizes]> {
   let party = '';
   let sizes = new Map<string, bigint>();
   for await (const { key, bytes } of objects.list(PREFIX, signal)) {
@@ -174,7 +199,9 @@ async function readManifest(
   if ((sizes.get(key) ?? 0n) > BigInt(MANIFEST_BYTES_MAX)) throw misplaced(key, 'it is too large for one');
   const content = Buffer.concat(await (await objects.read(key, signal)).toArray());
   const manifest = decodeManifest(content, key);
-  if (manifestKey(manifest.objectKey) !== key) throw misplaced(key, `it is of ${manifest.objectKey}`);
+  const isOfParty = key.startsWith(`${PREFIX}party=${partyName(manifest.partyId)}/`);
+  if (!isOfParty || manifestKey(manifest.objectKey) !== key)
+    throw misplaced(key, `it is of ${manifest.objectKey}`);
   if (sizes.get(manifest.objectKey) !== manifest.objectBytes) {
     throw misplaced(key, 'its object is not there, or has another size');
   }

@@ -35,7 +35,8 @@ export class StoredSums {
   }
 
   #add(line: string): void {
-    const [segmentId = '', extra = NULL, text = ''] = line.split('\t');
+    const [segmentId = '', extra = NULL, escaped = ''] = line.split('\t');
+    const text = escaped.includes('\\') ? unescape(escaped) : escaped;
     let months = this.#sums.get(segmentId);
     if (months === undefined) this.#sums.set(segmentId, (months = new Map()));
     const month = monthOf([text]);
@@ -53,6 +54,9 @@ export function addUp(months: readonly MonthSum[]): { readonly rows: bigint; rea
 }
 
 function withExtra(text: string, escaped: string): string {
-  const json = escaped.replaceAll(/\\(.)/g, (_, character: string) => UNESCAPED[character] ?? character);
-  return canonicalText(text.split(VALUES), extraFromJson(json));
+  return canonicalText(text.split(VALUES), extraFromJson(unescape(escaped)));
+}
+
+function unescape(escaped: string): string {
+  return escaped.replaceAll(/\\(.)/g, (_, character: string) => UNESCAPED[character] ?? character);
 }

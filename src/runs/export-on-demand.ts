@@ -1,6 +1,6 @@
 /** One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded when it is published. */
 import { z } from 'zod';
-import { canonicalId } from '../core/ids.ts';
+import { id } from '../ledger/json-values.ts';
 import { parseInstant, type Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
@@ -9,7 +9,6 @@ import type { JobDeps } from './job.ts';
 import { exportKey } from './progress-hints.ts';
 import type { Run } from './store/run-store.ts';
 
-const id = z.string().refine((text) => canonicalId(text) === text, 'a canonical id');
 const instant = z.string().transform((text, context): Micros => {
   const parsed = parseInstant(text);
   if (parsed !== undefined) return parsed;

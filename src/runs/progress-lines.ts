@@ -17,13 +17,17 @@ export function syncLine({ list, rows, pages, rowsPerSecond, phase }: SyncProgre
   };
 }
 
+function shorten(partyId: string): string {
+  return partyId.length <= PARTY_SHOWN_CHARACTERS ? partyId : `${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…`;
+}
+
 export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): ProgressLine {
   return {
     // One line, whichever party it is about: a night has many.
     label: 'exporting',
     done: String(bytes),
     unit: 'bytes',
-    note: `${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}, party ${partyId.slice(0, PARTY_SHOWN_CHARACTERS)}…`,
+    note: `${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}, party ${shorten(partyId)}`,
   };
 }
 

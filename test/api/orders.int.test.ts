@@ -107,8 +107,8 @@ describe('an order', () => {
   it.each([
     {},
     { partyId: 'network' },
-    { partyId: '../../etc/passwd' },
-    { partyId: `${PARTY}'` },
+    { partyId: '' },
+    { partyId: 'two\nlines' },
     { partyId: PARTY, assetId: 'gold' },
     { partyId: PARTY, from: 'yesterday' },
     { partyId: PARTY, from: '2023-05-01T00:00:00.5Z' },

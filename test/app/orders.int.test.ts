@@ -14,7 +14,8 @@ beforeEach(() => sandbox.faults.clear());
 
 const parties = [...sandbox.books.parties()].map(({ id }) => id);
 /** Long ago enough to be closed: what it holds stays. */
-const TO = new Date(Date.now() - 86_400_000).toISOString().slice(0, 11) + '00:00:00Z';
+const TO =
+  new Date(Number(sandbox.books.head().time / 1000n) - 86_400_000).toISOString().slice(0, 11) + '00:00:00Z';
 
 interface Status {
   readonly id: string;
@@ -82,6 +83,18 @@ function heldExports(): () => void {
 }
 
 describe('an ordered export', () => {
+  it.each(['../../etc/passwd', `${'ab'.repeat(32)}'`])(
+    'of %s is refused: it is not listed',
+    async (partyId) => {
+      const response = await fetch(`${mirror.url}/mirror/exports`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ partyId }),
+      });
+      expect([response.status, await response.json()]).toMatchObject([400, { code: 3 }]);
+    },
+  );
+
   it('is worked, followed live, and downloaded whole and in ranges', async () => {
     const letGo = heldExports();
     const id = await order({ partyId: parties[0], to: TO });

@@ -63,6 +63,23 @@ describe('export', () => {
     expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
   });
 
+  test('is loaded when it is published; --no-load leaves that to the next load', async () => {
+    const loadedRows = async (): Promise<number> =>
+      (await database.pool.query('select from mirror.ledger_entries where party_id = $1', [party]))
+        .rowCount ?? 0;
+    const before = await loadedRows();
+    sandbox.advance(12 * 3_600_000);
+    const { entries } = sandbox.books.party(party);
+    expect(entries).toBeGreaterThan(before);
+    const left = await home.json(['export', '--party', party, '--no-load']);
+    expect([left.code, left.document['load'], await loadedRows()]).toEqual([0, undefined, before]);
+    expect([(await home.run(['load'])).code, await loadedRows()]).toEqual([0, entries]);
+    sandbox.advance(12 * 3_600_000);
+    const loaded = await home.json(['export', '--party', party]);
+    expect([loaded.code, loaded.document['load']]).toMatchObject([0, { verdict: 'complete' }]);
+    expect(await loadedRows()).toBe(sandbox.books.party(party).entries);
+  });
+
   test('Ctrl-C ends the question at the source as well', async () => {
     let isStalled = false;
     const restore = sandbox.faults.add(({ route }) => {
@@ -101,7 +118,7 @@ describe('export', () => {
 
   test('everything that is wrong is said at once, before anything is asked', async () => {
     const before = sandbox.requests.of();
-    const wrong = ['--party', '../etc', '--asset', 'x', '--from', 'yesterday', '--out', '-', '--json'];
+    const wrong = ['--party', 'two\nlines', '--asset', 'x', '--from', 'yesterday', '--out', '-', '--json'];
     const refused = await home.run(['export', ...wrong]);
     // `--json` promises a document, for a failure too.
     const document = JSON.parse(refused.stdout) as { error: { code: string; message: string } };
@@ -111,10 +128,14 @@ describe('export', () => {
     });
     expectRefused(
       { ...refused, stdout: '' },
-      /--party: "\.\.\/etc" cannot be exported; give a party id of 64 hex digits/,
+      /--party: "two\\nlines" cannot be exported; give a party id as the source lists it/,
       /--asset: "x" is no asset id/,
       /--from: "yesterday" is no time; give RFC 3339/,
       /--out -: cannot go with --json/,
+    );
+    expectRefused(
+      await home.run(['export', '--party', '../etc']),
+      /--party: "\.\.\/etc" is no party that is listed/,
     );
     expectRefused(await home.run(['export', '--party', 'network']), /--party: "network" cannot be exported/);
     expect(sandbox.requests.of()).toBe(before);

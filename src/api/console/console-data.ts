@@ -1,6 +1,6 @@
 /** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
-import { canonicalId } from '../../core/ids.ts';
+import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import type { ConsoleParts, EntriesQuestion, PartyView } from './console-ports.ts';
 import { addLakeRoutes } from './lake-routes.ts';
 import { shared } from '../../core/shared.ts';
@@ -16,7 +16,7 @@ const SET_ASIDE_MAX = 1_000;
 const POINTS_MAX = 600;
 const PARTY = {
   type: 'object',
-  properties: { id: { type: 'string', maxLength: 64 } },
+  properties: { id: { type: 'string', maxLength: PARTY_ID_BYTES_MAX } },
   required: ['id'],
 } as const;
 const RUN = {
@@ -74,7 +74,7 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
     properties: {
       view: { type: 'string', enum: ['recent', 'id', 'quarantined'], default: 'id' },
       search: { type: 'string', maxLength: 66, default: '' },
-      after: { type: 'string', maxLength: 66 },
+      after: { type: 'string', maxLength: PARTY_ID_BYTES_MAX },
     },
     additionalProperties: false,
   } as const;
@@ -83,8 +83,8 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
     { schema: { ...HIDDEN, querystring } },
     (request) => {
       const { view, search, after } = request.query;
-      const prefix = search.trim().toLowerCase().replace(/^0x/, '');
-      if (!/^[a-z0-9]*$/.test(prefix)) return { parties: [], next: null };
+      const given = search.trim().replace(/^0x/i, '');
+      const prefix = /^[0-9a-f]*$/i.test(given) ? given.toLowerCase() : given;
       if (view !== 'id' && after !== undefined && !/^\d{1,18}$/.test(after))
         throw refuse('after: no such page');
       return store.parties({ view, prefix, after, rowsMax: PARTIES_PAGE });
@@ -178,7 +178,7 @@ function addEntries(server: FastifyInstance, { store }: ConsoleParts): void {
 
 /** @throws StatusError 404 for what can be no party */
 function partyId(text: string): string {
-  const id = canonicalId(text);
+  const id = canonicalPartyId(text);
   if (id === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
   return id;
 }

@@ -4,7 +4,9 @@ import { validate as isUuid } from 'uuid';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http/ports.ts';
+import { isHexId } from '../../core/ids.ts';
 import { formatInstant, parseInstant } from '../../core/time.ts';
+import { partyName } from '../../ledger/object-keys.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Downloads } from './downloads.ts';
@@ -55,7 +57,7 @@ export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJob
       const run = await find(id);
       if (run?.verdict === undefined || run.verdict === 'failed') return undefined;
       const { assetId, from, to } = rangeOf(run);
-      const fileName = `ledger_entries_${run.subject}_${assetId ?? 'all'}.csv`;
+      const fileName = `ledger_entries_${partyName(run.subject)}_${assetId ?? 'all'}.csv`;
       return downloads.open(run.runId, fileName, (signal) =>
         deps.stages.readLedger({ partyId: run.subject, assetId, from, to }, signal),
       );
@@ -70,6 +72,9 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
     ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
     ...(order.again === true ? { again: true } : {}),
   };
+  if (!isHexId(order.partyId) && !(await deps.nightly.isListed(order.partyId))) {
+    throw StatusError.ofGateway('invalidArgument', 'partyId: no such party is listed');
+  }
   if ((await deps.runs.openOrders()) >= ORDERS_OPEN_MAX) {
     throw StatusError.ofGateway(
       'resourceExhausted',

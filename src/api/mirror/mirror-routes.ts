@@ -41,7 +41,6 @@ const STATUS = {
     ledger: OPEN_OBJECT,
     coverage: OPEN_OBJECT,
     knownGaps: { type: 'string' },
-    lakeCommitsDecidedBy: { type: 'string', enum: ['store', 'database'] },
     lists: { type: 'array', items: OPEN_OBJECT },
     work: OPEN_OBJECT,
     openRuns: { type: 'string' },

@@ -1,7 +1,7 @@
 /** `/mirror/exports`: exports on demand, from the order to the downloaded file. */
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { canonicalId, isExportableParty } from '../../core/ids.ts';
+import { canonicalPartyId, isExportableParty, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { floorSecond, type Micros, parseInstant } from '../../core/time.ts';
 import { EventStreams } from '../http/events.ts';
 import type { Download, ExportJobs, ExportOrder } from '../http/ports.ts';
@@ -14,10 +14,11 @@ const UNMAPPED = 10_000;
 const ID = { type: 'string', format: 'uuid' } as const;
 const PARAMS = { type: 'object', properties: { id: ID }, required: ['id'] } as const;
 const INSTANT = { type: 'string', maxLength: 40 } as const;
+const PARTY_ID = { type: 'string', minLength: 1, maxLength: PARTY_ID_BYTES_MAX } as const;
 const ORDER = {
   type: 'object',
   properties: {
-    partyId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
+    partyId: { ...PARTY_ID, description: 'As the source lists it.' },
     assetId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
     from: { ...INSTANT, description: 'RFC 3339, inclusive, a whole second. Without it, from the beginning.' },
     to: { ...INSTANT, description: 'RFC 3339, exclusive, a whole second. Without it, up to the present.' },
@@ -55,7 +56,7 @@ const HISTORY_MAX = 500;
 const HISTORY = {
   type: 'object',
   properties: {
-    partyId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$', description: 'Only orders for this party.' },
+    partyId: { ...PARTY_ID, description: 'Only orders for this party.' },
     before: { ...ID, description: 'Only orders older than this one: the next page.' },
     limit: { type: 'integer', minimum: 1, maximum: HISTORY_MAX, default: HISTORY_DEFAULT },
   },
@@ -144,19 +145,28 @@ function addHistory(server: FastifyInstance, jobs: ExportJobs): void {
       },
     },
     async ({ query: { partyId, before, limit } }) => ({
-      exports: await jobs.list({ partyId: partyId?.toLowerCase(), before, rowsMax: limit }),
+      exports: await jobs.list({
+        partyId: partyId === undefined ? undefined : readParty(partyId),
+        before,
+        rowsMax: limit,
+      }),
     }),
   );
 }
 
 /** @throws StatusError 400 naming the field and what is accepted */
 function readOrder(body: OrderBody): ExportOrder {
-  const partyId = canonicalId(body.partyId);
-  if (partyId === undefined || !isExportableParty(partyId)) throw refuse('partyId: give 64 hex digits');
+  const partyId = readParty(body.partyId);
   const from = readInstant('from', body.from);
   const to = readInstant('to', body.to);
   if (from !== undefined && to !== undefined && from >= to) throw refuse('to: give an instant after from');
   return { partyId, assetId: body.assetId?.toLowerCase(), from, to, again: body.again };
+}
+
+function readParty(text: string): string {
+  const partyId = canonicalPartyId(text);
+  if (partyId !== undefined && isExportableParty(partyId)) return partyId;
+  throw refuse('partyId: give a party id as the source lists it');
 }
 
 function readInstant(name: string, text: string | undefined): Micros | undefined {

@@ -2,6 +2,8 @@
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { errorCode } from '../../core/errors.ts';
+import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
+import { partyName } from '../../ledger/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
@@ -17,7 +19,6 @@ const FIELDS = {
   'date_range.start_timestamp': 'int64',
   'date_range.end_timestamp': 'int64',
 } as const;
-const ID = /^[0-9a-f]{64}$/i;
 const SECOND_NANOS = 1_000_000_000n;
 
 const SCHEMA = {
@@ -28,7 +29,7 @@ const SCHEMA = {
   querystring: {
     type: 'object',
     properties: {
-      partyId: { type: 'string', description: '64 hex digits.' },
+      partyId: { type: 'string', description: 'As the list has it.' },
       assetId: { type: 'string', description: '64 hex digits; without it, every asset.' },
       'dateRange.startTimestamp': {
         type: 'string',
@@ -68,14 +69,15 @@ export function addLedgerExport(server: FastifyInstance, reader: ExportReader, l
 function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerQuestion | StatusError {
   const { party_id: partyId = '', asset_id: assetId } = given;
   if (partyId === '') return StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
-  if (!ID.test(partyId)) {
+  const canonical = canonicalPartyId(partyId);
+  if (canonical === undefined || !isExportableParty(canonical)) {
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   }
-  if (assetId !== undefined && !ID.test(assetId)) {
+  if (assetId !== undefined && !isHexId(assetId.toLowerCase())) {
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
   }
   return {
-    partyId: partyId.toLowerCase(),
+    partyId: canonical,
     assetId: assetId?.toLowerCase(),
     from: wholeSecond(given['date_range.start_timestamp']),
     to: wholeSecond(given['date_range.end_timestamp']),
@@ -103,7 +105,7 @@ async function streamLedger(
   const describe = (error: unknown): StatusBody => {
     if (!gone.signal.aborted)
       log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
-    return exportError(error).body;
+    return exportError(error, question).body;
   };
   const chunks = reader.read(question, gone.signal)[Symbol.asyncIterator]();
   let first: IteratorResult<Buffer>;
@@ -112,7 +114,7 @@ async function streamLedger(
     first = await chunks.next();
   } catch (error) {
     describe(error);
-    return sendEnveloped(reply, exportError(error));
+    return sendEnveloped(reply, exportError(error, question));
   }
   const body = Readable.from(ledgerBody(form, startingWith(first, chunks), describe), { objectMode: false });
   return reply.header('content-type', CONTENT_TYPE[form]).send(body);
@@ -130,9 +132,11 @@ async function* startingWith(
   }
 }
 
-function exportError(error: unknown): StatusError {
+function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {
   if (error instanceof StatusError) return error;
   if (errorCode(error) === 'LEDGER_NOT_MIRRORED' && error instanceof Error) {
+    // To the service a word is no party; a source with such ids has ledgers of them.
+    if (!isHexId(partyId)) return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
     return StatusError.ofHandler('notFound', { ...DETAIL.export, inner: error.message }, error);
   }
   return StatusError.ofHandler('internal', { ...DETAIL.export, inner: errorCode(error) }, error);
@@ -152,5 +156,5 @@ function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const start = from === undefined ? '' : `_${instant(from)}`;
   const end = to === undefined ? '' : `-${instant(to)}`;
-  return `ledger_entries_${partyId}${asset}${start}${end}.csv`;
+  return `ledger_entries_${partyName(partyId)}${asset}${start}${end}.csv`;
 }

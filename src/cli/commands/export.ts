@@ -2,7 +2,7 @@
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
-import { canonicalId, isExportableParty } from '../../core/ids.ts';
+import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { outProblem, writeCsv } from '../csv-out.ts';
@@ -33,6 +33,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
   const wanted = await parse(options, context);
   needSource(context.config);
   await using app = await openApp(context);
+  await refuseUnlisted(wanted.partyId, app);
   const params = {
     ...(wanted.assetId === undefined ? {} : { assetId: wanted.assetId }),
     ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
@@ -82,13 +83,24 @@ async function followLoad(app: App, { evidence }: Run, context: CommandContext):
   return ended;
 }
 
+/** The source says what it thinks of hex; any other text is a party only where it is listed. */
+async function refuseUnlisted(partyId: string, app: App): Promise<void> {
+  if (isHexId(partyId) || (await app.jobs.nightly.isListed(partyId))) return;
+  const shown = JSON.stringify(partyId.slice(0, 80));
+  throw new UsageError([
+    `--party: ${shown} is no party that is listed; give an id as the source lists it, and sync parties first`,
+  ]);
+}
+
 /** Everything that is wrong, at once. */
 async function parse(options: ExportOptions, context: CommandContext): Promise<Wanted> {
   const problems: string[] = [];
   const show = (text: string): string => JSON.stringify(text.slice(0, 80));
-  const partyId = canonicalId(options.party);
+  const partyId = canonicalPartyId(options.party);
   if (partyId === undefined || !isExportableParty(partyId)) {
-    problems.push(`--party: ${show(options.party)} cannot be exported; give a party id of 64 hex digits`);
+    problems.push(
+      `--party: ${show(options.party)} cannot be exported; give a party id as the source lists it`,
+    );
   }
   const assetId = options.asset === undefined ? undefined : canonicalId(options.asset);
   if (options.asset !== undefined && assetId === undefined) {

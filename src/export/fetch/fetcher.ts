@@ -99,7 +99,7 @@ export class Fetcher {
   probe(probe: Probe): Promise<'right' | 'broken'> {
     return this.#atSource(async () => {
       await using answer = await this.#options.deps.source.ask(probe, this.#options.signal);
-      return await readProbe(answer, probe);
+      return await readProbe(answer, { ...probe, hasOwnIds: this.#options.lease.scope.hasOwnIds });
     });
   }
 

@@ -5,7 +5,7 @@
 import { SECOND_MICROS } from '../../core/time.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import type { ExportAnswer, WindowRequest, SourceProfile } from '../ports.ts';
+import type { ExportAnswer, ExportScope, WindowRequest, SourceProfile } from '../ports.ts';
 import { RowFilter } from '../read/row-filter.ts';
 import { secondOf } from '../validate/tail.ts';
 
@@ -22,7 +22,10 @@ export function probeRequest({ known }: SourceProfile): Probe | undefined {
 }
 
 /** Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing, and is thrown. */
-export async function readProbe(answer: ExportAnswer, question: Probe): Promise<'right' | 'broken'> {
+export async function readProbe(
+  answer: ExportAnswer,
+  question: Probe & Pick<ExportScope, 'hasOwnIds'>,
+): Promise<'right' | 'broken'> {
   const known = secondOf(question.from);
   const end = secondOf(question.from + PROBE_MICROS);
   let filter: RowFilter | undefined;

@@ -303,7 +303,7 @@ class Receiver implements AsyncDisposable, Receiving {
     const layout = readHeader(line);
     this.#header = Buffer.from(rowsOf(block).subarray(0, next));
     this.#question = {
-      scope: { partyId: this.#scope.partyId, assetId: this.#scope.assetId },
+      scope: this.#scope,
       layout,
       asked: this.#asked,
       kept: this.#kept,

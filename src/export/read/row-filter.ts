@@ -2,7 +2,8 @@
  * Whether a row is what was asked for. The request is a superset (some releases filter wrongly, and the
  * range is asked with a margin), so membership is decided here, by the exported columns alone.
  */
-import { decodeId } from '../../ledger/encodings.ts';
+import { isHexId } from '../../core/ids.ts';
+import { decodeId, decodePartyId } from '../../ledger/encodings.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { idWords, RowFields } from '../../ledger/row-fields.ts';
 import { RowValues } from './row-values.ts';
@@ -16,7 +17,6 @@ import type { ExportScope } from '../ports.ts';
 export type RowFinding = 'ok' | Unreadable | 'party' | 'asset';
 export type Unreadable = 'fields' | 'time' | 'spelling' | 'value';
 
-const HEX_CHARACTERS = 64;
 /** The service began after 1970; from the year 9999 on an instant has no room for what comes after it. */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 
@@ -29,7 +29,10 @@ export class RowFilter {
   leaves = false;
   readonly #layout: Layout;
   readonly #fields = new RowFields();
-  readonly #party: Int32Array;
+  readonly #partyId: string;
+  /** Where the id is of 64 hex digits, which releases spell in several ways. */
+  readonly #party: Int32Array | undefined;
+  readonly #decodeParty: (text: string) => string | undefined;
   readonly #asset: Int32Array | undefined;
   readonly #word: string | undefined;
   readonly #values: RowValues | undefined;
@@ -39,10 +42,12 @@ export class RowFilter {
   /** @param checksValues not where rows are read back: what was published is passed on as it is */
   constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;
-    this.#party = idWords(scope.partyId);
-    this.#values = checksValues ? new RowValues(layout) : undefined;
-    const { assetId } = scope;
-    if (assetId?.length === HEX_CHARACTERS) this.#asset = idWords(assetId);
+    const { partyId, assetId, hasOwnIds = false } = scope;
+    this.#partyId = partyId;
+    if (isHexId(partyId)) this.#party = idWords(partyId);
+    this.#decodeParty = hasOwnIds ? decodePartyId : decodeId;
+    this.#values = checksValues ? new RowValues(layout, hasOwnIds) : undefined;
+    if (assetId !== undefined && isHexId(assetId)) this.#asset = idWords(assetId);
     else this.#word = assetId;
   }
 
@@ -53,8 +58,8 @@ export class RowFilter {
     const time = index.vega_time;
     if (!this.time.read(buffer, fields.start(time), fields.end(time))) return 'time';
     if (this.time.second < 0 || this.time.second >= SECOND_END) return 'time';
-    const isFrom = fields.holds(index.account_from_party_id, this.#party);
-    const isTo = sides === 'both' && fields.holds(index.account_to_party_id, this.#party);
+    const isFrom = this.#isParty(index.account_from_party_id);
+    const isTo = sides === 'both' && this.#isParty(index.account_to_party_id);
     this.leaves = isFrom && !isTo;
     this.isFrom = isFrom;
     if (!isFrom && !isTo) return this.#isSpelled() ? 'party' : 'spelling';
@@ -67,11 +72,19 @@ export class RowFilter {
     return this.#fields.count;
   }
 
+  #isParty(column: number): boolean {
+    if (this.#party !== undefined) return this.#fields.holds(column, this.#party);
+    return this.#fields.text(column) === this.#partyId;
+  }
+
   /** A party in a spelling that nobody knows may be the one that was asked for. */
   #isSpelled(): boolean {
     const { index, sides } = this.#layout;
     const columns = [index.account_from_party_id, ...(sides === 'both' ? [index.account_to_party_id] : [])];
-    return columns.every((column) => decodeId(this.#fields.text(column) ?? '') !== undefined);
+    return columns.every((column) => {
+      const party = this.#decodeParty(this.#fields.text(column) ?? '');
+      return party !== undefined && party.toLowerCase() !== this.#partyId.toLowerCase();
+    });
   }
 
   #isAsset(column: number): boolean {

@@ -3,7 +3,8 @@
  * never writes is asked for again, not stored. Most values are told by their bytes alone; what those cannot tell is
  * given to the decoders that loading uses.
  */
-import { DECODERS, ENTRY_COLUMNS, isAmountColumn } from '../../ledger/canonical.ts';
+import { DECODERS, ENTRY_COLUMNS, isAmountColumn, isPartyColumn } from '../../ledger/canonical.ts';
+import { decodeId } from '../../ledger/encodings.ts';
 import type { Layout } from '../../ledger/header.ts';
 import type { RowFields } from '../../ledger/row-fields.ts';
 
@@ -45,7 +46,8 @@ export class RowValues {
   /** Texts that the decoders have taken, by column. */
   readonly #taken = new Set<string>();
 
-  constructor(layout: Layout) {
+  /** @param hasOwnIds of the source's parties; elsewhere a text that is no known id is a lie or damage */
+  constructor(layout: Layout, hasOwnIds: boolean) {
     // The time is read before, and apart.
     const names = ENTRY_COLUMNS.filter((name) => name !== 'vega_time');
     const effect = layout.index.effect;
@@ -55,7 +57,7 @@ export class RowValues {
         index: layout.index[name],
         kind: isAmountColumn(name) ? 'amount' : name.endsWith('_type') ? 'type' : 'id',
         isRequired: REQUIRED.has(name),
-        decode: DECODERS[name],
+        decode: isPartyColumn(name) && !hasOwnIds ? decodeId : DECODERS[name],
       })),
       ...(effect === undefined
         ? []

@@ -28,6 +28,9 @@ import { guarded, inTransaction } from '../../postgres/transaction.ts';
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
 
+/** As the index `parties_own_ids` has it. */
+const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`);
+
 export class ExportStore implements ExportRepository {
   readonly #db: Database;
 
@@ -49,7 +52,7 @@ export class ExportStore implements ExportRepository {
         .values({ party_id: scope.partyId, asset_id: assetId })
         .onConflict((conflict) => conflict.columns(['party_id', 'asset_id']).doNothing())
         .execute();
-      const claimed = await sql<{ export_id: bigint; lease_token: string }>`
+      const claimed = await sql<{ export_id: bigint; lease_token: string; has_own_ids: boolean }>`
         update mirror.exports u
         set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
           is_at_source = false
@@ -58,9 +61,12 @@ export class ExportStore implements ExportRepository {
             select from mirror.exports o
             where o.party_id = u.party_id and o.lease_until > clock_timestamp()
               and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
-        returning export_id, lease_token`.execute(tx);
+        returning export_id, lease_token,
+          exists (select from mirror.parties where ${OWN_ID}) as has_own_ids`.execute(tx);
       const row = claimed.rows[0];
-      return row === undefined ? undefined : { scope, exportId: row.export_id, token: row.lease_token };
+      if (row === undefined) return undefined;
+      const known = row.has_own_ids ? { ...scope, hasOwnIds: true } : scope;
+      return { scope: known, exportId: row.export_id, token: row.lease_token };
     });
   }
 

@@ -1,5 +1,6 @@
 /** Whose ledger is due: the rule by which a night is planned, and foretold. */
 import { type RawBuilder, sql } from 'kysely';
+import { NETWORK_PARTY } from '../../core/ids.ts';
 
 /** Whom a night is about. */
 export interface NightScope {
@@ -48,7 +49,7 @@ export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): R
                  union
                  select party_id from mirror.segments where status = 'current' and quarantine_reason is not null) named
         on named.party_id = ids.party_id
-      where ids.party_id ~ '^[0-9a-f]{64}$'),
+      where ids.party_id <> ${NETWORK_PARTY}),
     due as (
       select party_id, rank, last_asked_at,
              row_number() over (order by rank = 5, turn, rank, last_asked_at nulls first, party_id)::int as priority

@@ -1,6 +1,7 @@
 /** Whose ledger a nightly run asks for, and what became of it. The verdict is computed from here. */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
+import { NETWORK_PARTY } from '../../core/ids.ts';
 import type { Database } from '../../postgres/database.ts';
 import { recordScope } from './completeness.ts';
 import { ASKED, dueUnits, type NightScope } from './night-scope.ts';
@@ -108,6 +109,14 @@ export class NightlyStore {
 
   constructor(db: Database) {
     this.#db = db;
+  }
+
+  /** Whether the source has ever listed the party. */
+  async isListed(partyId: string): Promise<boolean> {
+    return guarded('look a party up', async () => {
+      const found = await sql`select from mirror.parties where party_id = ${partyId}`.execute(this.#db);
+      return found.rows.length > 0;
+    });
   }
 
   /**
@@ -254,7 +263,7 @@ export class NightlyStore {
         from (select party_id from mirror.parties where ${chosen}::text[] is null
               union select unnest(${chosen}::text[])) ids
         left join (${ASKED}) u on u.party_id = ids.party_id
-        where ids.party_id ~ '^[0-9a-f]{64}$'`.execute(this.#db);
+        where ids.party_id <> ${NETWORK_PARTY}`.execute(this.#db);
       const row = found.rows[0];
       return {
         parties: Number(row?.parties ?? 0n),

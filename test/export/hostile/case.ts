@@ -58,6 +58,8 @@ export interface AnswerSettings {
 
 export interface HostileCase extends Phase {
   readonly name: string;
+  /** Absent: 64 hex digits, made from the name. */
+  readonly party?: string;
   readonly meaning: string;
   /** Whether the true rows have an `effect`. */
   readonly hasEffect: boolean;

@@ -25,6 +25,9 @@ const ACCOUNT_NUMBERS: Readonly<Record<string, number>> = {
   EXTERNAL: 10,
 };
 
+/** As CSV has it: only where it must be. */
+const quote = (text: string): string => (/[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
 type Write = (entry: Entry, party: string, at: number) => string;
 
 const PLAIN_FIELDS: Readonly<Record<string, Write>> = {
@@ -34,11 +37,11 @@ const PLAIN_FIELDS: Readonly<Record<string, Write>> = {
   transfer_type: (entry) => `TRANSFER_TYPE_${entry.transfer}`,
   asset_id: (entry) => entry.asset,
   account_from_market_id: (entry) => entry.from.market || '""',
-  account_from_party_id: (entry) => entry.from.party,
+  account_from_party_id: (entry) => quote(entry.from.party),
   account_from_account_type: (entry) => entry.from.account,
   account_from_balance: (entry) => entry.from.balance,
   account_to_market_id: (entry) => entry.to.market || '""',
-  account_to_party_id: (entry) => entry.to.party,
+  account_to_party_id: (entry) => quote(entry.to.party),
   account_to_account_type: (entry) => entry.to.account,
   account_to_balance: (entry) => entry.to.balance,
 };

@@ -200,6 +200,6 @@ class Host implements HostileSource {
 }
 
 function startCase(one: HostileCase): State {
-  const party = createHash('sha256').update(one.name).digest('hex');
+  const party = one.party ?? createHash('sha256').update(one.name).digest('hex');
   return { one, party, phase: one, following: one.followedBy, isHealed: false, asked: 0 };
 }

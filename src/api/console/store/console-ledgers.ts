@@ -30,11 +30,11 @@ const SUMMARY = `
   left join lateral (
     select max(to_time) as known_to from mirror.coverage where party_id = page.party_id) c on true`;
 
-/** Ids are hex or a word: in every collation they sort below the last letter. */
+/** What follows a prefix sorts below the last letter in every collation, where it is hex or a word. */
 const BY_ID = `
   with page as materialized (
     select party_id, party_id as key from mirror.parties
-    where party_id > $2 and party_id >= $1 and party_id < $1 || 'zz' order by party_id limit $3)
+    where party_id > $2 and party_id >= $1 and ($1 = '' or party_id < $1 || 'zz') order by party_id limit $3)
   ${SUMMARY} order by page.key`;
 
 const UNIT_PAGES = {
