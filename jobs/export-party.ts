@@ -6,7 +6,10 @@ import { exportUnits } from '../src/runs/export-units.ts';
 import { BATCH_MAX, JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';
 
-const payload = z.strictObject({ runId: z.uuid(), partyIds: z.array(partyId).min(1).max(BATCH_MAX).optional() });
+const payload = z.strictObject({
+  runId: z.uuid(),
+  partyIds: z.array(partyId).min(1).max(BATCH_MAX).optional(),
+});
 
 export const exportPartyJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.export,
