@@ -27,6 +27,7 @@ export interface Binaries {
   readonly binDir: string;
   /** The major version, as `PG_VERSION` in a data folder names it: `18`. */
   readonly major: string;
+  readonly minor: number;
 }
 
 /** Nothing of ours is handed on: PG… and LD_… variables of the user must not steer the server. */
@@ -40,11 +41,27 @@ interface PackagedLink {
   readonly target: string;
 }
 
+/** Where systems keep a major version's server: Debian and its kin, and PostgreSQL's own RPM packages. */
+function systemFolders(major: string): readonly string[] {
+  return [`/usr/lib/postgresql/${major}`, `/usr/pgsql-${major}`];
+}
+
 /**
- * Binaries that `account` can execute: in place, or copied once to a cache folder.
+ * Binaries that `account` can execute: the system's where it has the packaged major version, of no older a minor version, for a
+ * system is fixed sooner than packages of npm; otherwise the packaged ones.
  * @throws PermanentError `EMBEDDED_PLATFORM` or `EMBEDDED_BINARIES`
  */
-export function findBinaries(account: Account): Binaries {
+export function findBinaries(account: Account, folders = systemFolders): Binaries {
+  const packaged = packagedBinaries(account);
+  const ofSystem = folders(packaged.major)
+    .filter((folder) => existsSync(join(folder, 'bin', 'initdb')))
+    .map((folder) => probe(folder, account))
+    .find((found) => 'major' in found && found.major === packaged.major && found.minor >= packaged.minor);
+  return ofSystem !== undefined && 'major' in ofSystem ? ofSystem : packaged;
+}
+
+/** In place, or copied once to a cache folder. */
+function packagedBinaries(account: Account): Binaries {
   const packageDir = platformPackage();
   const inPlace = join(packageDir, 'native');
   // Where node_modules is read-only the links cannot be made; then the probe fails and the copy serves.
@@ -112,8 +129,8 @@ function probe(nativeDir: string, account: Account): Binaries | { problem: strin
     encoding: 'utf8',
     timeout: PROBE_TIMEOUT_MS,
   });
-  const major = /^postgres \(PostgreSQL\) (\d+)\./.exec(ran.stdout ?? '')?.[1];
-  if (ran.status === 0 && major !== undefined) return { binDir, major };
+  const [, major, minor] = /^postgres \(PostgreSQL\) (\d+)\.(\d+)/.exec(ran.stdout ?? '') ?? [];
+  if (ran.status === 0 && major !== undefined) return { binDir, major, minor: Number(minor) };
   return { problem: ran.error?.message ?? (ran.stderr.trim() || `exit ${ran.status ?? ran.signal}`) };
 }
 
