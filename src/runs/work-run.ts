@@ -244,9 +244,10 @@ async function settleFailure(
   const isAway = error instanceof UnreachableError;
   const isLong = isAway ? awayMs(runId) >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
   // Another run reads this list: however long that takes, ours comes after it.
-  const isOver = errorCode(error) !== 'LIST_BUSY' && (isLong || wasAskedAgain(error));
+  const isWaiting = errorCode(error) === 'LIST_BUSY';
+  const isOver = !isWaiting && (isLong || wasAskedAgain(error));
   if (mayPass && !isOver) {
-    await deps.runs.giveBack(runId).catch(() => undefined);
+    await deps.runs.giveBack(runId, { hasTried: !isWaiting }).catch(() => undefined);
     deps.log.warn(
       { runId, kind, subject, sinceMs, attempt: context.attempt, reason: errorLine(error) },
       'Run is tried again',

@@ -284,11 +284,11 @@ export class RunStore {
   }
 
   /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
-  async giveBack(runId: string): Promise<void> {
+  async giveBack(runId: string, { hasTried = true }: { readonly hasTried?: boolean } = {}): Promise<void> {
     await guarded('give a run back', () =>
       this.#db
         .updateTable('runs')
-        .set({ heartbeat_at: null })
+        .set({ heartbeat_at: null, ...(hasTried ? {} : { attempts: sql<number>`attempts - 1` }) })
         .where('run_id', '=', runId)
         .where('state', '=', 'running')
         .execute(),
