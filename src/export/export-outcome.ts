@@ -1,6 +1,6 @@
 /** What an export says of itself: the verdict's evidence, for people and for the checks of other stages. */
-import { formatInstant } from '../core/time.ts';
-import type { Verdict } from '../core/verdict.ts';
+import { ceilSecond, formatInstant } from '../core/time.ts';
+import { worst, type Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
 import type { Coverage, ExportScope, SourceProfile } from './ports.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
@@ -30,8 +30,9 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
   const all = [...earlier, ...manifests];
   const rows = all.reduce((sum, segment) => sum + segment.rows, 0n);
   const { leftOut } = books;
+  const ahead = aheadNote(request);
   return {
-    verdict,
+    verdict: worst([verdict, ahead === undefined ? 'complete' : 'incomplete']),
     rows,
     bytes: all.reduce((sum, segment) => sum + segment.bytes, 0n),
     requests,
@@ -54,9 +55,16 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
       ...(books.audits.length === 0 ? {} : { audited: books.audits }),
       ...(last?.profile.bounds === 'broken' ? { release: brokenNote(last.profile) } : {}),
       ...(last !== undefined && isMixed(last) ? { mixedSides: MIXED_NOTE } : {}),
+      ...(ahead === undefined ? {} : { reason: ahead }),
       ...facts.evidence,
     },
   };
+}
+
+/** What has not happened yet nobody can show. */
+function aheadNote({ to, seenTime, closedTo }: ExportRequest): string | undefined {
+  if (to === undefined || ceilSecond(to) <= seenTime) return undefined;
+  return `the range ends behind the source's time, ${formatInstant(seenTime)}; it is complete up to ${formatInstant(closedTo)}`;
 }
 
 const MIXED_NOTE =

@@ -401,9 +401,7 @@ export class ExportRun {
   }
 
   #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): ExportOutcome {
-    const { to, seenTime, closedTo } = this.#request;
-    const isAhead = to !== undefined && ceilSecond(to) > seenTime;
-    return exportOutcome(worst([verdict, ...this.#verdicts, isAhead ? 'incomplete' : 'complete']), {
+    return exportOutcome(worst([verdict, ...this.#verdicts]), {
       scope: this.#lease.scope,
       request: this.#request,
       requests: this.#fetcher.requests,
@@ -414,12 +412,6 @@ export class ExportRun {
         ...(this.#last === undefined && this.#overlap === undefined
           ? {}
           : { overlap: this.#overlap ?? 'none' }),
-        // What has not happened yet nobody can show.
-        ...(isAhead
-          ? {
-              reason: `the range ends behind the source's time, ${formatInstant(seenTime)}; it is complete up to ${formatInstant(closedTo)}`,
-            }
-          : {}),
         ...(this.#findings.length === 0 ? {} : { findings: this.#findings }),
         ...(this.#hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
