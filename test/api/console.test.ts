@@ -20,8 +20,13 @@ describe.each(['/', '/login'])('the page %s', (page) => {
   it('names only what this server has', async () => {
     const { body, type } = await bodyOf(page);
     expect(type).toBe('text/html; charset=utf-8');
-    const named = [...body.matchAll(/(?:src|href|action)="([^"]*)"/g)].map(([, url = '']) => url);
+    const named = [...body.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = '']) => url);
     expect(named).toContain('/assets/console.css');
+    const actions = [...body.matchAll(/method="post" action="([^"]*)"/g)].map(([, url = '']) => url);
+    expect([...body.matchAll(/<form /g)]).toHaveLength(actions.length);
+    for (const url of actions) {
+      expect(server.hasRoute({ method: 'POST', url })).toBe(true);
+    }
     for (const url of named.filter((one) => !one.startsWith('#') && one !== '/queues')) {
       expect(url).toMatch(/^\/(?!\/)/);
       await expect(bodyOf(url)).resolves.toBeDefined();
