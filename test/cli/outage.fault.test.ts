@@ -1,32 +1,16 @@
 /** A night outlives services that are away for seconds: it waits, goes on, and ends exactly. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from 'pg';
 import { describe, expect, test } from 'vitest';
 import type { Route } from '../../src/sandbox/faults.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
-import { serviceUrl } from '../support/services.ts';
+import { SilentProxy } from '../support/silent-proxy.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { expectLedgers, expectLists } from './as-the-books.ts';
 import { openHome } from './mirror-home.ts';
 
 const AWAY_MS = 5_000;
-
-/** No connection of the database lives, and none is taken, until the returned function is called. */
-async function takeAway(url: string): Promise<() => Promise<void>> {
-  const administrator = new Client({ connectionString: await serviceUrl('postgres') });
-  await administrator.connect();
-  const name = new URL(url).pathname.slice(1);
-  await administrator.query(`alter database ${name} with allow_connections false`);
-  await administrator.query(
-    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
-  );
-  return async () => {
-    await administrator.query(`alter database ${name} with allow_connections true`);
-    await administrator.end();
-  };
-}
 
 describe.concurrent.each([
   ['Postgres', 'the lists are read', 'parties', false],
@@ -40,11 +24,14 @@ describe.concurrent.each([
     const sandbox = stack.use(await startSandbox({ parties: 25, entriesMean: 20, rateLimit: 'none' }));
     const database = stack.use(await openFreshDatabase());
     const redis = hasRedis ? stack.use(await startOwnRedis()) : undefined;
+    const postgres = stack.use(await SilentProxy.before(database.url));
+    const redisLine = redis === undefined ? undefined : stack.use(await SilentProxy.before(redis.url));
+    const line = service === 'Postgres' ? postgres : redisLine;
     const home = stack.use(
       await openHome({
         SOURCE_URL: sandbox.url,
-        DATABASE_URL: database.url,
-        REDIS_URL: redis?.url,
+        DATABASE_URL: postgres.url,
+        REDIS_URL: redisLine?.url,
         SOURCE_PAGE_SIZE: '5',
       }),
     );
@@ -57,16 +44,17 @@ describe.concurrent.each([
     });
     const night = home.start(['nightly', '--json']);
     await waitFor(() => asked > 3, { what: `the source to be asked for ${route}` });
-    const bringBack =
-      service === 'Postgres'
-        ? await takeAway(database.url)
-        : await redis?.kill().then(() => () => redis.start());
+    await line?.goAway();
     resolve();
     await sleep(AWAY_MS);
-    await bringBack?.();
+    await line?.comeBack();
     const { code } = await night.end(undefined, 240_000);
     const document = JSON.parse(night.stdout) as { verdict: string };
-    expect([code, document.verdict]).toEqual([0, 'complete']);
+    expect([code, document.verdict, code === 0 ? '' : night.stderr.slice(-2_000)]).toEqual([
+      0,
+      'complete',
+      '',
+    ]);
     await expectLists(database.pool, sandbox.books);
     await expectLedgers(database.pool, sandbox.books, home.objectsDir);
   });

@@ -1,4 +1,7 @@
-/** A proxy whose open lines can go dead as a lost route leaves them: nothing gets through, and neither end is told. */
+/**
+ * A proxy whose open lines can go dead as a lost route leaves them: nothing gets through, and neither end is told. Or the
+ * service is away as a whole.
+ */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
@@ -41,10 +44,21 @@ export class SilentProxy implements AsyncDisposable {
     for (const line of this.#lines) line.isDead = true;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const { ends } of this.#lines) for (const end of ends) end.destroy();
+  /** As a service that has ended: lines break, and nobody takes new ones until `comeBack`. */
+  async goAway(): Promise<void> {
+    const closed = once(this.#server, 'close');
     this.#server.close();
-    await once(this.#server, 'close');
+    for (const { ends } of this.#lines) for (const end of ends) end.destroy();
+    await closed;
+  }
+
+  async comeBack(): Promise<void> {
+    this.#server.listen(Number(new URL(this.url).port), '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#server.listening) await this.goAway();
   }
 
   #open(client: Socket, service: Socket): void {
