@@ -23,7 +23,7 @@ describe.each(['/', '/login'])('the page %s', (page) => {
     const named = [...body.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = '']) => url);
     expect(named).toContain('/assets/console.css');
     const actions = [...body.matchAll(/method="post" action="([^"]*)"/g)].map(([, url = '']) => url);
-    expect([...body.matchAll(/<form /g)]).toHaveLength(actions.length);
+    expect(actions).toEqual([page === '/' ? '/logout' : '/login']);
     for (const url of actions) {
       expect(server.hasRoute({ method: 'POST', url })).toBe(true);
     }
