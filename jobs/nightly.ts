@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
 import { reportFailedNight, runNight } from '../src/runs/nightly-run.ts';
-import { reportOf, sendReports } from '../src/runs/notify.ts';
+import { reportOf, sendNotices } from '../src/runs/notify.ts';
 import { slotName } from '../src/runs/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
 
@@ -27,7 +27,7 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
     );
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: reportOf(ended) }, 'Nightly report');
-    await sendReports(deps, Date.now());
+    await sendNotices(deps);
   },
 };
 

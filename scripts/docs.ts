@@ -1,6 +1,7 @@
-/** Writes the table of settings in docs/configuration.md anew from the declared one. */
+/** Writes what docs take from the source: the table of settings, and the JSON Schema of a run. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { RUN_OUTPUT_SCHEMA } from '../src/runs/run-document.ts';
 import { SETTINGS, type Setting } from '../src/config/settings.ts';
 
 const PATH = resolve(import.meta.dirname, '../docs/configuration.md');
@@ -21,4 +22,8 @@ const table = [...HEADER, ...Object.values(SETTINGS).map(tableRow)].join('\n');
 writeFileSync(
   PATH,
   page.replace(/^\| Setting \|.*\n(?:\|.*\n)*/m, () => `${table}\n`),
+);
+writeFileSync(
+  resolve(import.meta.dirname, '../docs/run.schema.json'),
+  `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`,
 );

@@ -101,10 +101,10 @@ async function data(view: ConsolePage, url: string): Promise<void> {
   await page
     .locator('#query-sql')
     .fill(
-      `select month, count(*) as entries\nfrom ledger_entries where transfer_type = 'TRANSFER'\ngroup by month order by month`,
+      `select cast(vega_time as date) as day, count(*) as entries\nfrom ledger_entries group by day order by day`,
     );
   await page.getByRole('button', { name: 'Run', exact: true }).click();
-  await page.locator('#query-result table').waitFor({ timeout: NIGHT_MS });
+  await page.locator('#query-result .result table').waitFor({ timeout: NIGHT_MS });
   await page.locator('#tables details').first().waitFor();
   await sleep(SETTLE_MS);
   await take(view, 'console-data');

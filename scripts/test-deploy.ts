@@ -2,12 +2,10 @@
  * `npm run test:deploy`: the chart, the units, the rules and the dashboard, each by the checker of its kind; what a
  * checker would be needed for and is not installed, it says, and how it is had.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { type LiveMirror, startLiveMirror } from './live-mirror.ts';
 import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
 
 const CHART = 'deploy/helm/ledger-mirror';
@@ -21,7 +19,6 @@ const HOW: Readonly<Record<string, string>> = {
   'systemd-analyze': "Debian's package systemd",
   actionlint: 'go install github.com/rhysd/actionlint/cmd/actionlint@latest',
 };
-const READY_MAX_MS = 90_000;
 
 async function need(tool: string): Promise<void> {
   const { code } = await command('sh', ['-c', `command -v ${tool}`]);
@@ -29,8 +26,7 @@ async function need(tool: string): Promise<void> {
 }
 
 const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-deploy-'));
-let up: ChildProcess | undefined;
-let sandbox: ChildProcess | undefined;
+let mirror: LiveMirror | undefined;
 
 function valuesOf(name: string): string[] {
   return ['--values', `${CHART}/ci/${name}-values.yaml`];
@@ -70,38 +66,6 @@ async function verifyUnits(): Promise<void> {
     const { code, output } = await command('systemd-analyze', ['verify', '--man=no', join(folder, name)]);
     const ours = output.split('\n').filter((line) => line.includes(name));
     expect(code === 0 && ours.length === 0, output);
-  }
-}
-
-function start(args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
-  return spawn(process.execPath, ['bin/ledger-mirror.js', ...args], {
-    cwd: ROOT,
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', 'ignore'],
-  });
-}
-
-/** A mirror of a sandbox, scraped after its first night. */
-async function scrape(): Promise<string> {
-  sandbox = start(['sandbox', '--port', '0', '--parties', '5', '--entries', '50', '--json'], {
-    DATA_DIR: join(scratch, 'sandbox'),
-  });
-  let said = '';
-  sandbox.stdout?.setEncoding('utf8').on('data', (text: string) => (said += text));
-  const port = 18_090 + (process.pid % 1_000);
-  while (!said.includes('"genesis"')) await sleep(100);
-  const { url } = JSON.parse(said) as { url: string };
-  up = start(['up'], { SOURCE_URL: url, DATA_DIR: join(scratch, 'data'), API_PORT: String(port) });
-  up.stdout?.resume();
-  const limitMs = performance.now() + READY_MAX_MS;
-  for (;;) {
-    const text = await fetch(`http://127.0.0.1:${port}/metrics`).then(
-      (answer) => answer.text(),
-      () => '',
-    );
-    if (text.includes('last_success_timestamp_seconds{kind="nightly"}')) return text;
-    if (performance.now() > limitMs) throw new Error(`no complete night within ${READY_MAX_MS / 1000} s`);
-    await sleep(1_000);
   }
 }
 
@@ -166,7 +130,8 @@ try {
     {
       name: 'promtool check metrics, of a mirror after its first night',
       run: async () => {
-        scraped = await scrape();
+        mirror = await startLiveMirror(scratch);
+        scraped = mirror.scraped;
         await need('promtool');
         await succeed('promtool', ['check', 'metrics'], { stdin: scraped });
       },
@@ -181,10 +146,6 @@ try {
     },
   ]);
 } finally {
-  for (const child of [up, sandbox]) {
-    if (child === undefined || child.exitCode !== null) continue;
-    child.kill('SIGTERM');
-    await once(child, 'exit');
-  }
+  await mirror?.[Symbol.asyncDispose]();
   await rm(scratch, { recursive: true, force: true });
 }

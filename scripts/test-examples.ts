@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -113,6 +113,27 @@ try {
         const { env, calls } = await play([2, 0]);
         const { code, stdout } = await command('sh', [CRON], { env });
         expect(code === 2 && stdout.includes('"runId":"run-7"') && (await calls()) === 1, stdout);
+      },
+    },
+    {
+      name: 'check us yourself: twenty lines of Python agree with a night, and find a byte that was changed',
+      run: async () => {
+        const env = environment(real, { EXPORT_COMPRESSION: 'gzip' });
+        expect((await command('sh', [CRON], { env })).code === 0, 'no complete night');
+        const page = await readFile(join(ROOT, 'docs/guides/check-us.md'), 'utf8');
+        const [, program = ''] = /```python check-objects\.py\n(.*?)```/s.exec(page) ?? [];
+        const store = join(env['DATA_DIR'] ?? '', 'objects');
+        const check = (): ReturnType<typeof command> => command(PYTHON, ['-c', program, store], { env });
+        const { code, stdout, output } = await check();
+        expect(code === 0 && /^[0-9a-f]{64} \d+$/m.test(stdout), output);
+        const [object = ''] = (await readdir(store, { recursive: true })).filter((name) =>
+          name.endsWith('.gz'),
+        );
+        const bytes = await readFile(join(store, object));
+        bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
+        await writeFile(join(store, object), bytes);
+        const changed = await check();
+        expect(changed.code === 1 && changed.output.includes('stored bytes differ'), changed.output);
       },
     },
     {

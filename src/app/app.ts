@@ -173,16 +173,16 @@ function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMet
   });
 }
 
-/** Posts a report to NOTIFY_URL, and counts when that is refused. */
+/** Posts a notice to NOTIFY_URL, and counts when that is refused. */
 function openPoster(
   { notifyUrl, notifySecret: secret, notifyFormat: format }: Config,
   metrics: RunMetrics,
 ): JobDeps['post'] {
   if (notifyUrl === undefined) return undefined;
   const post = posterTo(notifyUrl, { version: version(), secret, format });
-  return async (...report) => {
+  return async (notice) => {
     try {
-      await post(...report);
+      await post(notice);
     } catch (error) {
       metrics.onNotifyFailure();
       throw error;

@@ -266,7 +266,7 @@ export const SETTINGS = {
     name: 'NOTIFY_URL',
     secret: true,
     accepted: HTTP_URL,
-    help: 'where the report of a nightly run is posted as JSON',
+    help: 'where the start and end of each run is posted as JSON',
     parse: url(['http:', 'https:']),
   }),
   notifySecret: setting({
@@ -280,7 +280,7 @@ export const SETTINGS = {
     name: 'NOTIFY_FORMAT',
     fallback: 'json',
     accepted: 'json or slack',
-    help: 'what is posted: the whole report, or a line for a chat',
+    help: 'what is posted: the whole report of a run, or a line for a chat',
     parse: oneOf('json', 'slack'),
   }),
   apiHost: setting({

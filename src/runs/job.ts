@@ -9,6 +9,7 @@ import type { JobData } from '../queue/backend.ts';
 import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
 import type { SourceCost } from '../source/ports.ts';
+import type { Notice } from './post-report.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './schedule.ts';
@@ -131,7 +132,7 @@ export interface JobDeps {
     flush(): Promise<void>;
   };
   /** Posts a report as JSON; absent where nobody is to be told. */
-  readonly post?: ((report: Readonly<Record<string, unknown>>) => Promise<void>) | undefined;
+  readonly post?: ((notice: Notice) => Promise<void>) | undefined;
   readonly nightlyParties: PartySelection;
   readonly nightlyExportsMax: number | undefined;
   /** Of the closed segments, from 0 to 1: so many are asked for once more each night. */

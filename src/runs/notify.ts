@@ -1,10 +1,14 @@
-/** The report of a nightly run for whoever wants to be told. Told at least once, or given up after a day. */
+/**
+ * Tells NOTIFY_URL of each run that begins and ends, and of one that ends well after one that did not. At least once
+ * each, in their order; what cannot be told is given up a day after the run ended.
+ */
 import { errorLine } from '../core/errors.ts';
 import type { Run } from './store/run-store.ts';
+import type { UntoldRun } from './store/untold-runs.ts';
 import type { JobDeps } from './job.ts';
+import type { NoticeType } from './post-report.ts';
 
-const GIVEN_UP_AFTER_MS = 24 * 3_600_000;
-const LOOKED_AT_MAX = 20;
+const AT_ONCE_MAX = 50;
 
 /** What is posted, and logged. */
 export function reportOf(run: Run): Readonly<Record<string, unknown>> {
@@ -22,23 +26,33 @@ export function reportOf(run: Run): Readonly<Record<string, unknown>> {
 }
 
 /** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
-export async function sendReports(
-  deps: Pick<JobDeps, 'runs' | 'log' | 'post'>,
-  nowMs: number,
-): Promise<void> {
-  if (deps.post === undefined) return;
-  for (const run of await deps.runs.list({ kind: 'nightly', states: ['done'], limit: LOOKED_AT_MAX })) {
-    const isOld = nowMs - Date.parse(run.finishedAt ?? run.queuedAt) > GIVEN_UP_AFTER_MS;
-    if (isOld || run.params['reported'] === true) continue;
+export async function sendNotices({
+  runs,
+  log,
+  post,
+}: Pick<JobDeps, 'runs' | 'log' | 'post'>): Promise<void> {
+  if (post === undefined) return;
+  for (const untold of await runs.untold(AT_ONCE_MAX)) {
+    const run = await runs.get(untold.runId);
+    if (run === undefined) continue;
     try {
-      await deps.post(reportOf(run));
-      await deps.runs.keep(run.runId, { reported: true });
+      if (!untold.isStartTold) {
+        const begun = { ...run, verdict: undefined, finishedAt: undefined, evidence: {} };
+        await post({ id: `run_${run.runId}_started`, type: 'run.started', report: reportOf(begun) });
+        await runs.keep(run.runId, { told: 'started' });
+      }
+      if (run.state !== 'done' && run.state !== 'cancelled') continue;
+      await post({ id: `run_${run.runId}`, type: endOf(run, untold), report: reportOf(run) });
+      await runs.keep(run.runId, { told: 'ended' });
     } catch (error) {
-      deps.log.warn(
-        { runId: run.runId, reason: errorLine(error) },
-        'The report could not be posted to NOTIFY_URL',
-      );
+      log.warn({ runId: run.runId, reason: errorLine(error) }, 'A notice could not be posted to NOTIFY_URL');
       return;
     }
   }
+}
+
+function endOf({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {
+  if (state === 'cancelled') return 'run.cancelled';
+  if (verdict !== 'complete') return 'run.failed';
+  return verdictBefore === undefined || verdictBefore === 'complete' ? 'run.finished' : 'run.recovered';
 }

@@ -1,6 +1,6 @@
 /**
- * Posts a report to NOTIFY_URL: as JSON, signed as Standard Webhooks where NOTIFY_SECRET is set, or in the form
- * that Slack takes. The same report has the same id, however often it is sent.
+ * Posts a notice to NOTIFY_URL: as JSON, signed as Standard Webhooks where NOTIFY_SECRET is set, or in the form
+ * that Slack takes. The same notice has the same id, however often it is sent.
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
@@ -11,6 +11,16 @@ const POST_TIMEOUT_MS = 10_000;
 const RETRIES = 2;
 const SECRET_PREFIX = /^whsec_/;
 
+/** What happened to a run, as receivers know it. */
+export type NoticeType = 'run.started' | 'run.finished' | 'run.recovered' | 'run.failed' | 'run.cancelled';
+
+export interface Notice {
+  /** The same however often it is sent. */
+  readonly id: string;
+  readonly type: NoticeType;
+  readonly report: Readonly<Record<string, unknown>>;
+}
+
 export interface PostOptions {
   readonly version: string;
   /** NOTIFY_SECRET: `whsec_` and base64. */
@@ -19,15 +29,13 @@ export interface PostOptions {
   readonly format?: 'json' | 'slack' | undefined;
 }
 
-type Report = Readonly<Record<string, unknown>>;
-
 /** @returns a function that throws RetryableError `NOTIFY_FAILED` where the receiver does not accept */
-export function posterTo(url: URL, options: PostOptions): (report: Report) => Promise<void> {
+export function posterTo(url: URL, options: PostOptions): (notice: Notice) => Promise<void> {
   const { target, authorization } = withoutCredentials(url);
-  return (report) => {
-    const message = hideSecretsIn({ type: typeOf(report), ...report });
+  return ({ id, type, report }) => {
+    const message = hideSecretsIn({ type, ...report });
     const body = JSON.stringify(options.format === 'slack' ? { text: lineOf(message) } : message);
-    return pRetry(() => post(target, { ...headersOf(report, body, options), ...authorization }, body), {
+    return pRetry(() => post(target, { ...headersOf(id, body, options), ...authorization }, body), {
       retries: RETRIES,
       randomize: true,
     });
@@ -40,7 +48,7 @@ async function post(target: URL, headers: Record<string, string>, body: string):
   await response.body?.cancel();
   if (response.ok) return;
   throw new RetryableError(
-    `Cannot post the report to ${target.host}: status ${response.status}; check NOTIFY_URL`,
+    `Cannot post the notice to ${target.host}: status ${response.status}; check NOTIFY_URL`,
     { code: 'NOTIFY_FAILED', meta: { host: target.host, status: response.status } },
   );
 }
@@ -55,8 +63,7 @@ function withoutCredentials(url: URL): { target: URL; authorization: Record<stri
   return { target, authorization: { authorization: `Basic ${Buffer.from(pair).toString('base64')}` } };
 }
 
-function headersOf(report: Report, body: string, { version, secret }: PostOptions): Record<string, string> {
-  const id = `run_${String(report['runId'])}`;
+function headersOf(id: string, body: string, { version, secret }: PostOptions): Record<string, string> {
   const timestamp = String(Math.floor(Date.now() / 1_000));
   const headers = {
     'content-type': 'application/json',
@@ -70,12 +77,16 @@ function headersOf(report: Report, body: string, { version, secret }: PostOption
   return { ...headers, 'webhook-signature': `v1,${signature}` };
 }
 
-function typeOf({ verdict }: Report): string {
-  return verdict === 'complete' ? 'run.finished' : 'run.failed';
-}
+const WORDS: Readonly<Record<string, string>> = {
+  'run.started': 'started',
+  'run.finished': 'ended complete',
+  'run.recovered': 'ended complete again',
+  'run.cancelled': 'was cancelled',
+};
 
 /** For people, in a chat. */
-function lineOf(report: Report): string {
-  const { kind, subject, verdict, runId } = report;
-  return `ledger-mirror: ${String(kind)} run (${String(subject)}) ended ${String(verdict)}; run ${String(runId)}`;
+function lineOf(message: Readonly<Record<string, unknown>>): string {
+  const { type, kind, subject, verdict, runId } = message;
+  const what = WORDS[String(type)] ?? `ended ${String(verdict)}`;
+  return `ledger-mirror: ${String(kind)} run (${String(subject)}) ${what}; run ${String(runId)}`;
 }

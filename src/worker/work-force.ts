@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { sendReports } from '../runs/notify.ts';
+import { sendNotices } from '../runs/notify.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
 import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
@@ -67,7 +67,7 @@ export class WorkForce implements AsyncDisposable {
     await keepSchedules(this.#options);
     this.#every(SLOT_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
     this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
-    this.#every(RECONCILE_MS, 'Reports could not be sent', () => sendReports(this.#options.jobs, Date.now()));
+    this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(this.#options.jobs));
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => this.#options.forget());
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
   }

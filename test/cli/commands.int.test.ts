@@ -1,7 +1,9 @@
 /** Every command through the real binary over one small mirror: output, documents, files and exit codes. */
+import { readFileSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -326,5 +328,50 @@ describe('exit codes', () => {
     const ledger = await fetch(`${url}/api/v2/ledgerentry/export?partyId=${'ab'.repeat(32)}`);
     expect(await ledger.text()).toMatch(/^vega_time,quantity,effect,/);
     expect(await served.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('the document of a run', () => {
+  const text = readFileSync(new URL('../../docs/run.schema.json', import.meta.url), 'utf8');
+  const schema = z.fromJSONSchema(JSON.parse(text));
+
+  test('is described by the schema that ships, whatever the exit code', async () => {
+    const checked: unknown[] = [];
+    const check = ({ code, stdout }: Pick<Ended, 'code' | 'stdout'>): void => {
+      const document = JSON.parse(stdout) as Record<string, unknown>;
+      expect(schema.safeParse(document).error).toBeUndefined();
+      checked.push([code, document['status'] ?? null, document['retryable'] ?? null]);
+    };
+    check(await home.json(['sync', 'all']));
+    check(await home.json(['nightly']));
+    check(await home.json(['verify']));
+    check(await home.run(['export', '--party', 'nobody', '--json']));
+    const broken = sandbox.faults.add(({ route }) =>
+      route === 'export' ? { answer: { status: 403, body: 'no' } } : undefined,
+    );
+    check(await home.json(['export', '--party', party, '--again']));
+    broken();
+    const held = sandbox.faults.add(({ route }) => (route === 'export' ? { until: NEVER } : undefined));
+    const child = home.start(['export', '--party', party, '--again', '--json']);
+    await waitFor(() => child.stderr.includes('export'), { what: 'the export to begin' });
+    const { code } = await child.end('SIGINT');
+    check({ code, stdout: child.stdout });
+    held();
+    expect(checked).toEqual([
+      [0, null, null],
+      [0, 'succeeded', false],
+      [0, 'succeeded', false],
+      [1, null, null],
+      [2, 'failed', expect.any(Boolean)],
+      [75, null, null],
+    ]);
+  });
+
+  test('says rows as decimal text, and up to when it is complete', async () => {
+    const { document } = await home.json(['nightly']);
+    expect(document['rows']).toMatch(/^\d+$/);
+    expect(Date.parse(String(document['asOf']))).toBeGreaterThan(0);
+    const counts = JSON.stringify(document['evidence']).match(/"\w*(?:rows|Rows|bytes|Bytes)":[^,}]*/g);
+    expect(counts?.filter((count) => !count.includes(':"') && !count.endsWith('null'))).toEqual([]);
   });
 });

@@ -5,6 +5,7 @@ import { Writable } from 'node:stream';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { EXIT_CODES } from '../../src/cli/help.ts';
 import { runCli } from '../../src/cli/program.ts';
+import { RUN_OUTPUT_SCHEMA } from '../../src/runs/run-document.ts';
 import { SETTINGS, type Setting } from '../../src/config/settings.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -92,6 +93,12 @@ describe('--help', () => {
 
   test.each(EXIT_CODES)('tells exit code %i', (code, meaning) => {
     expect(help).toMatch(new RegExp(String.raw`^  ${code} +${meaning}$`, 'm'));
+  });
+});
+
+describe('the schema of a run that ships', () => {
+  test('is the one that the read API and --json answer by', () => {
+    expect(JSON.parse(readPage('run.schema.json'))).toEqual(JSON.parse(JSON.stringify(RUN_OUTPUT_SCHEMA)));
   });
 });
 

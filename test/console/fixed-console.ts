@@ -1,7 +1,8 @@
 /** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
 import type { ConsoleParts, LiveFacts } from '../../src/api/console/console-ports.ts';
 import { listen } from '../../src/api/http/listen.ts';
-import type { MirrorFacts, RunDocument } from '../../src/api/http/ports.ts';
+import type { MirrorFacts } from '../../src/api/http/ports.ts';
+import type { RunDocument } from '../../src/runs/run-document.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, CALM, NO_LAKE } from '../api/mirror.ts';
 
 export const PARTY = 'ab'.repeat(32);

@@ -77,6 +77,16 @@ describe('the glance', () => {
     expect(await accessibilityFaults(view.page)).toEqual([]);
   });
 
+  it('shows figures that follow what has changed, as the sentence does', async () => {
+    const status = wholeFacts();
+    const { view, console: mirror } = await open({ status });
+    await expectShown('numbers', '0 of 0');
+    const coverage = { ...status.coverage, listed: 9, wanted: 9, covered: 7 };
+    mirror.facts.status = { ...status, coverage, ledger: { ...status.ledger, bytes: '2048' } };
+    await expectSentence('7 of 9 ledgers are covered');
+    await expect.poll(() => view.page.locator('#numbers').innerText()).toMatch(/7 of 9[\s\S]*2\.0 KiB/);
+  });
+
   it('says that work waits for a worker', async () => {
     await open({
       live: { ...quiet(), workers: 0, openRuns: [run({ state: 'queued', verdict: null, finishedAt: null })] },

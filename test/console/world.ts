@@ -1,7 +1,7 @@
 /** A mirror that stands still: eleven weeks old, all of it made up and the same every time. For pictures of the console. */
 import { createHash } from 'node:crypto';
 import type { ConsoleParts, Night, PartySummary } from '../../src/api/console/console-ports.ts';
-import type { RunDocument } from '../../src/api/http/ports.ts';
+import type { RunDocument } from '../../src/runs/run-document.ts';
 import { NO_CONSOLE, NO_LAKE } from '../api/mirror.ts';
 import { type Facts, quiet, wholeFacts } from './fixed-console.ts';
 

@@ -52,7 +52,7 @@ afterAll(async () => {
   await sandbox.stop();
 });
 
-const guides = ['first-network.md', 'on-demand.md', 'verdicts.md', 'restore.md'];
+const guides = ['first-network.md', 'on-demand.md', 'verdicts.md', 'restore.md', 'warehouse.md'];
 
 describe.each(guides)('the guide %s', (guide) => {
   const commands = commandsOf(guide);
@@ -65,6 +65,16 @@ describe.each(guides)('the guide %s', (guide) => {
     const { code, stderr } = await home.run(wordsOf(line));
     expect({ code, told: code === 0 ? '' : stderr.slice(-600) }).toEqual({ code: 0, told: '' });
   });
+});
+
+test('the statement that checks the tables finds nothing, and a row that is gone', async () => {
+  const page = readFileSync(join(GUIDES, 'check-us.md'), 'utf8');
+  const [, statement = ''] = /## The tables, with Postgres.*?```sql\n(.*?)```/s.exec(page) ?? [];
+  expect((await database.pool.query(statement)).rows).toEqual([]);
+  await database.pool.query(
+    `delete from mirror.ledger_entries where ctid = any (array(select ctid from mirror.ledger_entries limit 1))`,
+  );
+  expect((await database.pool.query(statement)).rows).toHaveLength(1);
 });
 
 test('every guide with commands is one of those that are run', () => {

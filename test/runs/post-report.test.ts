@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { errorLine } from '../../src/core/errors.ts';
 import { rememberSecrets } from '../../src/core/secrets.ts';
-import { type PostOptions, posterTo } from '../../src/runs/post-report.ts';
+import { type Notice, type PostOptions, posterTo } from '../../src/runs/post-report.ts';
 
 const REPORT = {
   runId: 'r-1',
@@ -45,11 +45,13 @@ async function receiver(...statuses: readonly number[]): Promise<{ received: Rec
   };
 }
 
-async function deliver(url: URL, options: Partial<PostOptions> = {}, report: object = REPORT): Promise<void> {
-  await posterTo(url, { version: '0.0.0', ...options })({ ...report });
+const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', report: REPORT };
+
+async function deliver(url: URL, options: Partial<PostOptions> = {}, notice = FINISHED): Promise<void> {
+  await posterTo(url, { version: '0.0.0', ...options })(notice);
 }
 
-describe('a report', () => {
+describe('a notice', () => {
   test('is the run with a type, and can be verified as Standard Webhooks say', async () => {
     const { received, url } = await receiver(204);
     await deliver(url, { secret: SECRET });
@@ -63,9 +65,9 @@ describe('a report', () => {
     );
   });
 
-  test('has the same id on every try, and the type of how the run ended', async () => {
+  test('has the same id on every try, and the type of what happened', async () => {
     const { received, url } = await receiver(503, 200);
-    await deliver(url, {}, { ...REPORT, verdict: 'incomplete' });
+    await deliver(url, {}, { ...FINISHED, type: 'run.failed' });
     expect(received.map(({ headers }) => headers['webhook-id'])).toEqual(['run_r-1', 'run_r-1']);
     expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({ type: 'run.failed' });
     expect(received[0]?.headers['webhook-signature']).toBeUndefined();
@@ -79,11 +81,18 @@ describe('a report', () => {
     expect(received[0]?.headers.authorization).toBe(`Basic ${btoa('me:p@ss:w')}`);
   });
 
-  test('is one line in the form that Slack takes', async () => {
+  test.each([
+    ['run.started', 'started'],
+    ['run.finished', 'ended complete'],
+    ['run.recovered', 'ended complete again'],
+    ['run.failed', 'ended incomplete'],
+    ['run.cancelled', 'was cancelled'],
+  ] as const)('of %s is one line in the form that Slack takes', async (type, words) => {
     const { received, url } = await receiver(200);
-    await deliver(url, { format: 'slack' });
+    const report = { ...REPORT, verdict: type === 'run.failed' ? 'incomplete' : 'complete' };
+    await deliver(url, { format: 'slack' }, { id: 'run_r-1', type, report });
     expect(JSON.parse(received[0]?.body ?? '')).toEqual({
-      text: 'ledger-mirror: nightly run (scheduled) ended complete; run r-1',
+      text: `ledger-mirror: nightly run (scheduled) ${words}; run r-1`,
     });
   });
 
@@ -91,8 +100,8 @@ describe('a report', () => {
     rememberSecrets(['SRC-S3cret-9988']);
     const { received, url } = await receiver(404);
     const evidence = { error: { message: 'invalid header SRC-S3cret-9988' } };
-    const failure = await deliver(url, {}, { ...REPORT, evidence }).catch((error: unknown) =>
-      errorLine(error),
+    const failure = await deliver(url, {}, { ...FINISHED, report: { ...REPORT, evidence } }).catch(
+      (error: unknown) => errorLine(error),
     );
     expect(failure).toContain('status 404');
     expect(failure).not.toContain('/hook');

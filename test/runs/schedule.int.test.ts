@@ -6,7 +6,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeUpMissedAudits, makeUpMissedSlot } from '../../src/runs/missed-slot.ts';
-import { sendReports } from '../../src/runs/notify.ts';
+import { sendNotices } from '../../src/runs/notify.ts';
 import { everyPartyFits } from '../../src/runs/nightly-exports.ts';
 import { lastSlotMs } from '../../src/runs/schedule.ts';
 import type { MirrorSchema } from '../../src/postgres/schema.ts';
@@ -118,37 +118,94 @@ describe('a missed slot', () => {
   });
 });
 
-describe('the report of a night', () => {
-  it('is posted once it is accepted, and not again', async () => {
-    const posted: unknown[] = [];
-    let refusals = 4;
-    const server = createServer((request, response) => {
-      let body = '';
-      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
-      request.on('end', () => {
-        if ((refusals -= 1) >= 0) {
-          response.writeHead(503).end();
-          return;
-        }
-        posted.push(JSON.parse(body));
-        response.writeHead(204).end();
-      });
+interface Posted {
+  readonly id: string;
+  readonly type: string;
+  readonly runId: string;
+  readonly kind: string;
+  readonly verdict: string | null;
+}
+
+/** Refuses the first `refusals` posts, and keeps the others. */
+async function openReceiver(refusals: number): Promise<{ posted: Posted[]; url: URL } & AsyncDisposable> {
+  const posted: Posted[] = [];
+  const server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+    request.on('end', () => {
+      refusals -= 1;
+      if (refusals < 0) posted.push({ ...JSON.parse(body), id: request.headers['webhook-id'] });
+      response.writeHead(refusals < 0 ? 204 : 503).end();
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    posted,
+    url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`),
+    [Symbol.asyncDispose]: async () => {
+      server.close();
+    },
+  };
+}
+
+describe('whoever wants to be told', () => {
+  it('is told of the start and the end of a run of each kind, once each, and again after a refusal', async () => {
+    // Three tries a notice: the whole first call is refused.
+    await using receiver = await openReceiver(3);
     await using world = await openWorld();
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    await world.deps.runs.finish(run.runId, 'incomplete', { exports: { failed: 1 } });
-    const deps = { ...world.deps, post: posterTo(url, { version: 'test' }) };
-    await sendReports(deps, Date.now());
-    expect(posted).toEqual([]);
-    await sendReports(deps, Date.now());
-    await sendReports(deps, Date.now());
-    expect(posted).toMatchObject([
-      { runId: run.runId, verdict: 'incomplete', evidence: { exports: { failed: 1 } } },
+    const { runs } = world.deps;
+    const deps = { ...world.deps, post: posterTo(receiver.url, { version: 'test' }) };
+    const kinds = ['nightly', 'sync', 'export', 'load', 'verify'] as const;
+    const ids: string[] = [];
+    for (const kind of kinds) {
+      const { runId } = await runs.create({ kind, subject: kind === 'sync' ? 'parties' : `of ${kind}` });
+      ids.push(runId);
+      await runs.start(runId);
+    }
+    await sendNotices(deps);
+    expect(receiver.posted).toEqual([]);
+    await sendNotices(deps);
+    await sendNotices(deps);
+    expect(receiver.posted.map(({ id, type, kind }) => [id, type, kind])).toEqual(
+      ids.map((id, index) => [`run_${id}_started`, 'run.started', kinds[index]]),
+    );
+    receiver.posted.length = 0;
+    for (const id of ids) await runs.finish(id, 'complete', {});
+    await sendNotices(deps);
+    await sendNotices(deps);
+    expect(receiver.posted.map(({ id, type }) => [id, type])).toEqual(
+      ids.map((id) => [`run_${id}`, 'run.finished']),
+    );
+  });
+
+  it('is told of a failure, of the recovery after it, and of a cancelled run; not of the parts of a run', async () => {
+    await using receiver = await openReceiver(0);
+    await using world = await openWorld();
+    const { runs } = world.deps;
+    const deps = { ...world.deps, post: posterTo(receiver.url, { version: 'test' }) };
+    for (const verdict of ['incomplete', 'complete', 'complete'] as const) {
+      const { runId } = await runs.create({ kind: 'nightly', subject: verdict });
+      await runs.start(runId);
+      const part = await runs.create({ kind: 'sync', subject: 'parties', parentRunId: runId });
+      await runs.start(part.runId);
+      await runs.finish(runId, verdict, { exports: { failed: 1 } });
+      await runs.finish(part.runId, verdict, {});
+    }
+    const cancelled = await runs.create({ kind: 'load', subject: 'x' });
+    await runs.start(cancelled.runId);
+    await runs.markCancelled(cancelled.runId);
+    await sendNotices(deps);
+    expect(receiver.posted.map(({ type, verdict }) => [type, verdict])).toEqual([
+      ['run.started', null],
+      ['run.failed', 'incomplete'],
+      ['run.started', null],
+      ['run.recovered', 'complete'],
+      ['run.started', null],
+      ['run.finished', 'complete'],
+      ['run.started', null],
+      ['run.cancelled', null],
     ]);
-    server.close();
   });
 });
 

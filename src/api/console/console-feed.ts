@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, LiveFacts, LiveRun, Snapshot, Upkeep } from './console-ports.ts';
 import { EventStreams } from '../http/events.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { RunDocument } from '../http/ports.ts';
+import type { RunDocument } from '../../runs/run-document.ts';
 import { shared } from '../../core/shared.ts';
 
 const EVERY_MS = 500;

@@ -27,7 +27,7 @@ export function addMetrics(
   const show = mirrorGauges(registry);
   server.get(
     '/metrics',
-    { schema: { tags: ['health'], summary: 'Prometheus metrics' } },
+    { schema: { tags: ['health'], summary: 'Prometheus metrics', produces: ['text/plain'] } },
     async (_request, reply) => {
       try {
         show(await status());

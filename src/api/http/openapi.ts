@@ -1,102 +1,87 @@
-/** `/openapi.json`, made from the schemas of the routes themselves, so that it cannot tell of others. */
-import type { FastifyInstance } from 'fastify';
-
-declare module 'fastify' {
-  interface FastifySchema {
-    /** Not told of. */
-    hide?: boolean;
-    tags?: readonly string[];
-    summary?: string;
-    description?: string;
-  }
-}
-
-type Json = Readonly<Record<string, unknown>>;
-
-interface Schema extends Json {
-  readonly hide?: boolean;
-  readonly querystring?: {
-    readonly properties?: Readonly<Record<string, Json>>;
-    readonly required?: readonly string[];
-  };
-  readonly params?: { readonly properties?: Readonly<Record<string, Json>> };
-  readonly body?: Json;
-  readonly response?: Readonly<Record<string, Json>>;
-}
+/** `/openapi.json`, made from the schemas that validate and serialize, so that it cannot tell of others. */
+import swagger from '@fastify/swagger';
+import type { FastifyInstance, FastifySchema } from 'fastify';
+import { RUN_SCHEMA } from '../../runs/run-document.ts';
 
 const ERROR = {
+  $id: 'Error',
   type: 'object',
   description: 'google.rpc.Status',
   properties: {
     code: { type: 'integer' },
     message: { type: 'string' },
-    details: { type: 'array', items: { type: 'object', properties: { '@type': { type: 'string' } } } },
+    details: {
+      type: 'array',
+      items: { type: 'object', properties: { '@type': { type: 'string' } }, additionalProperties: true },
+    },
   },
+  required: ['code', 'message', 'details'],
 } as const;
 
-/** Adds the route; every route added after it is told of, save those whose schema says `hide`. */
-export function addOpenApi(server: FastifyInstance, version: string): void {
-  const paths: Record<string, Record<string, Json>> = {};
-  server.addHook('onRoute', (route) => {
-    const schema = (route.schema ?? { hide: true }) as Schema;
-    if (schema.hide === true) return;
-    const path = route.url.replaceAll(/:(\w+)/g, '{$1}');
-    const methods = typeof route.method === 'string' ? [route.method] : route.method;
-    for (const method of methods) (paths[path] ??= {})[method.toLowerCase()] = operation(schema);
+const REFUSED = {
+  description: 'Refused',
+  content: { 'application/json': { schema: { $ref: 'Error#' } } },
+};
+
+/** Adds the route; every route added after it is told of, save those without a schema or whose schema says `hide`. */
+export async function addOpenApi(server: FastifyInstance, version: string): Promise<void> {
+  server.addSchema(ERROR);
+  server.addSchema(RUN_SCHEMA);
+  await server.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'ledger-mirror',
+        version,
+        description: 'A mirror of a ledger network’s query service.',
+        license: { name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0' },
+      },
+      servers: [{ url: '/', description: 'The mirror that this document comes from' }],
+      tags: [
+        { name: 'service', description: 'The source’s own interface' },
+        { name: 'exports', description: 'Exports on demand' },
+        { name: 'mirror', description: 'What the mirror knows of itself, and its runs' },
+        { name: 'health', description: 'Probes and metrics' },
+      ],
+      components: {
+        securitySchemes: {
+          token: { type: 'http', scheme: 'bearer', description: 'API_TOKEN, where it is set' },
+        },
+      },
+      security: [{ token: [] }],
+    },
+    refResolver: { buildLocalReference: ({ $id }, _base, _fragment, index) => String($id ?? `def-${index}`) },
+    transform: ({ schema, url, route }) => ({
+      url,
+      schema: schema === undefined ? { hide: true } : described(schema, url, String(route.method)),
+    }),
   });
-  server.get('/openapi.json', { schema: { hide: true } }, () => ({
-    openapi: '3.1.0',
-    info: { title: 'ledger-mirror', version, description: 'A mirror of a ledger network’s query service.' },
-    paths,
-    components: {
-      schemas: { Error: ERROR },
-      securitySchemes: {
-        token: { type: 'http', scheme: 'bearer', description: 'API_TOKEN, where it is set' },
-      },
-    },
-    security: [{ token: [] }],
-  }));
+  server.get('/openapi.json', { schema: { hide: true } }, () => server.swagger());
 }
 
-function operation(schema: Schema): Json {
-  const { querystring, params, body, response } = schema;
-  const parameters = [
-    ...Object.entries(params?.properties ?? {}).map((entry) => parameter('path', entry, true)),
-    ...Object.entries(querystring?.properties ?? {}).map((entry) =>
-      parameter('query', entry, querystring?.required?.includes(entry[0]) === true),
-    ),
-  ];
-  const answers = Object.entries(response ?? { 200: {} }).map(([status, content]) => [
-    status,
-    answer(content),
-  ]);
+function described({ produces, ...schema }: FastifySchema, url: string, method: string): FastifySchema {
+  if (schema.hide === true) return schema;
+  const answers = (schema.response ?? {}) as Readonly<Record<string, object>>;
+  // What is no JSON is told of here alone: nothing serializes it.
+  const plain = produces?.map((type) => [type, { schema: { type: 'string' } }] as const) ?? [];
+  const text = { 200: { description: 'Success', content: Object.fromEntries(plain) } };
   return {
-    tags: schema['tags'],
-    summary: schema['summary'],
-    description: schema['description'],
-    parameters,
-    ...(body === undefined
-      ? {}
-      : { requestBody: { required: true, content: { 'application/json': { schema: body } } } }),
-    responses: {
-      ...Object.fromEntries(answers),
-      default: {
-        description: 'Error',
-        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
-      },
+    operationId: nameOf(url, method),
+    ...schema,
+    response: {
+      ...(plain.length === 0 ? {} : text),
+      ...answers,
+      '4XX': REFUSED,
+      '5XX': { ...REFUSED, description: 'Failed; try again' },
     },
   };
 }
 
-function parameter(where: string, [name, schema]: readonly [string, Json], required: boolean): Json {
-  const { description, ...rest } = schema;
-  return { name, in: where, required, schema: rest, ...(description === undefined ? {} : { description }) };
-}
-
-function answer(content: Json): Json {
-  const isEmpty = content['type'] === undefined || content['type'] === 'null';
-  return {
-    description: 'Success',
-    ...(isEmpty ? {} : { content: { 'application/json': { schema: content } } }),
-  };
+/** `GET /mirror/runs/:id` is `getMirrorRunsById`. */
+function nameOf(url: string, method: string): string {
+  const words = url.split(/[/.]/).filter((part) => part !== '');
+  const names = words.map((word) => (word.startsWith(':') ? `by-${word.slice(1)}` : word));
+  return [method.toLowerCase(), ...names]
+    .join('-')
+    .replaceAll(/-+(\w)/g, (_match, letter: string) => letter.toUpperCase());
 }

@@ -1,5 +1,6 @@
 /** What the read API needs from the rest of the mirror. */
 import type { Completeness } from '../../runs/store/completeness.ts';
+import type { RunDocument } from '../../runs/run-document.ts';
 import type { Micros } from '../../core/time.ts';
 import type { Verdict } from '../../core/verdict.ts';
 
@@ -60,21 +61,6 @@ export interface ListStore {
 }
 
 export type JobState = 'queued' | 'running' | 'done' | 'cancelled';
-
-/** One row of `mirror.runs`; times are RFC 3339. */
-export interface RunDocument {
-  readonly runId: string;
-  readonly parentRunId: string | null;
-  readonly kind: string;
-  readonly subject: string;
-  readonly state: JobState;
-  readonly verdict: Verdict | null;
-  readonly evidence: Readonly<Record<string, unknown>>;
-  readonly queuedAt: string;
-  readonly startedAt: string | null;
-  readonly finishedAt: string | null;
-  readonly attempts: number;
-}
 
 /** What `POST /mirror/runs` asks for. */
 export interface RunOrder {

@@ -112,7 +112,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   await addAccess(server, options, deps);
   addBounds(server);
   addCompression(server);
-  addOpenApi(server, options.version);
+  await addOpenApi(server, options.version);
   addLists(server, deps.lists);
   addLedgerExport(server, deps.ledger, deps.log);
   addOrders(server, deps.jobs);

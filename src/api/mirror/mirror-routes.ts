@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { glance, type MirrorStatus } from './glance.ts';
 import type { StatusStore } from '../http/ports.ts';
-import { type DescribedRun, describeRun, RUN_KINDS, RUN_SCHEMA } from './run-document.ts';
+import { type DescribedRun, describeRun, RUN_KINDS } from '../../runs/run-document.ts';
 import { shared } from '../../core/shared.ts';
 
 /** Counting a million rows takes a tenth of a second: all who look share one count. */
@@ -16,6 +16,7 @@ const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
 const OPEN_OBJECT = { type: 'object', additionalProperties: true } as const;
 
 const STATUS = {
+  $id: 'Status',
   type: 'object',
   properties: {
     whole: { type: 'boolean' },
@@ -36,6 +37,7 @@ const STATUS = {
           asOfTime: TEXT_OR_NULL,
           rows: { type: 'string' },
         },
+        required: ['name', 'verdict', 'checkedAt', 'asOfBlock', 'asOfTime', 'rows'],
       },
     },
     ledger: OPEN_OBJECT,
@@ -46,14 +48,35 @@ const STATUS = {
     openRuns: { type: 'string' },
     lastVerify: { type: ['object', 'null'], additionalProperties: true },
   },
+  required: [
+    'whole',
+    'complete',
+    'sentence',
+    'attention',
+    'sourceUrl',
+    'epoch',
+    'streams',
+    'ledger',
+    'coverage',
+    'knownGaps',
+    'openRuns',
+    'lastVerify',
+  ],
 } as const;
 
 /** Adds the routes. @returns the shared reading of the status, for the metrics */
 export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {
+  server.addSchema(STATUS);
   const status = shared(async () => glance(await store.facts()), STATUS_MAX_AGE_MS);
   server.get(
     '/mirror/status',
-    { schema: { tags: TAGS, summary: 'Is the mirror whole, and as of when', response: { 200: STATUS } } },
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Is the mirror whole, and as of when',
+        response: { 200: { $ref: 'Status#' } },
+      },
+    },
     () => status(),
   );
   server.get<{ Querystring: { kind?: string; before?: string; limit: number } }>(
@@ -71,7 +94,13 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
           },
           additionalProperties: false,
         },
-        response: { 200: { type: 'object', properties: { runs: { type: 'array', items: RUN_SCHEMA } } } },
+        response: {
+          200: {
+            type: 'object',
+            properties: { runs: { type: 'array', items: { $ref: 'Run#' } } },
+            required: ['runs'],
+          },
+        },
       },
     },
     async (request): Promise<{ runs: readonly DescribedRun[] }> => {
@@ -101,6 +130,7 @@ function addRunLogs(server: FastifyInstance, store: StatusStore): void {
           200: {
             type: 'object',
             properties: { lines: { type: 'array', items: OPEN_OBJECT }, next: TEXT_OR_NULL },
+            required: ['lines', 'next'],
           },
         },
       },

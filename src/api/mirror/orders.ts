@@ -16,6 +16,7 @@ const PARAMS = { type: 'object', properties: { id: ID }, required: ['id'] } as c
 const INSTANT = { type: 'string', maxLength: 40 } as const;
 const PARTY_ID = { type: 'string', minLength: 1, maxLength: PARTY_ID_BYTES_MAX } as const;
 const ORDER = {
+  $id: 'ExportOrder',
   type: 'object',
   properties: {
     partyId: { ...PARTY_ID, description: 'As the source lists it.' },
@@ -27,7 +28,8 @@ const ORDER = {
   required: ['partyId'],
   additionalProperties: false,
 } as const;
-const STATUS = {
+const EXPORT = {
+  $id: 'Export',
   type: 'object',
   properties: {
     id: ID,
@@ -40,9 +42,10 @@ const STATUS = {
 
 const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
 const RECORD = {
+  $id: 'ExportRecord',
   type: 'object',
   properties: {
-    ...STATUS.properties,
+    ...EXPORT.properties,
     partyId: { type: 'string' },
     assetId: TEXT_OR_NULL,
     from: TEXT_OR_NULL,
@@ -50,6 +53,7 @@ const RECORD = {
     queuedAt: { type: 'string' },
     finishedAt: TEXT_OR_NULL,
   },
+  required: [...EXPORT.required, 'partyId', 'assetId', 'from', 'to', 'queuedAt', 'finishedAt'],
 } as const;
 const HISTORY_DEFAULT = 50;
 const HISTORY_MAX = 500;
@@ -81,6 +85,7 @@ type ById = FastifyRequest<{ Params: { id: string } }>;
 
 /** Adds the routes. */
 export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
+  for (const schema of [ORDER, EXPORT, RECORD]) server.addSchema(schema);
   addHistory(server, jobs);
   const streams = new EventStreams();
   server.post<{ Body: OrderBody }>(
@@ -89,7 +94,7 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
       schema: {
         tags: TAGS,
         summary: 'Order an export',
-        body: ORDER,
+        body: { $ref: 'ExportOrder#' },
         response: { 202: { type: 'object', properties: { id: ID }, required: ['id'] } },
       },
     },
@@ -100,7 +105,14 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
   );
   server.get(
     '/mirror/exports/:id',
-    { schema: { tags: TAGS, summary: 'How an order stands', params: PARAMS, response: { 200: STATUS } } },
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'How an order stands',
+        params: PARAMS,
+        response: { 200: { $ref: 'Export#' } },
+      },
+    },
     async (request: ById) => (await jobs.get(request.params.id)) ?? unknownOrder(),
   );
   server.delete(
@@ -115,7 +127,14 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
   );
   server.get(
     '/mirror/exports/:id/events',
-    { schema: { tags: TAGS, summary: 'Live progress, as server-sent events', params: PARAMS } },
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'Live progress, as server-sent events',
+        params: PARAMS,
+        produces: ['text/event-stream'],
+      },
+    },
     async (request: ById, reply) => {
       const { id } = request.params;
       if ((await jobs.get(id)) === undefined) unknownOrder();
@@ -124,7 +143,14 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
   );
   server.get(
     '/mirror/exports/:id/download',
-    { schema: { tags: TAGS, summary: 'The CSV that an order brought', params: PARAMS } },
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'The CSV that an order brought',
+        params: PARAMS,
+        produces: ['text/csv'],
+      },
+    },
     async (request: ById, reply) => {
       const download = await jobs.openDownload(request.params.id);
       if (download === undefined) throw StatusError.ofGateway('notFound', 'nothing to download (yet)');
@@ -141,7 +167,13 @@ function addHistory(server: FastifyInstance, jobs: ExportJobs): void {
         tags: TAGS,
         summary: 'Orders, newest first',
         querystring: HISTORY,
-        response: { 200: { type: 'object', properties: { exports: { type: 'array', items: RECORD } } } },
+        response: {
+          200: {
+            type: 'object',
+            properties: { exports: { type: 'array', items: { $ref: 'ExportRecord#' } } },
+            required: ['exports'],
+          },
+        },
       },
     },
     async ({ query: { partyId, before, limit } }) => ({

@@ -3,17 +3,19 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EventStreams } from '../http/events.ts';
-import type { RunDocument, RunOrder, RunOrders, StatusStore } from '../http/ports.ts';
+import type { RunOrder, RunOrders, StatusStore } from '../http/ports.ts';
 import { StatusError } from '../http/status-error.ts';
-import { describeRun, isOver, RUN_SCHEMA } from './run-document.ts';
+import { describeRun, isOver, type RunDocument } from '../../runs/run-document.ts';
 
 const TAGS = ['mirror'];
+const RUN = { $ref: 'Run#' } as const;
 const PARAMS = {
   type: 'object',
   properties: { id: { type: 'string', format: 'uuid' } },
   required: ['id'],
 } as const;
 const ORDER = {
+  $id: 'RunOrder',
   type: 'object',
   properties: {
     kind: { type: 'string', enum: ['nightly', 'sync', 'audit', 'load', 'verify'] },
@@ -49,6 +51,7 @@ export interface RunRoutes {
 }
 
 export function addRunOrders(server: FastifyInstance, { orders, store }: RunRoutes): void {
+  server.addSchema(ORDER);
   server.post<{ Body: RunOrder }>(
     '/mirror/runs',
     {
@@ -57,8 +60,8 @@ export function addRunOrders(server: FastifyInstance, { orders, store }: RunRout
         summary: 'Start a run',
         description:
           'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
-        body: ORDER,
-        response: { 200: RUN_SCHEMA, 202: RUN_SCHEMA },
+        body: { $ref: 'RunOrder#' },
+        response: { 200: RUN, 202: RUN },
       },
     },
     async (request, reply) => {
@@ -77,7 +80,7 @@ export function addRunOrders(server: FastifyInstance, { orders, store }: RunRout
         tags: TAGS,
         summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
         params: PARAMS,
-        response: { 200: RUN_SCHEMA, 202: RUN_SCHEMA },
+        response: { 200: RUN, 202: RUN },
       },
     },
     async (request: ById, reply) => {
@@ -105,7 +108,7 @@ function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): voi
           properties: { wait: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS_MAX, default: 0 } },
           additionalProperties: false,
         },
-        response: { 200: RUN_SCHEMA },
+        response: { 200: RUN },
       },
     },
     async (request, reply) => {
@@ -128,7 +131,14 @@ function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): voi
   );
   server.get(
     '/mirror/runs/:id/events',
-    { schema: { tags: TAGS, summary: 'A run as it goes on, as server-sent events', params: PARAMS } },
+    {
+      schema: {
+        tags: TAGS,
+        summary: 'A run as it goes on, as server-sent events',
+        params: PARAMS,
+        produces: ['text/event-stream'],
+      },
+    },
     async (request: ById, reply) => {
       const { id } = request.params;
       await findRun(store, id);

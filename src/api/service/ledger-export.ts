@@ -24,6 +24,7 @@ const SECOND_NANOS = 1_000_000_000n;
 const SCHEMA = {
   tags: ['service'],
   summary: 'Export the ledger entries of a party as CSV',
+  produces: ['text/csv', 'application/json'],
   description:
     'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
   querystring: {

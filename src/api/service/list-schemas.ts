@@ -1,6 +1,7 @@
 /** The list operations as OpenAPI tells of them. Nothing is validated by these: see query-text.ts. */
 
-const PAGE_INFO = {
+export const PAGE_INFO = {
+  $id: 'PageInfo',
   type: 'object',
   properties: {
     hasNextPage: { type: 'boolean' },
@@ -45,7 +46,7 @@ function listSchema(name: string, summary: string, node: object, parameters: obj
   };
   const page = {
     type: 'object',
-    properties: { edges: { type: 'array', items: edge }, pageInfo: PAGE_INFO },
+    properties: { edges: { type: 'array', items: edge }, pageInfo: { $ref: 'PageInfo#' } },
     required: ['edges', 'pageInfo'],
   };
   return {

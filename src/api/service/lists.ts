@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { NETWORK_PARTY } from '../../core/ids.ts';
 import { checkpointPages } from './checkpoint-list.ts';
 import { createCursors } from './cursors.ts';
-import { LIST_SCHEMAS } from './list-schemas.ts';
+import { LIST_SCHEMAS, PAGE_INFO } from './list-schemas.ts';
 import type { Page } from './paging.ts';
 import { partyPages } from './party-list.ts';
 import type { ListState, ListStore } from '../http/ports.ts';
@@ -26,6 +26,7 @@ export function addLists(server: FastifyInstance, store: ListStore): void {
   const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
   const parties = shared(async () => partyPages({ store, hasNetwork, cursors: (await cursors()).parties }));
   const checkpoints = shared(async () => checkpointPages(store, (await cursors()).checkpoints));
+  server.addSchema(PAGE_INFO);
   addList(server, 'parties', store, async (url, state) => (await parties())(url, state));
   addList(server, 'checkpoints', store, async (url, state) => (await checkpoints())(url, state));
 }

@@ -6,6 +6,7 @@ import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema, RunKind, RunState } from '../../postgres/schema.ts';
 import { guarded } from '../../postgres/transaction.ts';
+import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
 
 export interface Run {
   readonly runId: string;
@@ -296,6 +297,11 @@ export class RunStore {
   }
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
+  /** Whom nobody was told of, oldest first. */
+  untold(rowsMax: number): Promise<readonly UntoldRun[]> {
+    return readUntoldRuns(this.#db, rowsMax);
+  }
+
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
     await guarded('update a run', () =>
       sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`.execute(

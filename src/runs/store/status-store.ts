@@ -1,8 +1,8 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
+import type { RunDocument } from '../run-document.ts';
 import type { Pool } from 'pg';
 import type {
   MirrorFacts,
-  RunDocument,
   RunsQuestion,
   RunLogPage,
   StatusStore,

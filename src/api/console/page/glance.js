@@ -44,13 +44,13 @@ export function showGlance(snapshot) {
   );
   keyed(
     place('numbers'),
-    NUMBERS,
-    ([name]) => name,
-    ([name]) => {
+    NUMBERS.map(([name, read]) => ({ name, text: read(snapshot) })),
+    ({ name }) => name,
+    ({ name }) => {
       const value = el('dd');
       return {
         node: el('div', {}, el('dt', {}, name), value),
-        update: ([, read]) => setText(value, read(snapshot)),
+        update: ({ text }) => setText(value, text),
       };
     },
   );

@@ -92,7 +92,8 @@ async function answer(asked, run, target) {
     });
     const { columns, rows } = tabled(found);
     const told = `${plural(rows.length, 'row')}${isCut ? ', and more: the files hold all of them' : ''}, ${(tookMs / 1_000).toFixed(1)} s`;
-    show(target, el('p', { class: 'hint' }, told), ...drawn(columns, rows), resultTable(columns, rows));
+    const shown = rows.length === 0 ? [] : [...drawn(columns, rows), resultTable(columns, rows)];
+    show(target, el('p', { class: 'hint' }, told), ...shown);
     announce(told);
   } catch (error) {
     show(

@@ -1,0 +1,122 @@
+/**
+ * `npm run test:clients`: the interface document of a live mirror: linted, and a TypeScript and a Python client made
+ * from it that order a run, wait for it and read it back.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type LiveMirror, startLiveMirror } from './live-mirror.ts';
+import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
+
+const HOW: Readonly<Record<string, string>> = {
+  redocly: 'npm install --global @redocly/cli',
+  'openapi-typescript': 'npm install --global openapi-typescript',
+  'openapi-python-client': 'pip install openapi-python-client',
+};
+const PYTHON = process.env['PYTHON'] ?? 'python3';
+
+const TYPESCRIPT = `
+import type { components, paths } from './schema.d.ts';
+type Run = components['schemas']['Run'];
+type Order = paths['/mirror/runs']['post']['requestBody']['content']['application/json'];
+const order: Order = { kind: 'verify', list: 'all', rebuild: false, deep: false, onConflict: 'attach' };
+const base = process.env['MIRROR'];
+const headers = { 'content-type': 'application/json' };
+const started = (await (await fetch(base + '/mirror/runs', { method: 'POST', headers, body: JSON.stringify(order) })).json()) as Run;
+const ended = (await (await fetch(base + '/mirror/runs/' + started.id + '?wait=60')).json()) as Run;
+console.log(ended.status, ended.verdict, ended.retryable);
+`;
+
+const PYTHON_CLIENT = `
+import os, sys
+sys.path.insert(0, os.environ["CLIENT"])
+from ledger_mirror_client import Client
+from ledger_mirror_client.api.mirror import get_mirror_runs, get_mirror_runs_by_id, get_mirror_status, post_mirror_runs
+from ledger_mirror_client.models import RunOrder, RunOrderKind
+client = Client(base_url=os.environ["MIRROR"], raise_on_unexpected_status=True, timeout=90)
+started = post_mirror_runs.sync(client=client, body=RunOrder(kind=RunOrderKind.VERIFY))
+ended = get_mirror_runs_by_id.sync(client=client, id=started.id, wait=60)
+assert ended.id in [run.id for run in get_mirror_runs.sync(client=client).runs]
+assert get_mirror_status.sync(client=client).complete is True
+print(ended.status, ended.verdict, ended.retryable)
+`;
+
+const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-clients-'));
+const document = join(scratch, 'openapi.json');
+
+async function need(tool: string): Promise<void> {
+  const { code } = await command('sh', ['-c', `command -v ${tool}`]);
+  if (code !== 0) throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
+}
+
+let mirror: LiveMirror | undefined;
+
+async function live(): Promise<string> {
+  if (mirror === undefined) {
+    mirror = await startLiveMirror(scratch);
+    const answer = await fetch(`${mirror.url}/openapi.json`);
+    await writeFile(document, await answer.text());
+  }
+  return mirror.url;
+}
+
+try {
+  await runSteps([
+    {
+      name: 'redocly lint: no error, no warning',
+      run: async () => {
+        await need('redocly');
+        await live();
+        const output = await succeed('redocly', ['lint', document, '--format=json']);
+        expect(/"warnings":\s*0/.test(output) && /"errors":\s*0/.test(output), output);
+      },
+    },
+    {
+      name: 'a TypeScript client, made from the document, compiles and orders a run',
+      run: async () => {
+        await need('openapi-typescript');
+        const MIRROR = await live();
+        await succeed('openapi-typescript', [document, '--output', join(scratch, 'schema.d.ts')]);
+        const file = join(scratch, 'client.ts');
+        await writeFile(file, TYPESCRIPT);
+        const flags = ['--noEmit', '--strict', '--target', 'es2024', '--module', 'nodenext'];
+        const types = ['--types', 'node', '--typeRoots', join(ROOT, 'node_modules/@types')];
+        await writeFile(join(scratch, 'package.json'), '{"type":"module"}');
+        await succeed(join(ROOT, 'node_modules/.bin/tsc'), [
+          ...flags,
+          ...types,
+          '--allowImportingTsExtensions',
+          '--ignoreConfig',
+          file,
+        ]);
+        const said = await succeed(process.execPath, [file], { env: { MIRROR } });
+        expect(said.trim() === 'succeeded complete false', said);
+      },
+    },
+    {
+      name: 'a Python client, made from the document, orders a run, waits, and reads it back',
+      run: async () => {
+        await need('openapi-python-client');
+        const MIRROR = await live();
+        const CLIENT = join(scratch, 'python');
+        await writeFile(join(scratch, 'config.yaml'), 'package_name_override: ledger_mirror_client\n');
+        await succeed('openapi-python-client', [
+          'generate',
+          '--path',
+          document,
+          '--output-path',
+          CLIENT,
+          '--config',
+          join(scratch, 'config.yaml'),
+          '--meta',
+          'setup',
+        ]);
+        const said = await succeed(PYTHON, ['-c', PYTHON_CLIENT], { env: { MIRROR, CLIENT } });
+        expect(said.trim() === 'succeeded complete False', said);
+      },
+    },
+  ]);
+} finally {
+  await mirror?.[Symbol.asyncDispose]();
+  await rm(scratch, { recursive: true, force: true });
+}
