@@ -351,9 +351,13 @@ describe('the document of a run', () => {
     );
     check(await home.json(['export', '--party', party, '--again']));
     broken();
-    const held = sandbox.faults.add(({ route }) => (route === 'export' ? { until: NEVER } : undefined));
+    let isAsked = false;
+    const held = sandbox.faults.add(({ route }) => {
+      isAsked ||= route === 'export';
+      return route === 'export' ? { stallAfterBytes: 100 } : undefined;
+    });
     const child = home.start(['export', '--party', party, '--again', '--json']);
-    await waitFor(() => child.stderr.includes('export'), { what: 'the export to begin' });
+    await waitFor(() => isAsked, { what: 'the export to be asked for' });
     const { code } = await child.end('SIGINT');
     check({ code, stdout: child.stdout });
     held();

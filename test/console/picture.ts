@@ -1,11 +1,11 @@
-/** Pictures compared by eye's measure, in the browser itself: quarter size, so that no font's edges count. */
+/** Pictures compared by eye's measure, in the browser itself: an eighth of their size, so that no font's edges count. */
 import type { Page } from 'playwright-core';
 
-const SHRINK = 4;
+const SHRINK = 8;
 /** Of 255, in a channel: what is seen at a glance. */
 const SEEN_MIN = 40;
 
-/** @returns the picture as PNG at a quarter of its size */
+/** @returns the picture as PNG at an eighth of its size */
 export async function shrunk(page: Page, png: Buffer): Promise<Buffer> {
   const url = await page.evaluate(
     `(async () => {

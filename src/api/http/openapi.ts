@@ -50,7 +50,10 @@ export async function addOpenApi(server: FastifyInstance, version: string): Prom
       },
       security: [{ token: [] }],
     },
-    refResolver: { buildLocalReference: ({ $id }, _base, _fragment, index) => String($id ?? `def-${index}`) },
+    refResolver: {
+      buildLocalReference: ({ $id }, _base, _fragment, index) =>
+        typeof $id === 'string' ? $id : `def-${index}`,
+    },
     transform: ({ schema, url, route }) => ({
       url,
       schema: schema === undefined ? { hide: true } : described(schema, url, String(route.method)),

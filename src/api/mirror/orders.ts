@@ -87,7 +87,6 @@ type ById = FastifyRequest<{ Params: { id: string } }>;
 export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
   for (const schema of [ORDER, EXPORT, RECORD]) server.addSchema(schema);
   addHistory(server, jobs);
-  const streams = new EventStreams();
   server.post<{ Body: OrderBody }>(
     '/mirror/exports',
     {
@@ -125,6 +124,12 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
       return reply.code(204).send();
     },
   );
+  addBringing(server, jobs);
+}
+
+/** What an order brings: progress, then the file. */
+function addBringing(server: FastifyInstance, jobs: ExportJobs): void {
+  const streams = new EventStreams();
   server.get(
     '/mirror/exports/:id/events',
     {

@@ -23,8 +23,12 @@ function row({ name, value, isSecret, origin, help }) {
     el(
       'td',
       { class: 'any', 'data-label': 'Value' },
-      value === null ? el('span', { class: 'quiet' }, '–') : el('code', {}, value),
-      isSecret && value !== null && el('span', { class: 'quiet' }, ' secret'),
+      el(
+        'span',
+        {},
+        value === null ? el('span', { class: 'quiet' }, '–') : el('code', {}, value),
+        isSecret && value !== null && el('span', { class: 'quiet' }, ' secret'),
+      ),
     ),
     el(
       'td',
