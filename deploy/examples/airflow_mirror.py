@@ -1,6 +1,7 @@
 """The mirror as an Airflow DAG: 75 is retried, another verdict fails the task at once, with the run's id."""
 
 import json
+import os
 import subprocess
 from datetime import datetime, timedelta
 
@@ -8,6 +9,7 @@ from airflow.sdk import dag, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 TRY_AGAIN = 75
+WAIT = timedelta(seconds=float(os.environ.get("LEDGER_MIRROR_WAIT_SECONDS", "60")))
 
 
 @dag(
@@ -15,7 +17,7 @@ TRY_AGAIN = 75
     start_date=datetime(2026, 1, 1),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=20)},
+    default_args={"retries": 3, "retry_delay": WAIT, "execution_timeout": timedelta(hours=20)},
 )
 def ledger_mirror():
     @task
