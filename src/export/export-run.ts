@@ -3,6 +3,7 @@ import { BEGINNING, ceilSecond, DAY_MICROS, floorSecond, formatInstant, type Mic
 import { worst, type Verdict } from '../core/verdict.ts';
 import { type ExportFacts, exportOutcome } from './export-outcome.ts';
 import {
+  type Again,
   type Answered,
   type EventOf,
   type Planned,
@@ -13,7 +14,7 @@ import {
 import { Fetcher } from './fetch/fetcher.ts';
 import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-window.ts';
 import { probeRequest } from './fetch/probe.ts';
-import { chooseAudited, isServed } from './plan/choose-audited.ts';
+import { servedAudits } from './plan/choose-audited.ts';
 import { Learning } from './learning.ts';
 import { decided, doubted } from './plan/profile.ts';
 import type { Range } from './plan/ranges.ts';
@@ -25,7 +26,16 @@ import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 import { Books } from './validate/books.ts';
-import { closedRange, type Doubt, judge, NO_DOUBTS, shrinking, sumsOf } from './validate/judge.ts';
+import {
+  closedRange,
+  type Doubt,
+  judge,
+  NO_DOUBTS,
+  shrinking,
+  sumsOf,
+  fewerInOpen,
+  closedBytes,
+} from './validate/judge.ts';
 
 /** To one plan, doubts included: then it is clear that no answer can be believed. */
 const REQUESTS_PER_PLAN_MAX = 3;
@@ -38,6 +48,7 @@ const RESTED_MICROS = 7n * DAY_MICROS;
 /** In so many runs in a row the source says the same against what is known: then it is so. */
 const CONTRADICTIONS_MAX = 3;
 
+const LESS_SERVED = 'the source serves less of them than it did';
 const NO_TIMES =
   'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
 
@@ -139,24 +150,13 @@ export class ExportRun {
     this.#epoch = epoch;
     this.#contradictions = contradictions;
     this.#earlier = coverage;
-    await this.#chooseAudited(coverage);
+    const { auditShare: share = 0, seenTime: now } = this.#request;
+    const choice = { share, scope: this.#lease.scope, epoch, now };
+    for (const { coverageId } of await servedAudits(coverage, choice, repository))
+      this.#audited.add(coverageId);
     const rate = expectedBytesPerSecond(coverage, this.#target());
     this.#windows = new WindowPlan(segmentBytesMax, rate, kept);
     return { kind: 'recovered', data: {} };
-  }
-
-  async #chooseAudited(coverage: readonly Coverage[]): Promise<void> {
-    const { auditShare: share = 0, seenTime: now } = this.#request;
-    const { scope } = this.#lease;
-    const choice = { share, scope, epoch: this.#epoch, now };
-    let chosen = chooseAudited(coverage, choice);
-    if (chosen.some(({ from }) => from === BEGINNING)) {
-      // The first segment begins with the first entry, which the source may not have any more.
-      const first = await this.#deps.repository.firstEntry(scope.partyId);
-      const later = coverage.filter(({ from }) => from !== BEGINNING);
-      if (first === undefined || !isServed(first, now)) chosen = chooseAudited(later, choice);
-    }
-    for (const { coverageId } of chosen) this.#audited.add(coverageId);
   }
 
   get #hasTimes(): boolean {
@@ -285,7 +285,7 @@ export class ExportRun {
     const isOvercome = doubt?.state === 'nothing left' && this.#doubts.isEmptyBelieved === true;
     if (doubt !== undefined && !isOvercome) return await this.#doubt(doubt, answered);
     const shrunk = shrinking(plan, received);
-    if (shrunk.length > 0) return this.#keep(shrunk, 'the source serves less of them than it did');
+    if (shrunk.length > 0) return this.#keep(shrunk, LESS_SERVED);
     if (this.#doubts.found[0]?.state === 'nothing left' && received.leaving > 0)
       await this.#learning.distrustBounds();
     return { kind: 'believed', data: answered };
@@ -320,7 +320,8 @@ export class ExportRun {
       this.#verdicts.push('suspicious');
       return { kind: 'believed', data: answered };
     }
-    if (doubt.state === 'fewer in the open segment')
+    // Whatever else is doubted: rows that were shown once are not replaced by fewer.
+    if (fewerInOpen(plan, received) !== undefined)
       return this.#keep(
         plan.supersedes.filter(({ open }) => open),
         'rows of the last open segment are gone',
@@ -340,7 +341,7 @@ export class ExportRun {
     return { kind: 'refused', data: { verdict: 'complete', evidence: { doubt } } };
   }
 
-  async #keep(rows: readonly Coverage[], reason: string): Promise<EventOf<'judging'>> {
+  async #keep(rows: readonly Coverage[], reason: string): Promise<Again> {
     this.#verdicts.push('suspicious');
     this.#books.kept(rows, reason);
     for (const { coverageId } of rows) this.#kept.add(coverageId);
@@ -348,14 +349,14 @@ export class ExportRun {
     return this.#again();
   }
 
-  async #again(): Promise<EventOf<'judging'>> {
+  async #again(): Promise<Again> {
     await this.#clearSpool();
     return { kind: 'doubted', data: {} };
   }
 
   async #publish(answer: Publishing): Promise<EventOf<'publishing'>> {
     const { plan, received, coverage, profile, as } = answer;
-    const { publication, held } = await publishAnswer(plan, received, coverage, {
+    const done = await publishAnswer(plan, received, coverage, {
       lease: this.#lease,
       request: this.#request,
       deps: this.#deps,
@@ -371,6 +372,8 @@ export class ExportRun {
       },
       signal: this.#signal,
     });
+    if ('shrunk' in done) return this.#keep(done.shrunk, LESS_SERVED);
+    const { publication, held } = done;
     this.#isIntended = false;
     this.#fruitless = 0;
     this.#books.balance(received, publication, held);
@@ -433,9 +436,4 @@ export class ExportRun {
     const elapsedMs = performance.now() - this.#startedMs;
     this.#deps.onProgress?.({ ...this.#lease.scope, bytes, rows, segments: this.#segments, elapsedMs });
   }
-}
-
-/** Of the rows that are closed by an answer: not what it repeats, nor the present. */
-function closedBytes({ segments }: Received): number {
-  return segments.reduce((sum, { open, spooled }) => (open ? sum : sum + Number(spooled?.bytes ?? 0n)), 0);
 }

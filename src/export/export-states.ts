@@ -35,6 +35,12 @@ export interface Ended {
   readonly evidence: Readonly<Record<string, unknown>>;
 }
 
+/** To the plan again. */
+export interface Again {
+  readonly kind: 'doubted';
+  readonly data: object;
+}
+
 /** What a state knows. */
 export interface States {
   recovering: object;
@@ -69,7 +75,12 @@ export interface Events {
     /** Nothing new came either. */
     refused: Ended;
   };
-  publishing: { published: object; 'published the last': Ended };
+  publishing: {
+    published: object;
+    'published the last': Ended;
+    /** It would take more than it brings: what is known is kept. */
+    doubted: object;
+  };
 }
 
 export type StateName = keyof States;
@@ -113,7 +124,7 @@ export const TRANSITIONS: Transitions = {
     contradicted: (data) => ({ name: 'publishing', data: { ...data, as: 'open' } }),
     refused: end,
   },
-  publishing: { published: plan, 'published the last': end },
+  publishing: { published: plan, 'published the last': end, doubted: plan },
 };
 
 /** Works from state to state until the run has ended. */

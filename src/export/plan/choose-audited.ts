@@ -1,7 +1,7 @@
-/** Which closed segments an export asks for once more, to compare their sums. Pure. */
+/** Which closed segments an export asks for once more, to compare their sums. */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../core/time.ts';
-import type { Coverage, ExportScope } from '../ports.ts';
+import type { Coverage, ExportRepository, ExportScope } from '../ports.ts';
 import { OVERLAP_AGE_MAX_MICROS } from './remaining.ts';
 
 export interface AuditChoice {
@@ -26,8 +26,24 @@ export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice
   return candidates.slice(0, Math.floor(wanted));
 }
 
+/** The same, without a first segment whose first entry the source may not have any more. */
+export async function servedAudits(
+  coverage: readonly Coverage[],
+  choice: AuditChoice,
+  repository: Pick<ExportRepository, 'firstEntry'>,
+): Promise<readonly Coverage[]> {
+  const chosen = chooseAudited(coverage, choice);
+  if (chosen.every(({ from }) => from !== BEGINNING)) return chosen;
+  const first = await repository.firstEntry(choice.scope.partyId);
+  if (first !== undefined && isServed(first, choice.now)) return chosen;
+  return chooseAudited(
+    coverage.filter(({ from }) => from !== BEGINNING),
+    choice,
+  );
+}
+
 /** Whether a source should still have what is of that time. */
-export function isServed(time: Micros, now: Micros): boolean {
+function isServed(time: Micros, now: Micros): boolean {
   return now - time < OVERLAP_AGE_MAX_MICROS;
 }
 

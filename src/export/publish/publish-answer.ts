@@ -8,7 +8,7 @@ import type { AskPlan } from '../plan/remaining.ts';
 import type { ExportDeps, ExportRequest } from '../request.ts';
 import type { ReceivedSegment } from '../spool/segment-spool.ts';
 import { isSame } from '../validate/judge.ts';
-import { trimmed } from './trim.ts';
+import { type Kept, trimmed } from './trim.ts';
 
 export interface AnswerContext {
   readonly lease: ExportLease;
@@ -37,7 +37,7 @@ export async function publishAnswer(
   received: Received,
   coverage: readonly Coverage[],
   context: AnswerContext,
-): Promise<PublishedAnswer> {
+): Promise<PublishedAnswer | { readonly shrunk: readonly Coverage[] }> {
   const { deps, request, lease, as, signal } = context;
   const stands = as === 'open' ? [] : standing(plan, received);
   for (const { segment } of stands) if (segment.spooled !== undefined) await unlink(segment.spooled.path);
@@ -52,6 +52,8 @@ export async function publishAnswer(
     onUnreadable: (objectKey, message) =>
       deps.repository.quarantineSegment(objectKey, { code: 'SEGMENT_UNREADABLE', message }),
   });
+  const shrunk = as === 'open' ? [] : shrunkTrims(plan, kept, rest);
+  if (shrunk.length > 0) return { shrunk };
   const segments =
     rest.filter(({ spooled }) => spooled !== undefined).length +
     kept.filter(({ written }) => written !== undefined).length;
@@ -76,6 +78,22 @@ export async function publishAnswer(
     publication: await publish(lease, publication, context.publishing, signal),
     held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
   };
+}
+
+/** Segments of which the answer takes a part, and has less in it than they do. */
+function shrunkTrims(
+  { trims }: AskPlan,
+  kept: readonly Kept[],
+  received: readonly ReceivedSegment[],
+): readonly Coverage[] {
+  const taken = (row: Coverage): bigint =>
+    kept
+      .filter((part) => part.row === row)
+      .reduce((rows, { written }) => rows - BigInt(written?.spooled.rows ?? 0), row.rows);
+  const believed = trims.map(({ row }) => row).filter((row) => row.isFaulty !== true && taken(row) > 0n);
+  const closed = received.filter(({ open }) => !open);
+  const rows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
+  return believed.reduce((sum, row) => sum + taken(row), 0n) > rows ? believed : [];
 }
 
 interface Stand {

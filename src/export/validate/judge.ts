@@ -87,7 +87,7 @@ export function isSame(segment: ReceivedSegment, row: Coverage, sides: Coverage[
 }
 
 /** Rows of the present that was known have vanished: as with the overlap, what is known stays. */
-function fewerInOpen({ supersedes }: AskPlan, { segments, layout }: Received): Doubt | undefined {
+export function fewerInOpen({ supersedes }: AskPlan, { segments, layout }: Received): Doubt | undefined {
   for (const row of supersedes.filter(({ open }) => open)) {
     const hasOtherSides = row.sides !== 'unknown' && row.sides !== layout.sides;
     // What lies in its range, whether closed by now or not.
@@ -116,4 +116,9 @@ export function shrinking(plan: AskPlan, received: Received): readonly Coverage[
 export function closedRange(plan: AskPlan): Range | undefined {
   const [first, last] = [plan.closed[0], plan.closed.at(-1)];
   return first === undefined || last === undefined ? undefined : { from: first.from, to: last.to };
+}
+
+/** Of the rows that are closed by an answer: not what it repeats, nor the present. */
+export function closedBytes({ segments }: Received): number {
+  return segments.reduce((sum, { open, spooled }) => (open ? sum : sum + Number(spooled?.bytes ?? 0n)), 0);
 }
