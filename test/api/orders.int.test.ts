@@ -104,8 +104,14 @@ describe('an order', () => {
     ]);
   });
 
+  it('that distrusts what is covered says so to whoever works it', async () => {
+    expect((await order({ partyId: PARTY, again: true })).status).toBe(202);
+    expect(jobs.submitted).toEqual([{ partyId: PARTY, again: true }]);
+  });
+
   it.each([
     {},
+    { partyId: PARTY, again: 'yes' },
     { partyId: 'network' },
     { partyId: '' },
     { partyId: 'two\nlines' },

@@ -2,9 +2,11 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { formatInstant } from '../../src/core/time.ts';
+import type { WindowRequest } from '../../src/export/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
-import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
+import { ASSET_2, at, entries, type Entry, LedgerDouble, OTHER, row12 } from './ledger-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_PAUSE = { pauseMs: () => 0 };
@@ -262,6 +264,31 @@ describe('what is covered can be asked for again', () => {
       `select from mirror.segments where quarantine_reason is not null and status = 'current'`,
     );
     expect(rows).toEqual([]);
+  });
+
+  test('a source whose every window holds too much is asked so often and no more; the next run goes on', async () => {
+    class Endless extends LedgerDouble {
+      /** As many rows as ever, however short the window. */
+      override rows({
+        from = at('2023-04-01T00:00:00Z'),
+        to = at('2023-05-01T00:00:00Z'),
+      }: WindowRequest): string[] {
+        const step = (to - from) / 400n;
+        return Array.from({ length: 400 }, (_, index) => {
+          const text = formatInstant(from + BigInt((index * 7) % 400) * step);
+          return row12({ time: text.replace('T', ' ').replace('Z', '+00') });
+        });
+      }
+    }
+    await using world = await World.open(database);
+    const source = new Endless();
+    const changes = { source, segmentBytesMax: 2 ** 14, ...NO_PAUSE };
+    const first = await world.export('2023-05-01T00:00:00Z', {}, changes);
+    expect(first).toMatchObject({ verdict: 'incomplete', requests: 8, rows: 0n });
+    expect(first.evidence['reason']).toBe(
+      'the source was asked 8 times, the last 8 in vain; the next run goes on',
+    );
+    expect(source.asked).toHaveLength(8);
   });
 
   test('an audit asks for a closed segment once more: the same stands, and what differs is told', async () => {

@@ -258,6 +258,62 @@ describe('a night', () => {
     expect(lost).toBeGreaterThan(0);
   });
 
+  it('stops asking where three ledgers in a row fail of the source, blames none of them, and says of what', async () => {
+    const more = [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64));
+    for (const id of more)
+      await database.pool.query('insert into mirror.parties (party_id, first_epoch) values ($1, 1)', [id]);
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
+      },
+    });
+    const run = await runNight(world);
+    const asked = world.asked.filter((one) => one.startsWith('export')).length;
+    // Two jobs are worked at once.
+    expect(asked).toBeLessThan(5);
+    expect(run.verdict).toBe('incomplete');
+    expect(run.evidence['exports']).toMatchObject({
+      failed: asked,
+      unasked: 8 - asked,
+      reason: 'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
+    });
+    const { rows } = await database.pool.query('select from mirror.exports where quarantined_at is not null');
+    expect(rows).toEqual([]);
+  });
+
+  it('goes on where ledgers fail of themselves, however many', async () => {
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: no such party', { code: 'EXPORT_REFUSED' });
+      },
+    });
+    const run = await runNight(world);
+    expect(run.evidence['exports']).toMatchObject({ failed: 3, unasked: 0 });
+  });
+
+  it('ends whatever its ledgers say, even what cannot be written down', async () => {
+    const evidence = [
+      {
+        deep: {
+          get rows(): string {
+            throw new Error('cannot be read');
+          },
+        },
+      },
+      { rows: '1', text: 'a\0b \ud800', big: 10n ** 40n, none: undefined, odd: [Number.NaN, () => 1] },
+      { rows: 'x'.repeat(300), meta: { huge: Number.MAX_VALUE } },
+    ];
+    await using world = await openWorld({
+      export: async () => ({ verdict: 'complete', evidence: evidence.shift() ?? {} }),
+    });
+    const run = await runNight(world);
+    expect(run.evidence['exports']).toMatchObject({ failed: 0, unasked: 0 });
+    const { rows } = await database.pool.query(
+      `select from mirror.nightly_units where state in ('due', 'queued')`,
+    );
+    expect(rows).toEqual([]);
+  });
+
   it('ends where no worker takes part, and says so', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });

@@ -1,5 +1,6 @@
 /** Whose ledger a nightly run asks for, and what became of it. The verdict is computed from here. */
 import { sql } from 'kysely';
+import { PermanentError } from '../../core/errors.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import { NETWORK_PARTY } from '../../core/ids.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -316,13 +317,29 @@ export class NightlyStore {
     );
   }
 
-  /** Records what became of ledgers, and which of their parties were idle once more; one statement for all of them. */
+  /**
+   * Records what became of ledgers, and which of their parties were idle once more; one statement for all of them.
+   * What of an outcome cannot be written down is left out: a night must not wait for ever for what it says.
+   */
   async settle(runId: string, units: readonly SettledUnit[]): Promise<void> {
-    const given = units.map(({ partyId, state, outcome }) => ({ party_id: partyId, state, outcome }));
+    try {
+      await this.#settle(runId, units);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      await this.#settle(runId, units.map(bare));
+    }
+  }
+
+  async #settle(runId: string, units: readonly SettledUnit[]): Promise<void> {
+    // Each by itself: one that cannot be read spoils no other.
+    const given = units.map(
+      ({ partyId, state, outcome }) =>
+        `{"party_id": "${partyId}", "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
+    );
     await guarded('record what became of ledgers', () =>
       sql`
         with given as materialized (
-          select * from jsonb_to_recordset(${evidenceJson(given)}::jsonb) as t(party_id text, state text, outcome jsonb)),
+          select * from jsonb_to_recordset(${`[${given.join(',')}]`}::jsonb) as t(party_id text, state text, outcome jsonb)),
         settled as (
           update mirror.nightly_units n
           set state = given.state, outcome = given.outcome, updated_at = clock_timestamp()
@@ -424,6 +441,11 @@ export class NightlyStore {
       .execute();
     return rows.map((unit) => ({ partyId: unit.party_id, outcome: unit.outcome ?? undefined }));
   }
+}
+
+/** That it was settled is all that can be said. */
+function bare({ partyId, state }: SettledUnit): SettledUnit {
+  return { partyId, state, outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } };
 }
 
 /** Its rows are dropped with it, and counted apart from those of other runs. */
