@@ -35,6 +35,8 @@ export class Learning {
   async mayWantBounds(error: unknown, profile: SourceProfile): Promise<boolean> {
     const isRefused = error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
     if (!isRefused || error.meta['status'] !== 400) return false;
+    // One that has answered without them refuses something else.
+    if (profile.header !== undefined && profile.boundsDemanded !== true) return false;
     const boundsDemanded = profile.boundsDemanded === true ? undefined : true;
     await this.#deps.repository.learn({ ...profile, boundsDemanded });
     return boundsDemanded === true;

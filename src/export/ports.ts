@@ -102,6 +102,8 @@ export interface Coverage {
   readonly checkedAt?: Micros | undefined;
   /** Its object was found lost, damaged or unreadable: it is asked for again. */
   readonly isFaulty?: boolean | undefined;
+  /** Its rows are in the warehouse. */
+  readonly isLoaded?: boolean | undefined;
   /** Of the segment, where there is one. */
   readonly content?:
     | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }

@@ -266,6 +266,27 @@ describe('what is covered can be asked for again', () => {
     expect(rows).toEqual([]);
   });
 
+  test('rows that are loaded, and of which the source serves less by now, are kept though their object is lost', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 40);
+    await world.export('2023-06-01T00:00:00Z');
+    const [key = ''] = await world.objectKeys();
+    await rm(join(world.folder, 'objects', key));
+    await world.pool.query(
+      `update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}', loaded_at = clock_timestamp()`,
+    );
+    world.source.entries = world.source.entries.slice(20);
+    const kept = await world.export('2023-06-02T00:00:00Z', {}, NO_PAUSE);
+    expect([kept.verdict, kept.evidence['kept']]).toMatchObject([
+      'suspicious',
+      [{ reason: 'the source serves less of them than it did' }],
+    ]);
+    const { rows } = await world.pool.query<{ rows: string }>(
+      `select rows::text from mirror.segments where status = 'current'`,
+    );
+    expect(rows).toEqual([{ rows: '40' }]);
+  });
+
   test('a source whose every window holds too much is asked so often and no more; the next run goes on', async () => {
     class Endless extends LedgerDouble {
       /** As many rows as ever, however short the window. */

@@ -93,7 +93,7 @@ describe.concurrent.each([
         load: { verdict: 'complete' },
         verify: { verdict: 'complete' },
       });
-      const counted = await home.json(['query', 'select count(*) as rows from ledger_entries']);
+      const counted = await home.json(['query', 'select count(*)::varchar as rows from ledger_entries']);
       const { rows: held } = await database.pool.query<{ rows: string }>(
         'select count(*)::text as rows from mirror.ledger_entries',
       );

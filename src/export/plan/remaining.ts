@@ -2,7 +2,7 @@
  * What is left to ask of a ledger: target minus coverage, and the request that brings it. Known segments that a
  * range touches are never grown into it: what lies outside is kept, and only its border moves. Pure.
  */
-import { BEGINNING, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Coverage, SourceProfile, TailSum } from '../ports.ts';
 import { overlaps, type Range, subtract, union } from './ranges.ts';
 
@@ -138,7 +138,8 @@ function questionOf(
   profile: SourceProfile,
   now: Micros,
 ): AskPlan['question'] {
-  if (profile.boundsDemanded === true) return { from, to: (last ?? now + DAY_MICROS) + END_PAD_MICROS };
+  if (profile.boundsDemanded === true)
+    return { from, to: (last ?? ceilSecond(now) + DAY_MICROS) + END_PAD_MICROS };
   if (last !== undefined && profile.bounds === 'right') {
     return { from, to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS) };
   }

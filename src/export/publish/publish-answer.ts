@@ -7,7 +7,7 @@ import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { ExportDeps, ExportRequest } from '../request.ts';
 import type { ReceivedSegment } from '../spool/segment-spool.ts';
-import { isSame } from '../validate/judge.ts';
+import { isHeld, isSame } from '../validate/judge.ts';
 import { type Kept, trimmed } from './trim.ts';
 
 export interface AnswerContext {
@@ -90,7 +90,7 @@ function shrunkTrims(
     kept
       .filter((part) => part.row === row)
       .reduce((rows, { written }) => rows - BigInt(written?.spooled.rows ?? 0), row.rows);
-  const believed = trims.map(({ row }) => row).filter((row) => row.isFaulty !== true && taken(row) > 0n);
+  const believed = trims.map(({ row }) => row).filter((row) => isHeld(row) && taken(row) > 0n);
   const closed = received.filter(({ open }) => !open);
   const rows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
   return believed.reduce((sum, row) => sum + taken(row), 0n) > rows ? believed : [];

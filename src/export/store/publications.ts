@@ -97,6 +97,7 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
       'coverage.epoch',
       'coverage.checked_at',
       'segments.quarantine_reason',
+      'segments.loaded_at',
       'segments.object_key',
       'segments.rows',
       'segments.bytes',
@@ -125,6 +126,7 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
     epoch: row.epoch ?? undefined,
     checkedAt: readInstant(row.checked_at),
     isFaulty: row.quarantine_reason !== null,
+    isLoaded: row.loaded_at !== null,
     content:
       row.bytes === null || row.digest === null || row.row_form === null
         ? undefined

@@ -103,9 +103,14 @@ export function fewerInOpen({ supersedes }: AskPlan, { segments, layout }: Recei
   return undefined;
 }
 
+/** What is lost in the store and loaded is the only copy. */
+export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
+  return isFaulty !== true || isLoaded === true;
+}
+
 /** @returns the closed segments that an answer would replace by less */
 export function shrinking(plan: AskPlan, received: Received): readonly Coverage[] {
-  const believed = plan.supersedes.filter((row) => !row.open && row.isFaulty !== true);
+  const believed = plan.supersedes.filter((row) => !row.open && isHeld(row));
   const knownRows = believed.reduce((sum, row) => sum + row.rows, 0n);
   const closed = received.segments.filter(({ open }) => !open);
   const receivedRows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
