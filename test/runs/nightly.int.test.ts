@@ -273,10 +273,11 @@ describe('a night', () => {
     expect(asked).toBeLessThan(5);
     expect(run.verdict).toBe('incomplete');
     expect(run.evidence['exports']).toMatchObject({
-      failed: asked,
-      unasked: 8 - asked,
       reason: 'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
     });
+    // One that failed at that moment may not be written down yet: then it counts as not asked.
+    const { failed, unasked } = run.evidence['exports'] as { failed: number; unasked: number };
+    expect([failed + unasked, failed <= asked]).toEqual([8, true]);
     const { rows } = await database.pool.query('select from mirror.exports where quarantined_at is not null');
     expect(rows).toEqual([]);
   });
