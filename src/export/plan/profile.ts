@@ -32,8 +32,9 @@ export function learned(
 
 /** Another header is another release: what was known of the old one says nothing. */
 function ofHeader(profile: SourceProfile, header: string, sides: Sides, now: Micros): SourceProfile {
-  const { assetRequired, assetAskedAt, isTimeless, shownTo } = profile;
+  const { assetRequired, assetAskedAt, isTimeless, shownTo, boundsDemanded } = profile;
   return {
+    boundsDemanded,
     isTimeless,
     shownTo,
     header,
