@@ -9,13 +9,14 @@ const LABEL_CHARACTERS = 11;
 
 /**
  * @param run `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
+ * @param command how the reader calls this program, for the line that says how to see more
  * @returns lines, each ended
  */
-export function runSummary(run: Fields): string {
+export function runSummary(run: Fields, command = 'ledger-mirror'): string {
   const evidence = fields(run['evidence']);
   const lines = [head(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
   const isWhole = run['verdict'] === 'complete';
-  const pointer = `ledger-mirror runs ${text(run['runId'])}${isWhole ? '' : '   shows all evidence'}`;
+  const pointer = `${command} runs ${text(run['runId'])}${isWhole ? '' : '   shows all evidence'}`;
   return [...lines, line(isWhole ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
 }
 

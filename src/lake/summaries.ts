@@ -135,8 +135,11 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       text('party_id', 'Whose export'),
       text('asset_id', 'Asset'),
       count('entries', 'How many entries'),
-      ...sum('sent', 'What left the party'),
-      ...sum('received', 'What reached the party'),
+      ...sum('sent', 'What left its accounts, to its own other accounts too'),
+      ...sum(
+        'received',
+        'What reached its accounts, of its own other accounts too; a lower bound where its export shows one side',
+      ),
       plain('last_at', TIME, 'Time of the last entry'),
     ],
     isOfCounted: false,

@@ -172,7 +172,7 @@ class Sync {
     const reader = new Reader(this.#context, generation, point, this.#writer, this.#meter);
     const newestKeys = await readToEnd(this.#context, reader, () => this.#meter.enter('proving the end'));
     if (newestKeys === 'stale') return 'stale';
-    const { height } = tally;
+    const { height, time } = tally;
     if (generation.headHeight !== undefined && height !== undefined && height < generation.headHeight) {
       throw doubt(session.list, 'HEIGHT_WENT_DOWN', "the source's last block lies below an earlier one", {
         before: `${generation.headHeight}`,
@@ -184,6 +184,8 @@ class Sync {
       generation,
       sequence: reader.sequence,
       newestKeys,
+      height,
+      time,
       accepted: this.#accepted,
       evidence: (audit, gaps) => this.#describe(reader, audit, { missing: [], gaps }),
     });

@@ -45,6 +45,8 @@ function claimOf({ generation }: Opened, newestKeys: readonly string[], sequence
     generation,
     sequence,
     newestKeys,
+    height: undefined,
+    time: undefined,
     accepted: { newNetwork: false, shrunk: false },
     evidence: () => ({}),
   };

@@ -56,6 +56,18 @@ test.each(['parties', 'checkpoints'] as const)('%s: first reading, increments, a
   }
 });
 
+test('a list without new rows is complete as of the block that showed it', async () => {
+  await using sandbox = await startSandbox({ parties: 30, historyMs: 86_400_000, rateLimit: 'none' });
+  await using source = openSource(sourceConfig(sandbox.url), {});
+  for (const newRows of ['30', '1', '0']) {
+    const { evidence } = await world.sync(source.lists, { list: 'parties', isAudit: false, pageSize: 20 });
+    expect(evidence).toMatchObject({ newRows });
+    const { rows } = await world.pool.query('select head_height::text as height from mirror.generations');
+    expect(rows).toEqual([{ height: `${sandbox.books.head().height}` }]);
+    sandbox.advance(30_000);
+  }
+});
+
 test('seven days of retention, a run a day', async () => {
   const day = 86_400_000;
   await using sandbox = await startSandbox({

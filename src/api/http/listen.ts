@@ -26,14 +26,18 @@ export async function listen(server: FastifyInstance, options: ListenOptions): P
   try {
     await server.listen({ host: options.host, port: options.port });
   } catch (error) {
-    throw new PermanentError(
-      `Cannot listen on ${options.host}:${options.port}: ${errorCode(error)}; set API_HOST and API_PORT to an address that is free`,
-      { code: 'API_PORT_UNUSABLE', meta: { host: options.host, port: options.port }, cause: error },
-    );
+    throw portUnusable(options.host, options.port, error);
   }
   const { port } = server.server.address() as AddressInfo;
   const host = options.host.includes(':') ? `[${options.host}]` : options.host;
   return { url: `http://${host}:${port}`, [Symbol.asyncDispose]: () => close(server) };
+}
+
+export function portUnusable(host: string, port: number, cause: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot listen on ${host}:${port}: ${errorCode(cause)}; set API_HOST and API_PORT to an address that is free`,
+    { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause },
+  );
 }
 
 async function close(server: FastifyInstance): Promise<void> {

@@ -4,10 +4,12 @@
  */
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { createServer } from 'node:net';
+import { join, relative } from 'node:path';
 import { Writable } from 'node:stream';
 import { z } from 'zod';
 import { openApp, type App } from '../../app/app.ts';
+import { portUnusable } from '../../api/http/listen.ts';
 import { startApi } from '../../app/serve.ts';
 import type { Config } from '../../config/environment.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../core/time.ts';
@@ -42,6 +44,7 @@ export async function demo(
 ): Promise<CommandResult> {
   const startedMs = performance.now();
   const dataDir = join(context.config.dataDir, 'demo');
+  if (options.keep) await refuseTakenPort(context.config);
   await mkdir(dataDir, { recursive: true });
   await using sandbox = await startNetwork(dataDir);
   const demoContext = { ...context, config: demoConfig(context.config, dataDir, sandbox.url) };
@@ -50,13 +53,14 @@ export async function demo(
   const run = await startNight(app, 'demo', demoContext);
   const [nightly] = await followRuns(app, [run], demoContext);
   if (nightly === undefined) throw new Error(`run ${run.runId} ended without a record`);
-  say(context, runSummary(runDocument(nightly)).trimEnd());
+  const command = commandOn(dataDir);
+  say(context, runSummary(runDocument(nightly), command).trimEnd());
   const verified = await verifyHere(app, { isDeep: true }, demoContext, () => undefined);
-  say(context, runSummary(runDocument(verified)).trimEnd());
+  say(context, runSummary(runDocument(verified), command).trimEnd());
   const answers = await answer(app, demoContext);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
   const tookMs = performance.now() - startedMs;
-  say(context, summary(verdict, tookMs, ledgersOf(nightly), context.config.dataDir));
+  say(context, summary(verdict, tookMs, ledgersOf(nightly), options.keep, dataDir));
   if (options.keep) await keepOpen(app, demoContext);
   return {
     exitCode: exitCodeOf(verdict, nightly.evidence),
@@ -164,7 +168,12 @@ function ledgersOf({ evidence }: Run): number {
   return asked.success ? asked.data.exports.parties : 0;
 }
 
-function summary(verdict: string, tookMs: number, ledgers: number, dataDir: string): string {
+/** As it is typed in a shell, for the mirror in this folder. */
+function commandOn(dataDir: string): string {
+  return `DATA_DIR='${relative(process.cwd(), dataDir) || '.'}' npx ledger-mirror`;
+}
+
+function summary(verdict: string, tookMs: number, ledgers: number, isKept: boolean, dataDir: string): string {
   const isWhole = verdict === 'complete';
   return [
     '',
@@ -176,9 +185,10 @@ function summary(verdict: string, tookMs: number, ledgers: number, dataDir: stri
       : ['The evidence above says what is missing.']),
     '',
     'Next:',
-    '  the same, with the console open:  npx ledger-mirror demo --keep',
+    `  a question of your own:           ${commandOn(dataDir)} query --list`,
+    ...(isKept ? [] : ['  the same, with the console open:  npx ledger-mirror demo --keep']),
     '  a real service:                   SOURCE_URL=https://… npx ledger-mirror nightly',
-    `  forget the demo:                  rm -rf '${join(dataDir, 'demo')}'`,
+    `  forget the demo:                  rm -rf '${dataDir}'`,
     '',
   ].join('\n');
 }
@@ -188,6 +198,18 @@ async function keepOpen(app: App, context: CommandContext): Promise<void> {
   await using api = await startApi(app);
   say(context, `The console is open at ${api.url} — Ctrl-C ends it.`);
   if (!context.signal.aborted) await once(context.signal, 'abort');
+}
+
+/** Sooner than after a minute of work. */
+async function refuseTakenPort({ apiHost: host, apiPort: port }: Config): Promise<void> {
+  const trial = createServer();
+  try {
+    await once(trial.listen({ host, port }), 'listening');
+  } catch (error) {
+    throw portUnusable(host, port, error);
+  } finally {
+    trial.close();
+  }
 }
 
 /** With --json stdout belongs to the document. */

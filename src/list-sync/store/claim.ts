@@ -3,6 +3,7 @@ import { sql, type Transaction } from 'kysely';
 import { heightOf } from '../../core/checkpoint-key.ts';
 import type { PermanentError } from '../../core/errors.ts';
 import { evidenceJson } from '../../core/evidence.ts';
+import { formatInstant, type Micros } from '../../core/time.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
 import type { ListName } from '../ports.ts';
@@ -23,6 +24,9 @@ export interface Claim {
   readonly sequence: bigint;
   /** Of the newest-first page of this run. */
   readonly newestKeys: readonly string[];
+  /** The source's last block when it sent that page: so far the list is read. */
+  readonly height: bigint | undefined;
+  readonly time: Micros | undefined;
   readonly accepted: Accepted;
   readonly evidence: (audit: AuditReport | undefined, gaps: readonly KnownGap[]) => object;
 }
@@ -144,7 +148,7 @@ async function sayComplete(
     readonly evidence: object;
   },
 ): Promise<boolean> {
-  const { generation, epoch, newestKeys } = claim;
+  const { generation, epoch, newestKeys, height, time } = claim;
   const table =
     of.list === 'parties'
       ? sql`select party_id as key from mirror.parties where epoch = ${epoch} and gone_since is null and party_id = asked.key`
@@ -157,7 +161,9 @@ async function sayComplete(
     with claimed as (
       update mirror.generations g
       set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${of.runId},
-        audited_at = case when ${claim.isReading} then started_at else audited_at end
+        audited_at = case when ${claim.isReading} then started_at else audited_at end,
+        head_height = greatest(head_height, ${height ?? null}::numeric),
+        head_time = greatest(head_time, ${time === undefined ? null : formatInstant(time)}::timestamptz)
       where generation_id = ${generation.generationId} and kind = 'current' and sequence = ${claim.sequence}
         and epoch = (select max(epoch) from mirror.networks)
         and not exists (select from mirror.doubts d
