@@ -104,7 +104,7 @@ function loadText(load: Fields): string {
 }
 
 function lakeText(lake: Fields): string {
-  return `version ${text(lake['version'])}: ${amount(lake['rows'])} rows in ${plural(lake['files'], 'file')}, ${bytes(lake['bytes'])}`;
+  return `snapshot ${text(lake['version'])}: ${amount(lake['rows'])} rows in ${plural(lake['files'], 'file')}, ${bytes(lake['bytes'])}`;
 }
 
 function verifyText(verify: Fields): string {

@@ -2,6 +2,7 @@
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './environment.ts';
+import { BYTE_UNITS, DURATION_UNITS } from './value-forms.ts';
 import { SETTINGS, type Setting, type SettingKey } from './settings.ts';
 
 /** One setting as it may be shown: a secret's value never gets here. */
@@ -22,7 +23,7 @@ export function shownSettings(config: Config): readonly ShownSetting[] {
     const isSecret = setting.secret === true;
     return {
       name: setting.name,
-      value: value === undefined ? null : isSecret ? MASK : textOf(value),
+      value: value === undefined ? null : isSecret ? MASK : textOf(value, setting.accepted),
       isSecret,
       origin: originOf(key, setting, config),
       help: setting.help,
@@ -42,8 +43,24 @@ function originOf(key: SettingKey, setting: Setting<unknown>, config: Config): s
   return isDeepStrictEqual(value, asRead) ? origin : 'this command';
 }
 
-function textOf(value: unknown): string {
+/** What a number counts is in the first words of what its setting accepts. */
+const UNITS: Readonly<Record<string, readonly (readonly [unit: string, size: number])[]>> = {
+  'a duration': Object.entries(DURATION_UNITS),
+  'a size': Object.entries(BYTE_UNITS).filter(([unit]) => !/^.B$/.test(unit)),
+};
+
+/** In the largest unit that says it exactly. */
+function withUnit(value: number, accepted: string): string {
+  const units = Object.entries(UNITS).find(([words]) => accepted.startsWith(words))?.[1] ?? [];
+  const [found] = units.filter(([, size]) => value % size === 0).toSorted(([, a], [, b]) => b - a);
+  if (found !== undefined) return `${value / found[1]}${found[0]}`;
+  return accepted.startsWith('a percentage') ? `${Number((value * 100).toFixed(4))}%` : String(value);
+}
+
+function textOf(value: unknown, accepted: string): string {
   if (value instanceof URL) return withoutSecrets(value);
+  if (typeof value === 'number') return withUnit(value, accepted);
+  if (value instanceof Map) return [...value].map(([name, given]) => `${name}=${given ?? 'none'}`).join(', ');
   if (Array.isArray(value)) return value.join(', ');
   if (typeof value === 'object' && value !== null && 'kind' in value) {
     return 'ids' in value && Array.isArray(value.ids) ? value.ids.join(', ') : String(value.kind);

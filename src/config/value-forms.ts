@@ -48,7 +48,7 @@ export function text(pattern: RegExp): (given: string) => string | undefined {
   return (given) => (pattern.test(given) ? given : undefined);
 }
 
-const BYTE_UNITS: Record<string, number> = {
+export const BYTE_UNITS: Readonly<Record<string, number>> = {
   B: 1,
   KiB: 2 ** 10,
   MiB: 2 ** 20,
@@ -131,7 +131,7 @@ export function objectStoreUrl(given: string): URL | undefined {
 
 export const MINUTE_MS = 60_000;
 export const DAY_MS = 24 * 60 * MINUTE_MS;
-const DURATION_UNITS: Readonly<Record<string, number>> = {
+export const DURATION_UNITS: Readonly<Record<string, number>> = {
   s: 1_000,
   m: MINUTE_MS,
   h: 60 * MINUTE_MS,

@@ -39,7 +39,7 @@ test('tells a whole night in a line for each part', () => {
     '  checkpoints  1 listed, 3 new, in 2 pages, as of block 99',
     '  exports      2 parties, 9 new rows in 1 segment',
     '  load         9 rows of 1 segment into the warehouse',
-    '  lake         version 2: 12 rows in 3 files, 1.0 KiB',
+    '  lake         snapshot 2: 12 rows in 3 files, 1.0 KiB',
     '  verify       4 segments (2.0 KiB), 9 entries in the warehouse, 12 rows in the lake: every sum agrees',
     '  source       4 requests, 1.5 KiB received',
     '  run          ledger-mirror runs 0199-run',

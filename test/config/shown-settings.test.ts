@@ -34,6 +34,25 @@ it('shows every setting and no secret', () => {
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
 });
 
+it('shows durations, sizes and shares with their units, and the columns of a CSV by both names', () => {
+  const env = {
+    SOURCE_URL: 'http://127.0.0.1:1',
+    LAKE_RETENTION: '90m',
+    NIGHTLY_AUDIT_SHARE: '0.5%',
+    EXPORT_COLUMNS: 'vega_time=when,asset_id=none',
+    SOURCE_ASSETS: 'ab'.repeat(32),
+  };
+  const shown = shownSettings(readConfig({ env, cwd: '/nonexistent' }));
+  const values = Object.fromEntries(shown.map(({ name, value }) => [name, value]));
+  expect(values).toMatchObject({
+    HISTORY_RETENTION: '90d',
+    LAKE_RETENTION: '90m',
+    EXPORT_SEGMENT_MAX: '1GiB',
+    NIGHTLY_AUDIT_SHARE: '0.5%',
+    EXPORT_COLUMNS: 'vega_time=when, asset_id=none',
+  });
+});
+
 it('tells what a command has set itself', () => {
   const changed = shownSettings({
     ...config,

@@ -77,7 +77,7 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     stream.checkedAt === null ? '' : formatAge(Date.parse(stream.checkedAt), nowMs),
     stream.asOfBlock ?? '',
     stream.asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
-    formatQuantity(BigInt(stream.rows), HELD[stream.name]),
+    heldText(stream, found.coverage.listed),
     audited(found, stream.name, nowMs),
   ]);
   const { ledger, coverage } = found;
@@ -100,6 +100,12 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     '',
   ];
   return lines.join('\n');
+}
+
+/** `network` is a party without a ledger. */
+function heldText({ name, rows }: MirrorStatus['streams'][number], listed: number): string {
+  const hasNetwork = name === 'parties' && BigInt(rows) === BigInt(listed) + 1n;
+  return hasNetwork ? `${formatCount(listed)} parties and network` : formatQuantity(BigInt(rows), HELD[name]);
 }
 
 /** When a list was last read from its oldest row on. */

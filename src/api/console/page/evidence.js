@@ -9,9 +9,11 @@ const DEPTH_MAX = 6;
 /** Named values that fit into one line. */
 const SMALL_MAX = 6;
 
-/** @param run `{ runId, kind, evidence }` */
-export function evidence({ runId, kind, evidence: found }) {
-  const sentence = SENTENCES[kind]?.(found);
+const CANCELLED = 'It was cancelled. What it had stored stays; the next run goes on from there.';
+
+/** @param run `{ runId, kind, state, evidence }` */
+export function evidence({ runId, kind, state, evidence: found }) {
+  const sentence = state === 'cancelled' ? CANCELLED : SENTENCES[kind]?.(found);
   return el(
     'div',
     { class: 'evidence' },
@@ -121,7 +123,7 @@ const SENTENCES = {
   sync: (found) =>
     found.rows === undefined
       ? undefined
-      : `${plural(found.rows, 'row')} read with ${plural(found.requests ?? 0, 'request')}, ${count(found.newRows ?? 0)} of them new. ${found.seams?.length > 0 ? 'Both directions met, and the overlap agreed.' : 'The pages join what was known.'}`,
+      : `${plural(found.rows, 'row')} read with ${plural(found.requests ?? 0, 'request')}, ${count(found.newRows ?? 0)} of them new. The pages join what was known.`,
   export: (found) =>
     `${plural(found.rows ?? 0, 'new entry', 'new entries')}, ${bytes(found.bytes ?? 0)}, in ${plural(found.segments ?? 0, 'segment')}.`,
   load: (found) =>
@@ -215,6 +217,7 @@ function leaf(key, value, depth) {
   if (key === 'verdict') return el('span', { class: 'badge', 'data-is': text }, text);
   if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text)) return time(text, 'full');
   if (/^\d+$/.test(text)) return numeral(key, text);
+  if (typeof value === 'number') return value.toPrecision(3);
   if (/^[0-9a-f]{40,}$/.test(text)) return el('span', { class: 'id', title: text }, shortId(text));
   return typeof value === 'boolean' ? 'yes' : el('span', { class: 'any' }, text);
 }

@@ -2,7 +2,7 @@
 import { ask, post } from './ask.js';
 import { chart } from './charts.js';
 import { completeNames } from './complete.js';
-import { action, announce, el, failed, place, show } from './dom.js';
+import { action, announce, el, place, show } from './dom.js';
 import { plural } from './format.js';
 import { columnKind, resultTable, tabled } from './result.js';
 
@@ -49,6 +49,7 @@ async function loadQuestions(question, options, sql) {
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
       sql.hidden = chosen !== undefined;
+      place('query-keys').hidden = sql.hidden;
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });
   } catch (error) {
@@ -96,10 +97,8 @@ async function answer(asked, run, target) {
     show(target, el('p', { class: 'hint' }, told), ...shown);
     announce(told);
   } catch (error) {
-    show(
-      target,
-      failed(error, () => void answer(asked, run, target)),
-    );
+    // As DuckDB wrote it: a mark in its last line stands below the place.
+    show(target, el('pre', { class: 'notice bad', tabindex: 0 }, error.message));
   } finally {
     run.removeAttribute('aria-disabled');
   }

@@ -9,8 +9,18 @@ export function showStreams({ status }) {
   const audits = new Map((status.lists ?? []).map(({ list, lastAuditAt }) => [list, lastAuditAt]));
   const target = place('streams');
   target.classList.remove('loading');
-  const items = status.streams.map((stream) => ({ ...stream, auditedAt: audits.get(stream.name) }));
+  const items = status.streams.map((stream) => ({
+    ...stream,
+    auditedAt: audits.get(stream.name),
+    held: heldText(stream, status.coverage.listed),
+  }));
   keyed(target, items, ({ name }) => name, makeStream);
+}
+
+/** `network` is a party without a ledger; a checkpoint that is listed twice is held once. */
+function heldText({ name, rows }, listed) {
+  if (name === 'parties' && BigInt(rows) === BigInt(listed) + 1n) return `${count(listed)} and network`;
+  return name === 'checkpoints' ? `${count(rows)} different` : count(rows);
 }
 
 export function verdictBadge(node, verdict, otherwise = 'not yet') {
@@ -36,11 +46,10 @@ function makeStream({ name }) {
   );
   return {
     node,
-    update: (stream) => {
-      const { verdict, asOfTime, asOfBlock, checkedAt, auditedAt } = stream;
+    update: ({ verdict, asOfTime, asOfBlock, checkedAt, auditedAt, held }) => {
       put(audited, auditedAt, () => [time(auditedAt, 'full')]);
       verdictBadge(badge, verdict);
-      setText(rows, count(stream.rows));
+      setText(rows, held);
       put(asOf, `${asOfTime} ${asOfBlock}`, () => [
         asOfTime === null ? '–' : time(asOfTime, 'full'),
         asOfBlock === null ? '' : el('span', { class: 'quiet' }, ` block ${asOfBlock}`),
