@@ -57,6 +57,7 @@ describe('the question', () => {
       `?p=${PARTY}&f=2023-05-10T00%3A00%3A00Z`,
     );
     expect(queryOf({ partyId: PARTY })).toBe(`?partyId=${PARTY}`);
+    expect(queryOf({ partyId: '../x&y' })).toBe('?partyId=..%2Fx%26y');
     expect(queryOf({ partyId: PARTY, from: 0n })).toBe(`?partyId=${PARTY}&dateRange.startTimestamp=0`);
   });
 
@@ -66,7 +67,8 @@ describe('the question', () => {
     ['an empty range', { partyId: PARTY, from: FROM, to: FROM }],
     ['a fraction of a second', { partyId: PARTY, from: FROM + 1n }],
     ['the network', { partyId: 'network' }],
-    ['no id', { partyId: '../x' }],
+    ['no id', { partyId: '' }],
+    ['an id that cannot be printed', { partyId: 'a\u0000b' }],
     ['an id in capitals', { partyId: PARTY.toUpperCase() }],
     ['no asset', { partyId: PARTY, assetId: '' }],
     ['what is no asset', { partyId: PARTY, assetId: 'a&b=c' }],
