@@ -334,7 +334,7 @@ export class NightlyStore {
     // Each by itself: one that cannot be read spoils no other.
     const given = units.map(
       ({ partyId, state, outcome }) =>
-        `{"party_id": "${partyId}", "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
+        `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
     );
     await guarded('record what became of ledgers', () =>
       sql`
