@@ -12,15 +12,16 @@ export function showStreams({ status }) {
   const items = status.streams.map((stream) => ({
     ...stream,
     auditedAt: audits.get(stream.name),
-    held: heldText(stream, status.coverage.listed),
+    held: heldOf(stream, status.coverage.listed),
   }));
   keyed(target, items, ({ name }) => name, makeStream);
 }
 
-/** `network` is a party without a ledger; a checkpoint that is listed twice is held once. */
-function heldText({ name, rows }, listed) {
-  if (name === 'parties' && BigInt(rows) === BigInt(listed) + 1n) return `${count(listed)} and network`;
-  return name === 'checkpoints' ? `${count(rows)} different` : count(rows);
+/** How much is held, and what that leaves out. */
+function heldOf({ name, rows }, listed) {
+  const hasNetwork = name === 'parties' && BigInt(rows) === BigInt(listed) + 1n;
+  if (hasNetwork) return [count(listed), 'and network, a party without a ledger'];
+  return [count(rows), name === 'checkpoints' ? 'different ones: a list may name one twice' : ''];
 }
 
 export function verdictBadge(node, verdict, otherwise = 'not yet') {
@@ -49,7 +50,8 @@ function makeStream({ name }) {
     update: ({ verdict, asOfTime, asOfBlock, checkedAt, auditedAt, held }) => {
       put(audited, auditedAt, () => [time(auditedAt, 'full')]);
       verdictBadge(badge, verdict);
-      setText(rows, held);
+      setText(rows, held[0]);
+      rows.title = held[1];
       put(asOf, `${asOfTime} ${asOfBlock}`, () => [
         asOfTime === null ? '–' : time(asOfTime, 'full'),
         asOfBlock === null ? '' : el('span', { class: 'quiet' }, ` block ${asOfBlock}`),
