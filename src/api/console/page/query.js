@@ -22,6 +22,11 @@ export function startQuery() {
   sql.value = sessionStorage.getItem(LAST) ?? EXAMPLE;
   const question = el('select', { id: 'query-question' }, el('option', { value: '' }, 'your own SQL'));
   const options = el('span', { class: 'choices' });
+  const keys = el(
+    'p',
+    { id: 'query-keys', class: 'hint' },
+    'Ctrl+Enter runs it; Ctrl+Space completes names.',
+  );
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
   const run = el('button', { type: 'button', class: 'primary' }, 'Run');
   const asked = () => askedFor(sql, question, options);
@@ -32,15 +37,15 @@ export function startQuery() {
   place('query').replaceChildren(
     el('p', { class: 'choices' }, el('label', { class: 'choice' }, 'Question', question), options),
     sql,
-    el('p', { id: 'query-keys', class: 'hint' }, 'Ctrl+Enter runs it; Ctrl+Space completes names.'),
+    keys,
     el('p', { class: 'deal' }, run, fileButton('CSV', 'csv', asked), fileButton('Parquet', 'parquet', asked)),
     result,
   );
   completeNames(sql);
-  void loadQuestions(question, options, sql);
+  void loadQuestions(question, options, sql, keys);
 }
 
-async function loadQuestions(question, options, sql) {
+async function loadQuestions(question, options, sql, keys) {
   try {
     const { questions } = await ask('/console/questions');
     question.append(
@@ -49,7 +54,7 @@ async function loadQuestions(question, options, sql) {
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
       sql.hidden = chosen !== undefined;
-      place('query-keys').hidden = sql.hidden;
+      keys.hidden = sql.hidden;
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });
   } catch (error) {
