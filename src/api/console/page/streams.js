@@ -17,11 +17,14 @@ export function showStreams({ status }) {
   keyed(target, items, ({ name }) => name, makeStream);
 }
 
-/** How much is held, and what that leaves out. */
+/** How much is held, and what that number counts. */
 function heldOf({ name, rows }, listed) {
   const hasNetwork = name === 'parties' && BigInt(rows) === BigInt(listed) + 1n;
-  if (hasNetwork) return [count(listed), 'and network, a party without a ledger'];
-  return [count(rows), name === 'checkpoints' ? 'different ones: a list may name one twice' : ''];
+  const notes = {
+    parties: hasNetwork ? 'network among them, which has no ledger' : '',
+    checkpoints: 'different ones: a list may name one twice',
+  };
+  return [count(rows), notes[name] ?? ''];
 }
 
 export function verdictBadge(node, verdict, otherwise = 'not yet') {
