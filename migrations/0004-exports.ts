@@ -56,7 +56,7 @@ const STATEMENTS = [
       tstzrange(from_time, to_time) with &&) where (status = 'current'))`,
   `create index segments_to_load on mirror.segments (party_id) where status = 'current' and loaded_at is null`,
   `create index segments_to_unload on mirror.segments (party_id) where status = 'superseded' and loaded_at is not null`,
-  'create index segments_set_aside on mirror.segments (segment_id) where quarantine_reason is not null',
+  'create index segments_quarantined on mirror.segments (segment_id) where quarantine_reason is not null',
   'create index segments_by_party on mirror.segments (party_id, from_time)',
   // What is proven to be known of a ledger: current segments, and ranges without entries.
   `create table mirror.coverage (

@@ -449,7 +449,7 @@ CREATE INDEX segments_by_party ON mirror.segments USING btree (party_id, from_ti
 
 CREATE INDEX segments_by_publication ON mirror.segments USING btree (published_at DESC)
 
-CREATE INDEX segments_set_aside ON mirror.segments USING btree (segment_id) WHERE (quarantine_reason IS NOT NULL)
+CREATE INDEX segments_quarantined ON mirror.segments USING btree (segment_id) WHERE (quarantine_reason IS NOT NULL)
 
 CREATE INDEX segments_to_load ON mirror.segments USING btree (party_id) WHERE ((status = 'current'::text) AND (loaded_at IS NULL))
 

@@ -69,7 +69,7 @@ async function midWalk({ sandbox, pool }: World): Promise<() => void> {
     pages += 1;
     return pages > PAGES_ANSWERED ? { until: promise } : undefined;
   });
-  await waitFor(async () => (await hasParties(pool)) >= 10, { what: 'a walk on its way' });
+  await waitFor(async () => (await hasParties(pool)) >= 10, { what: 'a sync on its way' });
   return () => {
     sandbox.faults.clear();
     resolve();
@@ -164,7 +164,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'parties', '--json']);
-    await waitFor(async () => (await hasParties(pool)) > 0, { what: 'a walk on its way' });
+    await waitFor(async () => (await hasParties(pool)) > 0, { what: 'a sync on its way' });
     await stopMidCommit(first, world);
     const next = await home.json(['sync', 'parties']);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);

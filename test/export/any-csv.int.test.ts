@@ -32,6 +32,18 @@ function effectOn(party: string, entry: Entry): string {
   return entry.to.party === party ? entry.quantity : `-${entry.quantity}`;
 }
 
+/** Amount, effect, type, asset and both parties, which every source with parties tells. */
+function named(entry: Entry, party: string): readonly string[] {
+  return [
+    entry.quantity,
+    effectOn(party, entry),
+    entry.transfer,
+    entry.asset,
+    entry.from.party,
+    entry.to.party,
+  ];
+}
+
 const OTHER_NAMES: Source = {
   meaning: 'other names, semicolons, milliseconds and 0x, and a column with commas that nobody knows',
   settings: {
@@ -56,12 +68,7 @@ const OTHER_NAMES: Source = {
   ),
   expected: (entry, party) => [
     (entry.time / 1000n) * 1000n,
-    entry.quantity,
-    effectOn(party, entry),
-    entry.transfer,
-    entry.asset,
-    entry.from.party,
-    entry.to.party,
+    ...named(entry, party),
     '{"memo":"paid, as agreed"}',
   ],
 };
@@ -75,16 +82,7 @@ const OTHER_SPELLINGS: Source = {
     { vega_time: ({ time }) => writeInstant(time).slice(0, -1).replace('T', ' ') },
     { delimiter: '\t', columns: THIRTEEN.columns.filter((name) => !/balance|market/.test(name)) },
   ),
-  expected: (entry, party) => [
-    entry.time,
-    entry.quantity,
-    effectOn(party, entry),
-    entry.transfer,
-    entry.asset,
-    entry.from.party,
-    entry.to.party,
-    '',
-  ],
+  expected: (entry, party) => [entry.time, ...named(entry, party), ''],
 };
 
 const ASSET = 'a5'.repeat(32);

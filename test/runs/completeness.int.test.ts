@@ -74,7 +74,7 @@ describe('the completeness of the ledgers', () => {
     expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3 });
   });
 
-  it('does not count a ledger of which a segment is set aside, and does not call it never asked', async () => {
+  it('does not count a ledger of which a segment is quarantined, and does not call it never asked', async () => {
     for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await database.pool.query(
       `with lost as (

@@ -100,7 +100,7 @@ export class LoadStore implements LoadBooks {
   }
 
   async quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void> {
-    await guarded('set a segment aside', () =>
+    await guarded('quarantine a segment', () =>
       this.#warehouse.db
         .updateTable('segments')
         .set({ quarantine_reason: evidenceJson(reason) })

@@ -30,10 +30,10 @@ interface CompletenessRow {
 }
 
 /**
- * Covered: the closed ranges of a ledger touch each other from the beginning of time on, and the newest of them was
- * checked in the current epoch. Ranges never overlap (a constraint holds it), so they touch where their lengths add
- * up to their span, and none of their segments is set aside. Where the source tells no times, what is open is all that there is of a ledger. Where it demands
- * an asset, each asset that was ever asked for must be covered.
+ * Covered: the closed ranges of a ledger touch each other from the beginning of time on, the newest of them was
+ * checked in the current epoch, and none of their segments is quarantined. Ranges never overlap (a constraint holds
+ * it), so they touch where their lengths add up to their span. Where the source tells no times, what is open is all
+ * that there is of a ledger. Where it demands an asset, each asset that was ever asked for must be covered.
  */
 const COVERED = sql`
   network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
@@ -48,9 +48,9 @@ const COVERED = sql`
   units as (
     select c.party_id, c.asset_id, max(c.to_time) as known_to,
            min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
-             and count(aside.segment_id) = 0 as is_unbroken
+             and count(quarantined.segment_id) = 0 as is_unbroken
     from mirror.coverage c
-    left join mirror.segments aside on aside.segment_id = c.segment_id and aside.quarantine_reason is not null
+    left join mirror.segments quarantined on quarantined.segment_id = c.segment_id and quarantined.quarantine_reason is not null
     where not c.open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}')
     group by c.party_id, c.asset_id
     having (select is_first from network) or max(c.checked_at) >= (select started_at from network)),
