@@ -16,7 +16,7 @@ let [rows, rowsSent] = [0n, 0n];
 const spool = new RowSpool(scratchDir);
 const keeper = stage === 'load' ? {} : { keeper: spool };
 if (stage !== 'lake')
-  rows = (await loadAll({ books: new LoadStore(warehouse), objects, ...keeper }, signal)).rows;
+  rows = (await loadAll({ repository: new LoadStore(warehouse), objects, ...keeper }, signal)).rows;
 if (stage !== 'load') {
   const repository = new LakeStore(warehouse.pool);
   const built = await buildLake(

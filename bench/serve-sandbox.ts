@@ -1,6 +1,6 @@
 /** A sandbox in a process of its own, as a source is: prints its URL, moves ahead on request, ends with its parent. */
 import { createInterface } from 'node:readline';
-import { startSandbox, type Sandbox } from '../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../src/sandbox/http/server.ts';
 
 const [parties = '1000', latencyMs = '0', whaleEntries = '0'] = process.argv.slice(2);
 const sandbox: Sandbox = await startSandbox({

@@ -83,7 +83,7 @@ async function load(
 ): Promise<void> {
   const rows = sent.map((entry) => row13({ from: PARTY_A, to: PARTY_B, type: 'TRANSFER', ...entry }, party));
   await publish(pool, objects, { party, from, to, open, header: HEADER_13, rows });
-  await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+  await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
 }
 
 const MAY = ['2023-05-01T00:00:00Z', '2023-06-01T00:00:00Z'] as const;

@@ -133,7 +133,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
       const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
       const { verdict, ...evidence } = await verify(
-        { books: new VerifyStore(warehouse), objects: store, lake: check },
+        { repository: new VerifyStore(warehouse), objects: store, lake: check },
         signal,
         { deep, scope, onProgress: (counts) => onProgress([verifyLine(counts)]) },
       );
@@ -178,7 +178,7 @@ async function catchUp(parts: StageParts, signal: AbortSignal): Promise<void> {
 }
 
 function rebuildDeps({ warehouse, store }: StageParts): RebuildDeps {
-  return { books: new RebuildStore(warehouse.db), objects: store };
+  return { repository: new RebuildStore(warehouse.db), objects: store };
 }
 
 async function load(
@@ -200,8 +200,8 @@ async function load(
         );
   let [parties, segments, rows] = [0, 0, 0n];
   const kept = new RowSpool(scratchDirOf(config));
-  const books = new LoadStore(warehouse);
-  const now = await loadAll({ books, objects: store, keeper: kept }, signal, {
+  const repository = new LoadStore(warehouse);
+  const now = await loadAll({ repository, objects: store, keeper: kept }, signal, {
     onParty: (party) => {
       parties += 1;
       segments += party.segments;
@@ -210,7 +210,7 @@ async function load(
     },
   });
   // A delivery of this run that was killed has loaded its part already.
-  const loaded = { ...now, ...(await books.loadedSince(runId)) };
+  const loaded = { ...now, ...(await repository.loadedSince(runId)) };
   const built = await buildLake({ ...lake, kept }, signal, (progress) => onProgress([lakeLine(progress)]));
   if (built.rowsSent > 0n) {
     const { rowsSent, version } = built;
@@ -243,9 +243,9 @@ function plain(value: object): Readonly<Record<string, unknown>> {
   return JSON.parse(text) as Readonly<Record<string, unknown>>;
 }
 
-function exportIndex(books: ExportStore, archive: ExportArchiveStore): LedgerIndex {
+function exportIndex(exports: ExportStore, archive: ExportArchiveStore): LedgerIndex {
   return {
-    coverage: (unit) => books.coverage(unit),
+    coverage: (unit) => exports.coverage(unit),
     currentSegments: (unit, range) => archive.currentSegments(unit, range),
   };
 }

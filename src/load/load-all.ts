@@ -93,7 +93,7 @@ async function* partiesInTurn(
   let after: string | undefined;
   for (;;) {
     signal.throwIfAborted();
-    const page = await deps.books.partiesToLoad(after, PAGE_ROWS);
+    const page = await deps.repository.partiesToLoad(after, PAGE_ROWS);
     yield* page;
     after = page.at(-1);
     if (page.length < PAGE_ROWS) return undefined;

@@ -4,7 +4,7 @@ import type { ObjectStore } from '../objects/object-store.ts';
 import { CopyRows } from './copy-rows.ts';
 import { planReplacements } from './plan.ts';
 import type {
-  LoadBooks,
+  LoadRepository,
   LoadedSums,
   Replacement,
   RowKeeper,
@@ -15,7 +15,7 @@ import type {
 import { readSegment } from './segment-reader.ts';
 
 export interface LoadDeps {
-  readonly books: LoadBooks;
+  readonly repository: LoadRepository;
   readonly objects: ObjectStore;
   /** Gets the same lines as the warehouse. */
   readonly keeper?: RowKeeper;
@@ -77,7 +77,7 @@ export async function loadParty(
   let [segments, rows, removedRows, effectsContradicted] = [0, 0n, 0n, 0n];
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
-    const { pending, stale } = await deps.books.toLoad(partyId);
+    const { pending, stale } = await deps.repository.toLoad(partyId);
     const faulty = pending.filter((segment) => tried.has(segment.segmentId));
     const work = planReplacements(pending, stale, new Set(faulty.map((segment) => segment.segmentId)));
     if (work.length === 0) {
@@ -128,7 +128,7 @@ async function replaceAll(
       sums.effectsContradicted += replaced.effectsContradicted;
     } catch (error) {
       if (!(error instanceof SegmentFault)) throw error;
-      sums.faults.push(await setSegmentAside(error, deps.books));
+      sums.faults.push(await setSegmentAside(error, deps.repository));
     }
   }
   return sums;
@@ -145,7 +145,7 @@ async function replaceOne(
   for (let reading = 1; ; reading += 1) {
     let [rows, effectsContradicted] = [0n, 0n];
     try {
-      const result = await deps.books.replace(
+      const result = await deps.repository.replace(
         partyId,
         replacement,
         async (segment, sink) => {
@@ -198,8 +198,8 @@ async function copySegment(
   }
 }
 
-async function setSegmentAside(fault: SegmentFault, books: LoadBooks): Promise<FaultySegment> {
+async function setSegmentAside(fault: SegmentFault, repository: LoadRepository): Promise<FaultySegment> {
   const reason = { code: fault.cause.code, message: fault.message };
-  await books.quarantine(fault.segment.segmentId, reason);
+  await repository.quarantine(fault.segment.segmentId, reason);
   return { ...reason, segmentId: fault.segment.segmentId, objectKey: fault.segment.objectKey };
 }

@@ -91,7 +91,7 @@ export interface ReplacementResult {
   readonly removedRows: bigint;
 }
 
-export interface LoadBooks {
+export interface LoadRepository {
   /** Parties with something to load or to remove, in order, after `after`. */
   partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]>;
   /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
@@ -120,7 +120,7 @@ export interface PartyBooks {
 }
 
 /** Rebuilding the manifest table and the coverage from what lies in the store. */
-export interface RebuildBooks {
+export interface RebuildRepository {
   /** Nothing is published or covered. */
   isEmpty(): Promise<boolean>;
   /** A rebuild was begun and not finished. */
@@ -135,7 +135,7 @@ export interface RebuildBooks {
 }
 
 /** Counts and sums that the warehouse gives of itself. */
-export interface VerifyBooks {
+export interface VerifyRepository {
   /** Current segments in the order of their ids, after `after`. */
   currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]>;
   /**

@@ -9,7 +9,7 @@ import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { isManifestKey, manifestKey, partyName } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
-import type { RebuildBooks } from './ports.ts';
+import type { RebuildRepository } from './ports.ts';
 import { reconcile } from './reconcile.ts';
 
 const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
@@ -26,7 +26,7 @@ export interface RebuildResult {
 }
 
 export interface RebuildDeps {
-  readonly books: RebuildBooks;
+  readonly repository: RebuildRepository;
   readonly objects: ObjectStore;
 }
 
@@ -35,7 +35,7 @@ export async function rebuildIfEmpty(
   deps: RebuildDeps,
   signal: AbortSignal,
 ): Promise<RebuildResult | undefined> {
-  const isWanted = (await deps.books.isEmpty()) || (await deps.books.isRebuilding());
+  const isWanted = (await deps.repository.isEmpty()) || (await deps.repository.isRebuilding());
   return isWanted ? rebuild(deps, signal) : undefined;
 }
 
@@ -49,8 +49,8 @@ export async function catchUpWithStore(
   deps: RebuildDeps,
   signal: AbortSignal,
 ): Promise<RebuildResult | undefined> {
-  if (await deps.books.isRebuilding()) return rebuild(deps, signal);
-  const { warehouseId, seq } = await deps.books.lineage();
+  if (await deps.repository.isRebuilding()) return rebuild(deps, signal);
+  const { warehouseId, seq } = await deps.repository.lineage();
   if (!(await isBehind(warehouseId, seq, deps.objects, signal))) return undefined;
   return rebuild(deps, signal, warehouseId);
 }
@@ -73,7 +73,7 @@ async function isBehind(
  * @param warehouseId given where only what this warehouse published counts
  */
 async function rebuild(
-  { books, objects }: RebuildDeps,
+  { repository, objects }: RebuildDeps,
   signal: AbortSignal,
   warehouseId?: string,
 ): Promise<RebuildResult> {
@@ -83,7 +83,7 @@ async function rebuild(
     sum.problemCount += 1;
     if (problems.length < PROBLEMS_KEPT_MAX) problems.push({ key, message: errorLine(error) });
   };
-  await books.begin();
+  await repository.begin();
   const records = await readRecords(objects, onProblem, signal, warehouseId);
   let { lineage } = records;
   for await (const { sizes, recorded } of together(objects, records, signal)) {
@@ -92,13 +92,13 @@ async function rebuild(
     const partyId = recorded?.partyId ?? manifests[0]?.partyId;
     if (partyId === undefined) continue;
     const party = reconcile(partyId, manifests, recorded);
-    await books.adopt(party);
+    await repository.adopt(party);
     for (const manifest of manifests) if (manifest.seq > (lineage?.seq ?? 0n)) lineage = manifest;
     sum.current += party.current.length;
     sum.superseded += party.superseded.length;
     sum.rangesWithoutEntries += party.coverage.filter(({ objectKey }) => objectKey === null).length;
   }
-  await books.finish(lineage);
+  await repository.finish(lineage);
   return { ...sum, problems };
 }
 

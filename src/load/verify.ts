@@ -7,7 +7,7 @@ import { formatInstant } from '../core/time.ts';
 import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
 import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { LakeCheck, NeverFetched, Problem, SegmentRecord, VerifyBooks } from './ports.ts';
+import type { LakeCheck, NeverFetched, Problem, SegmentRecord, VerifyRepository } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import { addUp, StoredSums } from './stored-sums.ts';
 
@@ -22,7 +22,7 @@ const UNKNOWN_READ_MAX = 100;
 const NO_ROWS = { header: () => undefined, row: () => undefined };
 
 export interface VerifyDeps {
-  readonly books: VerifyBooks;
+  readonly repository: VerifyRepository;
   readonly objects: ObjectStore;
   readonly lake?: LakeCheck;
 }
@@ -100,7 +100,7 @@ class Verification {
   async run(): Promise<VerifyReport> {
     await this.#checkSegments();
     if (this.#isWhole) await this.#checkStore();
-    for (const { code, message, count } of await this.#deps.books.inconsistencies(
+    for (const { code, message, count } of await this.#deps.repository.inconsistencies(
       this.#signal,
       this.#isWhole,
     )) {
@@ -111,12 +111,12 @@ class Verification {
       verdict: this.#problemCount === 0 ? 'complete' : 'failed',
       deep: this.#options.deep ?? false,
       scope: this.#isWhole ? 'whole' : 'nightly',
-      provenSince: await this.#deps.books.oldestProof(),
+      provenSince: await this.#deps.repository.oldestProof(),
       objectsNotRecorded: this.#notRecorded,
       checked: this.#checked,
       problemCount: this.#problemCount,
       problems: this.#problems,
-      neverFetched: await this.#deps.books.neverFetched(),
+      neverFetched: await this.#deps.repository.neverFetched(),
     };
   }
 
@@ -134,20 +134,20 @@ class Verification {
       }
       await this.#checkRows(page.filter((segment) => segment.isLoaded));
       const proven = page.filter(({ segmentId }) => !this.#suspects.has(segmentId));
-      await this.#deps.books.noteProven(proven.map(({ segmentId }) => segmentId));
+      await this.#deps.repository.noteProven(proven.map(({ segmentId }) => segmentId));
     }
   }
 
   async *#pages(): AsyncGenerator<readonly SegmentRecord[]> {
-    const { books } = this.#deps;
+    const { repository } = this.#deps;
     if (!this.#isWhole) {
-      const ids = await books.segmentsToProve(NIGHTLY_PARTS);
+      const ids = await repository.segmentsToProve(NIGHTLY_PARTS);
       for (let start = 0; start < ids.length; start += PAGE_SEGMENTS)
-        yield await books.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
+        yield await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
       return;
     }
     for (let after = 0n; ;) {
-      const page = await books.currentSegments(after, PAGE_SEGMENTS);
+      const page = await repository.currentSegments(after, PAGE_SEGMENTS);
       yield page;
       const last = page.at(-1);
       if (last === undefined || page.length < PAGE_SEGMENTS) return;
@@ -157,11 +157,11 @@ class Verification {
 
   /** Objects that this warehouse does not know: of another mirror, or of this one and not recorded. */
   async #checkStore(): Promise<void> {
-    const warehouseId = await this.#deps.books.warehouseId();
+    const warehouseId = await this.#deps.repository.warehouseId();
     let isAnyKnown = false;
     let foreign = 0;
     for await (const keys of this.#manifestKeys()) {
-      const known = await this.#deps.books.knownObjects(keys.map(objectKeyOf));
+      const known = await this.#deps.repository.knownObjects(keys.map(objectKeyOf));
       isAnyKnown ||= known.size > 0;
       for (const key of keys.filter((one) => !known.has(objectKeyOf(one)))) {
         this.#notRecorded += 1;
@@ -217,7 +217,7 @@ class Verification {
       if (!(error instanceof PermanentError)) throw error;
       const reason = { code: errorCode(error), message: errorLine(error) };
       await this.#addIfCurrent(segment, reason.code, reason.message);
-      await this.#deps.books.distrust(segment.segmentId, reason);
+      await this.#deps.repository.distrust(segment.segmentId, reason);
     }
   }
 
@@ -241,8 +241,8 @@ class Verification {
   async #checkRows(segments: readonly SegmentRecord[]): Promise<void> {
     if (segments.length === 0) return;
     const ids = segments.map((segment) => segment.segmentId);
-    const counts = await this.#deps.books.countRows(ids);
-    const recorded = await this.#deps.books.monthSums(ids);
+    const counts = await this.#deps.repository.countRows(ids);
+    const recorded = await this.#deps.repository.monthSums(ids);
     const stored = this.#options.deep === true ? await this.#storedSums(ids) : undefined;
     for (const segment of segments) {
       const rows = counts.get(segment.segmentId) ?? 0n;
@@ -268,7 +268,7 @@ class Verification {
   async #storedSums(ids: readonly bigint[]): Promise<StoredSums> {
     const sums = new StoredSums();
     const decoder = new TextDecoder();
-    for await (const chunk of this.#deps.books.loadedLines(ids, this.#signal)) {
+    for await (const chunk of this.#deps.repository.loadedLines(ids, this.#signal)) {
       sums.push(decoder.decode(chunk, { stream: true }));
     }
     return sums;
@@ -291,7 +291,7 @@ class Verification {
 
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
   async #addIfCurrent(segment: SegmentRecord, code: string, message: string): Promise<void> {
-    const now = await this.#deps.books.currentSegment(segment.segmentId);
+    const now = await this.#deps.repository.currentSegment(segment.segmentId);
     this.#suspects.add(segment.segmentId);
     if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
     this.#add({ code, subject: segment.objectKey, message });

@@ -1,8 +1,8 @@
 /** What a sandbox network can be told, and what it is where it is told nothing. */
 import { UsageError } from '../core/errors.ts';
 import { DAY_MICROS, parseInstant, type Micros } from '../core/time.ts';
-import { TIE_ROWS_MAX } from './checkpoints.ts';
-import type { RateLimit } from './rate-limit.ts';
+import { TIE_ROWS_MAX } from './network/checkpoints.ts';
+import type { RateLimit } from './http/rate-limit.ts';
 import { RELEASE_NAMES, type ReleaseName } from './release-names.ts';
 
 export interface SandboxOptions {
@@ -55,14 +55,14 @@ export interface SandboxOptions {
   host?: string;
   /** 0: any free port. */
   port?: number;
-  /** Where the books are served as JSON; left out, nowhere. 0: any free port. */
-  booksPort?: number;
+  /** Where the truth is served as JSON; left out, nowhere. 0: any free port. */
+  truthPort?: number;
 }
 
-export type Settings = Required<Omit<SandboxOptions, 'clock' | 'checkpointRetentionMs' | 'booksPort'>> & {
+export type Settings = Required<Omit<SandboxOptions, 'clock' | 'checkpointRetentionMs' | 'truthPort'>> & {
   clock: () => Micros;
   checkpointRetentionMs: number | undefined;
-  booksPort: number | undefined;
+  truthPort: number | undefined;
 };
 
 const DEFAULT_GENESIS = parseInstant('2023-05-01') ?? 0n;
@@ -106,7 +106,7 @@ export function sandboxSettings(options: SandboxOptions): Settings {
     parties,
     clock: options.clock ?? endOfHistory,
     checkpointRetentionMs: options.checkpointRetentionMs,
-    booksPort: options.booksPort,
+    truthPort: options.truthPort,
   };
   const problems = [...problemsOf(settings)];
   if (problems.length > 0) throw new UsageError(problems);

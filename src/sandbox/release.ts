@@ -3,11 +3,11 @@
  * which entries its query finds. 0.71.4 is the one that the interface's label most plausibly means.
  */
 import type { Micros } from '../core/time.ts';
-import { ACCOUNT_TYPE, NETWORK, NO_MARKET, type Account, type Movement } from './cycle.ts';
-import { KIND, type IdCipher } from './ids.ts';
+import { ACCOUNT_TYPE, NETWORK, NO_MARKET, type Account, type Movement } from './network/cycle.ts';
+import { KIND, type IdCipher } from './network/ids.ts';
 import type { ReleaseName } from './release-names.ts';
-import { outgoingUnordered, rightFilters, wrongFilters, type Selection } from './selection.ts';
-import { timestamptz } from './times.ts';
+import { outgoingUnordered, rightFilters, wrongFilters, type Selection } from './http/selection.ts';
+import { timestamptz } from './network/times.ts';
 
 export interface Release {
   readonly name: ReleaseName;

@@ -1,7 +1,7 @@
 /** A mirror and the network that it mirrors, asked the same: page by page, and error by error. */
 import { get, type IncomingMessage } from 'node:http';
 import { afterAll, describe, expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { fillLists } from './fill.ts';
 import { freshWarehouse, startApi } from './mirror.ts';
 
@@ -179,7 +179,7 @@ describe.each(LISTS)('%s, more than a page of the largest size', (list) => {
 
 describe('one party', () => {
   it.each(['network', 'own', 'own in upper case'])('%s', async (which) => {
-    const [own] = [...small.books.parties()].map(({ id }) => id);
+    const [own] = [...small.truth.parties()].map(({ id }) => id);
     const id = { network: 'network', own, 'own in upper case': own?.toUpperCase() }[which];
     const query = `partyId=${id}&pagination.first=7`;
     const [ours, theirs] = [

@@ -1,16 +1,16 @@
 /** Brings a sandbox network's lists into a warehouse without a sync: what a whole mirror of it holds. */
 import type { Pool } from 'pg';
-import type { Sandbox } from '../../src/sandbox/server.ts';
+import type { Sandbox } from '../../src/sandbox/http/server.ts';
 
 export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
-  const ids = [...sandbox.books.parties()].map(({ id }) => id);
+  const ids = [...sandbox.truth.parties()].map(({ id }) => id);
   await pool.query(
     `insert into mirror.parties (party_id, first_epoch, epoch, pos)
      select id, 1, 1, place * 1024 from unnest($1::text[]) with ordinality as listed (id, place)
      union all select 'network', 1, null, null`,
     [ids],
   );
-  const rows = [...sandbox.books.checkpoints()];
+  const rows = [...sandbox.truth.checkpoints()];
   await pool.query(
     `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
      select 1, at_block, hash, block_hash, count(*)

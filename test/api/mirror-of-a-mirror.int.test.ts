@@ -7,7 +7,7 @@ import { type App, openApp } from '../../src/app/app.ts';
 import { startApi } from '../../src/app/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 
 const LISTS = ['parties', 'checkpoints'] as const;
@@ -95,8 +95,8 @@ it('a mirror of a mirror is equal to the network, by order and by digest', async
   expect(await listsOf(second.app)).toEqual(await listsOf(first.app));
 
   const told = new Map(
-    [...sandbox.books.parties()]
-      .map(({ id }) => [id, sandbox.books.party(id)] as const)
+    [...sandbox.truth.parties()]
+      .map(({ id }) => [id, sandbox.truth.party(id)] as const)
       .filter(([, { entries }]) => entries > 0)
       .map(([id, { entries, digest }]) => [id, { entries, digest }] as const),
   );

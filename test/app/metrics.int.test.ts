@@ -4,7 +4,7 @@ import { get, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';
 import { afterAll, describe, expect, it } from 'vitest';
 import { startWorkerHealth } from '../../src/app/worker-health.ts';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
 
@@ -54,7 +54,7 @@ describe('metrics', () => {
   });
 
   it('count requests, retries, jobs and progress, and name nobody', async () => {
-    const [first] = [...sandbox.books.parties()];
+    const [first] = [...sandbox.truth.parties()];
     const answer = { status: 503, body: '{"code":14,"message":"x","details":[]}' };
     sandbox.faults.once('parties', { answer });
     await exported(first?.id);

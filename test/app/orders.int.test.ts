@@ -1,6 +1,6 @@
 /** Exports on demand, end to end: ordered over HTTP, worked by a real worker against a sandbox, downloaded. */
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
 
@@ -12,10 +12,10 @@ afterAll(async () => {
 });
 beforeEach(() => sandbox.faults.clear());
 
-const parties = [...sandbox.books.parties()].map(({ id }) => id);
+const parties = [...sandbox.truth.parties()].map(({ id }) => id);
 /** Long ago enough to be closed: what it holds stays. */
 const TO =
-  new Date(Number(sandbox.books.head().time / 1000n) - 86_400_000).toISOString().slice(0, 11) + '00:00:00Z';
+  new Date(Number(sandbox.truth.head().time / 1000n) - 86_400_000).toISOString().slice(0, 11) + '00:00:00Z';
 
 interface Status {
   readonly id: string;

@@ -4,7 +4,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gunzipSync } from 'node:zlib';
 import { expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
 
@@ -47,7 +47,7 @@ it('follow a job from its queue to its worker', async () => {
     OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20mirror',
   });
   try {
-    const [party] = [...sandbox.books.parties()];
+    const [party] = [...sandbox.truth.parties()];
     const order = await fetch(`${mirror.url}/mirror/exports`, {
       method: 'POST',
       body: JSON.stringify({ partyId: party?.id }),

@@ -5,7 +5,7 @@ import { gunzipSync, zstdDecompressSync } from 'node:zlib';
 import type { Pool } from 'pg';
 import { expect } from 'vitest';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
-import type { Books } from '../../src/sandbox/books.ts';
+import type { Truth } from '../../src/sandbox/truth.ts';
 import { filesBelow } from './mirror-home.ts';
 
 export interface LedgerSum {
@@ -15,7 +15,7 @@ export interface LedgerSum {
 }
 
 /** Both lists: all rows, none besides, in the source's order, repeated checkpoints counted. */
-export async function expectLists(pool: Pool, books: Books): Promise<void> {
+export async function expectLists(pool: Pool, books: Truth): Promise<void> {
   const parties = await pool.query<{ party_id: string }>(
     'select party_id from mirror.parties where pos is not null order by epoch, pos',
   );
@@ -31,7 +31,7 @@ export async function expectLists(pool: Pool, books: Books): Promise<void> {
 }
 
 /** One line for each distinct checkpoint with how often it is listed; ties by their hash. */
-function checkpointLines(books: Books): string[] {
+function checkpointLines(books: Truth): string[] {
   const copies = new Map<string, { height: bigint; text: string; copies: number }>();
   for (const { atBlock, hash, blockHash } of books.checkpoints()) {
     const text = `${atBlock} ${hash} ${blockHash}`;
@@ -44,7 +44,7 @@ function checkpointLines(books: Books): string[] {
 }
 
 /** Every party's ledger in the objects and in the warehouse: the books' rows, each as often. */
-export async function expectLedgers(pool: Pool, books: Books, objectsDir: string): Promise<void> {
+export async function expectLedgers(pool: Pool, books: Truth, objectsDir: string): Promise<void> {
   const truth: LedgerSum[] = [...books.parties()].map(({ id }) => {
     const { entries, digest } = books.party(id);
     return { partyId: id, entries, digest };

@@ -4,7 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { csvSum } from './as-the-books.ts';
@@ -20,7 +20,7 @@ let party = '';
 beforeAll(async () => {
   sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
   home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
-  const ledgers = [...sandbox.books.parties()].map(({ id }) => ({ id, ...sandbox.books.party(id) }));
+  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({ id, ...sandbox.truth.party(id) }));
   party = ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
   const night = await home.run(['nightly']);
   if (night.code !== 0)
@@ -44,24 +44,24 @@ describe('export', () => {
   test('--out - is the CSV and nothing else, as the books have it', async () => {
     const { code, stdout } = await home.run(['export', '--party', party, '--out', '-']);
     expect(code).toBe(0);
-    const { entries, digest } = sandbox.books.party(party);
+    const { entries, digest } = sandbox.truth.party(party);
     expect(csvSum(stdout)).toEqual({ entries, digest });
   });
 
   test('--from, --to and --asset bound what is written, and a file appears whole', async () => {
-    const head = sandbox.books.head().time;
+    const head = sandbox.truth.head().time;
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
     const to = from + 86_400_000_000n;
-    const assetId = sandbox.books.assetIds()[0] ?? '';
+    const assetId = sandbox.truth.assetIds()[0] ?? '';
     const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
     const range = ['--from', time(from), '--to', time(to)];
     const { code, document } = await home.json(['export', '--party', party, ...range, '--out', 'day.csv']);
     expect([code, document.verdict]).toEqual([0, 'complete']);
-    const day = sandbox.books.party(party, { from, to });
+    const day = sandbox.truth.party(party, { from, to });
     expect(csvSum(await readFile(join(home.dir, 'day.csv'), 'utf8'))).toMatchObject({ digest: day.digest });
     const asset = await home.run(['export', '--party', party, '--asset', assetId, ...range, '--out', '-']);
     expect(asset.code).toBe(0);
-    const inAsset = sandbox.books.party(party, { from, to, assetId });
+    const inAsset = sandbox.truth.party(party, { from, to, assetId });
     expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
   });
 
@@ -71,7 +71,7 @@ describe('export', () => {
         .rowCount ?? 0;
     const before = await loadedRows();
     sandbox.advance(12 * 3_600_000);
-    const { entries } = sandbox.books.party(party);
+    const { entries } = sandbox.truth.party(party);
     expect(entries).toBeGreaterThan(before);
     const left = await home.json(['export', '--party', party, '--no-load']);
     expect([left.code, left.document['load'], await loadedRows()]).toEqual([0, undefined, before]);
@@ -79,7 +79,7 @@ describe('export', () => {
     sandbox.advance(12 * 3_600_000);
     const loaded = await home.json(['export', '--party', party]);
     expect([loaded.code, loaded.document['load']]).toMatchObject([0, { verdict: 'complete' }]);
-    expect(await loadedRows()).toBe(sandbox.books.party(party).entries);
+    expect(await loadedRows()).toBe(sandbox.truth.party(party).entries);
   });
 
   test('Ctrl-C ends the question at the source as well', async () => {
@@ -185,7 +185,7 @@ describe('what reads the mirror', () => {
 
   test('query answers as a table, as CSV and as JSON, and only reads', async () => {
     const sql = `select count(*) as entries from ledger_entries where party_id = '${party}'`;
-    const entries = String(sandbox.books.party(party).entries);
+    const entries = String(sandbox.truth.party(party).entries);
     expect((await home.run(['query', sql])).stdout).toContain(entries);
     expect((await home.run(['query', sql, '--format', 'csv'])).stdout).toBe(`entries\n${entries}\n`);
     expect((await home.json(['query', sql])).document['rows']).toEqual([{ entries: Number(entries) }]);

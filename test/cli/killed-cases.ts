@@ -5,8 +5,8 @@
 import { basename } from 'node:path';
 import type { Pool } from 'pg';
 import { expect, test } from 'vitest';
-import type { Route } from '../../src/sandbox/faults.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import type { Route } from '../../src/sandbox/http/faults.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -126,8 +126,8 @@ async function askedAgain({ sandbox }: World, route: Route): Promise<void> {
 }
 
 /** The largest ledger: longer than where it stalls. */
-function busiest({ sandbox: { books } }: World): string {
-  const parties = [...books.parties()].map(({ id }) => ({ id, entries: books.party(id).entries }));
+function busiest({ sandbox: { truth } }: World): string {
+  const parties = [...truth.parties()].map(({ id }) => ({ id, entries: truth.party(id).entries }));
   return parties.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
 }
 
@@ -156,7 +156,7 @@ export function killedCases(redisUrl: string | undefined): void {
     letGo();
     const next = await home.json(['sync', 'all']);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
-    await expectLists(pool, sandbox.books);
+    await expectLists(pool, sandbox.truth);
     await expectNothingLeft(world);
   });
 
@@ -173,7 +173,7 @@ export function killedCases(redisUrl: string | undefined): void {
     const { rows } = await pool.query<{ id: string }>(
       'select party_id as id from mirror.parties where pos is not null order by epoch, pos',
     );
-    expect(rows.map(({ id }) => id)).toEqual([...sandbox.books.parties()].map(({ id }) => id));
+    expect(rows.map(({ id }) => id)).toEqual([...sandbox.truth.parties()].map(({ id }) => id));
     await expectNothingLeft(world);
   });
 
@@ -190,7 +190,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectLeasesEndSoon(world);
     const next = await home.json(['export', '--party', party]);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
-    expect(next.document.evidence).toMatchObject({ rows: String(sandbox.books.party(party).entries) });
+    expect(next.document.evidence).toMatchObject({ rows: String(sandbox.truth.party(party).entries) });
     await expectNothingLeft(world);
   });
 
@@ -217,8 +217,8 @@ export function killedCases(redisUrl: string | undefined): void {
       { verdict: 'failed', code: 'ABANDONED' },
       { verdict: 'complete', code: null },
     ]);
-    await expectLists(pool, sandbox.books);
-    await expectLedgers(pool, sandbox.books, home.objectsDir);
+    await expectLists(pool, sandbox.truth);
+    await expectLedgers(pool, sandbox.truth, home.objectsDir);
     await expectNothingLeft(world);
   });
 
@@ -238,7 +238,7 @@ export function killedCases(redisUrl: string | undefined): void {
     expect(await countOf(pool, `mirror.runs where kind = 'sync'`)).toBe(1);
     const checkpoints = await home.run(['sync', 'checkpoints']);
     expect(checkpoints.code).toBe(0);
-    await expectLists(pool, sandbox.books);
+    await expectLists(pool, sandbox.truth);
     await expectNothingLeft(world);
   });
 
@@ -280,8 +280,8 @@ export function killedCases(redisUrl: string | undefined): void {
     );
     expect(nights.rows).toEqual([{ scheduled: true, verdict: 'complete', resumed: true }]);
     expect(await next.end('SIGTERM')).toEqual({ code: 0, signal: null });
-    await expectLists(pool, sandbox.books);
-    await expectLedgers(pool, sandbox.books, home.objectsDir);
+    await expectLists(pool, sandbox.truth);
+    await expectLedgers(pool, sandbox.truth, home.objectsDir);
     await expectNothingLeft(world);
   });
 }

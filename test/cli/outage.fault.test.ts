@@ -1,8 +1,8 @@
 /** A night outlives services that are away for seconds: it waits, goes on, and ends exactly. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import type { Route } from '../../src/sandbox/faults.ts';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import type { Route } from '../../src/sandbox/http/faults.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { SilentProxy } from '../support/silent-proxy.ts';
@@ -55,7 +55,7 @@ describe.concurrent.each([
       'complete',
       '',
     ]);
-    await expectLists(database.pool, sandbox.books);
-    await expectLedgers(database.pool, sandbox.books, home.objectsDir);
+    await expectLists(database.pool, sandbox.truth);
+    await expectLedgers(database.pool, sandbox.truth, home.objectsDir);
   });
 });

@@ -1,6 +1,6 @@
 /** `up` as a user has it: health, the source's interface, exports on demand, the console; ends in 0. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -30,7 +30,7 @@ afterAll(async () => {
 });
 
 function busiest(): string {
-  const ledgers = [...sandbox.books.parties()].map(({ id }) => ({ id, ...sandbox.books.party(id) }));
+  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({ id, ...sandbox.truth.party(id) }));
   return ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
 }
 
@@ -72,7 +72,7 @@ describe('up', () => {
       if (!page.parties.pageInfo.hasNextPage) break;
       cursor = `&pagination.after=${encodeURIComponent(page.parties.pageInfo.endCursor)}`;
     }
-    const truth = [...sandbox.books.parties()].map(({ id }) => id);
+    const truth = [...sandbox.truth.parties()].map(({ id }) => id);
     expect(ids.filter((id) => id !== 'network').toSorted()).toEqual(truth.toSorted());
   });
 
@@ -97,7 +97,7 @@ describe('up', () => {
     );
     expect(done.verdict).toBe('complete');
     const csv = await (await get(`/mirror/exports/${id}/download`)).text();
-    const { entries, digest } = sandbox.books.party(partyId);
+    const { entries, digest } = sandbox.truth.party(partyId);
     expect(csvSum(csv)).toEqual({ entries, digest });
   });
 

@@ -1,7 +1,7 @@
 /** The main job through the real binary, on both queue backends: afterwards the mirror holds the books. */
 import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
 import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
@@ -70,7 +70,7 @@ describe.concurrent.each([
 
     const synced = await home.json(['sync', 'all']);
     expect([synced.code, synced.document.verdict]).toEqual([0, 'complete']);
-    await expectLists(database.pool, sandbox.books);
+    await expectLists(database.pool, sandbox.truth);
 
     const first = await home.json(['nightly']);
     expect([first.code, first.document.verdict]).toEqual([0, 'complete']);
@@ -79,8 +79,8 @@ describe.concurrent.each([
     const second = await home.run(['nightly']);
     expect(second.code).toBe(0);
     expect(second.stdout).toMatch(/^✓ nightly now: complete/);
-    await expectLists(database.pool, sandbox.books);
-    await expectLedgers(database.pool, sandbox.books, home.objectsDir);
+    await expectLists(database.pool, sandbox.truth);
+    await expectLedgers(database.pool, sandbox.truth, home.objectsDir);
     const verified = await home.json(['verify', '--deep']);
     expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
     expect(await strayObjects(database.pool, home.objectsDir)).toEqual([]);
@@ -97,7 +97,7 @@ describe.concurrent.each([
     await using empty = await openFreshDatabase();
     const rebuilt = await home.json(['load', '--all'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
     expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);
-    await expectLedgers(empty.pool, sandbox.books, home.objectsDir);
+    await expectLedgers(empty.pool, sandbox.truth, home.objectsDir);
     const brought = await home.json(['runs'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
     const nights = (brought.document as unknown as { kind: string; verdict: string }[]).filter(
       ({ kind }) => kind === 'nightly',

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { QueryRunner } from '../../src/api/console/lake-desk.ts';
 import { openLakeDesk } from '../../src/app/lake-desk.ts';
 import { readConfig } from '../../src/config/environment.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { text } from 'node:stream/consumers';
 import { freshDatabase } from '../support/database.ts';
 import { openHome, type MirrorHome } from '../cli/mirror-home.ts';
@@ -48,7 +48,7 @@ describe('the Data view', () => {
       rows: [{ big: '170141183460469231731687303715884105727', word: 'a' }],
       isCut: false,
     });
-    const asset = sandbox.books.assetIds()[0] ?? '';
+    const asset = sandbox.truth.assetIds()[0] ?? '';
     const flows = await desk().ask({ question: 'daily-flows', options: { asset } }, signal);
     expect(new Set(flows.rows.map((row) => row['asset_id']))).toEqual(new Set([asset]));
   });

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../src/core/time.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openHome, type MirrorHome } from '../cli/mirror-home.ts';
 
@@ -42,7 +42,7 @@ beforeAll(async () => {
     genesis: floorSecond(nowMicros()) - 7n * DAY_MICROS,
   });
   home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
-  const ledgers = [...sandbox.books.parties()].map(({ id }) => ({ id, ...sandbox.books.party(id) }));
+  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({ id, ...sandbox.truth.party(id) }));
   party = ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
   await writeFile(join(home.dir, '.env'), '');
 });

@@ -7,7 +7,7 @@ import { RetryableError } from '../../src/core/errors.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ExportDeps } from '../../src/export/request.ts';
 import type { ReleaseName } from '../../src/sandbox/release-names.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { runScript } from '../support/process.ts';
 import type { RedisProcess } from '../support/redis-process.ts';
@@ -104,14 +104,14 @@ async function openScene(
     await redis[Symbol.asyncDispose]();
     await rowPool[Symbol.asyncDispose]();
   });
-  const [whale] = sandbox.books.parties();
+  const [whale] = sandbox.truth.parties();
   const given = {
     sourceUrl: sandbox.url,
     databaseUrl: database.url,
     redisUrl: redis.url,
     folder: world.folder,
     partyId: whale?.id ?? '',
-    seenTime: String(sandbox.books.head().time),
+    seenTime: String(sandbox.truth.head().time),
     segmentBytesMax,
   };
   let word = seed >>> 0;
@@ -201,7 +201,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 };
 
 async function expectExact({ world, sandbox, given }: Scene): Promise<void> {
-  expect(await world.rows()).toEqual([...sandbox.books.rows(given.partyId)].toSorted());
+  expect(await world.rows()).toEqual([...sandbox.truth.rows(given.partyId)].toSorted());
   expect(await world.spooled()).toEqual([]);
   // Whatever lies there is whole: every object has its manifest, and `rows` has read those that count.
   const keys = await world.keys();

@@ -105,7 +105,7 @@ test('an answer with less than a broken one had shown is not believed', async ()
 
 test('a source believed to apply both bounds, of which nothing comes out: asked with the start alone', async () => {
   const night = await openNights(database, { release: '0.71.6', parties: 2, whaleEntries: 600 });
-  const [whale] = night.sandbox.books.parties();
+  const [whale] = night.sandbox.truth.parties();
   if (whale === undefined) throw new Error('an empty network');
   await night.run(whale.id, [], { to: at('2023-05-02T00:00:00Z') });
   const { repository } = night.world;

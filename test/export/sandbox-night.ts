@@ -5,7 +5,7 @@ import { exportParty } from '../../src/export/export-party.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
@@ -35,7 +35,7 @@ export async function openNights(
     sandbox,
     world,
     run: (partyId, assets, range) => {
-      const seenTime = sandbox.books.head().time;
+      const seenTime = sandbox.truth.head().time;
       const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n, ...range };
       return exportParty(
         request,
@@ -64,8 +64,8 @@ export async function digests(world: World): Promise<Map<string, RowDigest>> {
 export async function expectTheBooks(night: Night & { readonly parties?: readonly string[] }): Promise<void> {
   const { sandbox, world } = night;
   const kept = await digests(world);
-  for (const id of night.parties ?? [...sandbox.books.parties()].map((party) => party.id)) {
-    const { entries, digest } = sandbox.books.party(id);
+  for (const id of night.parties ?? [...sandbox.truth.parties()].map((party) => party.id)) {
+    const { entries, digest } = sandbox.truth.party(id);
     const mine = kept.get(id) ?? new RowDigest();
     expect([mine.rows, mine.hex()]).toEqual([entries, digest]);
   }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { ExportDeps } from '../../src/export/request.ts';
-import type { BookWindow } from '../../src/sandbox/books.ts';
+import type { TruthWindow } from '../../src/sandbox/truth.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openDoubleStore, S3Double } from '../support/s3-double.ts';
@@ -25,14 +25,14 @@ describe('objects hold exactly what the books say', () => {
       const night = await nights(options);
       for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
         night.sandbox.advance(passed);
-        for (const { id } of night.sandbox.books.parties()) {
+        for (const { id } of night.sandbox.truth.parties()) {
           expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
         }
         await expectTheBooks(night);
       }
       const rows = await night.world.rows();
-      const repository = [...night.sandbox.books.parties()].flatMap(({ id }) => [
-        ...night.sandbox.books.rows(id),
+      const repository = [...night.sandbox.truth.parties()].flatMap(({ id }) => [
+        ...night.sandbox.truth.rows(id),
       ]);
       expect(rows).toEqual(repository.toSorted());
       expect(await night.world.spooled()).toEqual([]);
@@ -43,7 +43,7 @@ describe('objects hold exactly what the books say', () => {
     const night = await nights({ release, whaleEntries: 600, zoneMinutes: -210 });
     for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
       night.sandbox.advance(passed);
-      for (const { id } of night.sandbox.books.parties()) {
+      for (const { id } of night.sandbox.truth.parties()) {
         expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
       }
       await expectTheBooks(night);
@@ -58,11 +58,11 @@ describe('objects hold exactly what the books say', () => {
     'ranges and assets of release %s, then all of it',
     async (release) => {
       const night = await nights({ release, whaleEntries: 900, parties: 2, onFatalQuestion: 'crash' });
-      const [whale] = night.sandbox.books.parties();
+      const [whale] = night.sandbox.truth.parties();
       if (whale === undefined) throw new Error('an empty network');
-      const [assetId] = night.sandbox.books.assetIds();
+      const [assetId] = night.sandbox.truth.assetIds();
       const day = (text: string): bigint => parseInstant(`2023-05-0${text}Z`) ?? 0n;
-      const ranges: BookWindow[] = [
+      const ranges: TruthWindow[] = [
         { from: day('3T00:00:00'), to: day('3T12:00:00') },
         { from: day('3T11:00:00'), to: day('4T00:00:00') },
         { to: day('2T00:00:00') },
@@ -71,9 +71,9 @@ describe('objects hold exactly what the books say', () => {
       for (const range of ranges) {
         expect(await night.run(whale.id, [], range)).toMatchObject({ verdict: 'complete' });
       }
-      const truth = ranges.flatMap((range) => [...night.sandbox.books.rows(whale.id, range)]);
+      const truth = ranges.flatMap((range) => [...night.sandbox.truth.rows(whale.id, range)]);
       const overlap = { from: day('3T11:00:00'), to: day('3T12:00:00') };
-      const twice = [...night.sandbox.books.rows(whale.id, overlap)];
+      const twice = [...night.sandbox.truth.rows(whale.id, overlap)];
       for (const row of twice) truth.splice(truth.indexOf(row), 1);
       expect(await night.world.rows()).toEqual(truth.toSorted());
       expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
@@ -90,7 +90,7 @@ describe('objects hold exactly what the books say', () => {
     async (release) => {
       const segmentBytesMax = 131_072;
       const night = await nights({ release, parties: 2 }, { segmentBytesMax });
-      const [whale] = night.sandbox.books.parties();
+      const [whale] = night.sandbox.truth.parties();
       if (whale === undefined) throw new Error('an empty network');
       const outcome = await night.run(whale.id);
       expect(outcome.verdict).toBe('complete');
@@ -123,7 +123,7 @@ describe('objects hold exactly what the books say', () => {
     const night = await nights({}, { objects });
     for (const passed of [0, 3_600_000]) {
       night.sandbox.advance(passed);
-      for (const { id } of night.sandbox.books.parties()) await night.run(id);
+      for (const { id } of night.sandbox.truth.parties()) await night.run(id);
       await expectTheBooks(night);
     }
     const { rows } = await night.world.pool.query<{ object_key: string; object_sha256: string }>(
@@ -143,15 +143,15 @@ describe('objects hold exactly what the books say', () => {
 
   test('where the source demands an asset, each configured one is asked for', async () => {
     const night = await nights({ assetRequired: true, whaleEntries: 300 });
-    const [whale] = night.sandbox.books.parties();
+    const [whale] = night.sandbox.truth.parties();
     if (whale === undefined) throw new Error('an empty network');
-    const assets = night.sandbox.books.assetIds();
+    const assets = night.sandbox.truth.assetIds();
     expect(await night.run(whale.id)).toMatchObject({ verdict: 'incomplete', evidence: { assets: [] } });
     expect(await night.run(whale.id, assets)).toMatchObject({
       verdict: 'complete',
       evidence: { assets, assetsFrom: 'SOURCE_ASSETS' },
     });
-    const { entries, digest } = night.sandbox.books.party(whale.id);
+    const { entries, digest } = night.sandbox.truth.party(whale.id);
     const mine = (await digests(night.world)).get(whale.id);
     expect([mine?.rows, mine?.hex()]).toEqual([entries, digest]);
   });
@@ -161,7 +161,7 @@ describe('objects hold exactly what the books say', () => {
     [{ cutAfterBytes: 100_000 }, 'SOURCE_'],
   ])('%j publishes nothing, and the next try everything', async (fault, code) => {
     const night = await nights({});
-    const [whale] = night.sandbox.books.parties();
+    const [whale] = night.sandbox.truth.parties();
     if (whale === undefined) throw new Error('an empty network');
     night.sandbox.faults.once('export', fault);
     await expect(night.run(whale.id)).rejects.toThrow(
@@ -170,6 +170,6 @@ describe('objects hold exactly what the books say', () => {
     expect([await night.world.keys(), await night.world.spooled()]).toEqual([[], []]);
     await night.run(whale.id);
     const mine = (await digests(night.world)).get(whale.id);
-    expect(mine?.hex()).toBe(night.sandbox.books.party(whale.id).digest);
+    expect(mine?.hex()).toBe(night.sandbox.truth.party(whale.id).digest);
   });
 });

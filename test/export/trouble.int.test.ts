@@ -1,6 +1,6 @@
 /** Sources that go silent, seconds that are too large, and a demand for assets that comes and goes. */
 import { describe, expect, test } from 'vitest';
-import type { SandboxRequest } from '../../src/sandbox/faults.ts';
+import type { SandboxRequest } from '../../src/sandbox/http/faults.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { at, entries, PARTY, row12, type Entry } from './ledger-double.ts';
@@ -11,7 +11,7 @@ const DAY_MS = 86_400_000;
 const HISTORY_DAYS = 170;
 
 function whaleOf({ sandbox }: Night): string {
-  const [whale] = sandbox.books.parties();
+  const [whale] = sandbox.truth.parties();
   if (whale === undefined) throw new Error('an empty network');
   return whale.id;
 }
@@ -20,7 +20,7 @@ function whaleOf({ sandbox }: Night): string {
 function askedDays({ sandbox }: Night, { query }: SandboxRequest): number {
   const nanos = (name: string): bigint | undefined =>
     query.has(name) ? BigInt(query.get(name) ?? '') : undefined;
-  const head = sandbox.books.head().time * 1000n;
+  const head = sandbox.truth.head().time * 1000n;
   const genesis = head - BigInt(HISTORY_DAYS) * BigInt(DAY_MS) * 1_000_000n;
   const [from, to] = [nanos('dateRange.startTimestamp') ?? genesis, nanos('dateRange.endTimestamp') ?? head];
   return Number((to - (from > genesis ? from : genesis)) / 1_000_000n) / DAY_MS;
@@ -38,7 +38,7 @@ describe('a source that is silent', () => {
   async function silentBeyond(days: number): Promise<{ night: Night; whale: string; asked: number[] }> {
     const night = await openNights(database, network);
     const whale = whaleOf(night);
-    const other = [...night.sandbox.books.parties()].find(({ id }) => id !== whale)?.id ?? '';
+    const other = [...night.sandbox.truth.parties()].find(({ id }) => id !== whale)?.id ?? '';
     // Its release is known from another party's answer.
     await night.run(other);
     const asked: number[] = [];
@@ -156,7 +156,7 @@ describe('a source that demands an asset', () => {
   test('and no longer does, is found out after a day, and asked for all assets at once again', async () => {
     const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
     const whale = whaleOf(night);
-    const assets = night.sandbox.books.assetIds();
+    const assets = night.sandbox.truth.assetIds();
     await night.run(whale, assets);
     expect(await night.world.repository.profile()).toMatchObject({ assetRequired: true });
     let demands = 0;
@@ -180,11 +180,11 @@ describe('a source that demands an asset', () => {
   test('is asked for an asset that was never seen before from the beginning', async () => {
     const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
     const whale = whaleOf(night);
-    const [first, ...others] = night.sandbox.books.assetIds();
+    const [first, ...others] = night.sandbox.truth.assetIds();
     if (first === undefined) throw new Error('no asset');
     await night.run(whale, [first]);
     expect(await night.run(whale, [first, ...others])).toMatchObject({ verdict: 'complete' });
-    const { entries: count, digest } = night.sandbox.books.party(whale);
+    const { entries: count, digest } = night.sandbox.truth.party(whale);
     const mine = (await digests(night.world)).get(whale);
     expect([mine?.rows, mine?.hex()]).toEqual([count, digest]);
     const { rows } = await night.world.pool.query<{ asset_id: string }>(
@@ -199,7 +199,7 @@ describe('a source that demands an asset', () => {
   test('is asked for what is new of known assets before all of a new one, and for the others where one fails', async () => {
     const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
     const whale = whaleOf(night);
-    const [first = '', second = '', ...others] = night.sandbox.books.assetIds();
+    const [first = '', second = '', ...others] = night.sandbox.truth.assetIds();
     await night.run(whale, [second, ...others]);
     const asked: string[] = [];
     night.sandbox.faults.add(({ route, query }) => {
@@ -216,7 +216,7 @@ describe('a source that demands an asset', () => {
     expect(asked).toEqual([second, ...others, first]);
     const { rows } = await night.world.pool.query<{ asset_id: string }>(
       `select distinct asset_id from mirror.coverage where party_id = $1 and to_time > $2::timestamptz order by 1`,
-      [whale, new Date(Number(night.sandbox.books.head().time / 1000n) - 1_800_000)],
+      [whale, new Date(Number(night.sandbox.truth.head().time / 1000n) - 1_800_000)],
     );
     expect(rows.map((row) => row.asset_id)).toEqual([first, ...others].toSorted());
   });

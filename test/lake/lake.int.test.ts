@@ -74,7 +74,7 @@ async function keysBelow(prefix: string): Promise<readonly string[]> {
 }
 
 async function load(keeper?: RowSpool): Promise<void> {
-  const deps = { books: new LoadStore(warehouse), objects, ...(keeper && { keeper }) };
+  const deps = { repository: new LoadStore(warehouse), objects, ...(keeper && { keeper }) };
   expect(await loadAll(deps, signal)).toMatchObject({
     verdict: 'complete',
   });

@@ -4,7 +4,7 @@
  * the minute passes in less.
  */
 import { afterAll, expect, test } from 'vitest';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openSource } from '../../src/source/source.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
 import { tolerantState } from '../../src/state/tolerant-state.ts';

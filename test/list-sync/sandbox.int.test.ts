@@ -1,7 +1,7 @@
 /** Syncs over HTTP against the sandbox, compared with its books: rows, order, growth, a killed process. */
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openSource } from '../../src/source/source.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 import { sourceConfig } from './source-config.ts';
@@ -14,9 +14,9 @@ afterAll(() => warehouse[Symbol.asyncDispose]());
 beforeEach(() => world.reset());
 
 function booked(sandbox: Sandbox, list: ListName): string[] {
-  if (list === 'parties') return Array.from(sandbox.books.parties(), ({ id }) => id);
+  if (list === 'parties') return Array.from(sandbox.truth.parties(), ({ id }) => id);
   return Array.from(
-    sandbox.books.checkpoints(),
+    sandbox.truth.checkpoints(),
     ({ atBlock, hash, blockHash }) => `${atBlock}/${hash}/${blockHash}`,
   );
 }
@@ -48,7 +48,7 @@ test.each(['parties', 'checkpoints'] as const)('%s: first reading, increments, a
     expect(evidence).toMatchObject({
       missing: [],
       doubts: [],
-      asOfHeight: `${sandbox.books.head().height}`,
+      asOfHeight: `${sandbox.truth.head().height}`,
     });
     expect(verdict).toBe('complete');
     expect(await mirrored(list)).toEqual(inOrder(list, booked(sandbox, list)));
@@ -63,7 +63,7 @@ test('a list without new rows is complete as of the block that showed it', async
     const { evidence } = await world.sync(source.lists, { list: 'parties', isAudit: false, pageSize: 20 });
     expect(evidence).toMatchObject({ newRows });
     const { rows } = await world.pool.query('select head_height::text as height from mirror.generations');
-    expect(rows).toEqual([{ height: `${sandbox.books.head().height}` }]);
+    expect(rows).toEqual([{ height: `${sandbox.truth.head().height}` }]);
     sandbox.advance(30_000);
   }
 });

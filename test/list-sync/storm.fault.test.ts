@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { Misbehaviour, SandboxRequest } from '../../src/sandbox/faults.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import type { Misbehaviour, SandboxRequest } from '../../src/sandbox/http/faults.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { openSource } from '../../src/source/source.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -88,10 +88,10 @@ function trouble(sandbox: Sandbox, roll: () => number): void {
 
 async function booked(sandbox: Sandbox, list: ListName): Promise<Set<string>> {
   // The network's own party is listed, too.
-  if (list === 'parties') return new Set(['network', ...Array.from(sandbox.books.parties(), ({ id }) => id)]);
+  if (list === 'parties') return new Set(['network', ...Array.from(sandbox.truth.parties(), ({ id }) => id)]);
   return new Set(
     Array.from(
-      sandbox.books.checkpoints(),
+      sandbox.truth.checkpoints(),
       ({ atBlock, hash, blockHash }) => `${atBlock}/${hash}/${blockHash}`,
     ),
   );

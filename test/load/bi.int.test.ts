@@ -33,7 +33,7 @@ async function ask<Row extends object = Record<string, unknown>>(sql: string): P
 }
 
 async function load(): Promise<void> {
-  await loadAll({ books: new LoadStore(warehouse), objects }, new AbortController().signal);
+  await loadAll({ repository: new LoadStore(warehouse), objects }, new AbortController().signal);
 }
 
 async function versions(): Promise<Record<string, string>> {

@@ -14,7 +14,7 @@ import { loadAll } from '../../src/load/load-all.ts';
 import type { LakeCheck } from '../../src/load/ports.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { RELEASE_NAMES } from '../../src/sandbox/release-names.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
@@ -43,8 +43,8 @@ function sorted(rows: Sums): readonly string[] {
 }
 
 function booksOf(sandbox: Sandbox): readonly string[] {
-  const rows = [...sandbox.books.parties()].flatMap(({ id }) =>
-    sandbox.books.party(id).sums.map((sum) => ({
+  const rows = [...sandbox.truth.parties()].flatMap(({ id }) =>
+    sandbox.truth.party(id).sums.map((sum) => ({
       party_id: id,
       asset_id: sum.assetId,
       type: sum.type.replace('TRANSFER_TYPE_', ''),
@@ -135,7 +135,7 @@ function lakeDeps(of: Warehouse, objects: World['objects'], folder: string): Lak
 
 async function verifyDeep(of: Warehouse, objects: World['objects'], lake: LakeDeps): Promise<VerifyReport> {
   const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
-  return verify({ books: new VerifyStore(of), objects, lake: check }, signal, { deep: true });
+  return verify({ repository: new VerifyStore(of), objects, lake: check }, signal, { deep: true });
 }
 
 /** Every row and where it lies: what a load that has nothing to do must leave alone. */
@@ -159,10 +159,10 @@ async function expectFromObjectsAlone(world: World, books: readonly string[]): P
     const { objects, folder } = world;
     await rm(join(folder, 'objects', 'lake'), { recursive: true, force: true });
     const lake = lakeDeps(other, objects, folder);
-    expect(await rebuildIfEmpty({ books: new RebuildStore(other.db), objects }, signal)).toMatchObject({
+    expect(await rebuildIfEmpty({ repository: new RebuildStore(other.db), objects }, signal)).toMatchObject({
       problemCount: 0,
     });
-    expect(await loadAll({ books: new LoadStore(other), objects }, signal)).toMatchObject({
+    expect(await loadAll({ repository: new LoadStore(other), objects }, signal)).toMatchObject({
       verdict: 'complete',
     });
     await buildLake(lake, signal);
@@ -205,12 +205,12 @@ test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after ni
     for (const passedMs of [0, 3_600_000, 86_400_000]) {
       sandbox.advance(passedMs);
       sender.advance(passedMs);
-      const seenTime = sandbox.books.head().time;
-      for (const { id } of sandbox.books.parties()) {
+      const seenTime = sandbox.truth.head().time;
+      for (const { id } of sandbox.truth.parties()) {
         const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
         await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
       }
-      expect(await loadAll({ books: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+      expect(await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).toMatchObject({
         verdict: 'complete',
       });
       await buildLake(lake, signal);
@@ -227,7 +227,7 @@ test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after ni
     }
     await expectSummaries(lake);
     const before = await stateOf();
-    const again = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    const again = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
     expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
     expect((await buildLake(lake, signal)).changed).toEqual([]);
     expect(await stateOf()).toEqual(before);

@@ -55,22 +55,22 @@ describe.each(['none', 'zstd'] as const)('a bit flipped on the way, %s', (compre
 
   it('once, the segment is loaded from a second reading', async () => {
     const objects = flipping(world.objects, await published(), 1);
-    const outcome = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    const outcome = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
     expect(outcome).toMatchObject({ verdict: 'complete', rows: 2n, quarantinedCount: 0 });
     expect(objects.readings).toBe(2);
   });
 
   it('each time, the segment is quarantined', async () => {
     const objects = flipping(world.objects, await published(), 2);
-    const outcome = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    const outcome = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
     expect(outcome).toMatchObject({ verdict: 'incomplete', rows: 0n, quarantinedCount: 1 });
   });
 
   it('once, verify finds nothing wrong', async () => {
     const key = await published();
-    await loadAll({ books: new LoadStore(warehouse), objects: world.objects }, signal);
+    await loadAll({ repository: new LoadStore(warehouse), objects: world.objects }, signal);
     const objects = flipping(world.objects, key, 1);
-    const report = await verify({ books: new VerifyStore(warehouse), objects }, signal, { deep: true });
+    const report = await verify({ repository: new VerifyStore(warehouse), objects }, signal, { deep: true });
     expect(report).toMatchObject({ verdict: 'complete', problemCount: 0 });
     expect(objects.readings).toBe(2);
   });

@@ -31,7 +31,7 @@ const counted = new Proxy(objects, {
 });
 
 if (stage === 'load')
-  await loadAll({ books: new LoadStore(warehouse), objects }, signal, { onProgress: step });
+  await loadAll({ repository: new LoadStore(warehouse), objects }, signal, { onProgress: step });
 else {
   const scratchDir = join(folder, 'scratch');
   const repository = new LakeStore(warehouse.pool);

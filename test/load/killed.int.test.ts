@@ -58,7 +58,7 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
   const verifyAll = (): Promise<VerifyReport> =>
     verify(
       {
-        books: new VerifyStore(warehouse),
+        repository: new VerifyStore(warehouse),
         objects,
         lake: (options, either) => verifyLake(lake, options, either),
       },
@@ -71,7 +71,7 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
       expect((await countRows()) % ROWS).toBe(0);
       expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     }
-    const loaded = await loadAll({ books: new LoadStore(warehouse), objects }, signal);
+    const loaded = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
     expect(loaded.verdict).toBe('complete');
     expect(await countRows()).toBe(2 * ROWS);
 

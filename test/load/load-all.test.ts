@@ -13,7 +13,7 @@ describe('loadAll', () => {
   ])('tells why the store was lost where the %s lane met it', async (_, parties) => {
     const { promise: isWaiting, resolve: waits } = Promise.withResolvers<void>();
     const { promise: isLost, resolve: loses } = Promise.withResolvers<void>();
-    const toLoad: LoadDeps['books']['toLoad'] = async (partyId) => {
+    const toLoad: LoadDeps['repository']['toLoad'] = async (partyId) => {
       if (partyId === 'broken') {
         await isWaiting;
         loses();
@@ -25,7 +25,7 @@ describe('loadAll', () => {
       // As the SDK answers to a signal: with an error of its own.
       throw Object.assign(new Error('Request aborted'), { name: 'AbortError' });
     };
-    const deps = { books: { toLoad }, objects: {} } as unknown as LoadDeps;
+    const deps = { repository: { toLoad }, objects: {} } as unknown as LoadDeps;
     const loading = loadAll(deps, new AbortController().signal, { parties });
     await expect(loading).rejects.toBe(AWAY);
   });

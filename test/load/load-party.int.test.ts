@@ -14,7 +14,7 @@ const world = await loadWorld();
 const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
-const books = new LoadStore(warehouse);
+const repository = new LoadStore(warehouse);
 const MAY = { from: '2023-05-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
 
 describe('loadParty', () => {
@@ -23,7 +23,7 @@ describe('loadParty', () => {
 
   beforeEach(() => {
     ({ objects } = world);
-    deps = { books, objects };
+    deps = { repository, objects };
   });
 
   async function entries(): Promise<readonly Record<string, unknown>[]> {
@@ -148,7 +148,7 @@ describe('loadParty', () => {
       { code: 'BAD_VALUE', message: expect.stringContaining('row 1 of') },
     ]);
     expect(await entries()).toHaveLength(2);
-    expect(await books.partiesToLoad(undefined, 10)).toEqual([PARTY_A]);
+    expect(await repository.partiesToLoad(undefined, 10)).toEqual([PARTY_A]);
     const again = await loadParty(PARTY_A, deps, signal);
     expect(again).toMatchObject({ segments: 0, quarantined: result.quarantined });
   });
@@ -287,7 +287,7 @@ describe('loadParty', () => {
       const store = breaking(() => {
         throw Object.assign(new Error('reset'), { code: 'ECONNRESET' });
       });
-      await expect(loadParty(PARTY_A, { books, objects: store }, signal)).rejects.toMatchObject({
+      await expect(loadParty(PARTY_A, { repository, objects: store }, signal)).rejects.toMatchObject({
         code: 'OBJECT_READ_BROKE',
       });
       await expectWholeAfterwards();
@@ -296,7 +296,7 @@ describe('loadParty', () => {
     it('by its signal', async () => {
       const stop = new AbortController();
       const store = breaking(() => stop.abort(new Error('told to stop')));
-      await expect(loadParty(PARTY_A, { books, objects: store }, stop.signal)).rejects.toThrow(
+      await expect(loadParty(PARTY_A, { repository, objects: store }, stop.signal)).rejects.toThrow(
         'told to stop',
       );
       await expectWholeAfterwards();
@@ -316,12 +316,12 @@ describe('loadParty', () => {
           },
           { what: 'the COPY' },
         );
-      const watched: LoadDeps['books'] = {
-        partiesToLoad: books.partiesToLoad.bind(books),
-        toLoad: books.toLoad.bind(books),
-        quarantine: books.quarantine.bind(books),
+      const watched: LoadDeps['repository'] = {
+        partiesToLoad: repository.partiesToLoad.bind(repository),
+        toLoad: repository.toLoad.bind(repository),
+        quarantine: repository.quarantine.bind(repository),
         replace: (party, replacement, write, replaceSignal) =>
-          books.replace(
+          repository.replace(
             party,
             replacement,
             (segment, sink) =>
@@ -335,7 +335,7 @@ describe('loadParty', () => {
             replaceSignal,
           ),
       };
-      await expect(loadParty(PARTY_A, { books: watched, objects }, signal)).rejects.toMatchObject({
+      await expect(loadParty(PARTY_A, { repository: watched, objects }, signal)).rejects.toMatchObject({
         code: expect.stringMatching(/^DATABASE_/),
       });
       await expectWholeAfterwards();
@@ -344,8 +344,8 @@ describe('loadParty', () => {
     it('because its segment was superseded meanwhile: the newer one is loaded', async () => {
       const newer = { party: PARTY_A, from: '2023-01-01T00:00:00Z', to: '2023-06-02T00:00:00Z' };
       let isPublished = false;
-      const replace: LoadDeps['books']['replace'] = (party, replacement, write, replaceSignal) =>
-        books.replace(
+      const replace: LoadDeps['repository']['replace'] = (party, replacement, write, replaceSignal) =>
+        repository.replace(
           party,
           replacement,
           async (segment, sink) => {
@@ -356,13 +356,13 @@ describe('loadParty', () => {
           },
           replaceSignal,
         );
-      const racing = new Proxy(books, {
+      const racing = new Proxy(repository, {
         get: (store, name) => {
           if (name === 'replace') return replace;
           return name === 'toLoad' ? store.toLoad.bind(store) : Reflect.get(store, name);
         },
       });
-      const result = await loadParty(PARTY_A, { books: racing, objects }, signal);
+      const result = await loadParty(PARTY_A, { repository: racing, objects }, signal);
       expect(result).toMatchObject({ segments: 1, rows: 5n, quarantined: [] });
       expect(await entries()).toHaveLength(5);
     });

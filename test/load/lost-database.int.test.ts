@@ -45,9 +45,9 @@ async function openScene(release: ReleaseName): Promise<Scene> {
   const { ledger } = testSource(new URL(sandbox.url));
   async function nightOf(of: World): Promise<readonly string[]> {
     asked.length = 0;
-    const seenTime = sandbox.books.head().time;
+    const seenTime = sandbox.truth.head().time;
     const closedTo = seenTime - 120_000_000n;
-    for (const { id } of sandbox.books.parties()) {
+    for (const { id } of sandbox.truth.parties()) {
       const request = { partyId: id, runId: randomUUID(), seenTime, closedTo };
       const outcome = await exportParty(
         request,
@@ -78,8 +78,8 @@ async function openScene(release: ReleaseName): Promise<Scene> {
         await rm(folder, { recursive: true, force: true });
       });
       await using warehouse = openWarehouse({ url: empty.url, onIdleError: () => undefined });
-      const books = new RebuildStore(warehouse.db);
-      const result = await rebuildIfEmpty({ books, objects: other.objects }, signal);
+      const repository = new RebuildStore(warehouse.db);
+      const result = await rebuildIfEmpty({ repository, objects: other.objects }, signal);
       return { world: other, result, night: () => nightOf(other) };
     },
   };
@@ -124,7 +124,7 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
 
     scene.sandbox.advance(7_200_000);
     const questions = await scene.night();
-    expect(questions.length).toBe([...scene.sandbox.books.parties()].length);
+    expect(questions.length).toBe([...scene.sandbox.truth.parties()].length);
     expect(await lost.night()).toEqual(questions);
     expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
     await expectTheBooks({ ...scene, world: lost.world });
@@ -171,7 +171,7 @@ test('a database that went back to a backup takes over what was published since,
   const before = await current();
   await restore();
   await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-  const deps = { books: new RebuildStore(warehouse.db), objects: world.objects };
+  const deps = { repository: new RebuildStore(warehouse.db), objects: world.objects };
   expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
   expect(await coverageOf(world)).toEqual(covered);
   expect(await current()).toEqual(before);
@@ -180,7 +180,7 @@ test('a database that went back to a backup takes over what was published since,
   expect(await world.keys()).toEqual(expect.arrayContaining(before));
   expect(await catchUpWithStore(deps, signal)).toBeUndefined();
   sandbox.advance(7_200_000);
-  expect(await scene.night()).toHaveLength([...sandbox.books.parties()].length);
+  expect(await scene.night()).toHaveLength([...sandbox.truth.parties()].length);
   await expectTheBooks(scene);
 });
 
@@ -233,7 +233,7 @@ test.each(['before', 'after'] as const)(
     }
     await expect(scene.night()).resolves.toBeDefined();
     scene.sandbox.advance(86_400_000);
-    const [{ id } = { id: '' }] = scene.sandbox.books.parties();
+    const [{ id } = { id: '' }] = scene.sandbox.truth.parties();
     await scene.run(id);
     await expect(scene.record(new Dying(join(scene.world.folder, 'objects')))).rejects.toThrow('ended');
     expect(await scene.record()).toBeDefined();

@@ -24,7 +24,7 @@ let deps: LoadDeps;
 
 beforeEach(() => {
   ({ objects } = world);
-  deps = { books: new LoadStore(warehouse), objects };
+  deps = { repository: new LoadStore(warehouse), objects };
 });
 
 async function publishBoth(): Promise<{ key: string; segmentId: bigint }> {
@@ -38,7 +38,7 @@ async function publishBoth(): Promise<{ key: string; segmentId: bigint }> {
 }
 
 function check(deep = false): Promise<VerifyReport> {
-  return verify({ books: new VerifyStore(warehouse), objects }, signal, { deep });
+  return verify({ repository: new VerifyStore(warehouse), objects }, signal, { deep });
 }
 
 function pathOf(key: string): string {
@@ -75,7 +75,7 @@ describe('verify', () => {
     await publishBoth();
     await loadAll(deps, signal);
     const nightly = (): Promise<VerifyReport> =>
-      verify({ books: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
+      verify({ repository: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
     const first = await nightly();
     expect(first).toMatchObject({
       verdict: 'complete',
@@ -96,7 +96,7 @@ describe('verify', () => {
     await loadAll(deps, signal);
     await unlink(pathOf(key));
     const nightly = (): Promise<VerifyReport> =>
-      verify({ books: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
+      verify({ repository: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
     expect(await nightly()).toMatchObject({ verdict: 'failed', provenSince: null });
     const { rows } = await database.pool.query('select segment_id::int as id from mirror.segment_proofs');
     expect(rows.map(({ id }: { id: number }) => id)).not.toContain(Number(segmentId));
@@ -201,9 +201,9 @@ describe('rebuildIfEmpty', () => {
     });
     const before = (await database.pool.query(SEGMENTS)).rows;
     await database.pool.query(`truncate ${TABLES} cascade`);
-    const books = new RebuildStore(warehouse.db);
+    const repository = new RebuildStore(warehouse.db);
 
-    const rebuilt = await rebuildIfEmpty({ books, objects }, signal);
+    const rebuilt = await rebuildIfEmpty({ repository, objects }, signal);
     const loaded = await loadAll(deps, signal);
 
     expect(rebuilt).toEqual({
@@ -220,7 +220,7 @@ describe('rebuildIfEmpty', () => {
       'select warehouse_id, publication_seq > 2 as later from mirror.identity',
     );
     expect(identity.rows).toEqual([{ warehouse_id: WAREHOUSE_ID, later: true }]);
-    expect(await rebuildIfEmpty({ books, objects }, signal)).toBeUndefined();
+    expect(await rebuildIfEmpty({ repository, objects }, signal)).toBeUndefined();
   });
 
   it('goes on where it was killed, and before anything else is asked', async () => {
@@ -234,15 +234,15 @@ describe('rebuildIfEmpty', () => {
         await super.adopt(party);
       }
     }
-    await expect(rebuildIfEmpty({ books: new Dying(warehouse.db), objects }, signal)).rejects.toThrow(
+    await expect(rebuildIfEmpty({ repository: new Dying(warehouse.db), objects }, signal)).rejects.toThrow(
       'killed',
     );
     expect((await database.pool.query(SEGMENTS)).rows.length).toBe(1);
-    const books = new RebuildStore(warehouse.db);
-    await catchUpWithStore({ books, objects }, signal);
+    const repository = new RebuildStore(warehouse.db);
+    await catchUpWithStore({ repository, objects }, signal);
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
-    expect(await books.isRebuilding()).toBe(false);
-    expect(await rebuildIfEmpty({ books, objects }, signal)).toBeUndefined();
+    expect(await repository.isRebuilding()).toBe(false);
+    expect(await rebuildIfEmpty({ repository, objects }, signal)).toBeUndefined();
   });
 
   it('goes on past a manifest that it cannot use', async () => {
@@ -250,7 +250,7 @@ describe('rebuildIfEmpty', () => {
     await database.pool.query(`truncate ${TABLES} cascade`);
     await unlink(pathOf(key));
 
-    const rebuilt = await rebuildIfEmpty({ books: new RebuildStore(warehouse.db), objects }, signal);
+    const rebuilt = await rebuildIfEmpty({ repository: new RebuildStore(warehouse.db), objects }, signal);
 
     expect(rebuilt).toMatchObject({
       current: 1,

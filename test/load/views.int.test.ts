@@ -72,7 +72,7 @@ beforeAll(async () => {
   await pool.query(
     `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies) values (1, 10, 'a', 'a', 2), (1, 10, 'b', 'b', 1), (1, 25, 'c', 'c', 1)`,
   );
-  await loadAll({ books: new LoadStore(warehouse), objects }, new AbortController().signal);
+  await loadAll({ repository: new LoadStore(warehouse), objects }, new AbortController().signal);
 });
 
 describe('views', () => {

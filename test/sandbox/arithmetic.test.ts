@@ -1,14 +1,14 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import type { Movement } from '../../src/sandbox/cycle.ts';
-import { KIND } from '../../src/sandbox/ids.ts';
-import { CheckpointList, PartyList } from '../../src/sandbox/lists.ts';
-import { Network } from '../../src/sandbox/network.ts';
+import type { Movement } from '../../src/sandbox/network/cycle.ts';
+import { KIND } from '../../src/sandbox/network/ids.ts';
+import { CheckpointList, PartyList } from '../../src/sandbox/http/lists.ts';
+import { Network } from '../../src/sandbox/network/network.ts';
 import { sandboxSettings } from '../../src/sandbox/options.ts';
-import { pageOf, pageRequest, type Listing } from '../../src/sandbox/paging.ts';
-import { ServiceError } from '../../src/sandbox/errors.ts';
-import { rfc3339Nano, timestamptz } from '../../src/sandbox/times.ts';
+import { pageOf, pageRequest, type Listing } from '../../src/sandbox/http/paging.ts';
+import { ServiceError } from '../../src/sandbox/http/errors.ts';
+import { rfc3339Nano, timestamptz } from '../../src/sandbox/network/times.ts';
 
 /** Nothing is stored, so everything rests on formulas and their inverses. */
 const network = fc

@@ -3,10 +3,10 @@ import { get } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/cycle.ts';
-import { Network } from '../../src/sandbox/network.ts';
+import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/network/cycle.ts';
+import { Network } from '../../src/sandbox/network/network.ts';
 import { sandboxSettings } from '../../src/sandbox/options.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { ask, exportOf, rowsOf } from './client.ts';
 
 const HEADER =
@@ -33,8 +33,8 @@ beforeAll(async () => {
     entriesMean: 60,
     whaleEntries: 9000,
   });
-  const ids = [...sandbox.books.parties()].map((party) => party.id);
-  const counts = new Map(ids.map((id) => [id, sandbox.books.party(id).entries]));
+  const ids = [...sandbox.truth.parties()].map((party) => party.id);
+  const counts = new Map(ids.map((id) => [id, sandbox.truth.party(id).entries]));
   const busiest = ids.toSorted((a, b) => (counts.get(b) ?? 0) - (counts.get(a) ?? 0));
   whale = busiest[0]!;
   others = busiest.slice(1);
@@ -48,12 +48,12 @@ describe('what an export holds', () => {
       expect([status, whole]).toEqual([200, true]);
       expect(body.startsWith(HEADER)).toBe(true);
       const rows = rowsOf(body);
-      expect(rows.toSorted()).toEqual([...sandbox.books.rows(id)].toSorted());
+      expect(rows.toSorted()).toEqual([...sandbox.truth.rows(id)].toSorted());
       const digest = rows.reduce(
         (sum, row) => (sum + BigInt(`0x${createHash('sha256').update(row).digest('hex')}`)) % 2n ** 256n,
         0n,
       );
-      expect(sandbox.books.party(id)).toMatchObject({
+      expect(sandbox.truth.party(id)).toMatchObject({
         entries: rows.length,
         digest: digest.toString(16).padStart(64, '0'),
       });
@@ -88,13 +88,13 @@ describe('what an export holds', () => {
 
   it('can be one asset only, and assets add up', async () => {
     const parts: string[] = [];
-    for (const assetId of sandbox.books.assetIds()) {
+    for (const assetId of sandbox.truth.assetIds()) {
       const rows = rowsOf((await ask(sandbox, exportOf(whale, { assetId: assetId.toUpperCase() }))).body);
       expect(rows.every((row) => row.split(',')[3] === `\\x${assetId}`)).toBe(true);
-      expect(rows.toSorted()).toEqual([...sandbox.books.rows(whale, { assetId })].toSorted());
+      expect(rows.toSorted()).toEqual([...sandbox.truth.rows(whale, { assetId })].toSorted());
       parts.push(...rows);
     }
-    expect(parts.toSorted()).toEqual([...sandbox.books.rows(whale)].toSorted());
+    expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whale)].toSorted());
   });
 
   it('is cut to half-open whole seconds, which tile exactly', async () => {
@@ -114,7 +114,7 @@ describe('what an export holds', () => {
       expect(rows.every((row) => row >= second(from) && row < second(to))).toBe(true);
       parts.push(...rows);
     }
-    expect(parts.toSorted()).toEqual([...sandbox.books.rows(whale)].toSorted());
+    expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whale)].toSorted());
     const after = { 'dateRange.startTimestamp': nanos('2023-05-02') };
     expect((await ask(sandbox, exportOf(whale, after))).body).toBe(HEADER);
     const reversed = { 'dateRange.startTimestamp': nanos('2023-05-02'), 'dateRange.endTimestamp': '-5' };
@@ -130,7 +130,7 @@ describe('what an export holds', () => {
 
   it('writes times in the zone of the database', async () => {
     await using elsewhere = await startSandbox({ parties: 10, whaleEntries: 50, zoneMinutes: 330 });
-    const [first] = [...elsewhere.books.parties()];
+    const [first] = [...elsewhere.truth.parties()];
     const rows = rowsOf((await ask(elsewhere, exportOf(first!.id))).body);
     expect(rows.length).toBeGreaterThan(0);
     expect(rows.every((row) => /^\S+ [\d:.]+\+05:30,/.test(row))).toBe(true);
@@ -139,7 +139,7 @@ describe('what an export holds', () => {
       const instant = parseInstant(row.split(',')[0]!)!;
       return instant >= day.from && instant < day.to;
     });
-    expect(elsewhere.books.party(first!.id, day).entries).toBe(within.length);
+    expect(elsewhere.truth.party(first!.id, day).entries).toBe(within.length);
   });
 });
 
@@ -175,8 +175,8 @@ describe('money', () => {
   });
 
   it('is in the books as balances and as sums', () => {
-    const { sums } = sandbox.books.party(whale);
-    const rows = [...sandbox.books.rows(whale)].map((row) => row.split(','));
+    const { sums } = sandbox.truth.party(whale);
+    const rows = [...sandbox.truth.rows(whale)].map((row) => row.split(','));
     for (const { assetId, type, day, entries, quantity } of sums) {
       const summed = rows.filter(
         (row) => row[0]!.startsWith(day) && row[2] === type && row[3] === `\\x${assetId}`,
@@ -185,10 +185,10 @@ describe('money', () => {
       expect(summed.reduce((sum, row) => sum + BigInt(row[1]!), 0n)).toBe(quantity);
     }
     expect(sums.reduce((sum, { entries }) => sum + entries, 0)).toBe(rows.length);
-    const general = sandbox.books
+    const general = sandbox.truth
       .balances(whale)
       .filter(({ accountType }) => accountType === ACCOUNT_TYPE.general);
-    expect(general.map(({ assetId }) => assetId).toSorted()).toEqual(sandbox.books.assetIds().toSorted());
+    expect(general.map(({ assetId }) => assetId).toSorted()).toEqual(sandbox.truth.assetIds().toSorted());
     expect(general.every(({ balance }) => balance > 0n)).toBe(true);
   });
 });
@@ -197,7 +197,7 @@ describe('how an export is sent', () => {
   const names = (headers: [string, string][]): Record<string, string> => Object.fromEntries(headers);
 
   it('names the file, and carries none of the lists’ headers', async () => {
-    const asset = sandbox.books.assetIds()[0]!;
+    const asset = sandbox.truth.assetIds()[0]!;
     const query = {
       assetId: asset,
       'dateRange.startTimestamp': '1682899200500000000',
@@ -216,7 +216,7 @@ describe('how an export is sent', () => {
     const reply = await ask(sandbox, exportOf(others[0]!), { 'accept-encoding': 'gzip;q=0' });
     expect(names(reply.headers)['Content-Encoding']).toBe('gzip');
     const plain = gunzipSync(Buffer.from(reply.body, 'latin1')).toString();
-    expect(rowsOf(plain).toSorted()).toEqual([...sandbox.books.rows(others[0]!)].toSorted());
+    expect(rowsOf(plain).toSorted()).toEqual([...sandbox.truth.rows(others[0]!)].toSorted());
   });
 
   it('comes in pieces that end on rows, or whole where it is small', async () => {
@@ -227,7 +227,7 @@ describe('how an export is sent', () => {
       whaleEntries: 9000,
       form: 'messages',
     });
-    const [first] = [...messages.books.parties()];
+    const [first] = [...messages.truth.parties()];
     const { body, headers } = await ask(messages, exportOf(first!.id));
     expect(names(headers)['Content-Type']).toBe('application/json');
     const parts = body
@@ -245,7 +245,7 @@ describe('how an export is sent', () => {
     expect(pieces.length).toBeGreaterThan(1);
     expect(pieces.slice(0, -1).every((bytes) => bytes >= 1_048_576 && bytes < 1_048_576 + 1024)).toBe(true);
     const csv = parts.map((part) => Buffer.from(part['data']!, 'base64').toString()).join('');
-    expect(rowsOf(csv).toSorted()).toEqual([...messages.books.rows(first!.id)].toSorted());
+    expect(rowsOf(csv).toSorted()).toEqual([...messages.truth.rows(first!.id)].toSorted());
   });
 });
 
@@ -277,12 +277,12 @@ describe('an export that fails', () => {
 
   it('demands an asset where the release does', async () => {
     await using strict = await startSandbox({ parties: 4, assetRequired: true });
-    const [first] = [...strict.books.parties()];
+    const [first] = [...strict.truth.parties()];
     expect(await ask(strict, exportOf(first!.id))).toMatchObject({
       status: 400,
       body: detail(10017, 'missing asset ID'),
     });
-    expect(await ask(strict, exportOf(first!.id, { assetId: strict.books.assetIds()[0]! }))).toMatchObject({
+    expect(await ask(strict, exportOf(first!.id, { assetId: strict.truth.assetIds()[0]! }))).toMatchObject({
       status: 200,
     });
   });
@@ -309,7 +309,7 @@ describe('an export that fails', () => {
 
   it('sends its error as the last message in the message form', async () => {
     await using messages = await startSandbox({ parties: 4, whaleEntries: 100, form: 'messages' });
-    const [first] = [...messages.books.parties()];
+    const [first] = [...messages.truth.parties()];
     messages.faults.once('export', { errorAfterBytes: 700 });
     const lines = (await ask(messages, exportOf(first!.id))).body.trimEnd().split('\n');
     expect(lines.map((line) => Object.keys(JSON.parse(line)))).toEqual([['result'], ['error']]);
@@ -345,7 +345,7 @@ describe('an export that fails', () => {
 describe('a large export', () => {
   it('costs no memory, and stops when the client goes away', async () => {
     await using large = await startSandbox({ parties: 2, historyMs: 3_600_000, whaleEntries: 40_000_000 });
-    const [first] = [...large.books.parties()];
+    const [first] = [...large.truth.parties()];
     const late: number[] = [];
     await new Promise<void>((resolve) => {
       let bytes = 0;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { ask, page, walk } from './client.ts';
 
 let sandbox: Sandbox;
@@ -14,7 +14,7 @@ beforeAll(async () => {
     checkpointIntervalMs: 5000,
     rateLimit: 'none',
   });
-  parties = [...sandbox.books.parties()].map((party) => party.id);
+  parties = [...sandbox.truth.parties()].map((party) => party.id);
 });
 afterAll(() => sandbox.stop());
 
@@ -117,7 +117,7 @@ describe('which page a request gets', () => {
       'pagination.after': gone,
       'pagination.newestFirst': 'false',
     });
-    const later = [...sandbox.books.parties()].filter((party) => party.firstSeen >= 1_682_899_500_000_000n);
+    const later = [...sandbox.truth.parties()].filter((party) => party.firstSeen >= 1_682_899_500_000_000n);
     expect(reply.ids).toEqual(later.slice(1, 4).map((party) => party.id));
   });
 
@@ -268,7 +268,7 @@ describe('errors of the lists', () => {
 
 describe('checkpoints', () => {
   it('lists several rows of one height, some the same', () => {
-    const rows = [...sandbox.books.checkpoints()].map((row) => `${row.atBlock} ${row.hash}`);
+    const rows = [...sandbox.truth.checkpoints()].map((row) => `${row.atBlock} ${row.hash}`);
     const heights = new Set(rows.map((row) => row.split(' ')[0]));
     expect(heights.size).toBe(120);
     expect(rows.length).toBeGreaterThan(heights.size + 10);
@@ -279,7 +279,7 @@ describe('checkpoints', () => {
   it.each([true, false])(
     'ends at the books, whole, where no page border cuts a height (newest first: %s)',
     async (newestFirst) => {
-      const truth = [...sandbox.books.checkpoints()].map(
+      const truth = [...sandbox.truth.checkpoints()].map(
         (row) => `${row.atBlock} ${row.hash} ${row.blockHash}`,
       );
       expect((await walk(sandbox, 'checkpoints', 1000, newestFirst)).toSorted()).toEqual(truth.toSorted());
@@ -288,7 +288,7 @@ describe('checkpoints', () => {
 
   it('turns round for ever in a height with more rows than a page', async () => {
     await using tied = await startSandbox({ parties: 2, tieRows: [9], rateLimit: 'none' });
-    const rows = [...tied.books.checkpoints()].map((row) => row.atBlock);
+    const rows = [...tied.truth.checkpoints()].map((row) => row.atBlock);
     const height = rows.find((at, nth) => rows[nth + 1] === at);
     const after = base64(`{"blockHeight":${height}}`);
     const query = { 'pagination.first': '4', 'pagination.after': after };
@@ -299,7 +299,7 @@ describe('checkpoints', () => {
     const firstHeight = 2n ** 60n;
     await using high = await startSandbox({ parties: 2, firstHeight, tieRows: [1], rateLimit: 'none' });
     const walked = await walk(high, 'checkpoints', 100, false);
-    const truth = [...high.books.checkpoints()].map((row) => `${row.atBlock} ${row.hash} ${row.blockHash}`);
+    const truth = [...high.truth.checkpoints()].map((row) => `${row.atBlock} ${row.hash} ${row.blockHash}`);
     expect(walked).toEqual(truth);
     expect(walked[0]).toMatch(/^1152921504606847\d{3} /);
   });
@@ -313,7 +313,7 @@ describe('checkpoints', () => {
       tieRows: [1],
       rateLimit: 'none',
     });
-    const truth = [...short.books.checkpoints()].map((row) => `${row.atBlock} ${row.hash} ${row.blockHash}`);
+    const truth = [...short.truth.checkpoints()].map((row) => `${row.atBlock} ${row.hash} ${row.blockHash}`);
     expect(truth).toHaveLength(432 + 1);
     const gone = { 'pagination.newestFirst': 'false', 'pagination.after': base64('{"blockHeight":600}') };
     expect((await page(short, 'checkpoints', { ...gone, 'pagination.first': '3' })).ids).toEqual(
@@ -331,7 +331,7 @@ describe('whole walks', () => {
   });
 
   it('order by time first and id second, several parties in one block among them', () => {
-    const rows = [...sandbox.books.parties()];
+    const rows = [...sandbox.truth.parties()];
     const sorted = rows.toSorted((a, b) =>
       a.firstSeen === b.firstSeen ? (a.id < b.id ? -1 : 1) : a.firstSeen < b.firstSeen ? -1 : 1,
     );
@@ -341,8 +341,8 @@ describe('whole walks', () => {
 
   it('work at a million parties at once, at any depth', async () => {
     await using million = await startSandbox({ parties: 1_000_000, rateLimit: 'none' });
-    const deep = [...million.books.parties().drop(3000).take(4)];
-    expect(million.books.partyCount()).toBe(1_000_000);
+    const deep = [...million.truth.parties().drop(3000).take(4)];
+    expect(million.truth.partyCount()).toBe(1_000_000);
     const newestPage = await page(million, 'parties', { 'pagination.first': '1000' });
     expect(newestPage.ids).toHaveLength(1000);
     const cursor = (await page(million, 'parties', { partyId: deep[0]!.id })).end;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/core/errors.ts';
-import { RateLimiter } from '../../src/sandbox/rate-limit.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { RateLimiter } from '../../src/sandbox/http/rate-limit.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { ask, exportOf, page, rowsOf, walk } from './client.ts';
 
 const SMALL = { parties: 30, historyMs: 3_600_000, entriesMean: 30, rateLimit: 'none' } as const;
@@ -27,35 +27,35 @@ describe('the network', () => {
   it('is the same whether it was served until a head or started there', async () => {
     await using grown = await startSandbox(SMALL);
     grown.advance(3_000_000);
-    const head = grown.books.head();
+    const head = grown.truth.head();
     await using restarted = await startSandbox({ ...SMALL, clock: () => head.time });
-    expect(restarted.books.head()).toEqual(head);
+    expect(restarted.truth.head()).toEqual(head);
     expect(await everything(restarted)).toEqual(await everything(grown));
   });
 
   it('only ever grows at its newest end', async () => {
     await using sandbox = await startSandbox(SMALL);
     const before = {
-      parties: [...sandbox.books.parties()],
-      checkpoints: [...sandbox.books.checkpoints()],
-      rows: new Map([...sandbox.books.parties()].map(({ id }) => [id, [...sandbox.books.rows(id)]])),
-      height: sandbox.books.head().height,
+      parties: [...sandbox.truth.parties()],
+      checkpoints: [...sandbox.truth.checkpoints()],
+      rows: new Map([...sandbox.truth.parties()].map(({ id }) => [id, [...sandbox.truth.rows(id)]])),
+      height: sandbox.truth.head().height,
     };
     sandbox.advance(1_800_000);
-    const parties = [...sandbox.books.parties()];
+    const parties = [...sandbox.truth.parties()];
     expect(parties.length).toBeGreaterThan(before.parties.length);
     expect(parties.slice(0, before.parties.length)).toEqual(before.parties);
-    const checkpoints = [...sandbox.books.checkpoints()];
+    const checkpoints = [...sandbox.truth.checkpoints()];
     expect(checkpoints.length).toBeGreaterThan(before.checkpoints.length);
     expect(checkpoints.slice(0, before.checkpoints.length)).toEqual(before.checkpoints);
     let grown = 0;
     for (const [id, rows] of before.rows) {
-      const now = [...sandbox.books.rows(id)];
+      const now = [...sandbox.truth.rows(id)];
       expect(now.slice(0, rows.length)).toEqual(rows);
       if (now.length > rows.length) grown += 1;
     }
     expect(grown).toBeGreaterThan(0);
-    expect(sandbox.books.head().height).toBe(before.height + 1800n);
+    expect(sandbox.truth.head().height).toBe(before.height + 1800n);
   });
 
   it('shows the newest block in the headers of lists, and moves with its clock', async () => {
@@ -87,7 +87,7 @@ describe('the network', () => {
 
   it('is busy as a market is: most have little, a few have most', async () => {
     await using sandbox = await startSandbox({ parties: 2000, historyMs: 86_400_000, entriesMean: 20 });
-    const counts = [...sandbox.books.parties()].map(({ id }) => [...sandbox.books.rows(id)].length);
+    const counts = [...sandbox.truth.parties()].map(({ id }) => [...sandbox.truth.rows(id)].length);
     const sorted = counts.toSorted((a, b) => b - a);
     const total = sorted.reduce((sum, count) => sum + count, 0);
     expect(total / counts.length).toBeGreaterThan(8);
@@ -102,7 +102,7 @@ describe('the network', () => {
     expect((await page(unborn, 'checkpoints')).ids).toEqual([]);
     await using full = await startSandbox({ ...SMALL, partiesMax: 31 });
     full.advance(36_000_000);
-    expect(full.books.partyCount()).toBe(31);
+    expect(full.truth.partyCount()).toBe(31);
     expect((await page(full, 'parties')).ids).toHaveLength(32);
   });
 
@@ -148,7 +148,7 @@ describe('the rate limit', () => {
       // Nothing comes back while it is asked.
       rateLimit: { perSecond: 0.001, burst: 1, banMs: 60_000 },
     });
-    const [first] = [...sandbox.books.parties()];
+    const [first] = [...sandbox.truth.parties()];
     const passed = await ask(sandbox, '/api/v2/parties');
     expect(passed.headers).toContainEqual(['Ratelimit-Limit', '0.001']);
     expect(passed.headers).toContainEqual(['Ratelimit-Remaining', '0']);
@@ -198,23 +198,23 @@ describe('faults', () => {
 
 describe('the books’ own port', () => {
   it('tells as JSON what the books say', async () => {
-    await using sandbox = await startSandbox({ ...SMALL, booksPort: 0, whaleEntries: 40 });
-    const text = async (path: string): Promise<string> => (await fetch(`${sandbox.booksUrl}${path}`)).text();
+    await using sandbox = await startSandbox({ ...SMALL, truthPort: 0, whaleEntries: 40 });
+    const text = async (path: string): Promise<string> => (await fetch(`${sandbox.truthUrl}${path}`)).text();
     const parties = (await text('/parties'))
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line));
-    expect(parties.map((party) => party.id)).toEqual([...sandbox.books.parties()].map((party) => party.id));
+    expect(parties.map((party) => party.id)).toEqual([...sandbox.truth.parties()].map((party) => party.id));
     expect((await text('/checkpoints')).trimEnd().split('\n')).toHaveLength(
-      [...sandbox.books.checkpoints()].length,
+      [...sandbox.truth.checkpoints()].length,
     );
-    expect(JSON.parse(await text('/head')).height).toBe(`${sandbox.books.head().height}`);
+    expect(JSON.parse(await text('/head')).height).toBe(`${sandbox.truth.head().height}`);
     const [{ id }] = parties;
-    const { entries, digest } = sandbox.books.party(id);
+    const { entries, digest } = sandbox.truth.party(id);
     expect(JSON.parse(await text(`/parties/${id}`))).toMatchObject({ entries, digest });
     expect(JSON.parse(await text(`/parties/${id}?to=2023-05-01`))).toMatchObject({ entries: 0 });
     expect(JSON.parse(await text(`/parties/${id}/balances`)).length).toBeGreaterThan(0);
-    expect((await fetch(`${sandbox.booksUrl}/parties/${id}?from=today`)).status).toBe(400);
-    expect((await fetch(`${sandbox.booksUrl}/nothing`)).status).toBe(404);
+    expect((await fetch(`${sandbox.truthUrl}/parties/${id}?from=today`)).status).toBe(400);
+    expect((await fetch(`${sandbox.truthUrl}/nothing`)).status).toBe(404);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { ask, exportOf, rowsOf } from './client.ts';
 
 const HEADER_13 =
@@ -21,7 +21,7 @@ function network(options: SandboxOptions): Promise<Sandbox> {
 }
 
 function whaleOf(sandbox: Sandbox): string {
-  const [whale] = [...sandbox.books.parties()];
+  const [whale] = [...sandbox.truth.parties()];
   return whale!.id;
 }
 
@@ -44,7 +44,7 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
     expect(body.split('\n')[0]).toBe(HEADER_13);
     const all = rowsOf(body);
     for (const row of all) expect(row).toMatch(ROW);
-    expect(all.toSorted()).toEqual([...sandbox.books.rows(whaleOf(sandbox))].toSorted());
+    expect(all.toSorted()).toEqual([...sandbox.truth.rows(whaleOf(sandbox))].toSorted());
     expect(all.some((row) => !isOutgoing(row, whaleOf(sandbox)))).toBe(true);
     expect(all.some((row) => !isIncoming(row, whaleOf(sandbox)))).toBe(true);
   });
@@ -70,8 +70,8 @@ describe('release 0.71.6 filters wrongly', () => {
   it('lets everything that comes in pass the bounds and the asset', async () => {
     await using sandbox = await network({ release: '0.71.6' });
     const party = whaleOf(sandbox);
-    const [assetId] = sandbox.books.assetIds();
-    const truth = [...sandbox.books.rows(party)];
+    const [assetId] = sandbox.truth.assetIds();
+    const truth = [...sandbox.truth.rows(party)];
     const query = { assetId: assetId!, 'dateRange.startTimestamp': nanos(FROM) };
     const expected = truth.filter(
       (row) =>
@@ -87,7 +87,7 @@ describe('release 0.71.6 filters wrongly', () => {
     const query = { 'dateRange.startTimestamp': nanos(FROM), 'dateRange.endTimestamp': nanos(TO) };
     const sent = await rows(sandbox, query);
     expect(sent.filter((row) => !isIncoming(row, party))).toEqual([]);
-    expect(sent).toHaveLength([...sandbox.books.rows(party)].filter((row) => isIncoming(row, party)).length);
+    expect(sent).toHaveLength([...sandbox.truth.rows(party)].filter((row) => isIncoming(row, party)).length);
   });
 
   it.each(['connection', 'crash'] as const)('dies of an end without a start: %s', async (onFatalQuestion) => {
@@ -106,7 +106,7 @@ describe('release 0.71.6 filters wrongly', () => {
 describe('release 0.73 filters by a time that it does not send', () => {
   it('so that an entry can be in the second after its own', async () => {
     await using sandbox = await network({ release: '0.73' });
-    const truth = [...sandbox.books.rows(whaleOf(sandbox))];
+    const truth = [...sandbox.truth.rows(whaleOf(sandbox))];
     const pieces: string[] = [];
     let strays = 0;
     const start = parseInstant('2023-05-01T00:00:00Z')!;
@@ -129,11 +129,11 @@ describe('release 0.73 filters by a time that it does not send', () => {
   it('and by the asset rightly', async () => {
     await using sandbox = await network({ release: '0.73' });
     const parts: string[] = [];
-    for (const assetId of sandbox.books.assetIds()) {
+    for (const assetId of sandbox.truth.assetIds()) {
       const sent = await rows(sandbox, { assetId });
-      expect(sent.toSorted()).toEqual([...sandbox.books.rows(whaleOf(sandbox), { assetId })].toSorted());
+      expect(sent.toSorted()).toEqual([...sandbox.truth.rows(whaleOf(sandbox), { assetId })].toSorted());
       parts.push(...sent);
     }
-    expect(parts.toSorted()).toEqual([...sandbox.books.rows(whaleOf(sandbox))].toSorted());
+    expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whaleOf(sandbox))].toSorted());
   });
 });

@@ -6,7 +6,7 @@ import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
-import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { expectLedgers } from '../cli/as-the-books.ts';
 import { type Document, type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
@@ -66,7 +66,7 @@ async function expectWhole(
     await mkdir(dirname(path), { recursive: true });
     await writeFile(path, await buffer(await store.read(key, signal)));
   }
-  await expectLedgers(database.pool, sandbox.books, home.objectsDir);
+  await expectLedgers(database.pool, sandbox.truth, home.objectsDir);
 }
 
 async function isUploading(server: RealStore, prefix: string): Promise<boolean> {

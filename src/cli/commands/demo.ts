@@ -18,7 +18,7 @@ import { openLake, type Lake } from '../../lake/lake.ts';
 import { inquiry, readyQuestion } from '../../lake/questions.ts';
 import { runQuery } from '../../lake/query.ts';
 import { keptGenesis } from '../kept-genesis.ts';
-import { startSandbox, type Sandbox } from '../../sandbox/server.ts';
+import { startSandbox, type Sandbox } from '../../sandbox/http/server.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument, startNight, verifyHere } from '../follow.ts';

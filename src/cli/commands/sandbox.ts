@@ -12,7 +12,7 @@ import {
 } from '../../core/time.ts';
 import { keptGenesis } from '../kept-genesis.ts';
 import type { ReleaseName } from '../../sandbox/release-names.ts';
-import { startSandbox } from '../../sandbox/server.ts';
+import { startSandbox } from '../../sandbox/http/server.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 
 export interface SandboxCommandOptions {
@@ -22,7 +22,7 @@ export interface SandboxCommandOptions {
   readonly entries: number;
   readonly seed: string;
   readonly release: ReleaseName;
-  readonly booksPort?: number;
+  readonly truthPort?: number;
   readonly genesis?: string;
 }
 
@@ -56,11 +56,11 @@ export async function sandbox(
     genesis,
     // It lives: blocks are made as time goes by.
     clock: nowMicros,
-    ...(options.booksPort === undefined ? {} : { booksPort: options.booksPort }),
+    ...(options.truthPort === undefined ? {} : { truthPort: options.truthPort }),
   });
   const document = {
     url: network.url,
-    booksUrl: network.booksUrl ?? null,
+    truthUrl: network.truthUrl ?? null,
     seed: options.seed,
     release: options.release,
     genesis: formatInstant(genesis),
@@ -68,7 +68,7 @@ export async function sandbox(
   context.stdout.write(
     context.isJson
       ? `${JSON.stringify(document)}\n`
-      : `A sandbox network of release ${options.release} is served at ${network.url}${network.booksUrl === undefined ? '' : `, its books at ${network.booksUrl}`}.\n` +
+      : `A sandbox network of release ${options.release} is served at ${network.url}${network.truthUrl === undefined ? '' : `, its truth at ${network.truthUrl}`}.\n` +
           `Try: SOURCE_URL=${network.url} npx ledger-mirror nightly\nCtrl-C stops it.\n`,
   );
   if (!context.signal.aborted) await once(context.signal, 'abort');

@@ -4,7 +4,7 @@ import { type Selectable, sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type {
-  LoadBooks,
+  LoadRepository,
   LoadedSums,
   Replacement,
   ReplacementResult,
@@ -22,7 +22,7 @@ import { guarded } from '../../postgres/transaction.ts';
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
 
-export class LoadStore implements LoadBooks {
+export class LoadStore implements LoadRepository {
   readonly #warehouse: Warehouse;
 
   constructor(warehouse: Warehouse) {

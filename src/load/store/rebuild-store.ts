@@ -4,7 +4,7 @@ import { formatInstant, nowMicros } from '../../core/time.ts';
 import { tailSum } from '../../ledger/coverage-record.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
 import type { Coverage } from '../../export/ports.ts';
-import type { PartyBooks, RebuildBooks, RebuiltRange } from '../ports.ts';
+import type { PartyBooks, RebuildRepository, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
@@ -15,7 +15,7 @@ import { guarded, inTransaction } from '../../postgres/transaction.ts';
 /** Rows of one insert: Postgres takes 65,535 parameters. */
 const ROWS_MAX = 1000;
 
-export class RebuildStore implements RebuildBooks {
+export class RebuildStore implements RebuildRepository {
   readonly #db: Database;
 
   constructor(db: Database) {

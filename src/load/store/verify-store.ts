@@ -7,7 +7,7 @@ import type {
   NeverFetched,
   QuarantineReason,
   SegmentRecord,
-  VerifyBooks,
+  VerifyRepository,
 } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
@@ -63,7 +63,7 @@ const STATEMENTS: readonly {
   },
 ];
 
-export class VerifyStore implements VerifyBooks {
+export class VerifyStore implements VerifyRepository {
   readonly #warehouse: Warehouse;
 
   constructor(warehouse: Warehouse) {

@@ -2,7 +2,7 @@
  * The checkpoints: one row every so many blocks, and now and then several rows of one height (a
  * withdrawal makes one too), some of them the same to the last letter.
  */
-import { DAY_MICROS, type Micros } from '../core/time.ts';
+import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import type { Chain } from './chain.ts';
 import { KIND, type IdCipher } from './ids.ts';
 import { noise, STREAM } from './random.ts';

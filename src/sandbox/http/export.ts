@@ -2,12 +2,12 @@
  * The export of one party's ledger entries: what may be asked, and the stream that answers, in pieces of
  * about a MiB as the service sends them. Nothing is sent before the first piece is full, or all is read.
  */
-import { floorSecond, type Micros } from '../core/time.ts';
+import { floorSecond, type Micros } from '../../core/time.ts';
 import { ServiceError } from './errors.ts';
-import type { Network } from './network.ts';
+import type { Network } from '../network/network.ts';
 import type { Query } from './query.ts';
-import type { Movement } from './cycle.ts';
-import { rfc3339Nano } from './times.ts';
+import type { Movement } from '../network/cycle.ts';
+import { rfc3339Nano } from '../network/times.ts';
 
 /** The service sends what it has as soon as it has this much. */
 const PIECE_BYTES = 1_048_576;

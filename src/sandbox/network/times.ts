@@ -1,5 +1,5 @@
 /** Times as the service writes them: without trailing zeros, in the zone of the node and its database. */
-import { formatInstant, type Micros } from '../core/time.ts';
+import { formatInstant, type Micros } from '../../core/time.ts';
 
 /** `2023-05-01T10:00:00.1234Z`, as Go writes it; `zoneMinutes` is east of UTC. */
 export function rfc3339Nano(instant: Micros, zoneMinutes: number): string {

@@ -1,9 +1,9 @@
 /** Which entries each release's query finds for a question, and in which order it sends them. */
-import type { Micros } from '../core/time.ts';
-import type { Chain } from './chain.ts';
-import type { Movement } from './cycle.ts';
-import type { BlockRange, Ledger } from './ledger.ts';
-import { noise, STREAM } from './random.ts';
+import type { Micros } from '../../core/time.ts';
+import type { Chain } from '../network/chain.ts';
+import type { Movement } from '../network/cycle.ts';
+import type { BlockRange, Ledger } from '../network/ledger.ts';
+import { noise, STREAM } from '../network/random.ts';
 
 /** A question with its names resolved. */
 export interface Selected {

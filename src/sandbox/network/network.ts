@@ -1,14 +1,14 @@
 /** A whole network from one seed: its chain, parties, checkpoints and ledger, and how far it has come. */
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../../core/time.ts';
 import { Chain } from './chain.ts';
 import { Checkpoints } from './checkpoints.ts';
 import { ASSET_UNITS } from './cycle.ts';
 import { IdCipher, KIND } from './ids.ts';
 import { Ledger, type BlockRange } from './ledger.ts';
-import type { Settings } from './options.ts';
+import type { Settings } from '../options.ts';
 import { Parties } from './parties.ts';
 import { seedWord } from './random.ts';
-import { RELEASES, type Names, type Release } from './release.ts';
+import { RELEASES, type Names, type Release } from '../release.ts';
 
 /** The newest block, and the instant the network has reached. */
 export interface Head {

@@ -1,23 +1,23 @@
 /**
- * The books: what is true of the network, asked apart from the interface, so that a copy made through the
+ * The truth: what is true of the network, asked apart from the interface, so that a copy made through the
  * interface can be compared with it. Computed from the movements, not from what was served.
  */
 import { createHash } from 'node:crypto';
 import { DAY_MICROS, formatInstant, type Micros } from '../core/time.ts';
-import type { CheckpointRow } from './checkpoints.ts';
-import { NETWORK, NO_MARKET, type Account, type Movement } from './cycle.ts';
-import { KIND } from './ids.ts';
-import type { Network } from './network.ts';
+import type { CheckpointRow } from './network/checkpoints.ts';
+import { NETWORK, NO_MARKET, type Account, type Movement } from './network/cycle.ts';
+import { KIND } from './network/ids.ts';
+import type { Network } from './network/network.ts';
 import { concerns } from './release.ts';
 
 /** Which entries: `[from, to)` of their time, and one asset or all. */
-export interface BookWindow {
+export interface TruthWindow {
   from?: Micros;
   to?: Micros;
   assetId?: string;
 }
 
-export interface BookSum {
+export interface TrueSum {
   assetId: string;
   /** `TRANSFER_TYPE_…` */
   type: string;
@@ -27,15 +27,15 @@ export interface BookSum {
   quantity: bigint;
 }
 
-export interface PartyBooks {
+export interface PartyTruth {
   /** Entries that an export holds. */
   entries: number;
   /** Sum, modulo 2^256, of the SHA-256 of each CSV row without its line end; 64 hex digits. */
   digest: string;
-  sums: BookSum[];
+  sums: TrueSum[];
 }
 
-export interface BookBalance {
+export interface TrueBalance {
   assetId: string;
   /** undefined where the account belongs to no market. */
   marketId: string | undefined;
@@ -45,7 +45,7 @@ export interface BookBalance {
 
 const DIGEST_MASK = (1n << 256n) - 1n;
 
-export class Books {
+export class Truth {
   readonly #network: Network;
 
   constructor(network: Network) {
@@ -81,15 +81,15 @@ export class Books {
   }
 
   /** The CSV rows of a party, without line ends, in the order in which they happened. */
-  *rows(partyId: string, window: BookWindow = {}): Generator<string> {
+  *rows(partyId: string, window: TruthWindow = {}): Generator<string> {
     const write = this.#writerFor(partyId);
     for (const movement of this.#exported(partyId, window)) yield write(movement).slice(0, -1);
   }
 
   /** Count, digest and sums of what a party's export holds. */
-  party(partyId: string, window: BookWindow = {}): PartyBooks {
+  party(partyId: string, window: TruthWindow = {}): PartyTruth {
     const write = this.#writerFor(partyId);
-    const sums = new Map<string, BookSum>();
+    const sums = new Map<string, TrueSum>();
     let entries = 0;
     let digest = 0n;
     for (const movement of this.#exported(partyId, window)) {
@@ -102,8 +102,8 @@ export class Books {
   }
 
   /** A party's balances after everything that has happened, replayed from its beginning. */
-  balances(partyId: string): BookBalance[] {
-    const balances = new Map<string, BookBalance>();
+  balances(partyId: string): TrueBalance[] {
+    const balances = new Map<string, TrueBalance>();
     const party = this.#indexOf(partyId);
     if (party === undefined) return [];
     const post = (account: Account, asset: number, amount: bigint): void => {
@@ -127,7 +127,7 @@ export class Books {
     return this.#network.release.rowWriter(this.#network.names(), this.#indexOf(partyId) ?? NETWORK);
   }
 
-  *#exported(partyId: string, window: BookWindow): Generator<Movement> {
+  *#exported(partyId: string, window: TruthWindow): Generator<Movement> {
     const party = this.#indexOf(partyId);
     if (party === undefined) return;
     const asset = window.assetId === undefined ? undefined : this.#network.assetOf(window.assetId);
@@ -139,7 +139,7 @@ export class Books {
     }
   }
 
-  #add(sums: Map<string, BookSum>, movement: Movement): void {
+  #add(sums: Map<string, TrueSum>, movement: Movement): void {
     const time = this.#network.chain.timeOf(movement.block);
     const key = `${movement.asset} ${movement.type} ${time / DAY_MICROS}`;
     const sum = sums.get(key) ?? {
@@ -154,7 +154,7 @@ export class Books {
     sums.set(key, sum);
   }
 
-  #emptyBalance(account: Account, asset: number): BookBalance {
+  #emptyBalance(account: Account, asset: number): TrueBalance {
     const { ids } = this.#network;
     return {
       assetId: ids.id(KIND.asset, asset),

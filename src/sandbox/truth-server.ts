@@ -1,5 +1,5 @@
 /**
- * The books as JSON, for those who compare from another process: `/parties` and `/checkpoints` one row a
+ * The truth as JSON, for those who compare from another process: `/parties` and `/checkpoints` one row a
  * line, `/parties/<id>` with `from`, `to` (RFC 3339) and `asset`, `/parties/<id>/balances`, and `/head`.
  */
 import { once } from 'node:events';
@@ -8,30 +8,30 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { canonicalId } from '../core/ids.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
-import type { Books, BookWindow } from './books.ts';
+import type { Truth, TruthWindow } from './truth.ts';
 
 /** Starts serving; who starts it closes it. */
-export async function serveBooks(books: Books, port: number, host: string): Promise<Server> {
+export async function serveTruth(truth: Truth, port: number, host: string): Promise<Server> {
   const server = createServer((request, response) => {
-    const url = new URL(request.url ?? '/', 'http://books');
+    const url = new URL(request.url ?? '/', 'http://truth');
     const [, what, id, more] = url.pathname.split('/');
     const partyId = id === undefined ? undefined : canonicalId(id);
     const window = windowOf(url.searchParams);
-    if (what === 'head') sendJson(response, 200, books.head());
-    else if (what === 'parties' && id === undefined) sendLines(response, books.parties());
-    else if (what === 'checkpoints' && id === undefined) sendLines(response, books.checkpoints());
+    if (what === 'head') sendJson(response, 200, truth.head());
+    else if (what === 'parties' && id === undefined) sendLines(response, truth.parties());
+    else if (what === 'checkpoints' && id === undefined) sendLines(response, truth.checkpoints());
     else if (what !== 'parties' || partyId === undefined) sendJson(response, 404, { error: 'no such page' });
-    else if (more === 'balances') sendJson(response, 200, books.balances(partyId));
+    else if (more === 'balances') sendJson(response, 200, truth.balances(partyId));
     else if (window === undefined) sendJson(response, 400, { error: 'from and to: RFC 3339 accepted' });
-    else sendJson(response, 200, books.party(partyId, window));
+    else sendJson(response, 200, truth.party(partyId, window));
   });
   server.listen(port, host);
   await once(server, 'listening');
   return server;
 }
 
-function windowOf(query: URLSearchParams): BookWindow | undefined {
-  const window: BookWindow = {};
+function windowOf(query: URLSearchParams): TruthWindow | undefined {
+  const window: TruthWindow = {};
   for (const bound of ['from', 'to'] as const) {
     const text = query.get(bound);
     if (text === null) continue;

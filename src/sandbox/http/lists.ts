@@ -2,15 +2,15 @@
  * The two lists as the head sees them, and their JSON. Edges are written as text: a page of a thousand is
  * a few milliseconds' work.
  */
-import { canonicalId, NETWORK_PARTY } from '../core/ids.ts';
-import { parseInstant } from '../core/time.ts';
-import type { Chain } from './chain.ts';
-import type { Checkpoints } from './checkpoints.ts';
+import { canonicalId, NETWORK_PARTY } from '../../core/ids.ts';
+import { parseInstant } from '../../core/time.ts';
+import type { Chain } from '../network/chain.ts';
+import type { Checkpoints } from '../network/checkpoints.ts';
 import { ServiceError } from './errors.ts';
-import type { Head } from './network.ts';
+import type { Head } from '../network/network.ts';
 import type { CursorPlace, Edge, Listing, Page } from './paging.ts';
-import type { Parties, PartyRow } from './parties.ts';
-import { rfc3339Nano } from './times.ts';
+import type { Parties, PartyRow } from '../network/parties.ts';
+import { rfc3339Nano } from '../network/times.ts';
 
 /** The row that every network begins with; it has no time, so no cursor compares with it. */
 const NETWORK_EDGE: Edge = edgeOfParty(NETWORK_PARTY, '01', 'null');

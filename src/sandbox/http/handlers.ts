@@ -11,7 +11,7 @@ import {
   partiesFailed,
   PartyList,
 } from './lists.ts';
-import type { Head, Network } from './network.ts';
+import type { Head, Network } from '../network/network.ts';
 import { pageOf, pageRequest, type PageParameters } from './paging.ts';
 import { Query } from './query.ts';
 import { RateLimiter, type Admission } from './rate-limit.ts';

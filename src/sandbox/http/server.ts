@@ -7,21 +7,21 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Exchange } from './answer.ts';
-import { Books } from './books.ts';
-import { serveBooks } from './books-server.ts';
+import { Truth } from '../truth.ts';
+import { serveTruth } from '../truth-server.ts';
 import { Faults, type Misbehaviour, type Route, type SandboxRequest } from './faults.ts';
 import { Handlers } from './handlers.ts';
-import { Network } from './network.ts';
-import { sandboxSettings, type SandboxOptions } from './options.ts';
+import { Network } from '../network/network.ts';
+import { sandboxSettings, type SandboxOptions } from '../options.ts';
 import { RequestCounts } from './requests.ts';
 
 export interface Sandbox extends AsyncDisposable {
   /** Where the interface is served, without a slash at the end. */
   readonly url: string;
   readonly port: number;
-  /** Where the books are served as JSON; undefined unless asked for. */
-  readonly booksUrl: string | undefined;
-  readonly books: Books;
+  /** Where the truth is served as JSON; undefined unless asked for. */
+  readonly truthUrl: string | undefined;
+  readonly truth: Truth;
   readonly requests: RequestCounts;
   readonly faults: Faults;
   /** Questions so far that kill a node of this release: an end without a start. */
@@ -45,7 +45,7 @@ const ROUTES = new Map<string, Route>([
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const settings = sandboxSettings(options);
   const network = new Network(settings);
-  const books = new Books(network);
+  const truth = new Truth(network);
   const requests = new RequestCounts();
   const faults = new Faults();
   let fatalQuestions = 0;
@@ -64,10 +64,10 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     void answer(handlers, judged, faults.judge(judged), settings.latencyMs, request, response);
   });
   const port = await listen(server, settings.port, settings.host);
-  const bookServer =
-    settings.booksPort === undefined ? undefined : await serveBooks(books, settings.booksPort, settings.host);
+  const truthServer =
+    settings.truthPort === undefined ? undefined : await serveTruth(truth, settings.truthPort, settings.host);
 
-  const servers = bookServer === undefined ? [server] : [server, bookServer];
+  const servers = truthServer === undefined ? [server] : [server, truthServer];
   let stopped: Promise<unknown> | undefined;
   const stop = async (): Promise<void> => {
     stopped ??= Promise.all(servers.map(close));
@@ -76,8 +76,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   return {
     url: urlOf(settings.host, port),
     port,
-    booksUrl: bookServer === undefined ? undefined : urlOf(settings.host, portOf(bookServer)),
-    books,
+    truthUrl: truthServer === undefined ? undefined : urlOf(settings.host, portOf(truthServer)),
+    truth,
     requests,
     faults,
     fatalQuestions: () => fatalQuestions,

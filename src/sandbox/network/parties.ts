@@ -2,7 +2,7 @@
  * Who takes part, and in which order. Parties are numbered as they arrive; several may arrive in one
  * block, and then the list orders them by id, as the service does (vega_time, id).
  */
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../../core/time.ts';
 import type { Chain } from './chain.ts';
 import { KIND, type IdCipher } from './ids.ts';
 import { noise, STREAM } from './random.ts';

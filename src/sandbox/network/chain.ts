@@ -2,7 +2,7 @@
  * The chain: which block was made when. A block is known by its ordinal, counted from 1 at genesis; only
  * the height that is shown (`firstHeight` + ordinal − 1) can be larger than a JavaScript number holds.
  */
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../../core/time.ts';
 import { noise, STREAM } from './random.ts';
 
 export interface ChainOptions {
