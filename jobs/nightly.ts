@@ -1,9 +1,9 @@
 /** The nightly run, as its schedule or somebody has asked for it. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
-import { reportFailedNight, runNight } from '../src/runs/nightly-run.ts';
-import { reportOf, sendNotices } from '../src/runs/notify.ts';
-import { slotName } from '../src/runs/schedule.ts';
+import { reportFailedNight, runNight } from '../src/runs/night/nightly-run.ts';
+import { reportOf, sendNotices } from '../src/runs/report/notify.ts';
+import { slotName } from '../src/runs/night/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
 
 const payload = z.union([

@@ -1,7 +1,7 @@
 /** Syncs one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
-import { auditSlotName } from '../src/runs/schedule.ts';
+import { auditSlotName } from '../src/runs/night/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
 
 const subject = z.enum(['parties', 'checkpoints']);

@@ -1,7 +1,7 @@
 /** The console's parts over this mirror: its store, live progress, and what a run would ask. */
 import { CronExpressionParser } from 'cron-parser';
 import { exportKey } from '../runs/progress-hints.ts';
-import { describeNight } from '../runs/night-preview.ts';
+import { describeNight } from '../runs/night/night-preview.ts';
 import type { ConsoleParts } from '../api/console/console-ports.ts';
 import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
 import { shownSettings } from '../config/shown-settings.ts';

@@ -1,6 +1,6 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
-import { missedSlotMs } from '../runs/missed-slot.ts';
-import { nextSlotMs, type Schedule } from '../runs/schedule.ts';
+import { missedSlotMs } from '../runs/night/missed-slot.ts';
+import { nextSlotMs, type Schedule } from '../runs/night/schedule.ts';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import { isLakeDecidedHere } from '../lake/store/decided-commits.ts';
 import { readListState } from '../list-sync/store/list-state.ts';

@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { Upkeep } from '../api/console/console-ports.ts';
 import { shared } from '../core/shared.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
-import { nextSlotMs } from '../runs/schedule.ts';
+import { nextSlotMs } from '../runs/night/schedule.ts';
 import type { App } from './app.ts';
 
 /** However many look. */

@@ -9,10 +9,10 @@ import type { JobData } from '../queue/backend.ts';
 import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
 import type { SourceCost } from '../source/ports.ts';
-import type { Notice } from './post-report.ts';
+import type { Notice } from './report/post-report.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
 import type { Completeness } from './store/completeness.ts';
-import type { Schedule } from './schedule.ts';
+import type { Schedule } from './night/schedule.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 import type { ListName } from '../postgres/schema.ts';
 

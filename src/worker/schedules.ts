@@ -1,7 +1,7 @@
 /** The schedules of nightly runs and audits: kept in the queue's store, put back when that has lost them. */
 import { JOBS, type JobDeps } from '../runs/job.ts';
-import { makeUpMissedAudits, makeUpMissedSlot } from '../runs/missed-slot.ts';
-import type { Schedule } from '../runs/schedule.ts';
+import { makeUpMissedAudits, makeUpMissedSlot } from '../runs/night/missed-slot.ts';
+import type { Schedule } from '../runs/night/schedule.ts';
 import type { Queues } from '../queue/queues.ts';
 
 export interface Schedules {

@@ -1,9 +1,9 @@
 /** The nightly run over a double of the stages: what it asks, what it concludes, what a crash leaves. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
-import { exportDue } from '../../src/runs/nightly-exports.ts';
+import { exportDue } from '../../src/runs/night/nightly-exports.ts';
 import { handleJob } from '../../src/worker/registry.ts';
-import { SourceWatch } from '../../src/runs/source-watch.ts';
+import { SourceWatch } from '../../src/runs/night/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';

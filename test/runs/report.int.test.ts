@@ -1,8 +1,13 @@
 /** The report of a nightly run: published once, compared later, and brought back. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { compareWithReport, type Comparison, restoreReports } from '../../src/runs/compare-report.ts';
-import { publishReport } from '../../src/runs/nightly-report.ts';
-import { decodeReport, type NightlyReport, readReport, reportKey } from '../../src/runs/report-form.ts';
+import { compareWithReport, type Comparison, restoreReports } from '../../src/runs/report/compare-report.ts';
+import { publishReport } from '../../src/runs/report/nightly-report.ts';
+import {
+  decodeReport,
+  type NightlyReport,
+  readReport,
+  reportKey,
+} from '../../src/runs/report/report-form.ts';
 import type { Completeness } from '../../src/runs/store/completeness.ts';
 import { ReportStore } from '../../src/runs/store/report-store.ts';
 import { type Run, RunStore } from '../../src/runs/store/run-store.ts';

@@ -5,13 +5,13 @@ import type { AddressInfo } from 'node:net';
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { makeUpMissedAudits, makeUpMissedSlot } from '../../src/runs/missed-slot.ts';
-import { sendNotices } from '../../src/runs/notify.ts';
-import { everyPartyFits } from '../../src/runs/nightly-exports.ts';
-import { lastSlotMs } from '../../src/runs/schedule.ts';
+import { makeUpMissedAudits, makeUpMissedSlot } from '../../src/runs/night/missed-slot.ts';
+import { sendNotices } from '../../src/runs/report/notify.ts';
+import { everyPartyFits } from '../../src/runs/night/nightly-exports.ts';
+import { lastSlotMs } from '../../src/runs/night/schedule.ts';
 import type { MirrorSchema } from '../../src/postgres/schema.ts';
 import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
-import { posterTo } from '../../src/runs/post-report.ts';
+import { posterTo } from '../../src/runs/report/post-report.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';
 

@@ -3,7 +3,7 @@ import type { MirrorStatus } from '../mirror/glance.ts';
 import type { LakeDesk } from './lake-desk.ts';
 import type { ShownSetting } from '../../config/shown-settings.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
-import type { NightPreview } from '../../runs/night-preview.ts';
+import type { NightPreview } from '../../runs/night/night-preview.ts';
 
 export interface ExportName {
   readonly partyId: string;

@@ -1,6 +1,6 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
-import { describeNight, type NightPreview } from '../../runs/night-preview.ts';
+import { describeNight, type NightPreview } from '../../runs/night/night-preview.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, runDocument, startNight } from '../follow.ts';
 import { formatBytes, formatCount, formatDuration } from '../format.ts';

@@ -4,7 +4,7 @@ import { validate as isUuid } from 'uuid';
 import { openApp, type App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
-import { REPORTS_PREFIX } from '../../runs/report-form.ts';
+import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { runDocument, updateOf, verifyHere } from '../follow.ts';
 import { runSummary } from '../summary.ts';

@@ -5,7 +5,7 @@ import { hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { guarded } from '../../postgres/transaction.ts';
-import type { Holding, NightlyReport, RowSum } from '../report-form.ts';
+import type { Holding, NightlyReport, RowSum } from '../report/report-form.ts';
 
 const ACTION = 'sum up what is held';
 const HELD_MAX = 1_000;

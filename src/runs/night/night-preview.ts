@@ -1,7 +1,7 @@
 /** What a nightly run that began now would ask the source, and how long that should take. Nothing is asked. */
-import type { Config } from '../config/environment.ts';
+import type { Config } from '../../config/environment.ts';
 import { previewNight } from './nightly-exports.ts';
-import type { JobDeps } from './job.ts';
+import type { JobDeps } from '../job.ts';
 
 export interface NightPreview {
   /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */

@@ -1,15 +1,21 @@
 /** The ledgers of a nightly run, as its jobs export them: one after another, settled in batches. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorCode, FencedError, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { formatInstant, parseInstant, type Micros } from '../core/time.ts';
-import { whoseFault } from '../core/fault.ts';
-import type { SourceClock } from '../export/plan/source-clock.ts';
+import {
+  errorCode,
+  FencedError,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../../core/errors.ts';
+import { formatInstant, parseInstant, type Micros } from '../../core/time.ts';
+import { whoseFault } from '../../core/fault.ts';
+import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { z } from 'zod';
-import type { JobContext, JobDeps, ReportProgress } from './job.ts';
-import { exportKey } from './progress-hints.ts';
-import type { SettledUnit } from './store/nightly-store.ts';
-import type { Run } from './store/run-store.ts';
-import { describeError, knownRun, refuseOtherSource } from './work-run.ts';
+import type { JobContext, JobDeps, ReportProgress } from '../job.ts';
+import { exportKey } from '../progress-hints.ts';
+import type { SettledUnit } from '../store/nightly-store.ts';
+import type { Run } from '../store/run-store.ts';
+import { describeError, knownRun, refuseOtherSource } from '../work-run.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
 const UNIT_TRIES_MAX = 4;

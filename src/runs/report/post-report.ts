@@ -4,8 +4,8 @@
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
-import { RetryableError } from '../core/errors.ts';
-import { hideSecretsIn } from '../core/secrets.ts';
+import { RetryableError } from '../../core/errors.ts';
+import { hideSecretsIn } from '../../core/secrets.ts';
 
 const POST_TIMEOUT_MS = 10_000;
 const RETRIES = 2;

@@ -1,14 +1,14 @@
 /** The exports of a nightly run: who is asked, in which order, until when, and when to leave the source alone. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatInstant } from '../core/time.ts';
-import { worst, type Outcome } from '../core/verdict.ts';
+import { formatInstant } from '../../core/time.ts';
+import { worst, type Outcome } from '../../core/verdict.ts';
 import { fixClock } from './export-units.ts';
-import { BATCH_MAX, JOBS, PRIORITY, type JobDeps, type ProgressLine } from './job.ts';
+import { BATCH_MAX, JOBS, PRIORITY, type JobDeps, type ProgressLine } from '../job.ts';
 import { SourceWatch } from './source-watch.ts';
-import type { NightScope } from './store/night-scope.ts';
-import type { DueUnit, Estimate, NightlyCounts, Plan } from './store/nightly-store.ts';
-import type { Run } from './store/run-store.ts';
+import type { NightScope } from '../store/night-scope.ts';
+import type { DueUnit, Estimate, NightlyCounts, Plan } from '../store/nightly-store.ts';
+import type { Run } from '../store/run-store.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
 const NIGHT_MS = 6 * 3_600_000;

@@ -1,6 +1,6 @@
 /** Scheduled times that were missed, or whose nightly run failed, are noticed and made up. */
-import { enqueueRun } from './enqueue.ts';
-import type { JobDeps } from './job.ts';
+import { enqueueRun } from '../enqueue.ts';
+import type { JobDeps } from '../job.ts';
 import { auditSlotName, lastSlotMs, nextSlotMs, slotName, type Schedule } from './schedule.ts';
 
 /** The queue may be this late before a scheduled time counts as missed. */

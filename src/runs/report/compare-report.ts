@@ -1,9 +1,9 @@
 /** Is everything still there that a report says was held? Rows may only have been added. */
-import { PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
-import type { Problem } from '../load/ports.ts';
+import { PermanentError } from '../../core/errors.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import type { Problem } from '../../load/ports.ts';
 import { type Holding, type NightlyReport, readReport } from './report-form.ts';
-import type { ReportStore } from './store/report-store.ts';
+import type { ReportStore } from '../store/report-store.ts';
 
 const PROBLEMS_KEPT_MAX = 100;
 /** Reports before the given one that are read: each names the ledgers that changed since the one before it. */

@@ -1,12 +1,12 @@
 /** Publishes what the mirror held when a nightly run ended, and that run's verdict. */
-import { errorCode } from '../core/errors.ts';
-import type { Outcome } from '../core/verdict.ts';
-import { version } from '../core/version.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
+import { errorCode } from '../../core/errors.ts';
+import type { Outcome } from '../../core/verdict.ts';
+import { version } from '../../core/version.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
 import { type NightlyReport, readReport, reportKey } from './report-form.ts';
-import type { Completeness } from './store/completeness.ts';
-import type { ReportStore } from './store/report-store.ts';
-import type { Run } from './store/run-store.ts';
+import type { Completeness } from '../store/completeness.ts';
+import type { ReportStore } from '../store/report-store.ts';
+import type { Run } from '../store/run-store.ts';
 
 export interface ReportDeps {
   readonly store: ReportStore;

@@ -2,10 +2,10 @@
  * Tells NOTIFY_URL of each run that begins and ends, and of one that ends well after one that did not. At least once
  * each, in their order; what cannot be told is given up a day after the run ended.
  */
-import { errorLine } from '../core/errors.ts';
-import type { Run } from './store/run-store.ts';
-import type { UntoldRun } from './store/untold-runs.ts';
-import type { JobDeps } from './job.ts';
+import { errorLine } from '../../core/errors.ts';
+import type { Run } from '../store/run-store.ts';
+import type { UntoldRun } from '../store/untold-runs.ts';
+import type { JobDeps } from '../job.ts';
 import type { NoticeType } from './post-report.ts';
 
 const AT_ONCE_MAX = 50;

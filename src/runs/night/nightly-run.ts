@@ -3,15 +3,15 @@
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PermanentError, RetryableError } from '../core/errors.ts';
-import { worst, type Outcome, type Verdict } from '../core/verdict.ts';
-import { enqueueRun } from './enqueue.ts';
+import { PermanentError, RetryableError } from '../../core/errors.ts';
+import { worst, type Outcome, type Verdict } from '../../core/verdict.ts';
+import { enqueueRun } from '../enqueue.ts';
 import { exportDue } from './nightly-exports.ts';
-import { PRIORITY, type JobDeps, type ProgressLine, type ReportProgress } from './job.ts';
+import { PRIORITY, type JobDeps, type ProgressLine, type ReportProgress } from '../job.ts';
 import { nextSlotMs } from './schedule.ts';
-import type { Completeness } from './store/completeness.ts';
-import type { NewRun, Run } from './store/run-store.ts';
-import { describeError } from './work-run.ts';
+import type { Completeness } from '../store/completeness.ts';
+import type { NewRun, Run } from '../store/run-store.ts';
+import { describeError } from '../work-run.ts';
 
 const POLL_MS = 200;
 /** A job may have been lost with its queue: the queue is asked. */

@@ -3,9 +3,9 @@
  * object store, so that the store alone says what it holds; it is published whole, once, and never overwritten.
  */
 import { z } from 'zod';
-import { PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
-import type { Run } from './store/run-store.ts';
+import { PermanentError } from '../../core/errors.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import type { Run } from '../store/run-store.ts';
 
 export const REPORTS_PREFIX = 'runs/';
 const REPORT_BYTES_MAX = 256 * 2 ** 20;
