@@ -2,12 +2,12 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { buildLake } from '../src/lake/build.ts';
-import { openDuckDb } from '../src/lake/duckdb.ts';
-import { openLake } from '../src/lake/lake.ts';
+import { buildLake } from '../src/lake/build/build.ts';
+import { openDuckDb } from '../src/lake/local/duckdb.ts';
+import { openLake } from '../src/lake/query/lake.ts';
 import type { LakeRepository, LakeSnapshot, SegmentMonth } from '../src/lake/ports.ts';
-import { inquiry, READY_QUESTIONS } from '../src/lake/questions.ts';
-import { runQuery } from '../src/lake/query.ts';
+import { inquiry, READY_QUESTIONS } from '../src/lake/query/questions.ts';
+import { runQuery } from '../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../src/ledger/canonical.ts';
 import type { ObjectStore } from '../src/objects/object-store.ts';
 

@@ -1,6 +1,6 @@
 /** Stages in a process of their own, for its peak memory: `load-worker.ts load|lake|both URL OBJECTS SCRATCH`. */
-import { buildLake } from '../src/lake/build.ts';
-import { RowSpool } from '../src/lake/row-spool.ts';
+import { buildLake } from '../src/lake/build/build.ts';
+import { RowSpool } from '../src/lake/build/row-spool.ts';
 import { loadAll } from '../src/load/load-all.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';

@@ -75,8 +75,15 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/list-sync': stage(),
   'src/export': stage('zod'),
   'src/load': stage('zod'),
-  // DuckDB writes the lake's files; it is reached through src/lake/duckdb.ts alone.
+  // Its rooms go one way: what is on this machine, the tables' shapes, their logs, then who builds, asks and verifies.
   'src/lake': stage('@duckdb/node-api', 'zod'),
+  'src/lake/local': { values: ['src/core'], typeFiles: PORTS, packages: ['@duckdb/node-api'] },
+  'src/lake/tables': {
+    values: [...PURE, 'src/lake/local'],
+    types: ['src/lake/delta'],
+    packages: ['zod'],
+  },
+  'src/lake/delta': { ...stage('@duckdb/node-api', 'zod'), values: [...PURE, 'src/lake/local'] },
   'src/source': adapter('undici', 'p-retry'),
   'src/postgres': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
   'src/objects': adapter('@aws-sdk/client-s3', '@aws-sdk/lib-storage'),

@@ -4,8 +4,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { type LakeDesk, type LakeTable, QueryRunner } from '../api/console/lake-desk.ts';
 import type { Config } from '../config/environment.ts';
 import { shared } from '../core/shared.ts';
-import { READY_QUESTIONS } from '../lake/questions.ts';
-import { SHAPES } from '../lake/tables.ts';
+import { READY_QUESTIONS } from '../lake/query/questions.ts';
+import { SHAPES } from '../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 /** Tables change when a load ends. */

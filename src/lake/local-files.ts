@@ -9,11 +9,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { LakeTable } from './columns.ts';
+import type { LakeTable } from './tables/columns.ts';
 import type { AddFile } from './delta/actions.ts';
 import { fileKey } from './delta/paths.ts';
-import { fetchObject } from './file-facts.ts';
-import { rootOf } from './tables.ts';
+import { fetchObject } from './local/file-facts.ts';
+import { rootOf } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
 /** Of kept files, over all readers; those not used for the longest go first. */

@@ -5,9 +5,9 @@
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { LAKE_TABLES } from './columns.ts';
+import { LAKE_TABLES } from './tables/columns.ts';
 import { padded } from './delta/paths.ts';
-import { LAKE_PREFIX } from './tables.ts';
+import { LAKE_PREFIX } from './tables/tables.ts';
 
 export const MOMENTS_PREFIX = `${LAKE_PREFIX}moments/`;
 const MOMENT_BYTES_MAX = 2n ** 20n;

@@ -1,19 +1,19 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
-import type { LakeDeps } from './build-context.ts';
-import { countRows } from './build-entries.ts';
-import { LAKE_TABLES, type LakeTable } from './columns.ts';
-import { isDecidedByStore, openCommitter } from './committer.ts';
+import type { LakeDeps } from './build/build-context.ts';
+import { countRows } from './build/build-entries.ts';
+import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
+import { isDecidedByStore, openCommitter } from './build/committer.ts';
 import type { TableState } from './delta/actions.ts';
 import { checkCheckpoints, mendCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
 import { listLog, readTable } from './delta/log.ts';
-import { openDuckDb } from './duckdb.ts';
+import { openDuckDb } from './local/duckdb.ts';
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { storedFile } from './local-files.ts';
 import { listMoments, publishMoment, readMoment } from './moment.ts';
 import { removeUnnamed } from './retention.ts';
-import { scratchFolder } from './scratch.ts';
-import { appIdOf, TableWriter, type Workshop } from './table-writer.ts';
-import { rootOf } from './tables.ts';
+import { scratchFolder } from './local/scratch.ts';
+import { appIdOf, TableWriter, type Workshop } from './build/table-writer.ts';
+import { rootOf } from './tables/tables.ts';
 
 export interface TableOverview {
   readonly table: LakeTable;

@@ -1,5 +1,5 @@
 /** What the lake needs from the warehouse, and what a load leaves for it. */
-import type { LakeTable } from './columns.ts';
+import type { LakeTable } from './tables/columns.ts';
 
 /** Rows of one loaded segment in one month. */
 export interface SegmentMonth {

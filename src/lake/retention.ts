@@ -1,12 +1,12 @@
 /** What no version of a table names any more goes when its time is over: files, commits and moments. */
 import type { ObjectStore } from '../objects/object-store.ts';
-import { LAKE_TABLES } from './columns.ts';
+import { LAKE_TABLES } from './tables/columns.ts';
 import type { TableState } from './delta/actions.ts';
 import type { CheckpointReader } from './delta/checkpoint.ts';
 import { listLog, readTable } from './delta/log.ts';
 import { checkpointKey, commitKey, fileKey, logPrefix } from './delta/paths.ts';
 import { listMoments } from './moment.ts';
-import { rootOf } from './tables.ts';
+import { rootOf } from './tables/tables.ts';
 
 export interface RetentionDeps {
   readonly objects: ObjectStore;

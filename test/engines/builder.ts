@@ -1,6 +1,6 @@
 /** Builds a lake as a process of its own, and kills itself with -9 before the n-th write: `builder.ts FOLDER SEGMENTS NTH`. */
 import { join } from 'node:path';
-import { buildLake } from '../../src/lake/build.ts';
+import { buildLake } from '../../src/lake/build/build.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { WarehouseDouble } from '../lake/entries-double.ts';
 import { segmentOf } from './segments.ts';

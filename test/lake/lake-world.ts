@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { LakeDeps } from '../../src/lake/build.ts';
-import { openLake } from '../../src/lake/lake.ts';
+import type { LakeDeps } from '../../src/lake/build/build.ts';
+import { openLake } from '../../src/lake/query/lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { WarehouseDouble } from './entries-double.ts';
 

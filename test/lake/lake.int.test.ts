@@ -4,22 +4,22 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { buildLake, type LakeDeps } from '../../src/lake/build.ts';
-import { LAKE_TABLES } from '../../src/lake/columns.ts';
-import { openLake } from '../../src/lake/lake.ts';
+import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
+import { LAKE_TABLES } from '../../src/lake/tables/columns.ts';
+import { openLake } from '../../src/lake/query/lake.ts';
 import { trim } from '../../src/lake/local-files.ts';
-import { runQuery, type QueryOptions } from '../../src/lake/query.ts';
+import { runQuery, type QueryOptions } from '../../src/lake/query/query.ts';
 import {
   type Inquiry,
   inquiry,
   type QuestionValues,
   READY_QUESTIONS,
   readyQuestion,
-} from '../../src/lake/questions.ts';
+} from '../../src/lake/query/questions.ts';
 import { describeLake } from '../../src/lake/overview.ts';
-import { RowSpool } from '../../src/lake/row-spool.ts';
-import { SUMMARY_TABLES } from '../../src/lake/summaries.ts';
-import { verifyLake } from '../../src/lake/verify-lake.ts';
+import { RowSpool } from '../../src/lake/build/row-spool.ts';
+import { SUMMARY_TABLES } from '../../src/lake/tables/summaries.ts';
+import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';

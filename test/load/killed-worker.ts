@@ -1,6 +1,6 @@
 /** Loads, or builds the lake, and kills itself with -9 at the n-th step: run as a child by the test beside it. */
 import { join } from 'node:path';
-import { buildLake } from '../../src/lake/build.ts';
+import { buildLake } from '../../src/lake/build/build.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';

@@ -10,8 +10,8 @@ import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { fetchObject, fileFacts } from '../file-facts.ts';
-import { literal } from '../sql.ts';
+import { fetchObject, fileFacts } from '../local/file-facts.ts';
+import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
 import { checkpointKey, hintKey } from './paths.ts';
 

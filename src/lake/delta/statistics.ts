@@ -2,7 +2,6 @@
  * Statistics of a file as its `add` has them, from what DuckDB says of the file it has written. Amounts have
  * none: as JSON numbers they lose digits in some readers, which then skip files that hold matching rows.
  */
-import type { LakeColumn } from '../columns.ts';
 
 const STRING_CHARACTERS_MAX = 32;
 const HIGHEST_CHARACTER = '\u{10FFFF}';
@@ -17,10 +16,13 @@ export interface WrittenFile {
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
-export function statisticsJson(file: WrittenFile, columns: readonly LakeColumn[]): string {
+/** @param columns those that have statistics */
+export function statisticsJson(
+  file: WrittenFile,
+  columns: readonly { readonly name: string; readonly type: string }[],
+): string {
   const part = (pick: (facts: ColumnFacts, type: string) => string | undefined): string =>
     columns
-      .filter(hasStatistics)
       .flatMap(({ name, type }) => {
         const value = pick(file.columns.get(name) ?? {}, type);
         return value === undefined ? [] : [`${JSON.stringify(name)}:${value}`];
@@ -30,10 +32,6 @@ export function statisticsJson(file: WrittenFile, columns: readonly LakeColumn[]
   const maxValues = part(({ max }, type) => (max === undefined ? undefined : bound(type, max, true)));
   const nullCount = part(({ null_count }) => null_count);
   return `{"numRecords":${file.rows},"minValues":{${minValues}},"maxValues":{${maxValues}},"nullCount":{${nullCount}}}`;
-}
-
-export function hasStatistics({ type }: LakeColumn): boolean {
-  return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
 }
 
 /** Strings are cut and times are in whole milliseconds; both so that no value lies outside. */

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Pool } from 'pg';
 import type { Database } from '../../postgres/database.ts';
 import { guarded } from '../../postgres/transaction.ts';
-import type { LakeTable } from '../columns.ts';
+import type { LakeTable } from '../tables/columns.ts';
 import type { CommitRegister, DecidedCommit } from '../ports.ts';
 
 const ACTION = 'decide a commit of the lake';

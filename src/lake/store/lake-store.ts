@@ -6,7 +6,7 @@ import { takeLock } from '../../postgres/advisory-lock.ts';
 import { copyOutOn } from '../../postgres/copy-out.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { guarded } from '../../postgres/transaction.ts';
-import type { LakeTable } from '../columns.ts';
+import type { LakeTable } from '../tables/columns.ts';
 import { DecidedCommits } from './decided-commits.ts';
 import type { LakeRepository, LakeSnapshot, RecordedTable, SegmentMonth, WholeTable } from '../ports.ts';
 

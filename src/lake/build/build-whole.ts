@@ -1,0 +1,43 @@
+/** Tables that are written whole, and only where they changed: the lists, and what is covered. */
+import { createHash, randomUUID } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import type { Build } from './build-context.ts';
+import type { WholeTable } from '../ports.ts';
+import { literal } from '../local/sql.ts';
+import { declared, rootOf, selected, SHAPES } from '../tables/tables.ts';
+import type { TableWriter } from './table-writer.ts';
+
+const CSV = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
+const CONTENT_TAG = 'content';
+
+/** @returns the rows as CSV on the local disk */
+export async function buildWhole(build: Build, table: WholeTable, writer: TableWriter): Promise<string> {
+  const { snapshot, shop } = build;
+  const path = join(shop.folder, `${randomUUID()}.csv`);
+  const hash = createHash('sha256');
+  const hashed = async function* (chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const chunk of chunks) {
+      hash.update(chunk);
+      yield chunk;
+    }
+  };
+  await pipeline(snapshot.whole(table, shop.signal), hashed, createWriteStream(path));
+  const content = hash.digest('hex');
+  const before = writer.files;
+  const isSame = before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === content;
+  if (writer.state !== undefined && isSame) return path;
+  const file = await writer.write(`select ${selected(SHAPES[table].columns)} from ${csvRows(table, path)}`, {
+    tags: { [CONTENT_TAG]: content },
+  });
+  await writer.commit('WRITE', { add: [file.add], remove: before });
+  build.onProgress({ partition: rootOf(table), rows: file.rows });
+  return path;
+}
+
+/** The CSV of a whole table, behind FROM, as text. */
+export function csvRows(table: WholeTable, path: string): string {
+  const names = SHAPES[table].columns.map(({ name }) => name);
+  return `read_csv(${literal(path)}, header = false, auto_detect = false, ${CSV}, columns = {${declared(names)}})`;
+}

@@ -1,0 +1,80 @@
+/**
+ * Who decides that a commit is the next version of a table: the store, where it writes a key once; otherwise the
+ * database. There a version has one content, which is kept until it lies in the store: a builder that was frozen
+ * beyond its lock, and the one that came after it, can only put the same bytes.
+ */
+import type { ObjectStore } from '../../objects/object-store.ts';
+import type { LakeTable } from '../tables/columns.ts';
+import { type Commit, commitTable, encodeCommit, listLog, putCommit, secondWriter } from '../delta/log.ts';
+import type { CommitRegister } from '../ports.ts';
+import { rootOf } from '../tables/tables.ts';
+
+export interface Committer {
+  readonly decidedBy: 'store' | 'database';
+  /** Before a table is read: puts what a dead builder had decided and not put. */
+  settle(table: LakeTable): Promise<void>;
+  /** @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's */
+  commit(table: LakeTable, version: number, commit: Commit): Promise<void>;
+}
+
+/** By what the store was found to honour when it was tried out. */
+export async function openCommitter(
+  objects: ObjectStore,
+  register: CommitRegister,
+  signal: AbortSignal,
+): Promise<Committer> {
+  if (await isDecidedByStore(objects, signal)) {
+    return {
+      decidedBy: 'store',
+      settle: () => Promise.resolve(),
+      commit: (table, version, commit) => commitTable(objects, rootOf(table), version, commit, signal),
+    };
+  }
+  return new RegisteredCommits(objects, register, signal);
+}
+
+export async function isDecidedByStore(objects: ObjectStore, signal: AbortSignal): Promise<boolean> {
+  const { put, hasOneWinner } = await objects.capabilities(signal);
+  return put === 'honoured' && hasOneWinner;
+}
+
+class RegisteredCommits implements Committer {
+  readonly decidedBy = 'database';
+  readonly #objects: ObjectStore;
+  readonly #register: CommitRegister;
+  readonly #signal: AbortSignal;
+  readonly #decided = new Map<LakeTable, number>();
+
+  constructor(objects: ObjectStore, register: CommitRegister, signal: AbortSignal) {
+    this.#objects = objects;
+    this.#register = register;
+    this.#signal = signal;
+  }
+
+  async settle(table: LakeTable): Promise<void> {
+    const decided = await this.#register.decidedCommit(this.#objects.url, table);
+    if (decided === undefined) return;
+    const { version, content } = decided;
+    this.#decided.set(table, version);
+    if (content === undefined) return;
+    const { commits, checkpoints } = await listLog(this.#objects, rootOf(table), this.#signal);
+    const newest = Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
+    // A log that ends elsewhere was restored or removed since: it is built on as it is.
+    if (version === newest + 1) await this.#put(table, version, content);
+  }
+
+  async commit(table: LakeTable, version: number, commit: Commit): Promise<void> {
+    const { url } = this.#objects;
+    const content = encodeCommit(commit);
+    const after = this.#decided.get(table);
+    if (!(await this.#register.decideCommit(url, table, { version, content }, after)))
+      throw secondWriter(rootOf(table), version);
+    this.#decided.set(table, version);
+    await this.#put(table, version, content);
+  }
+
+  async #put(table: LakeTable, version: number, content: Buffer): Promise<void> {
+    await putCommit(this.#objects, rootOf(table), version, content, this.#signal);
+    await this.#register.forgetContent(this.#objects.url, table, version);
+  }
+}

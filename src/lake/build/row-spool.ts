@@ -1,0 +1,137 @@
+/**
+ * What the loader has decided, kept as text on the local disk until the lake is built: so each row is decided
+ * once for the warehouse and the lake. A segment's text is named by its object, so that it says the same
+ * whichever load wrote it. Where it is missing, the warehouse sends the rows.
+ */
+import { randomUUID } from 'node:crypto';
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorCode } from '../../core/errors.ts';
+import type { RowKeeper, SegmentKeeper, SegmentRecord } from '../../load/ports.ts';
+import type { KeptRows, SegmentMonth } from '../ports.ts';
+
+const FOLDER = 'rows';
+/** Of text that waits for a build; what is more comes from the warehouse. */
+const KEPT_BYTES_MAX = 8 * 2 ** 30;
+/** No load is that far from its build: its process was killed. */
+const LEFT_BEHIND_MS = 24 * 3_600_000;
+/** Of a file, kept in memory before it is written. */
+const BUFFER_BYTES = 2 ** 20;
+
+export class RowSpool implements RowKeeper, KeptRows {
+  readonly #folder: string;
+  #keptBytes = 0;
+
+  /** @param scratchDir of this machine */
+  constructor(scratchDir: string) {
+    this.#folder = join(scratchDir, FOLDER);
+  }
+
+  open(segment: SegmentRecord): SegmentKeeper | undefined {
+    if (this.#keptBytes > KEPT_BYTES_MAX) return undefined;
+    const path = join(this.#folder, nameOf(segment));
+    return new SegmentSpool(path, (bytes) => {
+      this.#keptBytes += bytes;
+    });
+  }
+
+  async find(of: SegmentMonth): Promise<string | undefined> {
+    const path = join(this.#folder, nameOf(of), of.month);
+    const facts = await stat(path).catch(absent);
+    return facts?.isFile() === true ? path : undefined;
+  }
+
+  async forget(of: readonly SegmentMonth[]): Promise<void> {
+    for (const name of new Set(of.map(nameOf)))
+      await rm(join(this.#folder, name), { recursive: true, force: true });
+    this.#keptBytes = 0;
+    const oldestMs = Date.now() - LEFT_BEHIND_MS;
+    for (const name of (await readdir(this.#folder).catch(absent)) ?? []) {
+      const facts = await stat(join(this.#folder, name)).catch(absent);
+      if (facts !== undefined && facts.mtimeMs < oldestMs)
+        await rm(join(this.#folder, name), { recursive: true, force: true });
+    }
+  }
+}
+
+function nameOf({ segmentId, objectSha256 }: Pick<SegmentMonth, 'segmentId' | 'objectSha256'>): string {
+  return `${segmentId}-${objectSha256}`;
+}
+
+class SegmentSpool implements SegmentKeeper {
+  readonly #path: string;
+  readonly #partial: string;
+  readonly #count: (bytes: number) => void;
+  readonly #files = new Map<string, MonthFile>();
+
+  constructor(path: string, count: (bytes: number) => void) {
+    this.#path = path;
+    this.#partial = `${path}.${randomUUID()}`;
+    this.#count = count;
+  }
+
+  async write(month: string, lines: Buffer): Promise<void> {
+    let file = this.#files.get(month);
+    if (file === undefined) {
+      await mkdir(this.#partial, { recursive: true });
+      file = new MonthFile(join(this.#partial, month));
+      this.#files.set(month, file);
+    }
+    this.#count(lines.length);
+    await file.write(lines);
+  }
+
+  async keep(): Promise<void> {
+    for (const file of this.#files.values()) await file.close();
+    if (this.#files.size === 0) return;
+    try {
+      await rename(this.#partial, this.#path);
+    } catch (error) {
+      // Another load of the same object was sooner: it says the same.
+      if (errorCode(error) !== 'ENOTEMPTY' && errorCode(error) !== 'EEXIST') throw error;
+      await this.discard();
+    }
+  }
+
+  async discard(): Promise<void> {
+    for (const file of this.#files.values()) await file.close().catch(() => undefined);
+    await rm(this.#partial, { recursive: true, force: true });
+  }
+}
+
+/** Small writes are gathered; the file is open from the first one that is not. */
+class MonthFile {
+  readonly #path: string;
+  #handle: FileHandle | undefined;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async write(lines: Buffer): Promise<void> {
+    this.#chunks.push(lines);
+    this.#bytes += lines.length;
+    if (this.#bytes >= BUFFER_BYTES) await this.#flush();
+  }
+
+  async close(): Promise<void> {
+    await this.#flush();
+    await this.#handle?.close();
+    this.#handle = undefined;
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#chunks.length === 0) return;
+    const chunks = this.#chunks.splice(0);
+    this.#bytes = 0;
+    this.#handle ??= await open(this.#path, 'wx', 0o600);
+    await this.#handle.writev(chunks);
+  }
+}
+
+function absent(error: unknown): undefined {
+  if (errorCode(error) === 'ENOENT') return undefined;
+  throw error;
+}

@@ -1,0 +1,76 @@
+/** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
+import type { DuckDBConnection } from '@duckdb/node-api';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import { EXACT_SUM, literals } from './sql.ts';
+
+/** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
+const QUERY_MEMORY_LIMIT = '512MB';
+/** A build often follows a load in the same process. */
+export const BUILD_MEMORY_LIMIT = '144MB';
+const SPILL_LIMIT = '20GB';
+const THREADS = 2;
+
+export interface Engine extends AsyncDisposable {
+  readonly connection: DuckDBConnection;
+}
+
+/** @param spillDir an existing folder of the caller's, for what does not fit in memory */
+export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<Engine> {
+  // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
+  const { DuckDBInstance } = await import('@duckdb/node-api');
+  const instance = await DuckDBInstance.create(':memory:', {
+    threads: String(THREADS),
+    memory_limit: memoryLimit,
+    temp_directory: spillDir,
+    max_temp_directory_size: SPILL_LIMIT,
+    allocator_flush_threshold: '16MB',
+    allocator_bulk_deallocation_flush_threshold: '16MB',
+    autoinstall_known_extensions: 'false',
+    autoload_known_extensions: 'false',
+    // What a query could otherwise learn of this machine, or leave on it.
+    allow_community_extensions: 'false',
+    allow_persistent_secrets: 'false',
+  });
+  const connection = await instance.connect();
+  await connection.run(`set TimeZone = 'UTC'`);
+  await connection.run(EXACT_SUM);
+  return {
+    connection,
+    [Symbol.asyncDispose]: async () => {
+      connection.closeSync();
+      instance.closeSync();
+      await Promise.resolve();
+    },
+  };
+}
+
+/** From here on the connection reads these files and nothing else, and this cannot be undone. */
+export async function confine(connection: DuckDBConnection, paths: readonly string[]): Promise<void> {
+  await connection.run(`set allowed_paths = ${literals(paths)}`);
+  await connection.run('set enable_external_access = false');
+  await connection.run('set lock_configuration = true');
+}
+
+/**
+ * Runs `work`, and stops what the connection is doing when the signal says so.
+ * @throws the signal's reason, or PermanentError `DUCKDB` with DuckDB's first line
+ */
+export async function interruptible<Result>(
+  connection: DuckDBConnection,
+  action: string,
+  signal: AbortSignal,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  signal.throwIfAborted();
+  const interrupt = (): void => connection.interrupt();
+  signal.addEventListener('abort', interrupt, { once: true });
+  try {
+    return await work();
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof Error) || errorCode(error) !== 'UNKNOWN') throw error;
+    throw new PermanentError(`Cannot ${action}: ${error.message}`, { code: 'DUCKDB', cause: error });
+  } finally {
+    signal.removeEventListener('abort', interrupt);
+  }
+}

@@ -1,0 +1,105 @@
+/** The lake at one moment, opened for questions: copies of its files, and an engine that can read these and nothing else. */
+import type { DuckDBConnection } from '@duckdb/node-api';
+import { PermanentError } from '../../core/errors.ts';
+import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
+import { countedEntries } from '../tables/counted.ts';
+import type { AddFile } from '../delta/actions.ts';
+import { type CheckpointReader } from '../delta/checkpoint.ts';
+import { readTable } from '../delta/log.ts';
+import { confine, openDuckDb } from '../local/duckdb.ts';
+import { bringFiles, type LocalFilesOptions, storedFile } from '../local-files.ts';
+import { type Moment, readMoment } from '../moment.ts';
+import { isWhole, type MonthRange } from '../tables/month-range.ts';
+import { scratchFolder } from '../local/scratch.ts';
+import { SUMMARY_TABLES } from '../tables/summaries.ts';
+import { rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
+
+export interface LakeOptions extends LocalFilesOptions {
+  /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
+  readonly sql?: string;
+  /** Where what is asked takes whole months from their summaries: entries of other months than its rest stay away. */
+  readonly range?: MonthRange | undefined;
+}
+
+export interface Lake extends AsyncDisposable {
+  /** The moment's number. */
+  readonly version: number;
+  /** Confined to the lake's files. */
+  readonly connection: DuckDBConnection;
+}
+
+/**
+ * @throws PermanentError `LAKE_MISSING` where none was built yet, `LAKE_FILE_CORRUPT` where a file is not what
+ * its log says, and what `readTable` throws
+ */
+export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
+  await using stack = new AsyncDisposableStack();
+  const folder = stack.use(await scratchFolder(options.scratchDir));
+  const engine = stack.use(await openDuckDb(folder.path));
+  const moment = await readMoment(options.objects, signal);
+  if (moment === undefined) throw missing(options);
+  const reader = { connection: engine.connection, folder: folder.path };
+  const paths = new Map<LakeTable, readonly string[]>();
+  for (const table of LAKE_TABLES) {
+    const files = await wantedFiles(table, moment, options, reader, signal);
+    const stored = files.map((file) => storedFile(table, file));
+    paths.set(table, await bringFiles(stored, folder.path, options, signal));
+  }
+  for (const table of LAKE_TABLES) {
+    await engine.connection.run(`create view ${table} as select * from ${viewed(table, paths)}`);
+  }
+  await confine(engine.connection, [...paths.values()].flat());
+  const owned = stack.move();
+  return {
+    version: moment.moment,
+    connection: engine.connection,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function viewed(table: LakeTable, paths: ReadonlyMap<LakeTable, readonly string[]>): string {
+  const rows = rowsOf(table, paths.get(table) ?? [], SHAPES[table].isByMonth);
+  if (table !== 'ledger_entries') return rows;
+  return countedEntries(rows, rowsOf('coverage', paths.get('coverage') ?? [], false));
+}
+
+async function wantedFiles(
+  table: LakeTable,
+  moment: Moment,
+  options: LakeOptions,
+  reader: CheckpointReader,
+  signal: AbortSignal,
+): Promise<readonly AddFile[]> {
+  const named = moment.tables[table];
+  if (named === undefined || !mayReach(options.sql, table)) return [];
+  const root = rootOf(table);
+  const state = await readTable(options.objects, root, reader, signal, named.version);
+  if (state?.metaData.id !== named.id) {
+    throw new PermanentError(
+      `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
+      { code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN', meta: { table } },
+    );
+  }
+  return [...state.live.values()].filter((file) => isOfRange(table, file, options.range));
+}
+
+function isOfRange(table: LakeTable, file: AddFile, range: MonthRange | undefined): boolean {
+  const month = file.partitionValues['month'];
+  if (range === undefined || !month || !SHAPES[table].isByMonth) return true;
+  if ((SUMMARY_TABLES as readonly string[]).includes(table)) return isWhole(month, range);
+  return range.rest.some((part) => part.month === month);
+}
+
+/** By its name, or by functions that put a name together. Which entries count is for the coverage to say. */
+function mayReach(sql: string | undefined, table: LakeTable): boolean {
+  if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return true;
+  const text = sql.toLowerCase();
+  return text.includes(table) || (table === 'coverage' && text.includes('ledger_entries'));
+}
+
+function missing({ objects }: LakeOptions): PermanentError {
+  return new PermanentError(
+    `Cannot read the lake: none was built in ${objects.url} yet; run ledger-mirror load, or look at OBJECT_STORE_URL`,
+    { code: 'LAKE_MISSING', meta: { store: objects.url } },
+  );
+}

@@ -1,0 +1,127 @@
+/** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
+import { once } from 'node:events';
+import { createReadStream } from 'node:fs';
+import type { Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { DuckDBPreparedStatement, DuckDBResult } from '@duckdb/node-api';
+import { PermanentError, UsageError } from '../../core/errors.ts';
+import { interruptible } from '../local/duckdb.ts';
+import type { Lake } from './lake.ts';
+import { resultWriter } from './query-output.ts';
+import { writeParquet } from './query-parquet.ts';
+import { prepareReading } from './statement.ts';
+
+export const QUERY_TIMEOUT_MS = 60_000;
+
+export const QUERY_FORMATS = ['table', 'csv', 'json', 'ndjson', 'parquet'] as const;
+export type QueryFormat = (typeof QUERY_FORMATS)[number];
+
+export interface QueryOptions {
+  readonly format: QueryFormat;
+  /** Where a Parquet file is made before it is sent: a folder of the caller's. */
+  readonly folder?: string;
+  /** Characters in a line of the terminal; absent where there is none. */
+  readonly widthMax?: number | undefined;
+  /** For the whole of it, writing included; default QUERY_TIMEOUT_MS. */
+  readonly timeoutMs?: number | undefined;
+  /** Values of `$name` in the SQL; null is NULL. */
+  readonly parameters?: Readonly<Record<string, string | null>>;
+}
+
+export interface QueryOutcome {
+  readonly rows: bigint;
+}
+
+/**
+ * Runs one statement and writes its result. The writable is not ended.
+ * @throws UsageError where the SQL is wrong, or would do more than read
+ * @throws PermanentError `QUERY_TIMEOUT`, or `DUCKDB` where it failed while running
+ */
+export async function runQuery(
+  lake: Pick<Lake, 'connection'>,
+  sql: string,
+  options: QueryOptions,
+  output: Writable,
+  signal: AbortSignal,
+): Promise<QueryOutcome> {
+  const timeoutMs = options.timeoutMs ?? QUERY_TIMEOUT_MS;
+  const timeout = AbortSignal.timeout(timeoutMs);
+  const limit = AbortSignal.any([signal, timeout]);
+  try {
+    const statement = await prepare(lake, sql, options.parameters ?? {});
+    try {
+      return await interruptible(lake.connection, 'answer the query', limit, () =>
+        writeResult(statement, options, output, limit),
+      );
+    } finally {
+      statement.destroySync();
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!timeout.aborted) throw error;
+    throw new PermanentError(
+      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; bound vega_time, or raise the limit`,
+      { code: 'QUERY_TIMEOUT', cause: error },
+    );
+  }
+}
+
+async function prepare(
+  lake: Pick<Lake, 'connection'>,
+  sql: string,
+  parameters: Readonly<Record<string, string | null>>,
+): Promise<DuckDBPreparedStatement> {
+  const statement = await prepareReading(lake.connection, sql);
+  for (let index = 1; index <= statement.parameterCount; index += 1) {
+    const name = statement.parameterName(index);
+    const value = parameters[name];
+    if (value === undefined) throw new UsageError([`SQL: the parameter $${name} has no value`]);
+    if (value === null) statement.bindNull(index);
+    else statement.bindVarchar(index, value);
+  }
+  return statement;
+}
+
+async function writeResult(
+  statement: DuckDBPreparedStatement,
+  { format, widthMax, folder }: QueryOptions,
+  output: Writable,
+  signal: AbortSignal,
+): Promise<QueryOutcome> {
+  const result = await statement.stream();
+  if (format === 'parquet') return sendParquet(result, folder, output, signal);
+  const columns = result.columnNames().map((name, index) => ({
+    name,
+    type: result.columnType(index).toString(),
+    typeId: result.columnTypeId(index),
+  }));
+  const writer = resultWriter(format, columns, widthMax);
+  let rows = 0n;
+  await write(output, writer.begin(), signal);
+  for (;;) {
+    const chunk = await result.fetchChunk();
+    if (chunk === null || chunk.rowCount === 0) break;
+    signal.throwIfAborted();
+    await write(output, writer.rows(chunk.getRows()), signal);
+    rows += BigInt(chunk.rowCount);
+  }
+  await write(output, writer.end(rows), signal);
+  return { rows };
+}
+
+async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {
+  if (text === '' || output.write(text)) return;
+  await once(output, 'drain', { signal });
+}
+
+async function sendParquet(
+  result: DuckDBResult,
+  folder: string | undefined,
+  output: Writable,
+  signal: AbortSignal,
+): Promise<QueryOutcome> {
+  if (folder === undefined) throw new TypeError('Parquet needs a folder');
+  const { path, rows } = await writeParquet(result, folder, signal);
+  await pipeline(createReadStream(path), output, { end: false, signal });
+  return { rows };
+}

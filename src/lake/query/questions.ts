@@ -1,0 +1,135 @@
+/**
+ * Questions that come up every day, ready by name. Entries between two mirrored parties count once. Whole
+ * months are answered from their summaries, so that a question costs months, not entries.
+ */
+import { UsageError } from '../../core/errors.ts';
+import { type Micros, parseInstant } from '../../core/time.ts';
+import { type MonthRange, monthRange } from '../tables/month-range.ts';
+import { type SummaryTable, summaryWithin } from '../tables/summaries.ts';
+
+export interface ReadyQuestion {
+  readonly name: string;
+  readonly title: string;
+  /** Names of the options it takes. */
+  readonly parameters: readonly QuestionParameter[];
+  /** What is summed up for it; undefined where it asks another table. */
+  readonly summary: SummaryTable | undefined;
+  /** Told where a row of the answer has `both_sides` false. */
+  readonly oneSided?: string;
+  /** @param rows what stands behind FROM: the summary within the range asked for */
+  readonly select: (rows: string) => string;
+}
+
+export type QuestionParameter = 'since' | 'until' | 'party' | 'asset';
+
+/** Absent options are no limit. Times are RFC 3339, `since` inclusive, `until` exclusive. */
+export type QuestionValues = Readonly<Partial<Record<QuestionParameter, string>>>;
+
+/** A question with its options: what `openLake` and `runQuery` want. */
+export interface Inquiry {
+  readonly sql: string;
+  readonly range: MonthRange;
+  /** Values of `$name` in the SQL; null is NULL. */
+  readonly parameters: Readonly<Record<'party' | 'asset', string | null>>;
+}
+
+const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
+const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
+
+/**
+ * Whether the ledger of `party_id` was exported by a release that sends one side, anywhere, or not at all: what
+ * it received from others is then not known.
+ */
+const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
+    or party_id in (select party_id from coverage where not both_sides))`;
+
+export const READY_QUESTIONS: readonly ReadyQuestion[] = [
+  {
+    name: 'top-parties',
+    title: 'the twenty parties with the most entries, and what they moved of each asset',
+    parameters: ['since', 'until', 'asset'],
+    summary: 'monthly_activity',
+    oneSided:
+      'both_sides false: the ledger is not exported with both sides, so what the party received is not known, and is empty here.',
+    select: (rows) => `with activity as (select * from ${rows} where ${OF_ASSET}),
+busiest as (
+  select party_id, sum(entries) as of_party from activity
+   group by party_id order by of_party desc, party_id limit 20)
+select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(sent, sent_text) as sent,
+       case when not ${IS_ONE_SIDED} then exact_sum(received, received_text) end as received, max(last_at) as latest,
+       not ${IS_ONE_SIDED} as both_sides
+  from activity join busiest using (party_id)
+ group by party_id, asset_id, of_party order by of_party desc, party_id, asset_id`,
+  },
+  {
+    name: 'daily-flows',
+    title: 'what moved each day, by asset and type',
+    parameters: ['since', 'until', 'asset'],
+    summary: 'daily_flows',
+    select: (rows) => `select day, asset_id, transfer_type, cast(sum(entries) as bigint) as entries,
+       exact_sum(quantity, quantity_text) as quantity
+  from ${rows} where ${OF_ASSET}
+ group by day, asset_id, transfer_type order by day, asset_id, transfer_type`,
+  },
+  {
+    name: 'fees',
+    title: 'fees paid, by month, asset and kind',
+    parameters: ['since', 'until', 'asset', 'party'],
+    summary: 'monthly_fees',
+    select: (rows) => `select month, asset_id, transfer_type, cast(sum(payments) as bigint) as payments,
+       count(distinct party_id) as payers, exact_sum(paid, paid_text) as paid
+  from ${rows} where ${OF_ASSET} and ${OF_PARTY}
+ group by month, asset_id, transfer_type order by month, asset_id, transfer_type`,
+  },
+  {
+    name: 'balances',
+    title: "each account's balance after its last entry; several where its last block leaves it open",
+    parameters: ['until', 'party', 'asset'],
+    summary: 'monthly_balances',
+    oneSided:
+      'both_sides false: the ledger is not exported with both sides, so later entries into the account may be missing.',
+    select: (rows) => `with known as (
+  select * from ${rows} where party_id <> 'network' and ${OF_ASSET} and ${OF_PARTY}),
+latest as (
+  select *, max(as_of) over (partition by party_id, asset_id, account_type, market_id) as latest from known)
+select party_id, asset_id, account_type, market_id, as_of,
+       string_agg(distinct coalesce(cast(balance as varchar), balance_text), ' or '
+         order by coalesce(cast(balance as varchar), balance_text)) as balance, not ${IS_ONE_SIDED} as both_sides
+  from latest where as_of = latest
+ group by party_id, asset_id, account_type, market_id, as_of
+ order by party_id, asset_id, account_type, market_id`,
+  },
+  {
+    name: 'cadence',
+    title: 'checkpoints: how many, how far apart, and the widest gap',
+    parameters: [],
+    summary: undefined,
+    select: () => `with heights as (
+  select epoch, at_block, count(*) as at_height, at_block - lag(at_block) over (partition by epoch order by at_block) as gap
+    from checkpoints group by epoch, at_block)
+select epoch, sum(at_height) as checkpoints, count(*) as heights, min(at_block) as first_block, max(at_block) as last_block,
+       median(gap) as median_gap, max(gap) as widest_gap, arg_max(at_block, gap) as before_block
+  from heights group by epoch order by epoch`,
+  },
+];
+
+export function readyQuestion(name: string): ReadyQuestion | undefined {
+  return READY_QUESTIONS.find((question) => question.name === name);
+}
+
+/** @throws UsageError where a time is none */
+export function inquiry({ summary, select }: ReadyQuestion, values: QuestionValues = {}): Inquiry {
+  const range = monthRange({ since: instant('since', values.since), until: instant('until', values.until) });
+  const rows = summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
+  const { party = null, asset = null } = values;
+  return { sql: select(rows), range, parameters: { party, asset } };
+}
+
+function instant(name: QuestionParameter, value: string | undefined): Micros | undefined {
+  if (value === undefined) return undefined;
+  const parsed = parseInstant(value);
+  if (parsed !== undefined) return parsed;
+  throw new UsageError([
+    `--${name}: ${JSON.stringify(value)} is not accepted; give a time as 2023-05-01T00:00:00Z, or a day`,
+  ]);
+}

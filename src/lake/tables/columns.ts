@@ -1,0 +1,139 @@
+/** The columns of the lake's tables: names, types in Parquet and what they mean, in the order of their ids. */
+import { isAmountColumn, isPartyColumn } from '../../ledger/canonical.ts';
+import { KNOWN_COLUMNS } from '../../ledger/header.ts';
+
+export interface LakeColumn {
+  readonly name: string;
+  /** As DuckDB names it. */
+  readonly type: string;
+  readonly comment: string;
+  /** DuckDB expression that makes it; absent: the column of the same name. */
+  readonly from?: string;
+}
+
+/** Amounts have none: as JSON numbers they lose digits in some readers, which then skip files that hold matching rows. */
+export function hasStatistics({ type }: LakeColumn): boolean {
+  return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
+}
+
+export const AMOUNT = 'DECIMAL(38,0)';
+export const TIME = 'TIMESTAMP WITH TIME ZONE';
+export const LAKE_TABLES = [
+  'ledger_entries',
+  'parties',
+  'checkpoints',
+  'coverage',
+  'daily_flows',
+  'monthly_fees',
+  'monthly_balances',
+  'monthly_activity',
+] as const;
+export type LakeTable = (typeof LAKE_TABLES)[number];
+
+export const text = (name: string, comment: string): LakeColumn => ({ name, type: 'VARCHAR', comment });
+export const count = (name: string, comment: string): LakeColumn => ({ name, type: 'BIGINT', comment });
+/** UTC wall-clock times are sent. */
+export const time = (name: string, comment: string): LakeColumn => ({
+  name,
+  type: TIME,
+  comment,
+  from: `cast(${name} as ${TIME})`,
+});
+/** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
+export const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
+/** Two columns: the amount, and the text of one that DECIMAL does not hold. */
+export const amount = (name: string, comment: string): readonly LakeColumn[] => [
+  { name, type: AMOUNT, comment, from: decimal(name) },
+  {
+    name: `${name}_text`,
+    type: 'VARCHAR',
+    comment: `${name} where it has more than 38 digits; ${name} is then NULL`,
+    from: `case when ${decimal(name)} is null then ${name} end`,
+  },
+];
+
+const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
+  vega_time: 'Time of the block, UTC, exact to the microsecond; entries of one block have no order',
+  quantity: "What moved, in the asset's smallest unit; never negative",
+  effect:
+    'What it did to party_id: quantity with the sign of its direction; NULL from releases that send one side',
+  transfer_type: 'Why it moved: DEPOSIT, MTM_LOSS, …',
+  asset_id: 'Lower-case hex',
+  account_from_market_id: 'Market of the sending account; NULL where it belongs to none',
+  account_from_party_id: "Owner of the sending account; network for the network's own",
+  account_from_account_type: 'GENERAL, MARGIN, …',
+  account_from_balance: 'Balance of the sending account after the entry, smallest unit',
+  account_to_market_id: 'Market of the receiving account; NULL where it belongs to none',
+  account_to_party_id: 'Owner of the receiving account',
+  account_to_account_type: 'GENERAL, MARGIN, …',
+  account_to_balance: 'Balance of the receiving account after the entry, smallest unit',
+};
+
+/** Of what COPY has written as text. */
+const unescaped = (column: string): string => String.raw`replace(${column}, '\\', '\')`;
+
+const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
+  if (name === 'vega_time') return [time(name, MEANINGS[name])];
+  if (isPartyColumn(name)) return [{ ...text(name, MEANINGS[name]), from: unescaped(name) }];
+  return isAmountColumn(name) ? amount(name, MEANINGS[name]) : [text(name, MEANINGS[name])];
+});
+
+/** What a row knows by itself: which side of the entry the exported party is on. */
+const SIDE = `case when account_from_party_id = party_id and account_to_party_id = party_id then 'both'
+  when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
+
+export const ENTRIES: readonly LakeColumn[] = [
+  { ...text('party_id', 'The party whose export holds the row'), from: unescaped('party_id') },
+  ...known,
+  {
+    name: 'extra',
+    type: 'VARCHAR',
+    comment: 'Columns that this version does not know, as JSON',
+    from: unescaped('extra'),
+  },
+  {
+    name: 'segment_id',
+    type: 'BIGINT',
+    comment: 'The exported segment that the row came with',
+    from: 'cast(segment_id as BIGINT)',
+  },
+  {
+    name: 'side',
+    type: 'VARCHAR',
+    comment: 'Which side of the entry party_id is on: from, to, both or none',
+    from: SIDE,
+  },
+];
+
+export const PARTIES: readonly LakeColumn[] = [
+  text('party_id', 'As the source lists it; hex in lower case, or a word such as network'),
+  time('first_seen_at', 'When the mirror first saw it'),
+  text('extra', 'Fields of the list that this version does not know, as JSON'),
+];
+
+export const CHECKPOINTS: readonly LakeColumn[] = [
+  {
+    name: 'epoch',
+    type: 'INTEGER',
+    comment: "Counts up when the source's chain starts again",
+    from: 'cast(epoch as INTEGER)',
+  },
+  { name: 'at_block', type: 'DECIMAL(20,0)', comment: 'Height', from: 'cast(at_block as DECIMAL(20,0))' },
+  text('hash', 'State hash, lower-case hex'),
+  text('block_hash', 'Lower-case hex'),
+  time('first_seen_at', 'When the mirror first saw it'),
+  text('extra', 'Fields of the list that this version does not know, as JSON'),
+];
+
+export const COVERAGE: readonly LakeColumn[] = [
+  text('party_id', 'Whose ledger is loaded in this range'),
+  text('asset_id', 'Of one asset; NULL: of every asset'),
+  time('from_time', 'Inclusive'),
+  time('to_time', 'Exclusive'),
+  {
+    name: 'both_sides',
+    type: 'BOOLEAN',
+    comment: 'Whether the release sent what the party receives as well',
+    from: "both_sides = 't'",
+  },
+];

@@ -1,0 +1,170 @@
+/** The lake's tables as Delta and Parquet see them: schema, properties, and the statement that writes a file. */
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { PermanentError } from '../../core/errors.ts';
+import {
+  CHECKPOINTS,
+  COVERAGE,
+  ENTRIES,
+  hasStatistics,
+  type LakeColumn,
+  type LakeTable,
+  PARTIES,
+} from './columns.ts';
+import type { MetaData } from '../delta/actions.ts';
+import { literal } from '../local/sql.ts';
+import { SUMMARIES } from './summaries.ts';
+
+export const LAKE_PREFIX = 'lake/';
+const MONTH_COMMENT = 'Month of vega_time in UTC, as 2023-05: the partition';
+
+interface TableShape {
+  readonly description: string;
+  readonly columns: readonly LakeColumn[];
+  readonly isByMonth: boolean;
+}
+
+export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
+  ledger_entries: {
+    description: 'One row for each exported ledger entry; repeated rows are kept',
+    columns: ENTRIES,
+    isByMonth: true,
+  },
+  parties: { description: 'Every party that was seen', columns: PARTIES, isByMonth: false },
+  checkpoints: { description: 'Every distinct checkpoint', columns: CHECKPOINTS, isByMonth: false },
+  coverage: {
+    description: 'Whose ledger is loaded, and when: decides which rows of ledger_entries count',
+    columns: COVERAGE,
+    isByMonth: false,
+  },
+  ...SUMMARIES,
+};
+
+export function rootOf(table: LakeTable): string {
+  return `${LAKE_PREFIX}${table}`;
+}
+
+const DELTA_TYPES: Readonly<Record<string, string>> = {
+  VARCHAR: 'string',
+  BIGINT: 'long',
+  INTEGER: 'integer',
+  BOOLEAN: 'boolean',
+  DATE: 'date',
+  'TIMESTAMP WITH TIME ZONE': 'timestamp',
+};
+
+interface Field {
+  readonly name: string;
+  readonly type: unknown;
+  readonly nullable: boolean;
+  readonly metadata: Readonly<Record<string, unknown>>;
+}
+
+function fieldsOf({ columns, isByMonth }: TableShape): readonly Field[] {
+  const field = (name: string, type: string, comment: string): Field => ({
+    name,
+    type,
+    nullable: true,
+    metadata: { comment },
+  });
+  const own = columns.map(({ name, type, comment }) =>
+    field(name, DELTA_TYPES[type] ?? type.toLowerCase(), comment),
+  );
+  return isByMonth ? [...own, field('month', 'string', MONTH_COMMENT)] : own;
+}
+
+/** @param retentionMs how long files that no version names stay */
+export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
+  const shape = SHAPES[table];
+  return {
+    id: randomUUID(),
+    name: table,
+    description: shape.description,
+    format: { provider: 'parquet', options: {} },
+    schemaString: schemaText(fieldsOf(shape)),
+    partitionColumns: shape.isByMonth ? ['month'] : [],
+    configuration: {
+      // Without it, a compaction by others writes statistics of amounts that its readers cannot hold.
+      'delta.dataSkippingStatsColumns': shape.columns
+        .filter(hasStatistics)
+        .map(({ name }) => name)
+        .join(','),
+      'delta.deletedFileRetentionDuration': `interval ${Math.ceil(retentionMs / 1000)} seconds`,
+    },
+    createdTime: Date.now(),
+  };
+}
+
+const schemaShape = z.object({
+  type: z.literal('struct'),
+  fields: z.array(
+    z.object({
+      name: z.string(),
+      type: z.unknown(),
+      nullable: z.boolean(),
+      metadata: z.record(z.string(), z.unknown()),
+    }),
+  ),
+});
+
+function schemaText(fields: readonly Field[]): string {
+  return JSON.stringify({ type: 'struct', fields });
+}
+
+/**
+ * The table's schema with the columns that it lacks; undefined where it lacks none. Columns of others stay.
+ * @throws PermanentError `LAKE_TABLE_RAISED` where a column has another type
+ */
+export function withNewColumns(table: LakeTable, metaData: MetaData): MetaData | undefined {
+  const wanted = fieldsOf(SHAPES[table]);
+  const { fields } = schemaShape.parse(JSON.parse(metaData.schemaString));
+  const known = new Map(fields.map((field) => [field.name, field]));
+  const differing = wanted.find(({ name, type }) => known.has(name) && known.get(name)?.type !== type);
+  const isByMonth = metaData.partitionColumns.join(',') === (SHAPES[table].isByMonth ? 'month' : '');
+  if (differing !== undefined || !isByMonth) {
+    throw new PermanentError(
+      `Cannot use the table ${rootOf(table)}: another writer changed its ${differing === undefined ? 'partitions' : `column ${differing.name}`}; remove it and load again`,
+      { code: 'LAKE_TABLE_RAISED', meta: { table, column: differing?.name } },
+    );
+  }
+  const missing = wanted.filter(({ name }) => !known.has(name));
+  if (missing.length === 0) return undefined;
+  return { ...metaData, schemaString: schemaText([...fields, ...missing]) };
+}
+
+/** Field ids are the columns' places, so that other table formats can be laid over the same files. */
+export function copyStatement(table: LakeTable, select: string, path: string): string {
+  const ids = SHAPES[table].columns.map(({ name }, index) => `${name}: ${index + 1}`).join(', ');
+  return `copy (${select}) to ${literal(path)} (format parquet, compression zstd, return_stats true, field_ids {${ids}})`;
+}
+
+/** What stands behind SELECT. */
+export function selected(columns: readonly LakeColumn[]): string {
+  return columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`)).join(', ');
+}
+
+export function namesOf(table: LakeTable): string {
+  return SHAPES[table].columns.map(({ name }) => name).join(', ');
+}
+
+/**
+ * Rows of files as the table has them now, behind FROM: a column that older files lack is NULL.
+ * @param hasMonth whether `month` is among the columns, as the files' folders say it
+ */
+export function rowsOf(table: LakeTable, paths: readonly string[], hasMonth: boolean): string {
+  const { columns } = SHAPES[table];
+  const all = hasMonth ? [...columns, { name: 'month', type: 'VARCHAR' }] : columns;
+  const none = all.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
+  if (paths.length === 0) return `(select ${none} where false)`;
+  const partitions = hasMonth
+    ? "hive_partitioning = true, hive_types = {'month': VARCHAR}"
+    : 'hive_partitioning = false';
+  const files = `read_parquet([${paths.map(literal).join(', ')}], union_by_name = true, ${partitions})`;
+  const names = all.map(({ name }) => name).join(', ');
+  return `(select ${names} from (select ${none} where false union all by name select * from ${files}))`;
+}
+
+/** Columns of text, as `read_csv` is told of them. */
+export function declared(names: readonly string[]): string {
+  return names.map((name) => `${name}: 'VARCHAR'`).join(', ');
+}

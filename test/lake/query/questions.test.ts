@@ -1,0 +1,222 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
+import { type Lake, openLake } from '../../../src/lake/query/lake.ts';
+import { publishMoment, readMoment } from '../../../src/lake/moment.ts';
+import { inquiry, type QuestionValues, READY_QUESTIONS } from '../../../src/lake/query/questions.ts';
+import { runQuery } from '../../../src/lake/query/query.ts';
+import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
+import { FileStore } from '../../../src/objects/file-store.ts';
+import { entry, type EntryRow, WarehouseDouble } from '../entries-double.ts';
+import { lakeWorld } from '../lake-world.ts';
+
+const signal = new AbortController().signal;
+const [ASSET_A, ASSET_B] = ['c0'.repeat(32), 'c1'.repeat(32)];
+const PARTIES = ['aa'.repeat(32), 'bb'.repeat(32), 'network'];
+const HUGE = '9'.repeat(45);
+/** Few, so that many entries share one; the borders of months among them. */
+const TIMES = [
+  '2023-03-31T23:59:59.999999Z',
+  '2023-04-01T00:00:00.000000Z',
+  '2023-04-15T12:00:00.000000Z',
+  '2023-04-30T23:59:59.999999Z',
+  '2023-05-01T00:00:00.000000Z',
+  '2023-05-01T00:00:00.000001Z',
+  '2023-05-31T23:00:00.000000Z',
+  '2023-06-01T00:00:00.000000Z',
+  '2023-06-02T08:00:00.500000Z',
+];
+
+/** A generator of its own: the same entries in every run. */
+function picker(seed: number): <Item>(items: readonly Item[]) => Item {
+  let state = seed;
+  return (items) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return items[Math.floor((state / 2 ** 32) * items.length)]!;
+  };
+}
+
+function entries(count: number): readonly EntryRow[] {
+  const pick = picker(7);
+  return Array.from({ length: count }, () => {
+    const [from, to] = [pick(PARTIES), pick(PARTIES)];
+    const balance = (): string => pick(['', '0', '7', '-3', '10', `${10n ** 37n}`, HUGE, `-${HUGE}`]);
+    return {
+      party_id: from === 'network' ? to : from,
+      vega_time: pick(TIMES),
+      quantity: pick(['0', '1', '999', '9'.repeat(38), `${10n ** 38n}`, HUGE]),
+      transfer_type: pick(['DEPOSIT', 'MAKER_FEE_PAY', 'LIQUIDITY_FEE_PAY', 'MAKERXFEE_PAY', 'FEE_PAYER']),
+      asset_id: pick([ASSET_A, ASSET_B]),
+      account_from_market_id: pick(['', 'dd'.repeat(32)]),
+      account_from_party_id: from,
+      account_from_account_type: pick(['GENERAL', 'MARGIN', '']),
+      account_from_balance: balance(),
+      account_to_market_id: pick(['', 'dd'.repeat(32)]),
+      account_to_party_id: to,
+      account_to_account_type: pick(['GENERAL', 'MARGIN']),
+      account_to_balance: balance(),
+    };
+  });
+}
+
+/** The questions as they read over entries alone, without summaries. */
+const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
+  'top-parties': (isAsked) => `with asked as (select * from ledger_entries where ${isAsked}),
+    busiest as (select party_id, count(*) as n from asked group by party_id order by n desc, party_id limit 20)
+    select party_id, asset_id, count(*) as entries,
+      exact_sum(case when account_from_party_id = party_id then quantity end, case when account_from_party_id = party_id then quantity_text end) as sent,
+      exact_sum(case when account_to_party_id = party_id then quantity end, case when account_to_party_id = party_id then quantity_text end) as received,
+      max(vega_time) as latest, true as both_sides
+    from asked join busiest using (party_id) group by party_id, asset_id, n order by n desc, party_id, asset_id`,
+  'daily-flows': (
+    isAsked,
+  ) => `select cast(vega_time as date) as day, asset_id, transfer_type, count(*) as entries,
+      exact_sum(quantity, quantity_text) as quantity
+    from ledger_entries where is_counted and ${isAsked} group by 1, 2, 3 order by 1, 2, 3`,
+  fees: (
+    isAsked,
+  ) => `select strftime(vega_time, '%Y-%m') as month, asset_id, transfer_type, count(*) as payments,
+      count(distinct account_from_party_id) as payers, exact_sum(quantity, quantity_text) as paid
+    from (select * replace (account_from_party_id as party_id) from ledger_entries)
+    where is_counted and ends_with(transfer_type, '_FEE_PAY') and ${isAsked} group by 1, 2, 3 order by 1, 2, 3`,
+  balances: (isAsked) => `with sides as (
+      select account_from_party_id as party_id, asset_id, account_from_account_type as account_type, account_from_market_id as market_id,
+        vega_time, coalesce(cast(account_from_balance as varchar), account_from_balance_text) as balance from ledger_entries
+      union all
+      select account_to_party_id, asset_id, account_to_account_type, account_to_market_id, vega_time,
+        coalesce(cast(account_to_balance as varchar), account_to_balance_text) from ledger_entries),
+    ranked as (select *, rank() over (partition by party_id, asset_id, account_type, market_id order by vega_time desc) as place
+      from sides where party_id <> 'network' and balance is not null and ${isAsked})
+    select party_id, asset_id, account_type, market_id, vega_time as as_of, string_agg(distinct balance, ' or ' order by balance) as balance, true as both_sides
+    from ranked where place = 1 group by all order by 1, 2, 3, 4`,
+};
+
+const INSTANTS = [...TIMES, '2023-04-10', '2023-05-20T10:00:00+02:00', '2022-01-01', '2024-01-01', undefined];
+
+function asked(values: QuestionValues): string {
+  const time = (text: string): string => `timestamptz '${text}${text.length === 10 ? ' 00:00:00Z' : ''}'`;
+  const conditions = [
+    'true',
+    ...(values.since === undefined ? [] : [`vega_time >= ${time(values.since)}`]),
+    ...(values.until === undefined ? [] : [`vega_time < ${time(values.until)}`]),
+    ...(values.party === undefined ? [] : [`party_id = '${values.party}'`]),
+    ...(values.asset === undefined ? [] : [`asset_id = '${values.asset}'`]),
+  ];
+  return conditions.join(' and ');
+}
+
+async function answer(lake: Lake, sql: string, parameters = {}): Promise<Record<string, unknown>> {
+  let text = '';
+  const output = new Writable({
+    write: (piece: Buffer, _encoding, done) => {
+      text += piece.toString();
+      done();
+    },
+  });
+  await runQuery(lake, sql, { format: 'json', parameters }, output, signal);
+  return JSON.parse(text) as Record<string, unknown>;
+}
+
+describe('ready questions', () => {
+  let deps: LakeDeps;
+
+  beforeAll(async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-questions-'));
+    const [objects, scratchDir] = [new FileStore(join(folder, 'objects')), join(folder, 'scratch')];
+    const repository = new WarehouseDouble();
+    const rows = entries(600);
+    deps = { repository, objects, scratchDir, retentionMs: 86_400_000 };
+    // Night by night, so that a summary has parts; what counts changes meanwhile.
+    for (const night of [0, 1, 2]) {
+      const parts = [rows.slice(0, 300), rows.slice(300, 500), rows.slice(500)].slice(0, night + 1);
+      repository.segments = parts.map((ofNight, index) => ({ segmentId: BigInt(index + 1), rows: ofNight }));
+      repository.covered = PARTIES.slice(0, night + 1).map((party) => [
+        party,
+        party === 'network' ? ASSET_A : '',
+        '2023-04-01 00:00:00',
+        night === 0 ? '2023-04-15 12:00:00' : '2023-05-31 23:00:00',
+        true,
+      ]);
+      await buildLake(deps, signal);
+    }
+    return () => rm(folder, { recursive: true, force: true });
+  });
+
+  it.each(READY_QUESTIONS.filter(({ name }) => name in PLAIN).map((question) => [question.name, question]))(
+    '%s: say of summaries what entries say, whatever is asked',
+    async (name, question) => {
+      const pick = picker(11);
+      await using everything = await openLake(deps, signal);
+      for (let round = 0; round < 12; round += 1) {
+        const all = {
+          since: pick(INSTANTS),
+          until: pick(INSTANTS),
+          party: pick([undefined, ...PARTIES]),
+          asset: pick([undefined, ASSET_A]),
+        };
+        const taken = question.parameters.flatMap((option) => {
+          const value = all[option];
+          return value === undefined ? [] : [[option, value] as const];
+        });
+        const values: QuestionValues = round === 0 ? {} : Object.fromEntries(taken);
+        const { sql, range, parameters } = inquiry(question, values);
+        await using lake = await openLake({ ...deps, sql, range }, signal);
+        const fromEntries = await answer(everything, PLAIN[name]?.(asked(values)) ?? '');
+        expect({ values, ...(await answer(lake, sql, parameters)) }).toEqual({ values, ...fromEntries });
+      }
+    },
+  );
+
+  it('rest on summaries that a deep check compares with their entries', async () => {
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    const before = (await readMoment(deps.objects, signal))!;
+    const { version } = before.tables.monthly_fees!;
+    const moment = { ...before, moment: before.moment + 1 };
+    // Of the version before, other entries are the base.
+    moment.tables = {
+      ...moment.tables,
+      monthly_fees: { ...before.tables.monthly_fees!, version: version - 1 },
+    };
+    await publishMoment(deps.objects, moment, signal);
+    const { problems } = await verifyLake(deps, { deep: true }, signal);
+    expect(problems.map(({ code, subject }) => `${code} ${subject}`)).toContain(
+      'LAKE_TABLE_OLDER lake/monthly_fees',
+    );
+    expect((await buildLake(deps, signal)).version).toBe(before.moment + 2);
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [] });
+  });
+
+  it('do not show what one side cannot tell as if it were known', async () => {
+    const world = await lakeWorld();
+    const [sent = '', received = ''] = PARTIES;
+    world.warehouse.segments = [
+      {
+        segmentId: 1n,
+        rows: [
+          entry({ party_id: sent, account_from_party_id: sent, account_to_party_id: received }),
+          entry({ party_id: received, account_from_party_id: sent, account_to_party_id: received }),
+        ],
+      },
+    ];
+    const month = ['2023-05-01 00:00:00', '2023-06-01 00:00:00'] as const;
+    world.warehouse.covered = [
+      [sent, '', ...month, false],
+      [received, '', ...month, true],
+    ];
+    await buildLake(world.deps, signal);
+    await using lake = await openLake(world.deps, signal);
+    const { sql, parameters } = inquiry(READY_QUESTIONS[0]!);
+    expect((await answer(lake, sql, parameters))['rows']).toMatchObject([
+      { party_id: sent, sent: '1', received: null, both_sides: false },
+      { party_id: received, sent: '0', received: '1', both_sides: true },
+    ]);
+  });
+
+  it('refuse a time that is none', () => {
+    const [question] = READY_QUESTIONS;
+    expect(() => inquiry(question!, { since: 'yesterday' })).toThrow('--since: "yesterday" is not accepted');
+  });
+});
