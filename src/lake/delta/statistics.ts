@@ -1,8 +1,4 @@
-/**
- * Statistics of a file as its `add` has them, from what DuckDB says of the file it has written. Amounts have
- * none: as JSON numbers they lose digits in some readers, which then skip files that hold matching rows.
- */
-
+/** Statistics of a file as its `add` has them, from what DuckDB says of the file it has written. */
 const STRING_CHARACTERS_MAX = 32;
 const HIGHEST_CHARACTER = '\u{10FFFF}';
 const MICROS_DIGITS = 6;
