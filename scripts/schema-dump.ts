@@ -2,6 +2,7 @@
  * The schema `mirror` as text, read from the catalog: what all migrations amount to, in an order that
  * depends on names only. It is compared, not run; `pg_dump` would need to be there in the server's version.
  */
+import { createHash } from 'node:crypto';
 import type { Pool, PoolClient } from 'pg';
 
 /** Catalog functions print the same thing differently from one major version to the next. */
@@ -88,4 +89,9 @@ async function dumpOn(client: PoolClient): Promise<string> {
     if (rows.length > 0) parts.push(`-- ${title}`, ...rows.map(({ line }) => line.trimEnd()));
   }
   return `${parts.join('\n\n')}\n`;
+}
+
+/** @returns the name of a baseline: the start of the SHA-256 of its dump */
+export function schemaName(dump: string): string {
+  return createHash('sha256').update(dump).digest('hex').slice(0, 12);
 }

@@ -1,24 +1,35 @@
 /** Brings the schema forward, under a lock, never backward. */
-import { readdir } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { type Kysely, sql } from 'kysely';
 import { type Migration, type MigrationProvider, Migrator } from 'kysely/migration';
 import { PermanentError, UnreachableError } from '../core/errors.ts';
 import { databaseError, guarded } from './transaction.ts';
 
-/** The first step of the schema before 0.1.0: its lists were proven by other rules, so nothing is taken over. */
-const EARLIER_BASELINE = '0001-mirror';
-
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
+
+/** The steps of the first release, and the start of the SHA-256 of the schema that they make; by `npm run schema`. */
+export interface Baseline {
+  readonly migrations: readonly string[];
+  readonly schema: string;
+}
+
+async function readBaseline(): Promise<Baseline> {
+  return JSON.parse(await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8')) as Baseline;
+}
 
 class FolderMigrations implements MigrationProvider {
   async getMigrations(): Promise<Record<string, Migration>> {
     const files = (await readdir(fileURLToPath(MIGRATIONS_DIR))).filter((file) =>
       /^\d{4}-.*\.[jt]s$/.test(file),
     );
+    const baseline = await readBaseline();
     const migrations: Record<string, Migration> = {};
     for (const file of files.toSorted()) {
-      migrations[file.slice(0, -3)] = (await import(new URL(file, MIGRATIONS_DIR).href)) as Migration;
+      const name = file.slice(0, -3);
+      // Named after what the baseline makes, so that a database of an earlier baseline is told from this one.
+      const named = name === baseline.migrations[0] ? `${name}-${baseline.schema}` : name;
+      migrations[named] = (await import(new URL(file, MIGRATIONS_DIR).href)) as Migration;
     }
     return migrations;
   }
@@ -28,7 +39,7 @@ class FolderMigrations implements MigrationProvider {
  * Runs every migration that the database has not seen, each call once over all processes.
  * @returns the names that were run
  * @throws UnreachableError `DATABASE_UNREACHABLE`, or PermanentError `DATABASE_NEWER` where the database was
- * made by a newer version, `DATABASE_OLDER` where it was made before 0.1.0, `DATABASE_RIGHTS` where this user may not make what is missing
+ * made by a newer version, `DATABASE_OLDER` where an earlier baseline made it, `DATABASE_RIGHTS` where this user may not make what is missing
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const provider = new FolderMigrations();
@@ -86,17 +97,17 @@ async function isCurrent<Schema>(db: Kysely<Schema>, known: readonly string[]): 
   }>`select to_regclass('mirror.migrations') is not null as present`.execute(db);
   if (table.rows[0]?.present !== true) return false;
   const applied = await sql<{ name: string }>`select name from mirror.migrations order by name`.execute(db);
-  if (applied.rows.some((row) => row.name === EARLIER_BASELINE)) {
+  const unknown = applied.rows.find((row) => !known.includes(row.name));
+  if (unknown === undefined) return applied.rows.length === known.length;
+  if (unknown.name < (known.at(-1) ?? '')) {
     throw new PermanentError(
-      'Cannot use this database: a version before 0.1.0 made it; point DATABASE_URL to an empty database ' +
-        'and run `ledger-mirror load --all`, which rebuilds it from the objects',
-      { code: 'DATABASE_OLDER', meta: { migration: EARLIER_BASELINE } },
+      'Cannot use this database: an earlier version made it, before the first release; point DATABASE_URL to an ' +
+        'empty database and run `ledger-mirror load --all`, which rebuilds it from the objects',
+      { code: 'DATABASE_OLDER', meta: { migration: unknown.name } },
     );
   }
-  const newer = applied.rows.find((row) => !known.includes(row.name));
-  if (newer === undefined) return applied.rows.length === known.length;
   throw new PermanentError(
-    `Cannot use this database: it was migrated to ${newer.name}, which this version does not know; use the newer ledger-mirror`,
-    { code: 'DATABASE_NEWER', meta: { migration: newer.name } },
+    `Cannot use this database: it was migrated to ${unknown.name}, which this version does not know; use the newer ledger-mirror`,
+    { code: 'DATABASE_NEWER', meta: { migration: unknown.name } },
   );
 }

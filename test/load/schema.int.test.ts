@@ -1,13 +1,14 @@
 /** What the migrations make, and how databases of other versions are met. */
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { DUMPED_MAJOR, dumpSchema } from '../../scripts/schema-dump.ts';
+import { DUMPED_MAJOR, dumpSchema, schemaName } from '../../scripts/schema-dump.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { migrate } from '../../src/postgres/migrate.ts';
+import { type Baseline, migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../migrations/schema.sql');
+const BASELINE = resolve(GOLDEN, '../baseline.json');
 
 const database = await freshDatabase({ isMigrated: true });
 const { rows } = await database.pool.query<{ version: string }>(
@@ -18,6 +19,13 @@ const isDumpedMajor = Math.floor(Number(rows[0]?.version) / 10_000) === DUMPED_M
 // Other majors print the same schema in other words.
 test.runIf(isDumpedMajor)("the schema is the golden one; 'npm run schema' writes it anew", async () => {
   expect(await dumpSchema(database.pool)).toBe(await readFile(GOLDEN, 'utf8'));
+});
+
+test('the baseline is named after the golden schema, while no migration was added behind it', async () => {
+  const { migrations, schema } = JSON.parse(await readFile(BASELINE, 'utf8')) as Baseline;
+  const files = (await readdir(resolve(BASELINE, '..'))).filter((file) => file.endsWith('.ts'));
+  const isAlone = files.length === migrations.length;
+  expect(isAlone ? schemaName(await readFile(GOLDEN, 'utf8')) : schema).toBe(schema);
 });
 
 test('the dump tells one schema from another', async () => {
@@ -68,20 +76,21 @@ test('a database that is newer is refused, and left as it is', async () => {
   expect(await dumpSchema(newer.pool)).toBe(before);
 });
 
-test('a database of a version before 0.1.0 is refused with the way to rebuild it, and left as it is', async () => {
-  await using older = await openFreshDatabase({ isMigrated: false });
-  await older.pool.query('create schema mirror');
-  await older.pool.query('create table mirror.migrations (name text primary key, timestamp text not null)');
-  await older.pool.query(`insert into mirror.migrations values ('0001-mirror', '2026-11-20T00:00:00Z')`);
-  const before = await dumpSchema(older.pool);
-  const warehouse = openWarehouse({ url: older.url, onIdleError: () => undefined });
-  try {
-    await expect(migrate(warehouse.db)).rejects.toMatchObject({
-      code: 'DATABASE_OLDER',
-      message: expect.stringMatching(/empty database.*ledger-mirror load --all/),
-    });
-  } finally {
-    await warehouse[Symbol.asyncDispose]();
-  }
-  expect(await dumpSchema(older.pool)).toBe(before);
-});
+test.each(['0001-mirror', '0001-identity', '0001-identity-0123456789ab'])(
+  'a database of an earlier baseline, %s, is refused with the way to rebuild it, and left as it is',
+  async (first) => {
+    await using older = await openFreshDatabase({ isMigrated: true });
+    await older.pool.query(`update mirror.migrations set name = $1 where name like '0001-%'`, [first]);
+    const before = await dumpSchema(older.pool);
+    const warehouse = openWarehouse({ url: older.url, onIdleError: () => undefined });
+    try {
+      await expect(migrate(warehouse.db)).rejects.toMatchObject({
+        code: 'DATABASE_OLDER',
+        message: expect.stringMatching(/empty database.*ledger-mirror load --all/),
+      });
+    } finally {
+      await warehouse[Symbol.asyncDispose]();
+    }
+    expect(await dumpSchema(older.pool)).toBe(before);
+  },
+);
