@@ -2,13 +2,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { errorCode, RetryableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import { exhaustedForMs } from './answer-headers.ts';
-import { readStart } from './body.ts';
-import { answerError } from './failure.ts';
-import { whereOf, type HttpAnswer, type HttpLimits, type SourceHttp } from './http.ts';
+import { exhaustedForMs } from './wire/answer-headers.ts';
+import { readStart } from './wire/body.ts';
+import { answerError } from './retry/failure.ts';
+import { whereOf, type HttpAnswer, type HttpLimits, type SourceHttp } from './wire/http.ts';
 import type { Clock, Route, SourceObserver } from './ports.ts';
-import type { RateLimiter } from './rate.ts';
-import { withRetries, type RetryLimits } from './retry.ts';
+import type { RateLimiter } from './rate-limit.ts';
+import { withRetries, type RetryLimits } from './retry/retry.ts';
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** Where a ban does not say for how long: the service's own default. */

@@ -6,8 +6,8 @@ import type { ExportAnswer, WindowRequest, LedgerSource } from '../export/ports.
 import { AnswerReader } from '../ledger/answer-form.ts';
 import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
 import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
-import { EXPORT_LIMITS, type HttpLimits } from './http.ts';
-import { EXPORT_RETRIES, type RetryLimits } from './retry.ts';
+import { EXPORT_LIMITS, type HttpLimits } from './wire/http.ts';
+import { EXPORT_RETRIES, type RetryLimits } from './retry/retry.ts';
 
 /** The service's detail code for "missing asset ID". */
 const DETAIL_ASSET_REQUIRED = 10_017;

@@ -6,14 +6,14 @@ import type { CsvDialect, IdFormat, TimeFormat } from '../ledger/dialect.ts';
 import type { KnownColumn } from '../ledger/header.ts';
 import type { ListSource } from '../list-sync/ports.ts';
 import { SourceCaller } from './caller.ts';
-import { openDispatcher } from './dispatcher.ts';
-import { CONNECT_MS, SourceHttp, type HttpLimits } from './http.ts';
+import { openDispatcher } from './wire/dispatcher.ts';
+import { CONNECT_MS, SourceHttp, type HttpLimits } from './wire/http.ts';
 import { HttpLedgerSource, type ExportNames } from './ledger-source.ts';
 import { LatencyObserver, type ListLatency } from './latency.ts';
-import { HttpListSource } from './list-source.ts';
+import { HttpListSource } from './lists/list-source.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
-import { localBans, localRate, RateLimiter, SYSTEM_CLOCK } from './rate.ts';
-import type { RetryLimits } from './retry.ts';
+import { localBans, localRate, RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
+import type { RetryLimits } from './retry/retry.ts';
 
 /** The part of the configuration that concerns the source. */
 export interface SourceConfig {

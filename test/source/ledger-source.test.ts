@@ -6,7 +6,7 @@ import type { WindowRequest } from '../../src/export/ports.ts';
 import { type CallerOptions, type Question, SourceCaller } from '../../src/source/caller.ts';
 import { exportUrl, type ExportNames, HttpLedgerSource } from '../../src/source/ledger-source.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
-import { errorJson, send, serve } from './wire-server.ts';
+import { errorJson, send, serve } from './wire/wire-server.ts';
 
 const NAMES: ExportNames = {
   path: '/api/v2/ledgerentry/export',

@@ -1,9 +1,9 @@
 /** One HTTP request to the source: its headers, its time limits, and an answer that can be closed. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { RetryableError } from '../core/errors.ts';
+import { RetryableError } from '../../core/errors.ts';
 import { decoded, DripGuard, guarded, type DripLimit } from './body.ts';
-import { answerError, trailerError, transportError } from './failure.ts';
+import { answerError, trailerError, transportError } from '../retry/failure.ts';
 
 export interface HttpLimits {
   /** Until the status line: an export sends nothing before its query ends. */

@@ -1,8 +1,8 @@
 /** Tries a call again as the policy says, within limits of attempts and time. */
 import pRetry from 'p-retry';
-import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import type { Clock } from './ports.ts';
-import { WAIT_MAX_MS } from './rate.ts';
+import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
+import type { Clock } from '../ports.ts';
+import { WAIT_MAX_MS } from '../rate-limit.ts';
 import { delayMs, RETRY_RULES, type RetryRule } from './retry-policy.ts';
 
 export interface RetryLimits {

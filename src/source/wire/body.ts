@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { PermanentError, RetryableError } from '../core/errors.ts';
+import { PermanentError, RetryableError } from '../../core/errors.ts';
 
 const GUNZIP_CHUNK_BYTES = 256 * 1024;
 

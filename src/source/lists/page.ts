@@ -1,12 +1,12 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
 import { isUtf8 } from 'node:buffer';
-import { PermanentError, RetryableError } from '../core/errors.ts';
-import { checkpointKey } from '../core/checkpoint-key.ts';
-import { storable } from '../core/evidence.ts';
-import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../core/ids.ts';
-import { hideSecrets } from '../core/secrets.ts';
-import { isRecord, sampleOf } from '../ledger/error-body.ts';
-import type { ListedRow, ListName, Page } from '../list-sync/ports.ts';
+import { PermanentError, RetryableError } from '../../core/errors.ts';
+import { checkpointKey } from '../../core/checkpoint-key.ts';
+import { storable } from '../../core/evidence.ts';
+import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
+import { hideSecrets } from '../../core/secrets.ts';
+import { isRecord, sampleOf } from '../../ledger/error-body.ts';
+import type { ListedRow, ListName, Page } from '../../list-sync/ports.ts';
 import { findExcess, type JsonBounds } from './bounded-json.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;

@@ -2,7 +2,7 @@
  * The retry policy as data: what a status, a gRPC code or an errno means, and how each meaning is
  * waited out. Nothing is decided by the text of a message, with the one exception named below.
  */
-import type { SourceErrorBody } from '../ledger/error-body.ts';
+import type { SourceErrorBody } from '../../ledger/error-body.ts';
 
 export type FailureCode =
   | 'SOURCE_UNREACHABLE'

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError } from '../../src/core/errors.ts';
-import { delayMs, RETRY_RULES } from '../../src/source/retry-policy.ts';
-import { LIST_RETRIES, withRetries } from '../../src/source/retry.ts';
-import { failureOf, InstantClock, NEVER, PARTY, testSource } from './test-source.ts';
-import { errorJson, pageJson, send, serve } from './wire-server.ts';
+import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { delayMs, RETRY_RULES } from '../../../src/source/retry/retry-policy.ts';
+import { LIST_RETRIES, withRetries } from '../../../src/source/retry/retry.ts';
+import { failureOf, InstantClock, NEVER, PARTY, testSource } from '../test-source.ts';
+import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 
 const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 const GOOD = pageJson('parties', [{ id: PARTY }]);

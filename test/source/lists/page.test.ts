@@ -1,9 +1,9 @@
-import { fc } from '../support/properties.ts';
+import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { errorCode, PermanentError, RetryableError } from '../../src/core/errors.ts';
-import { parsePage } from '../../src/source/page.ts';
-import type { ListName } from '../../src/list-sync/ports.ts';
-import { pageJson } from './wire-server.ts';
+import { errorCode, PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { parsePage } from '../../../src/source/lists/page.ts';
+import type { ListName } from '../../../src/list-sync/ports.ts';
+import { pageJson } from '../wire/wire-server.ts';
 
 const ID = 'ab'.repeat(32);
 const NODE = { hash: 'a1', blockHash: 'b2', atBlock: '7' };

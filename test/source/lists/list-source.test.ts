@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError, UnreachableError, UsageError } from '../../src/core/errors.ts';
-import { openSource } from '../../src/source/source.ts';
-import { failureOf, NEVER, PARTY, testSource } from './test-source.ts';
-import { errorJson, pageJson, send, serve } from './wire-server.ts';
+import { PermanentError, RetryableError, UnreachableError, UsageError } from '../../../src/core/errors.ts';
+import { openSource } from '../../../src/source/source.ts';
+import { failureOf, NEVER, PARTY, testSource } from '../test-source.ts';
+import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 
 const PARTIES = { list: 'parties', newestFirst: true, size: 10 } as const;
 const ONE_PARTY = pageJson('parties', [{ id: PARTY }]);

@@ -1,14 +1,14 @@
 /** Turns what went wrong on the wire into errors that carry the retry decision. */
 import type { IncomingHttpHeaders } from 'node:http';
-import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { errorCode, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
 import {
   errorBodyLine,
   errorBodyMeta,
   readErrorBody,
   sampleOf,
   type SourceErrorBody,
-} from '../ledger/error-body.ts';
-import { isLimitedInTime, retryAfterMs } from './answer-headers.ts';
+} from '../../ledger/error-body.ts';
+import { isLimitedInTime, retryAfterMs } from '../wire/answer-headers.ts';
 import { codeOfErrno, codeOfStatus, RETRY_RULES, type FailureCode } from './retry-policy.ts';
 
 const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { nowMicros } from '../../src/core/time.ts';
 import type { WaitReport } from '../../src/source/ports.ts';
-import { localBans, localRate, RateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate.ts';
+import { localBans, localRate, RateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate-limit.ts';
 import { InstantClock, NEVER, PARTY, testSource } from './test-source.ts';
-import { pageJson, send, serve } from './wire-server.ts';
+import { pageJson, send, serve } from './wire/wire-server.ts';
 
 function limiter(given: { waitMs?: number; banForMs?: number } = {}) {
   const clock = new InstantClock();

@@ -1,15 +1,15 @@
 /** The two lists over HTTP: questions that are never ambiguous, answers that are never guessed. */
-import { errorCode, PermanentError } from '../core/errors.ts';
-import { canonicalPartyId } from '../core/ids.ts';
-import type { ListedRow, ListSource, Page, PageQuestion } from '../list-sync/ports.ts';
-import { answeredAt, blockOf } from './answer-headers.ts';
-import { readWhole } from './body.ts';
-import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
-import { answerError, errorBodyOf } from './failure.ts';
-import { LIST_LIMITS, whereOf, type HttpLimits } from './http.ts';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import { canonicalPartyId } from '../../core/ids.ts';
+import type { ListedRow, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
+import { answeredAt, blockOf } from '../wire/answer-headers.ts';
+import { readWhole } from '../wire/body.ts';
+import type { OpenAnswer, Question, SourceCaller } from '../caller.ts';
+import { answerError, errorBodyOf } from '../retry/failure.ts';
+import { LIST_LIMITS, whereOf, type HttpLimits } from '../wire/http.ts';
 import { parsePage } from './page.ts';
-import { RETRY_RULES } from './retry-policy.ts';
-import { LIST_RETRIES, type RetryLimits } from './retry.ts';
+import { RETRY_RULES } from '../retry/retry-policy.ts';
+import { LIST_RETRIES, type RetryLimits } from '../retry/retry.ts';
 
 /** The service itself ends at 20 MiB, before its answer is written as JSON. */
 export const PAGE_BYTES_MAX = 32 * 2 ** 20;

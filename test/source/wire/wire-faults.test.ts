@@ -2,11 +2,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { RetryableError } from '../../src/core/errors.ts';
-import { DripGuard } from '../../src/source/body.ts';
-import type { HttpLimits } from '../../src/source/http.ts';
-import { LIST_RETRIES } from '../../src/source/retry.ts';
-import { failureOf, NEVER, PARTY, PATIENT, testSource, textOf } from './test-source.ts';
+import { RetryableError } from '../../../src/core/errors.ts';
+import { DripGuard } from '../../../src/source/wire/body.ts';
+import type { HttpLimits } from '../../../src/source/wire/http.ts';
+import { LIST_RETRIES } from '../../../src/source/retry/retry.ts';
+import { failureOf, NEVER, PARTY, PATIENT, testSource, textOf } from '../test-source.ts';
 import { pageJson, send, serve, serveBytes, type WireServer } from './wire-server.ts';
 
 /** undici's timers tick every half second; a shorter limit ends with the next tick. */
