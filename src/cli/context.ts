@@ -2,7 +2,7 @@
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
 import type { Verdict } from '../core/verdict.ts';
-import type { Progress } from './progress.ts';
+import type { Progress } from './output/progress.ts';
 
 export const EXIT = {
   done: 0,

@@ -8,7 +8,7 @@ import type { App } from '../app/app.ts';
 import { errorLine, UnreachableError } from '../core/errors.ts';
 import type { NewRun, Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
-import type { ProgressUpdate } from './progress.ts';
+import type { ProgressUpdate } from './output/progress.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;

@@ -7,7 +7,7 @@ import { hideSecrets, hideSecretsIn, rememberSecrets } from '../core/secrets.ts'
 import { EXIT, type CommandContext, type CommandResult } from './context.ts';
 import { settingsHelp } from './help.ts';
 import { completionScript, SHELLS, type CompletionCommand, type Shell } from './completion.ts';
-import { openTerminal, type Terminal, type TerminalOptions } from './terminal.ts';
+import { openTerminal, type Terminal, type TerminalOptions } from './output/terminal.ts';
 import { RELEASE_NAMES } from '../sandbox/release-names.ts';
 import { version } from '../core/version.ts';
 
@@ -221,7 +221,7 @@ function declareReading(program: Command, run: Run): void {
     .option('--party <id>', 'for a ready question: one party')
     .option('--asset <id>', 'for a ready question: one asset')
     .action((sql: string | undefined, options) =>
-      run(async () => (await import('./commands/query.ts')).query, { sql, ...options }),
+      run(async () => (await import('./commands/query/query.ts')).query, { sql, ...options }),
     );
   program
     .command('status')
@@ -279,19 +279,19 @@ function declareServing(program: Command, run: Run): void {
     .command('demo')
     .description('mirror a sandbox network with everything embedded, verify it, answer three questions')
     .option('--keep', 'leave it running with the console open', false)
-    .action((options) => run(async () => (await import('./commands/demo.ts')).demo, options));
+    .action((options) => run(async () => (await import('./commands/serving/demo.ts')).demo, options));
   program
     .command('up')
     .description('workers, schedules, read API and console in one process')
-    .action((options) => run(async () => (await import('./commands/up.ts')).up, options));
+    .action((options) => run(async () => (await import('./commands/serving/up.ts')).up, options));
   program
     .command('worker')
     .description('only workers and schedules')
-    .action((options) => run(async () => (await import('./commands/up.ts')).worker, options));
+    .action((options) => run(async () => (await import('./commands/serving/up.ts')).worker, options));
   program
     .command('serve')
     .description('only the read API and the console')
-    .action((options) => run(async () => (await import('./commands/up.ts')).serve, options));
+    .action((options) => run(async () => (await import('./commands/serving/up.ts')).serve, options));
   program
     .command('sandbox')
     .description('serve a made-up network, for trying things out')
@@ -310,7 +310,7 @@ function declareServing(program: Command, run: Run): void {
       'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json',
     )
     .option('--truth-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
-    .action((options) => run(async () => (await import('./commands/sandbox.ts')).sandbox, options));
+    .action((options) => run(async () => (await import('./commands/serving/sandbox.ts')).sandbox, options));
 }
 
 function declareShell(program: Command, run: Run, stdout: CliEnvironment['stdout']): void {

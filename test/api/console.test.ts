@@ -1,5 +1,6 @@
 /** The console's pages: all of it local, nothing inline, everything it names there. */
 import { readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -48,9 +49,10 @@ describe.each(['/', '/login'])('the page %s', (page) => {
 });
 
 /** Every script of the page, in the folder they are served from. */
-const SCRIPTS = readdirSync(new URL('../../src/api/console/page/', import.meta.url)).filter((file) =>
-  file.endsWith('.js'),
-);
+const SCRIPTS = readdirSync(new URL('../../src/api/console/page/', import.meta.url), {
+  recursive: true,
+  encoding: 'utf8',
+}).filter((file) => file.endsWith('.js'));
 
 describe.each(SCRIPTS)('the script %s', (file) => {
   it('puts nothing into the page as markup, and names no other host', async () => {
@@ -61,7 +63,8 @@ describe.each(SCRIPTS)('the script %s', (file) => {
 
   it('imports only what is served, and finds every place that it fills', async () => {
     const [{ body: script }, { body: page }] = [await bodyOf(`/assets/${file}`), await bodyOf('/')];
-    for (const [, path = ''] of script.matchAll(/from '\.\/([^']*)'/g)) expect(SCRIPTS).toContain(path);
+    for (const [, path = ''] of script.matchAll(/from '(\.[^']*)'/g))
+      expect(SCRIPTS).toContain(join(dirname(file), path));
     for (const [, id] of script.matchAll(/\bplace\('([^']*)'\)/g)) expect(page).toContain(`id="${id}"`);
   });
 });

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { status } from '../../src/cli/commands/status.ts';
 import type { CommandContext } from '../../src/cli/context.ts';
-import { createProgress } from '../../src/cli/progress.ts';
+import { createProgress } from '../../src/cli/output/progress.ts';
 import { openStatusSource } from '../../src/app/status-source.ts';
 import { createLog } from '../../src/core/log.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';

@@ -8,7 +8,7 @@ import {
   formatQuantity,
   printable,
   truncate,
-} from '../../src/cli/format.ts';
+} from '../../src/cli/output/format.ts';
 
 describe('formatCount', () => {
   test.each([

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { readableLog } from '../../src/cli/log-lines.ts';
-import { openTerminal } from '../../src/cli/terminal.ts';
+import { readableLog } from '../../src/cli/output/log-lines.ts';
+import { openTerminal } from '../../src/cli/output/terminal.ts';
 
 function readable(record: unknown): string {
   return stripVTControlCharacters(readableLog(`${JSON.stringify(record)}\n`));

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createProgress } from '../../src/cli/progress.ts';
+import { createProgress } from '../../src/cli/output/progress.ts';
 import { RateMeter } from '../../src/core/rate-meter.ts';
-import { Screen } from '../../src/cli/screen.ts';
-import { openTerminal } from '../../src/cli/terminal.ts';
+import { Screen } from '../../src/cli/output/screen.ts';
+import { openTerminal } from '../../src/cli/output/terminal.ts';
 import { createLog } from '../../src/core/log.ts';
 import { rememberSecrets } from '../../src/core/secrets.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { runReport } from '../../src/cli/report.ts';
+import { runReport } from '../../src/cli/output/report.ts';
 
 const RUN = {
   runId: '0199-run',

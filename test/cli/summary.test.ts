@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { runSummary } from '../../src/cli/summary.ts';
+import { runSummary } from '../../src/cli/output/summary.ts';
 
 const RUN = {
   runId: '0199-run',

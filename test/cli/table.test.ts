@@ -1,6 +1,6 @@
 import { fc } from '../support/properties.ts';
 import { expect, test } from 'vitest';
-import { formatTable } from '../../src/cli/table.ts';
+import { formatTable } from '../../src/cli/output/table.ts';
 
 test('sets numbers to the right and everything else to the left', () => {
   const table = formatTable(

@@ -36,7 +36,8 @@ interface Asset {
 
 /** Adds the pages and what they load. */
 export async function addConsole(server: FastifyInstance): Promise<void> {
-  const own = (await readdir(FOLDER)).map((file) => ({
+  const files = (await readdir(FOLDER, { recursive: true })).filter((file) => file.includes('.'));
+  const own = files.map((file) => ({
     paths: PAGES[file] ?? [`/assets/${file}`],
     url: new URL(file, FOLDER).href,
   }));

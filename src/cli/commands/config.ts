@@ -1,7 +1,7 @@
 /** `config`: every setting as it is in force, and where its value comes from. Secrets are masked. */
 import { shownSettings } from '../../config/shown-settings.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { formatTable } from '../table.ts';
+import { formatTable } from '../output/table.ts';
 
 /** @returns at once: no service is asked */
 export function config(_options: unknown, { config: given }: CommandContext): Promise<CommandResult> {

@@ -5,10 +5,10 @@ import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { outProblem, writeCsv } from '../csv-out.ts';
+import { outProblem, writeCsv } from '../output/csv-out.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
 import type { Run } from '../../runs/store/run-store.ts';
-import { runSummary } from '../summary.ts';
+import { runSummary } from '../output/summary.ts';
 
 export interface ExportOptions {
   readonly party: string;

@@ -5,8 +5,8 @@ import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { formatBytes, formatCount } from '../format.ts';
-import { formatTable } from '../table.ts';
+import { formatBytes, formatCount } from '../output/format.ts';
+import { formatTable } from '../output/table.ts';
 
 /** Asks the object store alone. */
 export async function lake(_options: object, context: CommandContext): Promise<CommandResult> {

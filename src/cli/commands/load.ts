@@ -2,7 +2,7 @@
 import { openApp } from '../../app/app.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
-import { runSummary } from '../summary.ts';
+import { runSummary } from '../output/summary.ts';
 
 export async function load(
   options: { readonly all: boolean },

@@ -3,7 +3,7 @@ import { validate as isUuid } from 'uuid';
 import { openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { readableLog } from '../log-lines.ts';
+import { readableLog } from '../output/log-lines.ts';
 
 const PAGE_LINES = 1_000;
 const LINES_MAX = 50_000;

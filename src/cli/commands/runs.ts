@@ -4,9 +4,9 @@ import { openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { runDocument } from '../follow.ts';
-import { formatAge, formatDuration } from '../format.ts';
-import { runReport } from '../report.ts';
-import { formatTable } from '../table.ts';
+import { formatAge, formatDuration } from '../output/format.ts';
+import { runReport } from '../output/report.ts';
+import { formatTable } from '../output/table.ts';
 
 export interface RunsOptions {
   readonly runId: string | undefined;

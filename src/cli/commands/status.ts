@@ -7,8 +7,8 @@ import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../format.ts';
-import { formatTable } from '../table.ts';
+import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../output/format.ts';
+import { formatTable } from '../output/table.ts';
 
 export interface StatusOptions {
   readonly watch: boolean;

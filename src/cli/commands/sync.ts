@@ -7,8 +7,8 @@ import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
-import { formatCount } from '../format.ts';
-import { runSummary } from '../summary.ts';
+import { formatCount } from '../output/format.ts';
+import { runSummary } from '../output/summary.ts';
 
 export interface SyncOptions {
   readonly what: string;

@@ -7,7 +7,7 @@ import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { runDocument, updateOf, verifyHere } from '../follow.ts';
-import { runSummary } from '../summary.ts';
+import { runSummary } from '../output/summary.ts';
 
 export async function verify(
   options: { readonly deep: boolean; readonly against?: string },

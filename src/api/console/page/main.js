@@ -1,23 +1,23 @@
 // The console: one event stream moves what moves; the rest is asked for when something has changed.
-import { loadAside, startAside } from './aside.js';
-import { redrawCharts } from './charts.js';
-import { startDialog } from './dialog.js';
-import { announce, place } from './dom.js';
-import { loadLines } from './exports.js';
-import { follow } from './feed.js';
-import { showGlance, takeAsides } from './glance.js';
-import { drawHistory, loadHistory } from './history.js';
-import { showNow } from './now.js';
-import { takeLive } from './orders.js';
-import { loadParties, refreshParties, startParties } from './parties.js';
-import { openParty } from './party.js';
-import { startQuery } from './query.js';
-import { loadRuns, startRuns } from './runs.js';
+import { loadAside, startAside } from './runs/quarantine.js';
+import { redrawCharts } from './common/charts.js';
+import { startDialog } from './common/dialog.js';
+import { announce, place } from './common/dom.js';
+import { loadLines } from './runs/exports.js';
+import { follow } from './common/feed.js';
+import { showGlance, takeAsides } from './status/glance.js';
+import { drawHistory, loadHistory } from './runs/history.js';
+import { showNow } from './status/now.js';
+import { takeLive } from './common/orders.js';
+import { loadParties, refreshParties, startParties } from './data/parties.js';
+import { openParty } from './data/party.js';
+import { startQuery } from './data/query.js';
+import { loadRuns, startRuns } from './runs/runs.js';
 import { loadSettings } from './settings.js';
-import { startButton, takeLists } from './start.js';
-import { showStreams } from './streams.js';
-import { loadTables } from './tables.js';
-import { onZone, setMirrorTime, startClock } from './time.js';
+import { startButton, takeLists } from './common/start.js';
+import { showStreams } from './status/streams.js';
+import { loadTables } from './data/tables.js';
+import { onZone, setMirrorTime, startClock } from './common/time.js';
 
 const THEME = 'ledger-mirror theme';
 /** However much is published, what the stream does not bring is asked for no more often; longer than any answer is kept. */

@@ -1,6 +1,6 @@
 // The resolved configuration.
-import { ask } from './ask.js';
-import { el, failed, place, show } from './dom.js';
+import { ask } from './common/ask.js';
+import { el, failed, place, show } from './common/dom.js';
 
 export async function loadSettings() {
   const target = place('settings');

@@ -1,9 +1,9 @@
 // Parties, found by the beginning of their id, page after page.
-import { ask } from './ask.js';
-import { announce, el, failed, place, show } from './dom.js';
-import { bytes, count, plural } from './format.js';
-import { time } from './time.js';
-import { orderButton, partyName } from './orders.js';
+import { ask } from '../common/ask.js';
+import { announce, el, failed, place, show } from '../common/dom.js';
+import { bytes, count, plural } from '../common/format.js';
+import { time } from '../common/time.js';
+import { orderButton, partyName } from '../common/orders.js';
 
 const TYPING_MS = 60;
 let next;

@@ -1,9 +1,9 @@
 // SQL over the lake and the ready questions: the result as a table, a chart where it makes sense, a file.
-import { ask, post } from './ask.js';
-import { chart } from './charts.js';
+import { ask, post } from '../common/ask.js';
+import { chart } from '../common/charts.js';
 import { completeNames } from './complete.js';
-import { action, announce, el, place, show } from './dom.js';
-import { plural } from './format.js';
+import { action, announce, el, place, show } from '../common/dom.js';
+import { plural } from '../common/format.js';
 import { columnKind, resultTable, tabled } from './result.js';
 
 const SECONDS_MAX = 60;

@@ -5,16 +5,16 @@ import { join, resolve } from 'node:path';
 import { type Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { text as readText } from 'node:stream/consumers';
-import { openStore } from '../../app/app.ts';
-import { errorCode, UsageError } from '../../core/errors.ts';
-import { type Lake, type LakeOptions, openLake } from '../../lake/query/lake.ts';
-import { inquiry, READY_QUESTIONS } from '../../lake/query/questions.ts';
-import { runQuery } from '../../lake/query/query.ts';
-import { scratchFolder } from '../../lake/local/scratch.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { type Asked, type QueryCommandOptions, readQueryOptions } from '../query-options.ts';
-import { promptForSql } from '../query-prompt.ts';
-import { formatTable } from '../table.ts';
+import { openStore } from '../../../app/app.ts';
+import { errorCode, UsageError } from '../../../core/errors.ts';
+import { type Lake, type LakeOptions, openLake } from '../../../lake/query/lake.ts';
+import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';
+import { runQuery } from '../../../lake/query/query.ts';
+import { scratchFolder } from '../../../lake/local/scratch.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
+import { type Asked, type QueryCommandOptions, readQueryOptions } from './options.ts';
+import { promptForSql } from './prompt.ts';
+import { formatTable } from '../../output/table.ts';
 
 export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   if (options.list) return listQuestions();

@@ -1,6 +1,6 @@
 // Completes names of tables and columns in a text area, by Ctrl+Space or while a word is typed.
-import { ask } from './ask.js';
-import { el } from './dom.js';
+import { ask } from '../common/ask.js';
+import { el } from '../common/dom.js';
 
 const CHARACTERS_MIN = 2;
 const SHOWN_MAX = 8;

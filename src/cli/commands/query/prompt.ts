@@ -2,7 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
-import { errorLine } from '../core/errors.ts';
+import { errorLine } from '../../../core/errors.ts';
 
 const HISTORY_MAX = 500;
 const FIRST = 'ledger-mirror> ';

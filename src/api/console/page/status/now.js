@@ -1,9 +1,9 @@
 // What runs now, and how far it is.
-import { el, keyed, place, setText } from './dom.js';
-import { bytes, count, duration, kindName, plural, shortId } from './format.js';
-import { mirrorNowMs, time } from './time.js';
-import { partyName } from './orders.js';
-import { cancelButton } from './start.js';
+import { el, keyed, place, setText } from '../common/dom.js';
+import { bytes, count, duration, kindName, plural, shortId } from '../common/format.js';
+import { mirrorNowMs, time } from '../common/time.js';
+import { partyName } from '../common/orders.js';
+import { cancelButton } from '../common/start.js';
 
 export function showNow({ live, night, inFlight, nextNight, workers }) {
   const target = place('now');

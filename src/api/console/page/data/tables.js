@@ -1,8 +1,8 @@
 // What tables there are: columns with their meaning, rows, size, age, and how to read each from elsewhere.
-import { ask } from './ask.js';
-import { action, el, failed, keyed, place, show } from './dom.js';
-import { bytes, count, plural } from './format.js';
-import { time } from './time.js';
+import { ask } from '../common/ask.js';
+import { action, el, failed, keyed, place, show } from '../common/dom.js';
+import { bytes, count, plural } from '../common/format.js';
+import { time } from '../common/time.js';
 
 export async function loadTables() {
   const target = place('tables');

@@ -1,9 +1,9 @@
 // Ledgers as lines in time: what is closed, what is open, what is being asked for, what was quarantined.
-import { ask } from './ask.js';
-import { el, failed, place, show, svg } from './dom.js';
-import { plural } from './format.js';
-import { formatTime, mirrorNowMs, time } from './time.js';
-import { partyName } from './orders.js';
+import { ask } from '../common/ask.js';
+import { el, failed, place, show, svg } from '../common/dom.js';
+import { plural } from '../common/format.js';
+import { formatTime, mirrorNowMs, time } from '../common/time.js';
+import { partyName } from '../common/orders.js';
 
 const WIDTH = 1_000;
 const HEIGHT = 16;

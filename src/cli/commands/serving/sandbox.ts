@@ -1,7 +1,7 @@
 /** `sandbox`: serves a made-up network until it is told to stop. */
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { UsageError } from '../../core/errors.ts';
+import { UsageError } from '../../../core/errors.ts';
 import {
   DAY_MICROS,
   floorSecond,
@@ -9,11 +9,11 @@ import {
   nowMicros,
   parseInstant,
   type Micros,
-} from '../../core/time.ts';
-import { keptGenesis } from '../kept-genesis.ts';
-import type { ReleaseName } from '../../sandbox/release-names.ts';
-import { startSandbox } from '../../sandbox/http/server.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+} from '../../../core/time.ts';
+import { keptGenesis } from './kept-genesis.ts';
+import type { ReleaseName } from '../../../sandbox/release-names.ts';
+import { startSandbox } from '../../../sandbox/http/server.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 
 export interface SandboxCommandOptions {
   readonly host: string;

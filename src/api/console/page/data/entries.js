@@ -1,9 +1,9 @@
 // A party's entries, newest first, filtered by day, type and asset, page after page.
-import { ask } from './ask.js';
-import { el, failed } from './dom.js';
-import { count, plural, shortId } from './format.js';
-import { partyName } from './orders.js';
-import { time } from './time.js';
+import { ask } from '../common/ask.js';
+import { el, failed } from '../common/dom.js';
+import { count, plural, shortId } from '../common/format.js';
+import { partyName } from '../common/orders.js';
+import { time } from '../common/time.js';
 
 /** @returns the parts of the dialog that list the entries */
 export function entryList(party) {

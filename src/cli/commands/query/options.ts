@@ -1,7 +1,7 @@
 /** What `query` was asked for: SQL or a ready question, its format and where it goes. All problems at once. */
 import { extname } from 'node:path';
-import { UsageError } from '../core/errors.ts';
-import { QUERY_FORMATS, type QueryFormat } from '../lake/query/query.ts';
+import { UsageError } from '../../../core/errors.ts';
+import { QUERY_FORMATS, type QueryFormat } from '../../../lake/query/query.ts';
 import {
   type Inquiry,
   inquiry,
@@ -9,7 +9,7 @@ import {
   READY_QUESTIONS,
   type ReadyQuestion,
   readyQuestion,
-} from '../lake/query/questions.ts';
+} from '../../../lake/query/questions.ts';
 
 export interface QueryCommandOptions {
   /** Absent: typed at a prompt, or read from standard input. */

@@ -1,6 +1,6 @@
 // A result as a table that stays fast: rows are added as they are scrolled to.
-import { el } from './dom.js';
-import { shortId } from './format.js';
+import { el } from '../common/dom.js';
+import { shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;

@@ -1,5 +1,5 @@
 /** What a command writes to stderr: bars and readable logs on a terminal, JSON lines otherwise. */
-import { createLog, type Log, type LogLevel } from '../core/log.ts';
+import { createLog, type Log, type LogLevel } from '../../core/log.ts';
 import { readableLog } from './log-lines.ts';
 import { createProgress, type Progress } from './progress.ts';
 import { Screen, type TerminalStream } from './screen.ts';

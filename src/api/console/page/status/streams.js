@@ -1,7 +1,7 @@
 // What is mirrored: each list and the ledgers, with verdict and freshness.
-import { el, keyed, place, setText } from './dom.js';
-import { count } from './format.js';
-import { time } from './time.js';
+import { el, keyed, place, setText } from '../common/dom.js';
+import { count } from '../common/format.js';
+import { time } from '../common/time.js';
 
 const NAMES = { parties: 'Parties', checkpoints: 'Checkpoints', ledger: 'Ledger entries' };
 

@@ -2,9 +2,9 @@
  * Live progress of a command: a line a task with bar, count, rate and time left on a terminal, log lines
  * otherwise. Both are driven by a timer, so that a silent stretch of work still shows that it lives.
  */
-import type { Log } from '../core/log.ts';
+import type { Log } from '../../core/log.ts';
 import { formatCount, formatDuration, formatQuantity, printable } from './format.ts';
-import { RateMeter } from '../core/rate-meter.ts';
+import { RateMeter } from '../../core/rate-meter.ts';
 import type { Screen } from './screen.ts';
 
 export interface ProgressUpdate {

@@ -3,8 +3,8 @@ import { createWriteStream } from 'node:fs';
 import { access, constants, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { errorCode } from '../core/errors.ts';
-import type { CommandContext } from './context.ts';
+import { errorCode } from '../../core/errors.ts';
+import type { CommandContext } from '../context.ts';
 
 const STDOUT = '-';
 

@@ -1,9 +1,9 @@
 // What was quarantined, why, and asking again.
-import { ask } from './ask.js';
-import { el, failed, keyed, place, show } from './dom.js';
-import { plural } from './format.js';
-import { time } from './time.js';
-import { orderButton, partyName } from './orders.js';
+import { ask } from '../common/ask.js';
+import { el, failed, keyed, place, show } from '../common/dom.js';
+import { plural } from '../common/format.js';
+import { time } from '../common/time.js';
+import { orderButton, partyName } from '../common/orders.js';
 
 const PAGE = 50;
 /** The table of parties pages through however many there are. */

@@ -1,9 +1,9 @@
 // How the mirror grew, and how its nights went.
-import { ask } from './ask.js';
-import { chart } from './charts.js';
-import { el, failed, place, show } from './dom.js';
-import { bytes, count, plural } from './format.js';
-import { formatTime, mirrorNowMs } from './time.js';
+import { ask } from '../common/ask.js';
+import { chart } from '../common/charts.js';
+import { el, failed, place, show } from '../common/dom.js';
+import { bytes, count, plural } from '../common/format.js';
+import { formatTime, mirrorNowMs } from '../common/time.js';
 import { openRun } from './runs.js';
 
 const WEEKS = 12;

@@ -1,12 +1,12 @@
 /** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
 import { once } from 'node:events';
-import { startFirstRun } from '../../runs/first-run.ts';
-import { needSource, openApp, type App } from '../../app/app.ts';
-import { requireWritable } from '../../app/data-dir.ts';
-import { startApi } from '../../app/serve.ts';
-import { startWorkerHealth } from '../../app/worker-health.ts';
-import { refuseOpenListening } from '../../api/access/hosts.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { startFirstRun } from '../../../runs/first-run.ts';
+import { needSource, openApp, type App } from '../../../app/app.ts';
+import { requireWritable } from '../../../app/data-dir.ts';
+import { startApi } from '../../../app/serve.ts';
+import { startWorkerHealth } from '../../../app/worker-health.ts';
+import { refuseOpenListening } from '../../../api/access/hosts.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 
 export function up(_options: object, context: CommandContext): Promise<CommandResult> {
   return run({ worker: true, api: true }, context);

@@ -1,8 +1,8 @@
 // Evidence as people read it: a sentence first, then what there is, then the names of what there is none of.
-import { ask } from './ask.js';
-import { el } from './dom.js';
-import { bytes, count, duration, plural, shortId } from './format.js';
-import { time } from './time.js';
+import { ask } from '../common/ask.js';
+import { el } from '../common/dom.js';
+import { bytes, count, duration, plural, shortId } from '../common/format.js';
+import { time } from '../common/time.js';
 
 const SHOWN_MAX = 12;
 const DEPTH_MAX = 6;

@@ -1,11 +1,11 @@
 // A party's ledger: what is known of it, what flowed each day, and how an account's balance went.
-import { ask } from './ask.js';
-import { chart } from './charts.js';
-import { openDialog } from './dialog.js';
-import { el, failed, show } from './dom.js';
-import { bytes, count, plural, shortId } from './format.js';
-import { formatTime, time, timeZone } from './time.js';
-import { orderButton } from './orders.js';
+import { ask } from '../common/ask.js';
+import { chart } from '../common/charts.js';
+import { openDialog } from '../common/dialog.js';
+import { el, failed, show } from '../common/dom.js';
+import { bytes, count, plural, shortId } from '../common/format.js';
+import { formatTime, time, timeZone } from '../common/time.js';
+import { orderButton } from '../common/orders.js';
 import { entryList } from './entries.js';
 import { download, exportable } from './parties.js';
 

@@ -1,11 +1,11 @@
 // Runs, newest first, each with its evidence.
-import { ask } from './ask.js';
-import { openDialog } from './dialog.js';
-import { el, failed, keyed, place, show } from './dom.js';
+import { ask } from '../common/ask.js';
+import { openDialog } from '../common/dialog.js';
+import { el, failed, keyed, place, show } from '../common/dom.js';
 import { evidence } from './evidence.js';
-import { duration, kindName, shortId } from './format.js';
-import { cancelButton } from './start.js';
-import { time } from './time.js';
+import { duration, kindName, shortId } from '../common/format.js';
+import { cancelButton } from '../common/start.js';
+import { time } from '../common/time.js';
 
 const PAGE = 15;
 let shown = PAGE;

@@ -1,10 +1,10 @@
 // First of all: is the mirror complete, as of when, and does anything need a person.
-import { action, el, keyed, place, setText } from './dom.js';
-import { bytes, count, duration } from './format.js';
-import { formatTime, time } from './time.js';
-import { orderButton, partyName } from './orders.js';
-import { showLastRun } from './runs.js';
-import { startButton, startRun } from './start.js';
+import { action, el, keyed, place, setText } from '../common/dom.js';
+import { bytes, count, duration } from '../common/format.js';
+import { formatTime, time } from '../common/time.js';
+import { orderButton, partyName } from '../common/orders.js';
+import { showLastRun } from '../runs/runs.js';
+import { startButton, startRun } from '../common/start.js';
 
 const NUMBERS = [
   [

@@ -2,7 +2,7 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../../../core/time.ts';
 
 const document = z.object({ genesisMicros: z.string().regex(/^\d{1,18}$/) });
 
