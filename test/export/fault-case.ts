@@ -9,6 +9,7 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
+import { sourceConfig } from '../support/source-config.ts';
 
 export interface FaultCase {
   readonly sourceUrl: string;
@@ -23,8 +24,6 @@ export interface FaultCase {
 
 /** So small that threads read most of what a test exports. */
 const BLOCK_SIZES = { beginningBytes: 2 ** 14, blockBytes: 2 ** 14 };
-
-const RATE = 100_000;
 const MARGIN_MICROS = 120_000_000n;
 
 /** Threads as `up` and `worker` have them: one pool a process, for all its exports. */
@@ -53,20 +52,7 @@ export async function exportFrom(
   changes: Partial<ExportDeps> & Required<Pick<ExportDeps, 'rowPool'>>,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
-  await using source = openSource(
-    {
-      sourceUrl: new URL(given.sourceUrl),
-      sourceRate: RATE,
-      sourceExportPath: '/api/v2/ledgerentry/export',
-      sourceExportParamParty: 'partyId',
-      sourceExportParamAsset: 'assetId',
-      sourceExportParamFrom: 'dateRange.startTimestamp',
-      sourceExportParamTo: 'dateRange.endTimestamp',
-      sourceExportTime: 'ns',
-      ambient: {},
-    },
-    { acceptGzip: false },
-  );
+  await using source = openSource(sourceConfig(given.sourceUrl), { acceptGzip: false });
   await using warehouse = openWarehouse({ url: given.databaseUrl, onIdleError: () => undefined });
   const seenTime = BigInt(given.seenTime);
   return await exportLedger(

@@ -20,6 +20,7 @@ import type { HostileCase, Verdict } from './hostile/case.ts';
 import { CASES } from './hostile/cases.ts';
 import { judgeOutcome } from './hostile/judge.ts';
 import { type HostileSource, startHostileSource } from './hostile/start.ts';
+import { sourceConfig } from '../support/source-config.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 /** As many as a job of the queue has. */
@@ -51,16 +52,8 @@ function configured({ settings = {} }: HostileCase): Partial<SourceConfig> {
 function open(url: string, one: HostileCase): Source {
   return openSource(
     {
-      sourceUrl: new URL(url),
-      sourceRate: 10_000,
-      sourceExportPath: '/api/v2/ledgerentry/export',
-      sourceExportParamParty: 'partyId',
-      sourceExportParamAsset: 'assetId',
-      sourceExportParamFrom: 'dateRange.startTimestamp',
-      sourceExportParamTo: 'dateRange.endTimestamp',
-      sourceExportTime: 'ns',
+      ...sourceConfig(url),
       ...configured(one),
-      ambient: {},
     },
     {
       limits: {

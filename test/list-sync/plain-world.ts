@@ -5,7 +5,7 @@ import type { ListName, ListSource, ResumePointStore } from '../../src/list-sync
 import { openSource, type Source } from '../../src/source/source.ts';
 import { judgeList, type Judgement } from './plain-source/oracle.ts';
 import type { PlainSource } from './plain-source/start.ts';
-import { sourceConfig } from './source-config.ts';
+import { sourceConfig } from '../support/source-config.ts';
 import type { SyncWorld } from './sync-world.ts';
 
 /** Time passes by itself wherever the client waits. */

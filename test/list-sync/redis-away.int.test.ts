@@ -12,7 +12,7 @@ import { recordingLog } from '../state/recording-log.ts';
 import { freshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { sourceConfig } from './source-config.ts';
+import { sourceConfig } from '../support/source-config.ts';
 import { openMigrated, SyncWorld } from './sync-world.ts';
 
 const PAGE_MS = 5_000;

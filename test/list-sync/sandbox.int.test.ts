@@ -4,7 +4,7 @@ import { openSource } from '../../src/source/source.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';
-import { sourceConfig } from './source-config.ts';
+import { sourceConfig } from '../support/source-config.ts';
 import { openMigrated, SyncWorld } from './sync-world.ts';
 
 const database = await freshDatabase();

@@ -16,7 +16,7 @@ import { freshDatabase } from '../support/database.ts';
 import { type Child, runScript } from '../support/process.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { sourceConfig } from './source-config.ts';
+import { sourceConfig } from '../support/source-config.ts';
 import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
 
 const SEEDS = process.env['SEED'] === undefined ? ['storm-1', 'storm-2', 'storm-3'] : [process.env['SEED']];

@@ -6,7 +6,7 @@ import { tolerantState } from '../../src/state/tolerant-state.ts';
 import { syncList } from '../../src/list-sync/sync.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ListStore } from '../../src/list-sync/store/list-store.ts';
-import { sourceConfig } from './source-config.ts';
+import { sourceConfig } from '../support/source-config.ts';
 
 const [sourceUrl = '', databaseUrl = '', redisUrl = '', list = '', runId = '', pageSize = '10'] =
   process.argv.slice(2);

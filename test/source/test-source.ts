@@ -4,6 +4,7 @@ import { CostTally } from '../../src/source/cost-meter.ts';
 import { EXPORT_LIMITS, LIST_LIMITS, type HttpLimits } from '../../src/source/wire/http.ts';
 import type { Clock, RequestReport, WaitReport } from '../../src/source/ports.ts';
 import { openSource, type Source, type SourceConfig, type SourceDeps } from '../../src/source/source.ts';
+import { sourceConfig } from '../support/source-config.ts';
 
 export const PARTY = 'ab'.repeat(32);
 export const ASSET = 'cd'.repeat(32);
@@ -54,15 +55,7 @@ export function testSource(
   const tally = new CostTally();
   const source = openSource(
     {
-      sourceUrl,
-      sourceRate: 1000,
-      sourceExportPath: '/api/v2/ledgerentry/export',
-      sourceExportParamParty: 'partyId',
-      sourceExportParamAsset: 'assetId',
-      sourceExportParamFrom: 'dateRange.startTimestamp',
-      sourceExportParamTo: 'dateRange.endTimestamp',
-      sourceExportTime: 'ns',
-      ambient: {},
+      ...sourceConfig(sourceUrl),
       ...config,
     },
     {

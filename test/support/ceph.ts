@@ -3,21 +3,15 @@
  * its own, by any user. What is written is lost when the OSD ends.
  */
 import { randomUUID } from 'node:crypto';
-import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { CreateBucketCommand, PutBucketPolicyCommand } from '@aws-sdk/client-s3';
-import { libraryFolder, unpackDebian, unpackedEnv } from './debian-packages.ts';
-import { Child } from './process.ts';
-import { freePorts, type Keys, newKeys, rawClient, type RealStore } from './real-store.ts';
-import { waitFor } from './wait-for.ts';
+import { libraryFolder } from './debian-packages.ts';
+import type { Child } from './process.ts';
+import { freePorts, type Keys, rawClient, type RealStore } from './real-store.ts';
+import { startUnpacked, UnpackedStore } from './unpacked-store.ts';
 
-const run = promisify(execFile);
 const PACKAGES = ['ceph-mon', 'ceph-osd', 'radosgw', 'ceph-common'];
-const TOOL_TIMEOUT_MS = 120_000;
-const START_TIMEOUT_MS = 180_000;
 /** Of memory, of which only what is written is taken. */
 const STORE_BYTES = 6 * 2 ** 30;
 /** The OSD takes several, one after another. */
@@ -26,46 +20,21 @@ const OSD_PORTS = 60;
 /** 16.2 ignores the condition on the last call of an upload in parts. */
 export const CEPH_CAPABILITIES = { put: 'honoured', multipart: 'ignored', hasOneWinner: true } as const;
 
-export async function startCeph(): Promise<RealStore> {
-  const ceph = new Ceph(await unpackDebian('ceph', PACKAGES), await mkdtemp(join(tmpdir(), 'lm-ceph-')));
-  try {
-    await ceph.start();
-    return ceph;
-  } catch (error) {
-    await ceph[Symbol.asyncDispose]();
-    throw error;
-  }
+export function startCeph(): Promise<RealStore> {
+  return startUnpacked({ name: 'ceph', all: PACKAGES }, (root, dir) => new Ceph(root, dir));
 }
 
-class Ceph implements RealStore {
+class Ceph extends UnpackedStore {
   readonly name = 'Ceph';
-  readonly bucket = 'mirror';
-  readonly keys = newKeys('main');
-  readonly readOnlyKeys = newKeys('reader');
-  readonly #root: string;
-  readonly #dir: string;
-  readonly #children: Child[] = [];
-  #env: Record<string, string> = {};
-  #gateway: Child | undefined;
-  #port = 0;
-
-  constructor(root: string, dir: string) {
-    this.#root = root;
-    this.#dir = dir;
-  }
-
-  get endpoint(): string {
-    return `http://127.0.0.1:${this.#port}`;
-  }
 
   async start(): Promise<void> {
     for (const folder of ['mon', 'osd0', 'rgw', 'run', 'log'])
-      await mkdir(join(this.#dir, folder), { recursive: true });
-    this.#env = { ...(await unpackedEnv(this.#root)), CEPH_CONF: join(this.#dir, 'ceph.conf') };
+      await mkdir(join(this.dir, folder), { recursive: true });
+    this.env['CEPH_CONF'] = join(this.dir, 'ceph.conf');
     const [gatewayPort = 0, monPort = 0, osdPort = 0] = await freePorts(3);
-    this.#port = gatewayPort;
+    this.port = gatewayPort;
     const fsid = randomUUID();
-    await writeFile(join(this.#dir, 'ceph.conf'), this.#config({ fsid, gatewayPort, monPort, osdPort }));
+    await writeFile(join(this.dir, 'ceph.conf'), this.#config({ fsid, gatewayPort, monPort, osdPort }));
     await this.#startMonitor(fsid, monPort);
     await this.#startOsd();
     await this.startGateway();
@@ -77,42 +46,19 @@ class Ceph implements RealStore {
     client.destroy();
   }
 
-  async killGateway(): Promise<void> {
-    await this.#gateway?.end('SIGKILL');
+  protected gateway(): Child {
+    return this.#run('radosgw', ['-n', 'client.rgw', '-f']);
   }
 
-  async startGateway(): Promise<void> {
-    this.#gateway = this.#daemon('radosgw', ['-n', 'client.rgw', '-f']);
-    const gateway = this.#gateway;
-    await waitFor(
-      async () => {
-        if (!gateway.isRunning) throw new Error(`the gateway has ended:\n${gateway.stderr}`);
-        const answer = await fetch(this.endpoint).catch(() => undefined);
-        await answer?.body?.cancel();
-        return answer !== undefined && answer.status < 500;
-      },
-      { timeoutMs: START_TIMEOUT_MS, what: 'an answer of the RADOS gateway' },
-    );
-  }
-
-  freezeGateway(): void {
-    this.#gateway?.signal('SIGSTOP');
-  }
-
-  thawGateway(): void {
-    this.#gateway?.signal('SIGCONT');
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children.toReversed()) await child[Symbol.asyncDispose]();
-    await rm(this.#dir, { recursive: true, force: true });
+  protected isWell(answer: Response): boolean {
+    return answer.status < 500;
   }
 
   async #startMonitor(fsid: string, port: number): Promise<void> {
-    const keyring = join(this.#dir, 'keyring');
+    const keyring = join(this.dir, 'keyring');
     const key = (name: string, ...caps: string[]): Promise<unknown> =>
-      this.#tool('ceph-authtool', [keyring, '--gen-key', '-n', name, ...caps]);
-    await this.#tool('ceph-authtool', [
+      this.tool('ceph-authtool', [keyring, '--gen-key', '-n', name, ...caps]);
+    await this.tool('ceph-authtool', [
       '--create-keyring',
       keyring,
       '--gen-key',
@@ -125,23 +71,23 @@ class Ceph implements RealStore {
     await key('client.admin', '--cap', 'mon', 'allow *', '--cap', 'osd', 'allow *');
     await key('osd.0', '--cap', 'mon', 'allow profile osd', '--cap', 'osd', 'allow *');
     await key('client.rgw', '--cap', 'mon', 'allow *', '--cap', 'osd', 'allow *');
-    const map = join(this.#dir, 'monmap');
+    const map = join(this.dir, 'monmap');
     const address = `[v2:127.0.0.1:${port}]`;
-    await this.#tool('monmaptool', ['--create', '--fsid', fsid, '--addv', 'a', address, '--clobber', map]);
-    await this.#tool('ceph-mon', ['-i', 'a', '--mkfs', '--monmap', map, '--keyring', keyring]);
-    this.#daemon('ceph-mon', ['-i', 'a', '-f']);
+    await this.tool('monmaptool', ['--create', '--fsid', fsid, '--addv', 'a', address, '--clobber', map]);
+    await this.tool('ceph-mon', ['-i', 'a', '--mkfs', '--monmap', map, '--keyring', keyring]);
+    this.#run('ceph-mon', ['-i', 'a', '-f']);
   }
 
   async #startOsd(): Promise<void> {
     const id = randomUUID();
-    await this.#tool('ceph', ['--connect-timeout', '60', 'osd', 'new', id]);
-    await this.#tool('ceph-osd', ['-i', '0', '--mkfs', '--osd-uuid', id]);
-    this.#daemon('ceph-osd', ['-i', '0', '-f']);
+    await this.tool('ceph', ['--connect-timeout', '60', 'osd', 'new', id]);
+    await this.tool('ceph-osd', ['-i', '0', '--mkfs', '--osd-uuid', id]);
+    this.#run('ceph-osd', ['-i', '0', '-f']);
   }
 
   async #addUser(uid: string, { accessKeyId, secretAccessKey }: Keys): Promise<void> {
     const keys = ['--access-key', accessKeyId, '--secret-key', secretAccessKey];
-    await this.#tool('radosgw-admin', [
+    await this.tool('radosgw-admin', [
       '-n',
       'client.rgw',
       'user',
@@ -154,23 +100,13 @@ class Ceph implements RealStore {
     ]);
   }
 
-  async #tool(name: string, args: readonly string[]): Promise<void> {
-    await run(join(this.#root, 'usr', 'bin', name), [...args], {
-      cwd: this.#dir,
-      env: { ...process.env, ...this.#env },
-      timeout: TOOL_TIMEOUT_MS,
-    });
-  }
-
-  #daemon(name: string, args: readonly string[]): Child {
-    const child = new Child(join(this.#root, 'usr', 'bin', name), args, { cwd: this.#dir, env: this.#env });
-    this.#children.push(child);
-    return child;
+  #run(name: string, args: readonly string[]): Child {
+    return this.daemon(this.program(name), args);
   }
 
   #config(given: { fsid: string; gatewayPort: number; monPort: number; osdPort: number }): string {
-    const dir = this.#dir;
-    const library = join(this.#root, 'usr', 'lib', libraryFolder());
+    const dir = this.dir;
+    const library = join(this.root, 'usr', 'lib', libraryFolder());
     return `[global]
 fsid = ${given.fsid}
 mon host = [v2:127.0.0.1:${given.monPort}/0]

@@ -2,21 +2,15 @@
  * OpenStack Swift with its S3 interface: proxy, account, container and object server, one replica, on
  * loopback, in a folder of its own, by any user.
  */
-import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir, userInfo } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { CreateBucketCommand, PutBucketAclCommand } from '@aws-sdk/client-s3';
-import { unpackDebian, unpackedEnv } from './debian-packages.ts';
-import { Child } from './process.ts';
+import type { Child } from './process.ts';
 import { freePorts, type Keys, newKeys, rawClient, type RealStore } from './real-store.ts';
-import { waitFor } from './wait-for.ts';
+import { startUnpacked, UnpackedStore } from './unpacked-store.ts';
 
-const run = promisify(execFile);
 const PACKAGES = ['swift-proxy', 'swift-account', 'swift-container', 'swift-object', 'python3-swift'];
-const TOOL_TIMEOUT_MS = 60_000;
-const START_TIMEOUT_MS = 180_000;
 /** Beside the proxy; each has a ring of its own. */
 const SERVERS = ['account', 'container', 'object'] as const;
 /** s3api names a user `account:user`. */
@@ -25,47 +19,24 @@ const USER_PREFIX = 'mirror:';
 /** 2.30 answers 501 to the condition on a PUT; in parts it looks before it writes. */
 export const SWIFT_CAPABILITIES = { put: 'refused', multipart: 'honoured', hasOneWinner: false } as const;
 
-export async function startSwift(): Promise<RealStore> {
-  const swift = new Swift(await unpackDebian('swift', PACKAGES), await mkdtemp(join(tmpdir(), 'lm-swift-')));
-  try {
-    await swift.start();
-    return swift;
-  } catch (error) {
-    await swift[Symbol.asyncDispose]();
-    throw error;
-  }
+export function startSwift(): Promise<RealStore> {
+  return startUnpacked({ name: 'swift', all: PACKAGES }, (root, dir) => new Swift(root, dir));
 }
 
-class Swift implements RealStore {
+class Swift extends UnpackedStore {
   readonly name = 'Swift';
-  readonly bucket = 'mirror';
-  readonly keys = ofUser(newKeys('main'));
-  readonly readOnlyKeys = ofUser(newKeys('reader'));
-  readonly #root: string;
-  readonly #dir: string;
-  readonly #children: Child[] = [];
-  #env: Record<string, string> = {};
-  #proxy: Child | undefined;
-  #port = 0;
-
-  constructor(root: string, dir: string) {
-    this.#root = root;
-    this.#dir = dir;
-  }
-
-  get endpoint(): string {
-    return `http://127.0.0.1:${this.#port}`;
-  }
+  override readonly keys = ofUser(newKeys('main'));
+  override readonly readOnlyKeys = ofUser(newKeys('reader'));
+  protected override readonly healthPath = '/healthcheck';
 
   async start(): Promise<void> {
-    this.#env = await unpackedEnv(this.#root);
-    for (const folder of ['srv/d0', 'log']) await mkdir(join(this.#dir, folder), { recursive: true });
+    for (const folder of ['srv/d0', 'log']) await mkdir(join(this.dir, folder), { recursive: true });
     const [proxyPort = 0, ...ports] = await freePorts(1 + SERVERS.length);
-    this.#port = proxyPort;
+    this.port = proxyPort;
     await this.#write('swift.conf', SWIFT_CONF);
     for (const [index, name] of SERVERS.entries()) await this.#makeServer(name, ports[index] ?? 0);
     await this.#write('proxy-server.conf', this.#proxyConfig());
-    for (const name of SERVERS) this.#daemon(name);
+    for (const name of SERVERS) this.#server(name);
     await this.startGateway();
     const client = rawClient(this);
     await client.send(new CreateBucketCommand({ Bucket: this.bucket }));
@@ -74,51 +45,23 @@ class Swift implements RealStore {
     client.destroy();
   }
 
-  async killGateway(): Promise<void> {
-    await this.#proxy?.end('SIGKILL');
+  protected gateway(): Child {
+    return this.#server('proxy');
   }
 
-  async startGateway(): Promise<void> {
-    const proxy = this.#daemon('proxy');
-    this.#proxy = proxy;
-    await waitFor(
-      async () => {
-        if (!proxy.isRunning) throw new Error(`the proxy has ended:\n${proxy.stdout}\n${proxy.stderr}`);
-        const answer = await fetch(`${this.endpoint}/healthcheck`).catch(() => undefined);
-        await answer?.body?.cancel();
-        return answer?.ok;
-      },
-      { timeoutMs: START_TIMEOUT_MS, what: 'an answer of the Swift proxy' },
-    );
-  }
-
-  freezeGateway(): void {
-    this.#proxy?.signal('SIGSTOP');
-  }
-
-  thawGateway(): void {
-    this.#proxy?.signal('SIGCONT');
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children.toReversed()) await child[Symbol.asyncDispose]();
-    await rm(this.#dir, { recursive: true, force: true });
+  protected isWell(answer: Response): boolean {
+    return answer.ok;
   }
 
   async #makeServer(name: (typeof SERVERS)[number], port: number): Promise<void> {
-    const builder = join(this.#dir, `${name}.builder`);
-    const ring = async (...args: string[]): Promise<void> => {
-      await run(join(this.#root, 'usr', 'bin', 'swift-ring-builder'), [builder, ...args], {
-        env: { ...process.env, ...this.#env },
-        timeout: TOOL_TIMEOUT_MS,
-      });
-    };
+    const builder = join(this.dir, `${name}.builder`);
+    const ring = (...args: string[]): Promise<void> => this.tool('swift-ring-builder', [builder, ...args]);
     await ring('create', '6', '1', '0');
     await ring('add', `r1z1-127.0.0.1:${port}/d0`, '1');
     await ring('rebalance');
     await this.#write(
       `${name}-server.conf`,
-      `${this.#defaults(port)}devices = ${join(this.#dir, 'srv')}
+      `${this.#defaults(port)}devices = ${join(this.dir, 'srv')}
 mount_check = false
 disable_fallocate = true
 fallocate_reserve = 0
@@ -136,8 +79,8 @@ bind_ip = 127.0.0.1
 bind_port = ${port}
 workers = 0
 user = ${userInfo().username}
-swift_dir = ${this.#dir}
-log_address = ${join(this.#dir, 'log', 'none')}
+swift_dir = ${this.dir}
+log_address = ${join(this.dir, 'log', 'none')}
 `;
   }
 
@@ -146,7 +89,7 @@ log_address = ${join(this.#dir, 'log', 'none')}
       `user_mirror_main = ${this.keys.secretAccessKey} .admin`,
       `user_mirror_reader = ${this.readOnlyKeys.secretAccessKey}`,
     ];
-    return `${this.#defaults(this.#port)}[pipeline:main]
+    return `${this.#defaults(this.port)}[pipeline:main]
 pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk s3api tempauth copy slo dlo proxy-server
 [app:proxy-server]
 use = egg:swift#proxy
@@ -167,18 +110,13 @@ ${PLAIN_FILTERS.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).joi
   }
 
   async #write(name: string, text: string): Promise<void> {
-    await writeFile(join(this.#dir, name), text);
+    await writeFile(join(this.dir, name), text);
   }
 
-  #daemon(name: (typeof SERVERS)[number] | 'proxy'): Child {
-    const script = join(this.#root, 'usr', 'bin', `swift-${name}-server`);
-    const config = join(this.#dir, `${name}-server.conf`);
-    const child = new Child('/usr/bin/python3', ['-c', LAUNCHER, this.#dir, script, config], {
-      cwd: this.#dir,
-      env: this.#env,
-    });
-    this.#children.push(child);
-    return child;
+  #server(name: (typeof SERVERS)[number] | 'proxy'): Child {
+    const config = join(this.dir, `${name}-server.conf`);
+    const script = this.program(`swift-${name}-server`);
+    return this.daemon('/usr/bin/python3', ['-c', LAUNCHER, this.dir, script, config]);
   }
 }
 

@@ -1,9 +1,9 @@
-/** A source as the tests of the walk need it: lists only, no pace. */
+/** The settings of a source as the tests need them: the public service's names, no rate limit that is felt. */
 import type { SourceConfig } from '../../src/source/source.ts';
 
 const RATE_LIFTED = 100_000;
 
-export function sourceConfig(url: string): SourceConfig {
+export function sourceConfig(url: string | URL): SourceConfig {
   return {
     sourceUrl: new URL(url),
     sourceRate: RATE_LIFTED,
