@@ -2,9 +2,10 @@
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
 import { reportFailedNight, runNight } from '../src/runs/night/nightly-run.ts';
-import { reportOf, sendNotices } from '../src/runs/report/notify.ts';
+import { sendNotices } from '../src/runs/report/notify.ts';
 import { slotName } from '../src/runs/night/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
+import { runDocument } from '../src/runs/run-document.ts';
 
 const payload = z.union([
   z.strictObject({ runId: z.uuid() }),
@@ -26,7 +27,7 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       (run, outcome, signal) => reportFailedNight(run, outcome, deps, signal),
     );
     const ended = await deps.runs.get(runId);
-    if (ended?.state === 'done') deps.log.info({ report: reportOf(ended) }, 'Nightly report');
+    if (ended?.state === 'done') deps.log.info({ report: runDocument(ended) }, 'Nightly report');
     await sendNotices(deps);
   },
 };

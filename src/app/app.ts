@@ -116,7 +116,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     queue: queues,
     progress: progressOf(state, metrics, stack),
     costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
-    post: openPoster(config, runMetrics),
+    notices: openNotices(config, runMetrics),
     ...nightSettings(config),
     schedule,
     exportConcurrency: config.sourceExportConcurrency,
@@ -174,19 +174,22 @@ function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMet
 }
 
 /** Posts a notice to NOTIFY_URL, and counts when that is refused. */
-function openPoster(
-  { notifyUrl, notifySecret: secret, notifyFormat: format }: Config,
+function openNotices(
+  { notifyUrl, notifyOn: wanted, notifySecret: secret, notifyFormat: format }: Config,
   metrics: RunMetrics,
-): JobDeps['post'] {
+): JobDeps['notices'] {
   if (notifyUrl === undefined) return undefined;
   const post = posterTo(notifyUrl, { version: version(), secret, format });
-  return async (notice) => {
-    try {
-      await post(notice);
-    } catch (error) {
-      metrics.onNotifyFailure();
-      throw error;
-    }
+  return {
+    wanted,
+    post: async (notice) => {
+      try {
+        await post(notice);
+      } catch (error) {
+        metrics.onNotifyFailure();
+        throw error;
+      }
+    },
   };
 }
 

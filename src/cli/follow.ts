@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeAbandoned, enqueueRun, goingNight, queuesOf } from '../runs/enqueue.ts';
 import type { ProgressLine, ReportProgress, VerifyRequest } from '../runs/job.ts';
-import { describeRun } from '../runs/run-document.ts';
 import { UNREACHABLE_MAX_MS, workRun } from '../runs/work-run.ts';
 import type { App } from '../app/app.ts';
 import { errorLine, UnreachableError } from '../core/errors.ts';
@@ -218,26 +217,5 @@ export function updateOf(line: ProgressLine): ProgressUpdate {
     unit: line.unit,
     ...(line.total === undefined ? {} : { total: BigInt(line.total) }),
     ...(line.note === undefined ? {} : { note: line.note }),
-  };
-}
-
-/** A run as a document for `--json`; the read API says the same. */
-export function runDocument(run: Run): Readonly<Record<string, unknown>> {
-  const { runId, kind, subject, state, queuedAt, attempts, evidence } = run;
-  return {
-    ...describeRun({
-      runId,
-      parentRunId: run.parentRunId ?? null,
-      kind,
-      subject,
-      sourceUrl: run.sourceUrl ?? null,
-      state,
-      verdict: run.verdict ?? null,
-      queuedAt,
-      startedAt: run.startedAt ?? null,
-      finishedAt: run.finishedAt ?? null,
-      attempts,
-      evidence,
-    }),
   };
 }

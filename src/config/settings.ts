@@ -12,6 +12,7 @@ import {
   duration,
   ESCAPED,
   idList,
+  NOTICE_WORDS,
   integer,
   MINUTE_MS,
   objectStoreUrl,
@@ -21,6 +22,7 @@ import {
   text,
   timeZone,
   url,
+  wordsOf,
 } from './value-forms.ts';
 
 export interface Setting<Value> {
@@ -266,8 +268,15 @@ export const SETTINGS = {
     name: 'NOTIFY_URL',
     secret: true,
     accepted: HTTP_URL,
-    help: 'where the start and end of each run is posted as JSON',
+    help: 'where the start and end of runs is posted as JSON',
     parse: url(['http:', 'https:']),
+  }),
+  notifyOn: setting({
+    name: 'NOTIFY_ON',
+    fallback: 'nightly,failed,recovered',
+    accepted: `all, or of: ${NOTICE_WORDS.slice(1).join(', ')}`,
+    help: 'of which runs it is told: of kinds, whatever happens, and of what happens, to any run',
+    parse: wordsOf(NOTICE_WORDS),
   }),
   notifySecret: setting({
     name: 'NOTIFY_SECRET',
@@ -358,6 +367,7 @@ type Required =
   | 'exportTimeFormat'
   | 'exportIdFormat'
   | 'lakeRetention'
+  | 'notifyOn'
   | 'notifyFormat'
   | 'apiHost'
   | 'apiPort'

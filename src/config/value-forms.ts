@@ -9,6 +9,13 @@ export type PartySelection =
   | { kind: 'list'; ids: readonly string[] }
   | { kind: 'file'; path: string };
 
+/** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
+export const NOTICE_WORDS = [
+  'all',
+  ...['nightly', 'sync', 'export', 'load', 'verify'],
+  ...['started', 'finished', 'failed', 'cancelled', 'recovered'],
+] as const;
+
 /** What must be escaped in a URL so that every reader of it takes the same user and password. */
 export const ESCAPED = '(a % in its password is written %25)';
 
@@ -70,6 +77,14 @@ export function byteSize(minBytes: number, maxBytes: number): (given: string) =>
 export function idList(given: string): readonly string[] | undefined {
   const ids = given.split(',').map((part) => canonicalId(part.trim()));
   return ids.every((id) => id !== undefined) ? [...new Set(ids)] : undefined;
+}
+
+/** Words of `known`, separated by commas. */
+export function wordsOf(known: readonly string[]): (given: string) => readonly string[] | undefined {
+  return (given) => {
+    const words = given.split(',').map((word) => word.trim());
+    return words.every((word) => known.includes(word)) ? [...new Set(words)] : undefined;
+  };
 }
 
 /** `ours=theirs`, by our name; `none`: the CSV has no such column. */

@@ -9,7 +9,7 @@ import type { JobData } from '../queue/backend.ts';
 import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
 import type { SourceCost } from '../source/ports.ts';
-import type { Notice } from './report/post-report.ts';
+import type { Notices } from './report/notify.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './night/schedule.ts';
@@ -131,8 +131,8 @@ export interface JobDeps {
     /** Records what was counted here and not recorded yet. */
     flush(): Promise<void>;
   };
-  /** Posts a report as JSON; absent where nobody is to be told. */
-  readonly post?: ((notice: Notice) => Promise<void>) | undefined;
+  /** Absent where nobody is to be told. */
+  readonly notices?: Notices | undefined;
   readonly nightlyParties: PartySelection;
   readonly nightlyExportsMax: number | undefined;
   /** Of the closed segments, from 0 to 1: so many are asked for once more each night. */

@@ -5,6 +5,7 @@
  */
 import type { Verdict } from '../core/verdict.ts';
 import type { RunKind } from '../postgres/schema.ts';
+import type { Run } from './store/run-store.ts';
 
 export const RUN_KINDS = [
   'sync',
@@ -159,6 +160,27 @@ export function describeRun(run: RunDocument): DescribedRun {
     asOf: textOf(part(run, evidence)[run.kind === 'sync' ? 'asOfTime' : 'closedTo']),
     error: errorOf(run),
     links: { self, events: `${self}/events`, logs: `${self}/logs` },
+  };
+}
+
+/** Of a run as it is kept: what `--json` and a notice say; the read API says the same. */
+export function runDocument(run: Run): Readonly<Record<string, unknown>> {
+  const { runId, kind, subject, state, evidence, queuedAt, attempts } = run;
+  return {
+    ...describeRun({
+      runId,
+      parentRunId: run.parentRunId ?? null,
+      kind,
+      subject,
+      sourceUrl: run.sourceUrl ?? null,
+      state,
+      verdict: run.verdict ?? null,
+      evidence,
+      queuedAt,
+      startedAt: run.startedAt ?? null,
+      finishedAt: run.finishedAt ?? null,
+      attempts,
+    }),
   };
 }
 

@@ -45,7 +45,7 @@ async function receiver(...statuses: readonly number[]): Promise<{ received: Rec
   };
 }
 
-const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', report: REPORT };
+const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', run: REPORT };
 
 async function deliver(url: URL, options: Partial<PostOptions> = {}, notice = FINISHED): Promise<void> {
   await posterTo(url, { version: '0.0.0', ...options })(notice);
@@ -89,8 +89,8 @@ describe('a notice', () => {
     ['run.cancelled', 'was cancelled'],
   ] as const)('of %s is one line in the form that Slack takes', async (type, words) => {
     const { received, url } = await receiver(200);
-    const report = { ...REPORT, verdict: type === 'run.failed' ? 'incomplete' : 'complete' };
-    await deliver(url, { format: 'slack' }, { id: 'run_r-1', type, report });
+    const run = { ...REPORT, verdict: type === 'run.failed' ? 'incomplete' : 'complete' };
+    await deliver(url, { format: 'slack' }, { id: 'run_r-1', type, run });
     expect(JSON.parse(received[0]?.body ?? '')).toEqual({
       text: `ledger-mirror: nightly run (scheduled) ${words}; run r-1`,
     });
@@ -100,7 +100,7 @@ describe('a notice', () => {
     rememberSecrets(['SRC-S3cret-9988']);
     const { received, url } = await receiver(404);
     const evidence = { error: { message: 'invalid header SRC-S3cret-9988' } };
-    const failure = await deliver(url, {}, { ...FINISHED, report: { ...REPORT, evidence } }).catch(
+    const failure = await deliver(url, {}, { ...FINISHED, run: { ...REPORT, evidence } }).catch(
       (error: unknown) => errorLine(error),
     );
     expect(failure).toContain('status 404');

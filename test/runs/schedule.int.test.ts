@@ -6,6 +6,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeUpMissedAudits, makeUpMissedSlot } from '../../src/runs/night/missed-slot.ts';
+import { readConfig } from '../../src/config/environment.ts';
 import { sendNotices } from '../../src/runs/report/notify.ts';
 import { everyPartyFits } from '../../src/runs/night/nightly-exports.ts';
 import { lastSlotMs } from '../../src/runs/night/schedule.ts';
@@ -155,7 +156,10 @@ describe('whoever wants to be told', () => {
     await using receiver = await openReceiver(3);
     await using world = await openWorld();
     const { runs } = world.deps;
-    const deps = { ...world.deps, post: posterTo(receiver.url, { version: 'test' }) };
+    const deps = {
+      ...world.deps,
+      notices: { post: posterTo(receiver.url, { version: 'test' }), wanted: ['all'] },
+    };
     const kinds = ['nightly', 'sync', 'export', 'load', 'verify'] as const;
     const ids: string[] = [];
     for (const kind of kinds) {
@@ -183,7 +187,10 @@ describe('whoever wants to be told', () => {
     await using receiver = await openReceiver(0);
     await using world = await openWorld();
     const { runs } = world.deps;
-    const deps = { ...world.deps, post: posterTo(receiver.url, { version: 'test' }) };
+    const deps = {
+      ...world.deps,
+      notices: { post: posterTo(receiver.url, { version: 'test' }), wanted: ['all'] },
+    };
     for (const verdict of ['incomplete', 'complete', 'complete'] as const) {
       const { runId } = await runs.create({ kind: 'nightly', subject: verdict });
       await runs.start(runId);
@@ -206,6 +213,30 @@ describe('whoever wants to be told', () => {
       ['run.started', null],
       ['run.cancelled', null],
     ]);
+  });
+
+  it('is told only of what is wanted, by kind or by what happened, and not asked about the rest again', async () => {
+    await using receiver = await openReceiver(0);
+    await using world = await openWorld();
+    const { runs } = world.deps;
+    const { notifyOn: wanted } = await readConfig({ env: {}, cwd: '/' });
+    const deps = { ...world.deps, notices: { post: posterTo(receiver.url, { version: 'test' }), wanted } };
+    for (const [kind, verdict] of [
+      ['export', 'complete'],
+      ['export', 'failed'],
+      ['nightly', 'complete'],
+    ] as const) {
+      const { runId } = await runs.create({ kind, subject: verdict });
+      await runs.start(runId);
+      await runs.finish(runId, verdict, { exported: { rows: 12 } });
+    }
+    await sendNotices(deps);
+    expect(receiver.posted).toMatchObject([
+      { type: 'run.failed', kind: 'export', status: 'failed', evidence: { exported: { rows: '12' } } },
+      { type: 'run.started', kind: 'nightly', status: 'running' },
+      { type: 'run.finished', kind: 'nightly', status: 'succeeded' },
+    ]);
+    await expect(runs.untold(10)).resolves.toEqual([]);
   });
 });
 

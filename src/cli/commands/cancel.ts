@@ -5,7 +5,7 @@ import { openApp, type App } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { runDocument } from '../follow.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 const POLL_MS = 200;
 /** A worker notices within three seconds; what it has in hand is given this long to reach a safe point. */

@@ -6,9 +6,10 @@ import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../..
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { outProblem, writeCsv } from '../output/csv-out.ts';
-import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
+import { followRuns, joinOrCreate } from '../follow.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { runSummary } from '../output/summary.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 export interface ExportOptions {
   readonly party: string;

@@ -1,8 +1,9 @@
 /** `load`: brings published objects into the warehouse and the lake, without the source. */
 import { openApp } from '../../app/app.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
+import { followRuns, joinOrCreate } from '../follow.ts';
 import { runSummary } from '../output/summary.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 export async function load(
   options: { readonly all: boolean },

@@ -2,9 +2,10 @@
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { describeNight, type NightPreview } from '../../runs/night/night-preview.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, runDocument, startNight } from '../follow.ts';
+import { followRuns, startNight } from '../follow.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
 import { runSummary } from '../output/summary.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 export async function nightly(
   options: { readonly dryRun: boolean },

@@ -3,10 +3,10 @@ import { validate as isUuid } from 'uuid';
 import { openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { runDocument } from '../follow.ts';
 import { formatAge, formatDuration } from '../output/format.ts';
 import { runReport } from '../output/report.ts';
 import { formatTable } from '../output/table.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 export interface RunsOptions {
   readonly runId: string | undefined;

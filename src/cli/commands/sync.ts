@@ -6,9 +6,10 @@ import { UsageError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, joinOrCreate, runDocument } from '../follow.ts';
+import { followRuns, joinOrCreate } from '../follow.ts';
 import { formatCount } from '../output/format.ts';
 import { runSummary } from '../output/summary.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 export interface SyncOptions {
   readonly what: string;

@@ -6,8 +6,9 @@ import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { runDocument, updateOf, verifyHere } from '../follow.ts';
+import { updateOf, verifyHere } from '../follow.ts';
 import { runSummary } from '../output/summary.ts';
+import { runDocument } from '../../runs/run-document.ts';
 
 export async function verify(
   options: { readonly deep: boolean; readonly against?: string },

@@ -1,54 +1,60 @@
 /**
- * Tells NOTIFY_URL of each run that begins and ends, and of one that ends well after one that did not. At least once
- * each, in their order; what cannot be told is given up a day after the run ended.
+ * Tells NOTIFY_URL of runs that begin and end, and of one that ends well after one that did not: of those that
+ * NOTIFY_ON names, by their kind or by what happened. At least once each, in their order; what cannot be told is
+ * given up a day after the run ended.
  */
 import { errorLine } from '../../core/errors.ts';
 import type { Run } from '../store/run-store.ts';
 import type { UntoldRun } from '../store/untold-runs.ts';
 import type { JobDeps } from '../job.ts';
-import type { NoticeType } from './post-report.ts';
+import type { Notice, NoticeType } from './post-report.ts';
+import { runDocument } from '../run-document.ts';
 
 const AT_ONCE_MAX = 50;
 
-/** What is posted, and logged. */
-export function reportOf(run: Run): Readonly<Record<string, unknown>> {
-  const { runId, kind, subject, slot, verdict, startedAt, finishedAt, evidence } = run;
-  return {
-    runId,
-    kind,
-    subject,
-    slot: slot ?? null,
-    verdict: verdict ?? null,
-    startedAt: startedAt ?? null,
-    finishedAt: finishedAt ?? null,
-    evidence,
-  };
+export interface Notices {
+  readonly post: (notice: Notice) => Promise<void>;
+  /** Of NOTIFY_ON: kinds of runs, and what happens to them. */
+  readonly wanted: readonly string[];
 }
 
 /** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
 export async function sendNotices({
   runs,
   log,
-  post,
-}: Pick<JobDeps, 'runs' | 'log' | 'post'>): Promise<void> {
-  if (post === undefined) return;
+  notices,
+}: Pick<JobDeps, 'runs' | 'log' | 'notices'>): Promise<void> {
+  if (notices === undefined) return;
+  const tell = async (run: Run, id: string, type: NoticeType): Promise<void> => {
+    if (isWanted(notices.wanted, run, type)) await notices.post({ id, type, run: runDocument(run) });
+  };
   for (const untold of await runs.untold(AT_ONCE_MAX)) {
     const run = await runs.get(untold.runId);
     if (run === undefined) continue;
     try {
       if (!untold.isStartTold) {
-        const begun = { ...run, verdict: undefined, finishedAt: undefined, evidence: {} };
-        await post({ id: `run_${run.runId}_started`, type: 'run.started', report: reportOf(begun) });
+        const begun: Run = {
+          ...run,
+          state: 'running',
+          verdict: undefined,
+          finishedAt: undefined,
+          evidence: {},
+        };
+        await tell(begun, `run_${run.runId}_started`, 'run.started');
         await runs.keep(run.runId, { told: 'started' });
       }
       if (run.state !== 'done' && run.state !== 'cancelled') continue;
-      await post({ id: `run_${run.runId}`, type: endOf(run, untold), report: reportOf(run) });
+      await tell(run, `run_${run.runId}`, endOf(run, untold));
       await runs.keep(run.runId, { told: 'ended' });
     } catch (error) {
       log.warn({ runId: run.runId, reason: errorLine(error) }, 'A notice could not be posted to NOTIFY_URL');
       return;
     }
   }
+}
+
+function isWanted(wanted: readonly string[], { kind }: Run, type: NoticeType): boolean {
+  return wanted.some((word) => word === 'all' || word === kind || `run.${word}` === type);
 }
 
 function endOf({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {

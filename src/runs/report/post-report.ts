@@ -18,7 +18,8 @@ export interface Notice {
   /** The same however often it is sent. */
   readonly id: string;
   readonly type: NoticeType;
-  readonly report: Readonly<Record<string, unknown>>;
+  /** Its document, as everybody is told of it. */
+  readonly run: Readonly<Record<string, unknown>>;
 }
 
 export interface PostOptions {
@@ -32,8 +33,8 @@ export interface PostOptions {
 /** @returns a function that throws RetryableError `NOTIFY_FAILED` where the receiver does not accept */
 export function posterTo(url: URL, options: PostOptions): (notice: Notice) => Promise<void> {
   const { target, authorization } = withoutCredentials(url);
-  return ({ id, type, report }) => {
-    const message = hideSecretsIn({ type, ...report });
+  return ({ id, type, run }) => {
+    const message = hideSecretsIn({ type, ...run });
     const body = JSON.stringify(options.format === 'slack' ? { text: lineOf(message) } : message);
     return pRetry(() => post(target, { ...headersOf(id, body, options), ...authorization }, body), {
       retries: RETRIES,

@@ -21,10 +21,11 @@ import { keptGenesis } from './kept-genesis.ts';
 import { startSandbox, type Sandbox } from '../../../sandbox/http/server.ts';
 import type { Run } from '../../../runs/store/run-store.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../../context.ts';
-import { followRuns, runDocument, startNight, verifyHere } from '../../follow.ts';
+import { followRuns, startNight, verifyHere } from '../../follow.ts';
 import { formatCount, formatDuration } from '../../output/format.ts';
 import { runSummary } from '../../output/summary.ts';
 import { formatTable, type Cell } from '../../output/table.ts';
+import { runDocument } from '../../../runs/run-document.ts';
 
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;
