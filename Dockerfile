@@ -1,6 +1,6 @@
 # The worker, the read API and every command in one image; the command says which. The sources run as they are.
 # NODE_IMAGE can name a mirror of yours, or a newer one; it has to be Debian with Node 24.12 or later.
-ARG NODE_IMAGE=node:24-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b1270fd37b7e9a7285cf83b6951452d
+ARG NODE_IMAGE=node:24-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6
 
 FROM ${NODE_IMAGE} AS packages
 WORKDIR /app

@@ -1,6 +1,6 @@
 /**
  * Writes `dist/`: the sources with their types stripped, for the package alone, since Node strips none below
- * node_modules. Lines and columns stay what they are. `node scripts/build-dist.ts [folder]`
+ * node_modules. Lines and columns stay what they are.
  */
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
@@ -36,5 +36,3 @@ export async function buildDist(folder: string): Promise<void> {
   // The program reads its version from two folders above src/core, here as there.
   await writeFile(join(folder, 'package.json'), `${JSON.stringify({ name, version, type })}\n`);
 }
-
-if (import.meta.main) await buildDist(resolve(ROOT, process.argv[2] ?? 'dist'));

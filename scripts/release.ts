@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pack } from './package.ts';
 import { expect, ROOT, runSteps, succeed } from './steps.ts';
 
 const OUT = join(ROOT, 'release');
@@ -47,8 +48,7 @@ if (import.meta.main) {
     {
       name: `${TARBALL} and its sum`,
       run: async () => {
-        await succeed('npm', ['pack', '--pack-destination', OUT]);
-        await rm(join(ROOT, 'dist'), { recursive: true, force: true });
+        await pack(OUT);
         const sum = createHash('sha256').update(await readFile(join(OUT, TARBALL)));
         await writeFile(join(OUT, 'SHA256SUMS'), `${sum.digest('hex')}  ${TARBALL}\n`);
       },

@@ -5,7 +5,8 @@
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { command, expect, ROOT, runSteps, succeed } from './steps.ts';
+import { pack } from './package.ts';
+import { command, expect, runSteps, succeed } from './steps.ts';
 
 const PACKED_BYTES_MAX = 2 * 1024 * 1024;
 const scratch = await mkdtemp(join(tmpdir(), 'ledger mirror package '));
@@ -28,17 +29,23 @@ try {
   for (const path of [prefix, home, folder]) await mkdir(path);
   await runSteps([
     {
-      name: 'npm pack: only what runs, at most 2 MiB',
+      name: 'npm run package: only what runs, at most 2 MiB',
       run: async () => {
-        const text = await succeed('npm', ['pack', '--json', '--pack-destination', scratch]);
-        const [packed] = JSON.parse(text) as { filename: string; size: number; files: { path: string }[] }[];
-        tarball = join(scratch, packed?.filename ?? '');
-        expect((packed?.size ?? Infinity) <= PACKED_BYTES_MAX, `${packed?.size} bytes`);
-        const others = packed?.files.filter(
-          ({ path }) => !/^(?:dist\/|bin\/|package\.json$|README\.md$|LICENSE$|CHANGELOG\.md$)/.test(path),
+        const packed = await pack(scratch);
+        tarball = join(scratch, packed.filename);
+        expect(packed.size <= PACKED_BYTES_MAX, `${packed.size} bytes`);
+        expect(
+          packed.files.some(({ path }) => path === 'dist/src/main.js'),
+          'the program is not in it',
         );
-        expect(others?.length === 0, `also in it: ${JSON.stringify(others)}`);
-        expect((await stat(tarball)).size === packed?.size, 'the size that npm tells is not the file’s');
+        const others = packed.files.filter(
+          ({ path }) =>
+            !/^(?:dist\/|bin\/|package\.json$|README\.md$|LICENSE$|CHANGELOG\.md$|docs\/run\.schema\.json$)/.test(
+              path,
+            ),
+        );
+        expect(others.length === 0, `also in it: ${JSON.stringify(others)}`);
+        expect((await stat(tarball)).size === packed.size, 'the size that npm tells is not the file’s');
       },
     },
     {
@@ -77,5 +84,4 @@ try {
   ]);
 } finally {
   await rm(scratch, { recursive: true, force: true });
-  await rm(join(ROOT, 'dist'), { recursive: true, force: true });
 }

@@ -49,6 +49,8 @@ import { readRunFacts } from '../runs/store/run-facts.ts';
 import { nextSlotMs, type Schedule } from '../runs/night/schedule.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
+import type { Meters } from '../worker/meters.ts';
+import { openMeters } from './open-meters.ts';
 import { openTracing, type Tracing } from '../worker/tracing.ts';
 import { WorkMetrics } from '../worker/work-metrics.ts';
 import { SHUTDOWN_GRACE_MS, WorkForce } from '../worker/work-force.ts';
@@ -71,8 +73,8 @@ export interface App extends AsyncDisposable {
   readonly status: StatusStore;
   /** What the work in this process did and cost. */
   readonly metrics: WorkMetrics;
-  /** How runs ended, here and in the mirror. */
-  readonly runMetrics: RunMetrics;
+  /** All metrics of this process. */
+  readonly meters: () => Meters;
   /** The names of the migrations that were run now. */
   readonly migrated: readonly string[];
 }
@@ -106,6 +108,7 @@ export async function openApp(options: AppOptions): Promise<App> {
   const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
   const runMetrics = openRunMetrics(warehouse, schedule, log);
+  const meters = openMeters({ config, log, warehouse, queues, store }, [metrics, runMetrics], stack);
   const asked = sourceUrl === undefined ? undefined : { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
   const jobs: JobDeps = {
     stages,
@@ -144,7 +147,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     runLogs,
     workers,
     jobs,
-    runMetrics,
+    meters,
     workForce,
     status: openStatusSource({
       store: new PostgresStatusStore(warehouse),

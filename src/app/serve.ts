@@ -10,8 +10,6 @@ import { consoleParts } from './console-parts.ts';
 import { Downloads } from '../api/mirror/downloads.ts';
 import { openRunOrders } from '../api/mirror/start-runs.ts';
 import { openExportOrders } from '../api/mirror/export-orders.ts';
-import { PlaceMetrics } from '../worker/place-metrics.ts';
-import { processMetrics } from '../worker/process-metrics.ts';
 import { addQueueBoard } from '../api/console/queue-board.ts';
 import { storeProbes } from './store-probes.ts';
 
@@ -21,8 +19,6 @@ import { storeProbes } from './store-probes.ts';
  */
 export async function startApi(app: App): Promise<Listening> {
   const { config, jobs, log, queues, warehouse } = app;
-  const probes = storeProbes(app);
-  const processes = processMetrics({ version: version(), dataDir: config.dataDir });
   const server = await buildServer(
     {
       lists: new ReadStore(warehouse.pool),
@@ -31,13 +27,8 @@ export async function startApi(app: App): Promise<Listening> {
       runs: openRunOrders({ jobs, isAttended: (url) => app.workers.anyAlive(url) }),
       jobs: openExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
       console: consoleParts(app),
-      probes,
-      metrics: [
-        { metricsText: () => processes.metrics() },
-        app.metrics,
-        app.runMetrics,
-        new PlaceMetrics({ queues, probes, log }),
-      ],
+      probes: storeProbes(app),
+      meters: app.meters(),
       sessions: openSessionStore(warehouse.pool),
       log,
     },

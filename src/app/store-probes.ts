@@ -1,8 +1,14 @@
 /** Each store that this process needs, asked the smallest question there is: for readiness and for metrics. */
 import type { Probe } from '../api/http/ports.ts';
-import type { App } from './app.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { Warehouse } from '../postgres/database.ts';
+import type { Queues } from '../queue/queues.ts';
 
-type ProbedApp = Pick<App, 'warehouse' | 'queues' | 'store'>;
+export interface ProbedApp {
+  readonly warehouse: Pick<Warehouse, 'pool'>;
+  readonly queues: Queues;
+  readonly store: ObjectStore;
+}
 
 export function storeProbes(app: ProbedApp): readonly Probe[] {
   return [

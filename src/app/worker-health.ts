@@ -6,10 +6,6 @@ import { isAskedLocally, isLoopback } from '../api/access/hosts.ts';
 import { bearerOf, roleOfToken } from '../api/access/keys.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import type { App } from './app.ts';
-import { version } from '../core/version.ts';
-import { PlaceMetrics } from '../worker/place-metrics.ts';
-import { processMetrics } from '../worker/process-metrics.ts';
-import { storeProbes } from './store-probes.ts';
 
 /** Node takes the two for each other where the first is the larger. */
 const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 6_000, connectionsCheckingInterval: 1_000 };
@@ -25,19 +21,12 @@ export interface WorkerHealth extends AsyncDisposable {
  * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
  */
 export async function startWorkerHealth(app: App, port: number): Promise<WorkerHealth> {
-  const { queues, log } = app;
-  const registry = processMetrics({ version: version(), dataDir: app.config.dataDir });
-  const parts = [
-    registry,
-    app.metrics,
-    app.runMetrics,
-    new PlaceMetrics({ queues, probes: storeProbes(app), log }),
-  ];
+  const { log } = app;
   const server = createServer(TIMEOUTS, (request, response) => {
     request.resume();
     const isMetrics = request.url?.split('?', 1)[0] === '/metrics';
     if (!isMetrics) sendHealth(app, response);
-    else if (maySeeMetrics(app, request)) void sendMetrics(parts, response, app);
+    else if (maySeeMetrics(app, request)) void sendMetrics(app, response);
     else response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
   });
   server.maxConnections = CONNECTIONS_MAX;
@@ -81,23 +70,16 @@ function maySeeMetrics({ config }: App, request: IncomingMessage): boolean {
   return token !== undefined && roleOfToken(token, { write, read }) !== undefined;
 }
 
-type MetricsPart = Pick<PlaceMetrics, 'metricsText'> | Registry;
-
-async function sendMetrics(
-  parts: readonly MetricsPart[],
-  response: ServerResponse,
-  { log }: App,
-): Promise<void> {
+async function sendMetrics(app: App, response: ServerResponse): Promise<void> {
   try {
-    const texts = parts.map((part) => (part instanceof Registry ? part.metrics() : part.metricsText()));
-    const body = (await Promise.all(texts)).join('\n');
+    const body = await app.meters().text();
     response.writeHead(200, {
       'content-type': Registry.PROMETHEUS_CONTENT_TYPE,
       'cache-control': 'no-store',
     });
     response.end(body);
   } catch (error) {
-    log.warn({ err: error }, 'Metrics could not be told');
+    app.log.warn({ err: error }, 'Metrics could not be told');
     response.writeHead(500).end();
   }
 }

@@ -12,8 +12,16 @@ export type PartySelection =
 /** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
 export const NOTICE_WORDS = [
   'all',
-  ...['nightly', 'sync', 'export', 'load', 'verify'],
-  ...['started', 'finished', 'failed', 'cancelled', 'recovered'],
+  'nightly',
+  'sync',
+  'export',
+  'load',
+  'verify',
+  'started',
+  'finished',
+  'failed',
+  'cancelled',
+  'recovered',
 ] as const;
 
 /** What must be escaped in a URL so that every reader of it takes the same user and password. */

@@ -9,7 +9,7 @@ import type { JobData } from '../queue/backend.ts';
 import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
 import type { SourceCost } from '../source/ports.ts';
-import type { Notices } from './report/notify.ts';
+import type { Notices } from './report/post-report.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './night/schedule.ts';

@@ -48,7 +48,7 @@ export class PlaceMetrics {
     });
   }
 
-  async metricsText(): Promise<string> {
+  async collect(): Promise<Registry> {
     await this.#ask();
     for (const { queue, activeJobs, quietMs, rebuilds } of this.#deps.queues.pulses()) {
       this.#active.set({ queue }, activeJobs);
@@ -56,7 +56,7 @@ export class PlaceMetrics {
       this.#rebuilds.set({ queue }, rebuilds);
       this.#countRebuilds(queue, rebuilds);
     }
-    return this.#registry.metrics();
+    return this.#registry;
   }
 
   #countRebuilds(queue: string, rebuilds: number): void {

@@ -1,6 +1,7 @@
 /** What every long-lived process tells of itself: its build, its disk, and the usual metrics of Node. */
 import { statfs } from 'node:fs/promises';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { MetricsSource } from './meters.ts';
 import { PREFIX } from './work-metrics.ts';
 
 /** Gauges under names of counters; the same numbers stand in `nodejs_active_handles` and the like, by type. */
@@ -16,8 +17,8 @@ export interface ProcessFacts {
   readonly dataDir: string;
 }
 
-/** @returns a registry of metrics that need nobody to report to them */
-export function processMetrics({ version, dataDir }: ProcessFacts): Registry {
+/** Metrics that need nobody to report to them. */
+export function processMetrics({ version, dataDir }: ProcessFacts): MetricsSource {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
@@ -42,5 +43,5 @@ export function processMetrics({ version, dataDir }: ProcessFacts): Registry {
     },
   });
   registry.registerMetric(free);
-  return registry;
+  return { collect: async () => registry };
 }

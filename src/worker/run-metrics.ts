@@ -77,9 +77,9 @@ export class RunMetrics {
     this.#notifyFailures.inc();
   }
 
-  async metricsText(): Promise<string> {
+  async collect(): Promise<Registry> {
     await this.#ask();
-    return this.#registry.metrics();
+    return this.#registry;
   }
 
   /** A mirror that cannot be read leaves the last values. */

@@ -98,9 +98,9 @@ export class WorkMetrics implements SourceObserver {
     }
   }
 
-  metricsText(): Promise<string> {
+  async collect(): Promise<Registry> {
     this.#showTasks();
-    return this.#registry.metrics();
+    return this.#registry;
   }
 
   #showTasks(): void {

@@ -8,6 +8,7 @@ import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/s
 import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
+import { Meters } from '../../src/worker/meters.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
 import type { LakeDesk } from '../../src/api/console/lake-desk.ts';
 import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
@@ -47,7 +48,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
       runs: { start: unused, cancel: unused, progress: unused },
       console: NO_CONSOLE,
       probes: [],
-      metrics: [],
+      meters: new Meters([]),
       sessions: sessionsInMemory(),
       log: createLog('silent'),
       ...deps,

@@ -1,8 +1,10 @@
 /** Status, runs, health, metrics and the interface document, over a real warehouse. */
 import { readFile } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
+import { Gauge, Registry } from 'prom-client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { glance } from '../../src/api/mirror/glance.ts';
+import { Meters, type MetricsSource } from '../../src/worker/meters.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from './mirror.ts';
 
@@ -216,9 +218,17 @@ async function closedPool(): Promise<typeof pool> {
   return new Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none', connectionTimeoutMillis: 1_000 });
 }
 
+const otherPart: MetricsSource = {
+  collect: async () => {
+    const registry = new Registry();
+    new Gauge({ name: 'other_part', help: 'of another part', registers: [registry] }).set(1);
+    return registry;
+  },
+};
+
 describe('metrics', () => {
   it('are those that are documented, with labels of few values', async () => {
-    await using api = await startApi(warehouse, { metrics: [{ metricsText: async () => 'other_part 1\n' }] });
+    await using api = await startApi(warehouse, { meters: new Meters([otherPart]) });
     await fetch(`${api.url}/api/v2/parties?partyId=${PARTY}`);
     await fetch(`${api.url}/some/${PARTY}`);
     await fetch(`${api.url}/api/v2/parties?partyId=nonsense`);

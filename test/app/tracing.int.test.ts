@@ -1,4 +1,4 @@
-/** Traces: who orders an export and who works it are one trace, told to a collector over OTLP. */
+/** Told to an OpenTelemetry collector: who orders an export and who works it are one trace; and the metrics. */
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -14,14 +14,22 @@ interface OtlpSpan {
   readonly kind: number;
 }
 
+interface OtlpMetric {
+  readonly name: string;
+  readonly sum?: { readonly dataPoints: readonly object[] };
+}
+
 interface OtlpRequest {
-  readonly resourceSpans: readonly {
+  readonly resourceMetrics?: readonly {
+    readonly scopeMetrics: readonly { readonly metrics: readonly OtlpMetric[] }[];
+  }[];
+  readonly resourceSpans?: readonly {
     readonly resource: { readonly attributes: readonly { readonly key: string; readonly value: object }[] };
     readonly scopeSpans: readonly { readonly spans: readonly OtlpSpan[] }[];
   }[];
 }
 
-it('follow a job from its queue to its worker', async () => {
+it('traces follow a job from its queue to its worker, and metrics are sent when the process ends', async () => {
   await using stack = new AsyncDisposableStack();
   const sandbox = stack.use(
     await startSandbox({ parties: 2, entriesMean: 10, rateLimit: 'none', seed: 'traces' }),
@@ -56,14 +64,15 @@ it('follow a job from its queue to its worker', async () => {
     const { id } = (await order.json()) as { id: string };
     await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', { what: 'the export' });
   } finally {
-    // The last spans are sent when the process stops.
+    // The last spans, and the metrics, are sent when the process stops.
     await mirror[Symbol.asyncDispose]();
   }
-  expect(received[0]).toMatchObject({ path: '/v1/traces', headers: { 'x-tenant': 'a mirror' } });
-  const resource = received[0]?.body.resourceSpans[0]?.resource.attributes ?? [];
+  const [traced] = received.filter(({ path }) => path === '/v1/traces');
+  expect(traced).toMatchObject({ headers: { 'x-tenant': 'a mirror' } });
+  const resource = traced?.body.resourceSpans?.[0]?.resource.attributes ?? [];
   expect(resource).toContainEqual({ key: 'service.name', value: { stringValue: 'ledger-mirror' } });
   const spans = received.flatMap(({ body }) =>
-    body.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap((scope) => scope.spans)),
+    (body.resourceSpans ?? []).flatMap(({ scopeSpans }) => scopeSpans.flatMap((scope) => scope.spans)),
   );
   const worked = spans.find(({ name }) => /export\b.*|process/i.test(name) && name.includes('process'));
   const traceIds = new Set(
@@ -71,4 +80,20 @@ it('follow a job from its queue to its worker', async () => {
   );
   expect(worked).toBeDefined();
   expect(traceIds.size).toBeGreaterThan(1);
+  const [metered] = received.filter(({ path }) => path === '/v1/metrics');
+  expect(metered).toMatchObject({ headers: { 'x-tenant': 'a mirror' } });
+  const metrics = metered?.body.resourceMetrics?.[0]?.scopeMetrics[0]?.metrics ?? [];
+  const exported = metrics.find(({ name }) => name === 'ledger_mirror_jobs_total')?.sum?.dataPoints;
+  expect(exported).toContainEqual(
+    expect.objectContaining({
+      asDouble: 1,
+      attributes: [
+        { key: 'queue', value: { stringValue: 'export' } },
+        { key: 'outcome', value: { stringValue: 'done' } },
+      ],
+    }),
+  );
+  // Of every part: the process, its work, runs, places, and the API.
+  for (const name of ['build_info', 'source_requests_total', 'runs_total', 'store_up', 'http_requests_total'])
+    expect(metrics.map((metric) => metric.name)).toContain(`ledger_mirror_${name}`);
 });

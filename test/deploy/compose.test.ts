@@ -72,9 +72,9 @@ describe('the compose files', () => {
   });
 
   test('name every image by its digest, the base of ours as the Dockerfile does', () => {
-    const text = read('docker-compose.yml');
+    const text = COMPOSE_FILES.map(read).join('\n');
     const images = [...text.matchAll(/\$\{[A-Z0-9]+_IMAGE:-([^}]+)\}/g)].map(([, image]) => image ?? '');
-    expect(images).toHaveLength(4);
+    expect(images).toHaveLength(5);
     for (const image of images) expect(image).toMatch(/@sha256:[0-9a-f]{64}$/);
     const [, base = ''] = /^ARG NODE_IMAGE=(\S+)/m.exec(read('Dockerfile')) ?? [];
     expect(images).toContain(base);

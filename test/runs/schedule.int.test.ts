@@ -219,7 +219,7 @@ describe('whoever wants to be told', () => {
     await using receiver = await openReceiver(0);
     await using world = await openWorld();
     const { runs } = world.deps;
-    const { notifyOn: wanted } = await readConfig({ env: {}, cwd: '/' });
+    const { notifyOn: wanted } = readConfig({ env: {}, cwd: '/' });
     const deps = { ...world.deps, notices: { post: posterTo(receiver.url, { version: 'test' }), wanted } };
     for (const [kind, verdict] of [
       ['export', 'complete'],

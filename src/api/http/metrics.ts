@@ -7,7 +7,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Log } from '../../core/log.ts';
 import { parseInstant } from '../../core/time.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { MetricsSource } from './ports.ts';
+import type { ProcessMeters } from './ports.ts';
 
 const PREFIX = 'ledger_mirror_';
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
@@ -15,29 +15,31 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 const ASSETS = '/assets/';
 const VERDICTS = ['complete', 'incomplete', 'suspicious', 'failed'] as const;
 
-/** Adds `/metrics` and counts every request. `others` are appended as they are. */
+/** Adds `/metrics` and counts every request. */
 export function addMetrics(
   server: FastifyInstance,
   status: () => Promise<MirrorStatus>,
-  others: readonly MetricsSource[],
+  meters: ProcessMeters,
   log: Log,
 ): void {
   const registry = new Registry();
   countRequests(server, registry);
   const show = mirrorGauges(registry);
-  server.get(
-    '/metrics',
-    { schema: { tags: ['health'], summary: 'Prometheus metrics', produces: ['text/plain'] } },
-    async (_request, reply) => {
+  meters.add({
+    collect: async () => {
       try {
         show(await status());
       } catch (error) {
         // A mirror that cannot be read must still be seen: its own metrics go on.
         log.warn({ err: error }, 'Metrics without the state of the mirror');
       }
-      const texts = await Promise.all([registry.metrics(), ...others.map((other) => other.metricsText())]);
-      return reply.header('content-type', registry.contentType).send(texts.join('\n'));
+      return registry;
     },
+  });
+  server.get(
+    '/metrics',
+    { schema: { tags: ['health'], summary: 'Prometheus metrics', produces: ['text/plain'] } },
+    async (_request, reply) => reply.header('content-type', registry.contentType).send(await meters.text()),
   );
 }
 

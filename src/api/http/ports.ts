@@ -1,4 +1,5 @@
 /** What the read API needs from the rest of the mirror. */
+import type { Registry } from 'prom-client';
 import type { Completeness } from '../../runs/store/completeness.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import type { Micros } from '../../core/time.ts';
@@ -269,7 +270,8 @@ export interface Probe {
   check(signal: AbortSignal): Promise<void>;
 }
 
-/** Prometheus text of another part of the process, appended to `/metrics`. */
-export interface MetricsSource {
-  metricsText(): Promise<string>;
+/** The metrics of the whole process: the API's own are added to them, and all are told at `/metrics`. */
+export interface ProcessMeters {
+  add(source: { collect(): Promise<Registry> }): void;
+  text(): Promise<string>;
 }

@@ -27,7 +27,7 @@ import type {
   ExportJobs,
   ExportReader,
   ListStore,
-  MetricsSource,
+  ProcessMeters,
   Probe,
   RunOrders,
   StatusStore,
@@ -44,7 +44,7 @@ export interface ApiDeps {
   readonly runs: RunOrders;
   readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
-  readonly metrics: readonly MetricsSource[];
+  readonly meters: ProcessMeters;
   readonly sessions: SessionStore;
   readonly log: Log;
 }
@@ -119,7 +119,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addRunOrders(server, { orders: deps.runs, store: deps.status });
   const status = addMirrorRoutes(server, deps.status);
   addHealth(server, deps.probes, deps.log);
-  addMetrics(server, status, deps.metrics, deps.log);
+  addMetrics(server, status, deps.meters, deps.log);
   await addConsole(server);
   addConsoleData(server, deps.console);
   addConsoleFeed(server, deps.console, status, { everyMs: options.consoleEveryMs });

@@ -7,16 +7,10 @@ import { errorLine } from '../../core/errors.ts';
 import type { Run } from '../store/run-store.ts';
 import type { UntoldRun } from '../store/untold-runs.ts';
 import type { JobDeps } from '../job.ts';
-import type { Notice, NoticeType } from './post-report.ts';
+import type { NoticeType } from './post-report.ts';
 import { runDocument } from '../run-document.ts';
 
 const AT_ONCE_MAX = 50;
-
-export interface Notices {
-  readonly post: (notice: Notice) => Promise<void>;
-  /** Of NOTIFY_ON: kinds of runs, and what happens to them. */
-  readonly wanted: readonly string[];
-}
 
 /** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
 export async function sendNotices({

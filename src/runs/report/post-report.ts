@@ -22,6 +22,13 @@ export interface Notice {
   readonly run: Readonly<Record<string, unknown>>;
 }
 
+/** Whom to tell, and of what. */
+export interface Notices {
+  readonly post: (notice: Notice) => Promise<void>;
+  /** Of NOTIFY_ON: kinds of runs, and what happens to them. */
+  readonly wanted: readonly string[];
+}
+
 export interface PostOptions {
   readonly version: string;
   /** NOTIFY_SECRET: `whsec_` and base64. */

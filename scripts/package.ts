@@ -1,0 +1,28 @@
+/**
+ * `npm run package [-- FOLDER]`: the package as people install it. `npm pack` alone lacks `dist/`: `.npmrc` lets no
+ * script run by itself, so what a hook would do is done here.
+ */
+import { rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { buildDist } from './build-dist.ts';
+import { ROOT, succeed } from './steps.ts';
+
+export interface Packed {
+  readonly filename: string;
+  readonly size: number;
+  readonly files: readonly { readonly path: string }[];
+}
+
+export async function pack(folder: string): Promise<Packed> {
+  const dist = join(ROOT, 'dist');
+  try {
+    await buildDist(dist);
+    const text = await succeed('npm', ['pack', '--json', '--pack-destination', folder]);
+    const [packed] = JSON.parse(text) as [Packed];
+    return packed;
+  } finally {
+    await rm(dist, { recursive: true, force: true });
+  }
+}
+
+if (import.meta.main) process.stdout.write(`${(await pack(resolve(process.argv[2] ?? '.'))).filename}\n`);

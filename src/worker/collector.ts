@@ -1,0 +1,60 @@
+/** Where an OpenTelemetry collector listens, as its specification names the settings. */
+import type { Log } from '../core/log.ts';
+
+export interface Collector {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * @param ambient the environment's `OTEL_…`
+ * @returns undefined where no collector is named, or this signal is switched off
+ */
+export function collectorFor(
+  signal: 'traces' | 'metrics',
+  ambient: Readonly<Record<string, string>>,
+  log: Log,
+): Collector | undefined {
+  const name = signal.toUpperCase();
+  const general = ambient['OTEL_EXPORTER_OTLP_ENDPOINT'];
+  const url =
+    ambient[`OTEL_EXPORTER_OTLP_${name}_ENDPOINT`] ??
+    (general === undefined ? undefined : `${general.replace(/\/+$/, '')}/v1/${signal}`);
+  if (url === undefined || ambient['OTEL_SDK_DISABLED'] === 'true') return undefined;
+  if (ambient[`OTEL_${name}_EXPORTER`] === 'none') return undefined;
+  if (!URL.canParse(url)) {
+    log.warn({ signal, url }, 'OpenTelemetry is off: OTEL_EXPORTER_OTLP_ENDPOINT is no URL');
+    return undefined;
+  }
+  log.info({ signal, collector: new URL(url).host }, 'Sent to OpenTelemetry');
+  const headers =
+    ambient[`OTEL_EXPORTER_OTLP_${name}_HEADERS`] ?? ambient['OTEL_EXPORTER_OTLP_HEADERS'] ?? '';
+  return { url, headers: readHeaders(headers) };
+}
+
+/** `service.name` and `service.version`. */
+export function serviceOf(
+  ambient: Readonly<Record<string, string>>,
+  version: string,
+): Readonly<Record<string, string>> {
+  return { 'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror', 'service.version': version };
+}
+
+/** `name=value,name=value`, values percent-encoded, as OpenTelemetry defines it. */
+function readHeaders(text: string): Record<string, string> {
+  const pairs = text.split(',').filter((pair) => pair.includes('='));
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const at = pair.indexOf('=');
+      return [pair.slice(0, at).trim(), decoded(pair.slice(at + 1).trim())];
+    }),
+  );
+}
+
+function decoded(value: string): string {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
+}
