@@ -69,8 +69,9 @@ const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
   account_to_balance: 'Balance of the receiving account after the entry, smallest unit',
 };
 
-/** Of what COPY has written as text. */
-const unescaped = (column: string): string => String.raw`replace(${column}, '\\', '\')`;
+/** Of what COPY has written as text; few values have an escape, and `replace` copies every one. */
+const unescaped = (column: string): string =>
+  String.raw`case when contains(${column}, '\') then replace(${column}, '\\', '\') else ${column} end`;
 
 const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
   if (name === 'vega_time') return [time(name, MEANINGS[name])];
