@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { LAKE_TABLES } from './tables/columns.ts';
+import { type ListedObject, listObjects } from './delta/log.ts';
 import { padded } from './delta/paths.ts';
 import { LAKE_PREFIX } from './tables/tables.ts';
 
@@ -28,37 +29,33 @@ function momentKey(number: number): string {
   return `${MOMENTS_PREFIX}${padded(number)}.json`;
 }
 
-export interface ListedMoment {
+export interface ListedMoment extends ListedObject {
   readonly number: number;
-  readonly key: string;
-  readonly bytes: bigint;
-  readonly modifiedMs: number;
 }
 
 /** In order. */
-export async function listMoments(
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<readonly ListedMoment[]> {
-  const found: ListedMoment[] = [];
-  for await (const { key, bytes, modifiedAt } of objects.list(MOMENTS_PREFIX, signal)) {
-    const match = /^(\d{20})\.json$/.exec(key.slice(MOMENTS_PREFIX.length));
-    if (match?.[1] === undefined) continue;
-    found.push({ number: Number(match[1]), key, bytes, modifiedMs: Number(modifiedAt / 1000n) });
-  }
+export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMoment[] {
+  const found = listed.flatMap((object) => {
+    const { key } = object;
+    const name = key.startsWith(MOMENTS_PREFIX) ? key.slice(MOMENTS_PREFIX.length) : '';
+    const match = /^(\d{20})\.json$/.exec(name);
+    return match?.[1] === undefined ? [] : [{ ...object, number: Number(match[1]) }];
+  });
   return found.toSorted((a, b) => a.number - b.number);
 }
 
 /**
  * The moment of a number, the newest one by default; undefined where there is none.
+ * @param among a listing of the lake, where there is one
  * @throws PermanentError `LAKE_MOMENT_INVALID`
  */
 export async function readMoment(
   objects: ObjectStore,
   signal: AbortSignal,
   number?: number,
+  among?: readonly ListedObject[],
 ): Promise<Moment | undefined> {
-  const moments = await listMoments(objects, signal);
+  const moments = momentsAmong(among ?? (await listObjects(objects, MOMENTS_PREFIX, signal)));
   const listed = number === undefined ? moments.at(-1) : moments.find((moment) => moment.number === number);
   if (listed === undefined) return undefined;
   if (listed.bytes > MOMENT_BYTES_MAX) throw invalid(listed.key, `it has ${listed.bytes} bytes`);

@@ -5,15 +5,15 @@ import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { isDecidedByStore, openCommitter } from './build/committer.ts';
 import type { TableState } from './delta/actions.ts';
 import { checkCheckpoints, mendCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
-import { listLog, readTable } from './delta/log.ts';
+import { listObjects, logAmong, readTable } from './delta/log.ts';
 import { openDuckDb } from './local/duckdb.ts';
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { storedFile } from './local-files.ts';
-import { listMoments, publishMoment, readMoment } from './moment.ts';
+import { momentsAmong, publishMoment, readMoment } from './moment.ts';
 import { removeUnnamed } from './retention.ts';
 import { scratchFolder } from './local/scratch.ts';
 import { appIdOf, TableWriter, type Workshop } from './build/table-writer.ts';
-import { rootOf } from './tables/tables.ts';
+import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
 
 export interface TableOverview {
   readonly table: LakeTable;
@@ -45,15 +45,17 @@ export async function describeLake(
 ): Promise<LakeOverview> {
   return withReader(scratchDir, async (reader) => {
     const tables: TableOverview[] = [];
+    const listed = await listObjects(objects, LAKE_PREFIX, signal);
     for (const table of LAKE_TABLES) {
       const root = rootOf(table);
-      const { commits, checkpoints } = await listLog(objects, root, signal);
-      const faults = await checkCheckpoints(objects, root, checkpoints, reader, signal);
+      const log = logAmong(root, listed);
+      const { commits, checkpoints } = log;
+      const faults = await checkCheckpoints(objects, log, reader, signal);
       await mendCheckpoints(objects, root, faults, signal);
-      const state = await readTable(objects, root, reader, signal);
+      const usable = checkpoints.filter((version) => !faults.unreadable.includes(version));
+      const state = await readTable(objects, { ...log, checkpoints: usable }, reader, signal);
       if (state === undefined) continue;
       const files = [...state.live.values()];
-      const usable = checkpoints.filter((version) => !faults.unreadable.includes(version));
       tables.push({
         table,
         path: `${objects.url}/${root}`,
@@ -66,7 +68,7 @@ export async function describeLake(
         mended: faults.unreadable.length + (faults.isHintWrong ? 1 : 0),
       });
     }
-    const moments = await listMoments(objects, signal);
+    const moments = momentsAmong(listed);
     const commitsDecidedBy = await isDecidedByStore(objects, signal).then(
       (isStore) => (isStore ? 'store' : 'database'),
       (error: unknown) => {
@@ -81,7 +83,16 @@ export async function describeLake(
 /** @returns how many objects were removed */
 export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
   return deps.repository.exclusively(
-    () => withReader(deps.scratchDir, (reader) => removeUnnamed(deps, reader, signal)),
+    () =>
+      withReader(deps.scratchDir, async (reader) => {
+        const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
+        const states = new Map<LakeTable, TableState>();
+        for (const table of LAKE_TABLES) {
+          const state = await readTable(deps.objects, logAmong(rootOf(table), listed), reader, signal);
+          if (state !== undefined) states.set(table, state);
+        }
+        return removeUnnamed(deps, listed, states, signal);
+      }),
     signal,
   );
 }
@@ -100,12 +111,13 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
   return deps.repository.exclusively(
     (snapshot) =>
       withReader(deps.scratchDir, async (reader) => {
-        const moment = await readMoment(deps.objects, signal, number);
+        const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
+        const moment = await readMoment(deps.objects, signal, number, listed);
         if (moment === undefined)
           throw new UsageError([
             `lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`,
           ]);
-        const newest = (await readMoment(deps.objects, signal))?.moment ?? 0;
+        const newest = momentsAmong(listed).at(-1)?.number ?? 0;
         let build: Promise<number> | undefined;
         const shop: Workshop = {
           ...reader,
@@ -121,8 +133,9 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
         for (const table of LAKE_TABLES) {
           const named = moment.tables[table];
           if (named === undefined) continue;
-          const writer = await TableWriter.open(table, shop);
-          const then = await readTable(deps.objects, rootOf(table), reader, signal, named.version);
+          const writer = await TableWriter.open(table, shop, listed);
+          const log = logAmong(rootOf(table), listed);
+          const then = await readTable(deps.objects, log, reader, signal, named.version);
           if (await restoreTable(deps, writer, then, signal)) restored.push(table);
           const { state } = writer;
           if (state !== undefined) tables.push([table, { id: state.metaData.id, version: state.version }]);

@@ -1,4 +1,7 @@
 /** What the steps of a build share. */
+import type { TableState } from '../delta/actions.ts';
+import type { ListedObject } from '../delta/log.ts';
+import type { LakeTable } from '../tables/columns.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { Moment } from '../moment.ts';
 import type { KeptRows, LakeRepository, LakeSnapshot } from '../ports.ts';
@@ -25,6 +28,8 @@ export interface Build {
   readonly shop: Workshop;
   /** The lake before this build. */
   readonly before: Moment | undefined;
+  readonly listed: readonly ListedObject[];
+  readonly former: ReadonlyMap<LakeTable, TableState>;
   /** Local copies of this build's files, by their paths in the log. */
   readonly written: Map<string, string>;
   /** Whether the segments that a table names are those of this warehouse. */

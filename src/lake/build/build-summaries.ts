@@ -8,7 +8,7 @@ import { csvRows } from './build-whole.ts';
 import { COVERAGE } from '../tables/columns.ts';
 import { countedEntries, isCounted, rangesByParty } from '../tables/counted.ts';
 import type { AddFile } from '../delta/actions.ts';
-import { readTable } from '../delta/log.ts';
+import { logAmong, readTable } from '../delta/log.ts';
 import { interruptible } from '../local/duckdb.ts';
 import type { EntriesFile } from './entries-plan.ts';
 import { builderPath, storedFile } from '../local-files.ts';
@@ -144,11 +144,15 @@ function mayHold({ stats }: AddFile, fromMs: number, toMs: number): boolean {
 
 /** The coverage at the last moment; undefined where there is none, or it is no longer there. */
 async function formerCoverage(build: Build): Promise<string | undefined> {
-  const { before, deps, shop } = build;
+  const { before, former, listed, deps, shop } = build;
   const named = before?.tables.coverage;
   if (named === undefined) return undefined;
-  const root = rootOf('coverage');
-  const state = await readTable(deps.objects, root, shop, shop.signal, named.version);
+  const last = former.get('coverage');
+  const log = logAmong(rootOf('coverage'), listed);
+  const state =
+    last?.version === named.version
+      ? last
+      : await readTable(deps.objects, log, shop, shop.signal, named.version);
   const [file, ...others] = [...(state?.live.values() ?? [])];
   if (state?.metaData.id !== named.id || file === undefined || others.length > 0) return undefined;
   return builderPath(storedFile('coverage', file), shop.folder, deps, shop.signal);

@@ -8,15 +8,15 @@ import { buildSummaries } from './build-summaries.ts';
 import { buildWhole } from './build-whole.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { type Committer, openCommitter } from './committer.ts';
-import { checkCheckpoints, mendCheckpoints } from '../delta/checkpoint.ts';
-import { listLog } from '../delta/log.ts';
+import type { TableState } from '../delta/actions.ts';
+import { type ListedObject, listObjects } from '../delta/log.ts';
 import { BUILD_MEMORY_LIMIT, openDuckDb } from '../local/duckdb.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';
 import type { LakeSnapshot } from '../ports.ts';
 import { removeUnnamed } from '../retention.ts';
 import { scratchFolder, sweepScratch } from '../local/scratch.ts';
 import { SUMMARY_TABLES } from '../tables/summaries.ts';
-import { rootOf } from '../tables/tables.ts';
+import { LAKE_PREFIX } from '../tables/tables.ts';
 import { appIdOf, SPOOL_PREFIX, TableWriter, type Workshop } from './table-writer.ts';
 
 export type { LakeDeps, LakeProgress } from './build-context.ts';
@@ -53,15 +53,15 @@ export async function buildLake(
     await using folder = await scratchFolder(deps.scratchDir);
     await using engine = await openDuckDb(folder.path, BUILD_MEMORY_LIMIT);
     await engine.connection.run('set preserve_insertion_order = false');
-    const before = await readMoment(deps.objects, signal);
+    const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
+    const before = await readMoment(deps.objects, signal, undefined, listed);
     const shop = workshop(deps, snapshot, before, {
       committer,
       connection: engine.connection,
       folder: folder.path,
       signal,
     });
-    await mendLogs(deps, shop);
-    return await run(deps, snapshot, shop, before, onProgress);
+    return await run(deps, snapshot, shop, { before, listed }, onProgress);
   }, signal);
 }
 
@@ -82,37 +82,35 @@ function workshop(
   };
 }
 
-/** A bad checkpoint or hint makes a table unreadable although its commits are there. */
-async function mendLogs(deps: LakeDeps, shop: Workshop): Promise<void> {
-  for (const table of LAKE_TABLES) {
-    const { checkpoints } = await listLog(deps.objects, rootOf(table), shop.signal);
-    const newest = checkpoints.slice(-1);
-    const faults = await checkCheckpoints(deps.objects, rootOf(table), newest, shop, shop.signal);
-    await mendCheckpoints(deps.objects, rootOf(table), faults, shop.signal);
-  }
+/** The lake before a build, read once. */
+interface FormerLake {
+  readonly before: Moment | undefined;
+  readonly listed: readonly ListedObject[];
 }
 
 async function run(
   deps: LakeDeps,
   snapshot: LakeSnapshot,
   shop: Workshop,
-  before: Moment | undefined,
+  { before, listed }: FormerLake,
   onProgress: (progress: LakeProgress) => void,
 ): Promise<LakeBuild> {
   const writers = new Map<LakeTable, TableWriter>();
-  for (const table of LAKE_TABLES) writers.set(table, await TableWriter.open(table, shop));
+  for (const table of LAKE_TABLES) writers.set(table, await TableWriter.open(table, shop, listed));
   const writerOf = (table: LakeTable): TableWriter => {
     const writer = writers.get(table);
     if (writer === undefined) throw new RangeError(`no table ${table}`);
     return writer;
   };
-  const former = new Map([...writers].map(([table, { state }]) => [table, state]));
+  const former = statesOf(writers);
   let rowsSent = 0n;
   const build: Build = {
     deps,
     snapshot,
     shop,
     before,
+    listed,
+    former,
     written: new Map(),
     isTrusted: ({ table }) => {
       const txn = former.get(table)?.txns.get(shop.appId);
@@ -132,21 +130,25 @@ async function run(
 
   const changed = [...writers.values()].filter(({ commits }) => commits > 0).map(({ table }) => table);
   const version = await publish(deps, snapshot, shop, before, [...writers.values()], changed.length > 0);
-  const removedFiles = await removeUnnamed(deps, shop, shop.signal);
+  const removedFiles = await removeUnnamed(deps, listed, statesOf(writers), shop.signal);
   const files = [...writers.values()].flatMap((writer) => writer.files);
-  const listed = (['ledger_entries', 'parties', 'checkpoints'] as const).flatMap(
+  const counted = (['ledger_entries', 'parties', 'checkpoints'] as const).flatMap(
     (table) => writerOf(table).files,
   );
   return {
     version,
     changed,
     files: files.length,
-    rows: countRows(listed),
+    rows: countRows(counted),
     bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
     rowsSent,
     removedFiles,
     commitsDecidedBy: shop.committer.decidedBy,
   };
+}
+
+function statesOf(writers: ReadonlyMap<LakeTable, TableWriter>): ReadonlyMap<LakeTable, TableState> {
+  return new Map([...writers].flatMap(([table, { state }]) => (state === undefined ? [] : [[table, state]])));
 }
 
 /** @returns the number of the lake's moment */

@@ -5,14 +5,22 @@
  */
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { LakeTable } from '../tables/columns.ts';
-import { type Commit, commitTable, encodeCommit, listLog, putCommit, secondWriter } from '../delta/log.ts';
+import {
+  type Commit,
+  commitTable,
+  encodeCommit,
+  type LogListing,
+  newestVersion,
+  putCommit,
+  secondWriter,
+} from '../delta/log.ts';
 import type { CommitRegister } from '../ports.ts';
 import { rootOf } from '../tables/tables.ts';
 
 export interface Committer {
   readonly decidedBy: 'store' | 'database';
-  /** Before a table is read: puts what a dead builder had decided and not put. */
-  settle(table: LakeTable): Promise<void>;
+  /** Before a table is read: puts what a dead builder had decided and not put. @returns the log with it */
+  settle(table: LakeTable, log: LogListing): Promise<LogListing>;
   /** @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's */
   commit(table: LakeTable, version: number, commit: Commit): Promise<void>;
 }
@@ -26,7 +34,7 @@ export async function openCommitter(
   if (await isDecidedByStore(objects, signal)) {
     return {
       decidedBy: 'store',
-      settle: () => Promise.resolve(),
+      settle: (_table, log) => Promise.resolve(log),
       commit: (table, version, commit) => commitTable(objects, rootOf(table), version, commit, signal),
     };
   }
@@ -51,16 +59,15 @@ class RegisteredCommits implements Committer {
     this.#signal = signal;
   }
 
-  async settle(table: LakeTable): Promise<void> {
+  async settle(table: LakeTable, log: LogListing): Promise<LogListing> {
     const decided = await this.#register.decidedCommit(this.#objects.url, table);
-    if (decided === undefined) return;
+    if (decided === undefined) return log;
     const { version, content } = decided;
     this.#decided.set(table, version);
-    if (content === undefined) return;
-    const { commits, checkpoints } = await listLog(this.#objects, rootOf(table), this.#signal);
-    const newest = Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
     // A log that ends elsewhere was restored or removed since: it is built on as it is.
-    if (version === newest + 1) await this.#put(table, version, content);
+    if (content === undefined || version !== newestVersion(log) + 1) return log;
+    await this.#put(table, version, content);
+    return { ...log, commits: [...log.commits, version] };
   }
 
   async commit(table: LakeTable, version: number, commit: Commit): Promise<void> {

@@ -7,8 +7,8 @@ import type { ObjectStore } from '../../objects/object-store.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import type { Committer } from './committer.ts';
 import { type Action, type AddFile, removalOf, Replay, type TableState } from '../delta/actions.ts';
-import { writeCheckpoint } from '../delta/checkpoint.ts';
-import { readTable } from '../delta/log.ts';
+import { checkHint, mendCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
+import { type ListedObject, logAmong, readTable } from '../delta/log.ts';
 import { fileKey } from '../delta/paths.ts';
 import { statisticsJson, type WrittenFile } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
@@ -51,10 +51,14 @@ export class TableWriter {
     this.#state = state;
   }
 
-  static async open(table: LakeTable, shop: Workshop): Promise<TableWriter> {
-    await shop.committer.settle(table);
-    const state = await readTable(shop.objects, rootOf(table), shop, shop.signal);
+  /** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
+  static async open(table: LakeTable, shop: Workshop, listed: readonly ListedObject[]): Promise<TableWriter> {
+    const log = await shop.committer.settle(table, logAmong(rootOf(table), listed));
+    const state = await readTable(shop.objects, log, shop, shop.signal);
     if (state !== undefined) refuseForeign(table, state, shop.appId);
+    const unreadable = log.checkpoints.filter((version) => version > (state?.checkpoint ?? -1));
+    const faults = await checkHint(shop.objects, log, unreadable, shop.signal);
+    await mendCheckpoints(shop.objects, log.root, faults, shop.signal);
     return new TableWriter(table, shop, state);
   }
 

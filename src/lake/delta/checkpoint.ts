@@ -156,13 +156,8 @@ async function writeHint(
 
 const hintShape = z.object({ version: z.number().int() });
 
-/** The version that the hint names; undefined without one, -1 where it says nothing readable. */
-export async function readHint(
-  objects: ObjectStore,
-  root: string,
-  signal: AbortSignal,
-): Promise<number | undefined> {
-  if ((await objects.head(hintKey(root), signal)) === undefined) return undefined;
+/** The version that the hint names; -1 where it says nothing readable. */
+async function readHint(objects: ObjectStore, root: string, signal: AbortSignal): Promise<number> {
   const content = Buffer.concat(await (await objects.read(hintKey(root), signal)).toArray());
   try {
     return hintShape.parse(JSON.parse(content.toString('utf8'))).version;
@@ -171,27 +166,43 @@ export async function readHint(
   }
 }
 
+interface CheckpointListing {
+  readonly root: string;
+  readonly checkpoints: readonly number[];
+  readonly hasHint: boolean;
+}
+
 /** What is wrong with a log's checkpoints: those that cannot be read, and a hint that names none. */
 export interface CheckpointFaults {
   readonly unreadable: readonly number[];
   readonly isHintWrong: boolean;
 }
 
+/** @param unreadable of its checkpoints, by who has read them */
+export async function checkHint(
+  objects: ObjectStore,
+  { root, checkpoints, hasHint }: CheckpointListing,
+  unreadable: readonly number[],
+  signal: AbortSignal,
+): Promise<CheckpointFaults> {
+  const hint = hasHint ? await readHint(objects, root, signal) : undefined;
+  const isHintWrong = hint !== undefined && (!checkpoints.includes(hint) || unreadable.includes(hint));
+  return { unreadable, isHintWrong };
+}
+
+/** Reads all of them. */
 export async function checkCheckpoints(
   objects: ObjectStore,
-  root: string,
-  checkpoints: readonly number[],
+  log: CheckpointListing,
   reader: CheckpointReader,
   signal: AbortSignal,
 ): Promise<CheckpointFaults> {
   const unreadable: number[] = [];
-  for (const version of checkpoints) {
-    if ((await readCheckpoint(objects, root, version, reader, signal)) === undefined)
+  for (const version of log.checkpoints) {
+    if ((await readCheckpoint(objects, log.root, version, reader, signal)) === undefined)
       unreadable.push(version);
   }
-  const hint = await readHint(objects, root, signal);
-  const isHintWrong = hint !== undefined && (!checkpoints.includes(hint) || unreadable.includes(hint));
-  return { unreadable, isHintWrong };
+  return checkHint(objects, log, unreadable, signal);
 }
 
 /** Takes away what makes a table unreadable although its commits are there. */

@@ -9,34 +9,71 @@ import { version as ownVersion } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { type Action, type AddFile, parseAction, Replay, type TableState } from './actions.ts';
 import { readCheckpoint, type CheckpointReader } from './checkpoint.ts';
-import { commitKey, fileKey, logPrefix, readLogName } from './paths.ts';
+import { commitKey, fileKey, hintKey, logPrefix, readLogName } from './paths.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
 const COMMIT_SPOOL_PREFIX = 'lake-commit-';
 const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
 
+/** Commits that are asked for at once. */
+const COMMITS_AT_ONCE = 8;
+
+export interface ListedObject {
+  readonly key: string;
+  readonly bytes: bigint;
+  readonly modifiedMs: number;
+}
+
 /** What lies in a log's folder. */
 export interface LogListing {
+  readonly root: string;
   /** In order. */
   readonly commits: readonly number[];
   readonly checkpoints: readonly number[];
   readonly modifiedMs: ReadonlyMap<number, number>;
+  readonly hasHint: boolean;
 }
 
-export async function listLog(objects: ObjectStore, root: string, signal: AbortSignal): Promise<LogListing> {
+/** @param listed may hold objects from outside of the log, too */
+export function logAmong(root: string, listed: readonly ListedObject[]): LogListing {
   const [commits, checkpoints]: [number[], number[]] = [[], []];
   const modifiedMs = new Map<number, number>();
   const prefix = logPrefix(root);
-  for await (const { key, bytes, modifiedAt } of objects.list(prefix, signal)) {
-    const named = readLogName(key.slice(prefix.length));
+  for (const { key, bytes, modifiedMs: atMs } of listed) {
+    const named = key.startsWith(prefix) ? readLogName(key.slice(prefix.length)) : undefined;
     if (named === undefined) continue;
     if (bytes > COMMIT_BYTES_MAX) throw broken(root, named.version, `its ${named.kind} has ${bytes} bytes`);
     (named.kind === 'commit' ? commits : checkpoints).push(named.version);
-    if (named.kind === 'commit') modifiedMs.set(named.version, Number(modifiedAt / 1000n));
+    if (named.kind === 'commit') modifiedMs.set(named.version, atMs);
   }
   const inOrder = (a: number, b: number): number => a - b;
-  return { commits: commits.toSorted(inOrder), checkpoints: checkpoints.toSorted(inOrder), modifiedMs };
+  return {
+    root,
+    commits: commits.toSorted(inOrder),
+    checkpoints: checkpoints.toSorted(inOrder),
+    modifiedMs,
+    hasHint: listed.some(({ key }) => key === hintKey(root)),
+  };
+}
+
+export async function listObjects(
+  objects: ObjectStore,
+  prefix: string,
+  signal: AbortSignal,
+): Promise<readonly ListedObject[]> {
+  const listed: ListedObject[] = [];
+  for await (const { key, bytes, modifiedAt } of objects.list(prefix, signal))
+    listed.push({ key, bytes, modifiedMs: Number(modifiedAt / 1000n) });
+  return listed;
+}
+
+export async function listLog(objects: ObjectStore, root: string, signal: AbortSignal): Promise<LogListing> {
+  return logAmong(root, await listObjects(objects, logPrefix(root), signal));
+}
+
+export function newestVersion({ commits, checkpoints }: LogListing): number {
+  return Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
 }
 
 /**
@@ -46,22 +83,28 @@ export async function listLog(objects: ObjectStore, root: string, signal: AbortS
  */
 export async function readTable(
   objects: ObjectStore,
-  root: string,
+  log: LogListing,
   reader: CheckpointReader,
   signal: AbortSignal,
   version?: number,
 ): Promise<TableState | undefined> {
-  const { commits, checkpoints } = await listLog(objects, root, signal);
-  const newest = Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
+  const { root, commits, checkpoints } = log;
+  const newest = newestVersion(log);
   if (newest < 0) return undefined;
   const last = version ?? newest;
   if (last > newest) throw older(root, last, newest);
   const usable = checkpoints.filter((number) => number <= last).toReversed();
   const { replay, from } = await beginning(objects, root, usable, reader, signal);
   const known = new Set(commits);
-  for (let number = from + 1; number <= last; number += 1) {
-    if (!known.has(number)) throw gone(root, number, version);
-    for (const action of await readCommit(objects, root, number, signal)) replay.apply(action);
+  for (let first = from + 1; first <= last; first += COMMITS_AT_ONCE) {
+    const numbers = Array.from(
+      { length: Math.min(COMMITS_AT_ONCE, last - first + 1) },
+      (_, at) => first + at,
+    );
+    const missing = numbers.find((number) => !known.has(number));
+    if (missing !== undefined) throw gone(root, missing, version);
+    const read = await Promise.all(numbers.map((number) => readCommit(objects, root, number, signal)));
+    for (const action of read.flat()) replay.apply(action);
   }
   const { protocol, metaData, committedMs, txns, live, gone: removed } = replay;
   if (!protocol || !metaData) throw broken(root, last, 'it has no protocol or no schema');

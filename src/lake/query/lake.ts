@@ -5,7 +5,7 @@ import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { countedEntries } from '../tables/counted.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { type CheckpointReader } from '../delta/checkpoint.ts';
-import { readTable } from '../delta/log.ts';
+import { listLog, readTable } from '../delta/log.ts';
 import { confine, openDuckDb } from '../local/duckdb.ts';
 import { bringFiles, type LocalFilesOptions, storedFile } from '../local-files.ts';
 import { type Moment, readMoment } from '../moment.ts';
@@ -73,7 +73,8 @@ async function wantedFiles(
   const named = moment.tables[table];
   if (named === undefined || !mayReach(options.sql, table)) return [];
   const root = rootOf(table);
-  const state = await readTable(options.objects, root, reader, signal, named.version);
+  const log = await listLog(options.objects, root, signal);
+  const state = await readTable(options.objects, log, reader, signal, named.version);
   if (state?.metaData.id !== named.id) {
     throw new PermanentError(
       `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,

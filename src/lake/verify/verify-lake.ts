@@ -7,7 +7,7 @@ import { countRows } from '../build/build-entries.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import type { TableState } from '../delta/actions.ts';
 import { checkCheckpoints, type CheckpointReader } from '../delta/checkpoint.ts';
-import { listLog, readTable } from '../delta/log.ts';
+import { type ListedObject, listObjects, logAmong, type LogListing, readTable } from '../delta/log.ts';
 import { openDuckDb } from '../local/duckdb.ts';
 import { type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
@@ -56,8 +56,9 @@ async function verifyMoment(
   await using engine = await openDuckDb(folder.path);
   const reader = { connection: engine.connection, folder: folder.path };
   const states = new Map<LakeTable, TableState>();
+  const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
   for (const table of LAKE_TABLES) {
-    const found = await checkTable(deps, table, moment, recorded, reader, signal);
+    const found = await checkTable(deps, table, { moment, recorded, listed, reader }, signal);
     problems.push(...found.problems);
     if (found.state !== undefined) states.set(table, found.state);
   }
@@ -67,7 +68,7 @@ async function verifyMoment(
   const keys = files.map(({ key }) => key);
   const turn = parts === undefined ? new Set(keys) : await deps.repository.filesToProve(keys, parts);
   const proven: string[] = [];
-  const sizes = await listedSizes(deps, signal);
+  const sizes = new Map(listed.map(({ key, bytes }) => [key, bytes]));
   for (const file of files) {
     const found = turn.has(file.key) ? await checkFile(deps, file, signal) : checkSize(file, sizes);
     problems.push(...found);
@@ -79,13 +80,6 @@ async function verifyMoment(
   if (problems.length > 0) return { ...counts, problems, segmentsBehind: 0 };
   const compared = parts === undefined ? undefined : await compareByTags(deps, states, signal);
   return { ...counts, ...(compared ?? (await compareWithWarehouse(deps, moment, deep, signal))) };
-}
-
-/** A listing tells the sizes of a thousand files at once. */
-async function listedSizes({ objects }: LakeDeps, signal: AbortSignal): Promise<ReadonlyMap<string, bigint>> {
-  const sizes = new Map<string, bigint>();
-  for await (const { key, bytes } of objects.list(LAKE_PREFIX, signal)) sizes.set(key, bytes);
-  return sizes;
 }
 
 function checkSize({ key, bytes }: StoredFile, sizes: ReadonlyMap<string, bigint>): readonly Problem[] {
@@ -101,12 +95,18 @@ async function loadedSegments({ repository }: LakeDeps, signal: AbortSignal): Pr
   return new Set(months.map(({ segmentId }) => segmentId)).size;
 }
 
+/** The lake as it was found. */
+interface FoundLake {
+  readonly moment: Moment;
+  readonly recorded: readonly RecordedTable[];
+  readonly listed: readonly ListedObject[];
+  readonly reader: CheckpointReader;
+}
+
 async function checkTable(
   deps: LakeDeps,
   table: LakeTable,
-  moment: Moment,
-  recorded: readonly RecordedTable[],
-  reader: CheckpointReader,
+  { moment, recorded, listed, reader }: FoundLake,
   signal: AbortSignal,
 ): Promise<{ readonly state?: TableState; readonly problems: readonly Problem[] }> {
   const root = rootOf(table);
@@ -114,12 +114,13 @@ async function checkTable(
   const named = moment.tables[table];
   if (named === undefined && last === undefined) return { problems: [] };
   try {
-    const state = await readTable(deps.objects, root, reader, signal, named?.version);
+    const log = logAmong(root, listed);
+    const state = await readTable(deps.objects, log, reader, signal, named?.version);
     if (state === undefined || named === undefined)
       return { problems: [problem('LAKE_TABLE_MISSING', root, 'the table that was built is gone')] };
     const problems = [
       ...identityProblems(root, state, moment, last),
-      ...(await checkpointProblems(deps, root, reader, signal)),
+      ...(await checkpointProblems(deps, log, reader, signal)),
     ];
     return { state, problems };
   } catch (error) {
@@ -146,12 +147,12 @@ function identityProblems(
 
 async function checkpointProblems(
   { objects }: LakeDeps,
-  root: string,
+  log: LogListing,
   reader: CheckpointReader,
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
-  const { checkpoints } = await listLog(objects, root, signal);
-  const { unreadable, isHintWrong } = await checkCheckpoints(objects, root, checkpoints, reader, signal);
+  const { root } = log;
+  const { unreadable, isHintWrong } = await checkCheckpoints(objects, log, reader, signal);
   const message = (what: string): string => `${what}; 'ledger-mirror lake' takes it away`;
   return [
     ...unreadable.map((version) =>

@@ -422,5 +422,9 @@ describe('the lake', () => {
     expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({ mended: 2 });
     expect(await codes(world.deps)).toEqual([]);
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
+    await writeFile(join(log, '00000000000000000000.checkpoint.parquet'), 'PAR1 no more PAR1');
+    await writeFile(join(log, '_last_checkpoint'), '{"version":0,"size":3}');
+    await buildLake(world.deps, signal);
+    expect(await readdir(log)).toEqual(['00000000000000000000.json']);
   });
 });
