@@ -24,9 +24,9 @@ export interface SyncDeps {
   readonly log: Log;
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
-  /** A list without an end is given up here. */
+  /** Pages after which a list that does not end is given up. */
   readonly ceiling?: Ceiling;
-  /** Before the source is asked once more for rows that it has shown elsewhere. */
+  /** Pause before the source is asked again for rows that it has shown elsewhere. */
   readonly pauseMs?: number;
 }
 
@@ -63,8 +63,8 @@ export class Tally {
 }
 
 /**
- * Asks for a page, and again where it contradicts itself: what passes is no reason for doubt.
- * @throws DoubtSeen where it does so twice
+ * Asks for a page, and once more where the source contradicts itself: a passing error is no reason for doubt.
+ * @throws DoubtSeen where the second answer contradicts itself too
  */
 export async function askPage(
   context: SyncContext,

@@ -10,7 +10,7 @@ import { doubt, EndNotShown } from './guards.ts';
 import type { ListedRow, Page } from './ports.ts';
 import { OverlapMissing, type Reader } from './reader.ts';
 
-/** A long list is asked for its end on the way too, so that one that grows faster than it is read comes to one. */
+/** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
 const FIRST_LOOK_PAGES = 16;
 const LOOK_AGAIN_FACTOR = 4;
 /** How often the source is asked for rows that it has shown, before it is doubted. */
@@ -19,7 +19,7 @@ const REACH_ATTEMPTS_MAX = 3;
 export interface Newest {
   readonly page: Page;
   readonly size: number;
-  /** Without `network`, where that has no place. */
+  /** Without `network`, where the source's order has no place for it. */
   readonly rows: readonly ListedRow[];
   /** Those that are not held yet. */
   readonly unheld: Set<string>;
@@ -61,7 +61,7 @@ async function proveEnd(
   await checkWholeList(context, reader, newest);
   if (!(await showsLastRow(context, reader, newest))) {
     const isOldest = await isFirstPage(context, reader, newest);
-    // Which of its ends a list of parties was read from cannot be told then; heights tell it.
+    // A list of parties cannot show from which end it was read; heights can.
     if (isOldest && context.list === 'parties') throw noEnd(context);
     newest = isOldest ? await lookFromEnd(context, reader) : await lookForNewest(context, reader, false);
     if ((await reach(context, reader, newest)) === 'stale') return 'stale';
@@ -106,7 +106,7 @@ async function reach(context: SyncContext, reader: Reader, newest: Newest): Prom
           first: [...unheld][0],
         },
       );
-      // Rows may have come among the last ones: what was read before is read again.
+      // Rows may have been inserted among the last ones: the end is read again.
       throw reader.generation.kind === 'current'
         ? new OverlapMissing('rows of the newest page do not come behind the last ones')
         : missed;
@@ -121,7 +121,7 @@ function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): v
   if (newest !== undefined) for (const { key } of fresh) newest.unheld.delete(key);
 }
 
-/** A page of rows that are all held is no end where it is another than the last: the order may be ignored. */
+/** A page whose rows are all held proves no end unless it is the last page: the source may ignore the order. */
 async function showsLastRow({ session }: SyncContext, reader: Reader, newest: Newest): Promise<boolean> {
   if (newest.lastKeys.length === 0 && newest.rows.length === 0) return true;
   const keys = newest.rows.map(({ key }) => key);
@@ -169,7 +169,7 @@ async function lookForNewest(context: SyncContext, reader: Reader, fromEnd: bool
   return { page, size, rows, unheld, lastPos, lastKeys };
 }
 
-/** Where the newest-first page is none, the last rows of the other order may be had. */
+/** Where the source has no newest-first page, the last page of the other order may serve. */
 async function lookFromEnd(context: SyncContext, reader: Reader): Promise<Newest> {
   try {
     return await lookForNewest(context, reader, true);
@@ -188,7 +188,7 @@ const REFUSALS: ReadonlySet<string> = new Set([
 
 /**
  * The public service lists `network` first, newest first, and oldest first only where everything fits one
- * page: it has no place in the order. It is kept for what it is; nothing else is excused by it.
+ * page: it has no place in the order. The exception covers `network` and nothing else.
  */
 async function withoutUnplaced(
   context: SyncContext,
@@ -218,7 +218,7 @@ async function keepNetwork(context: SyncContext, { generation }: Reader, shown: 
     const found = await deps.source.party(NETWORK_PARTY, context.signal);
     if (found === undefined) tally.warn('the source lists "network", and knows no party of that id');
   } catch (error) {
-    // Whatever the answer is: the list has shown the row.
+    // Whatever the answer says: the list has shown the row.
     context.signal.throwIfAborted();
     tally.warn(`the party "network" could not be looked up (${errorCode(error)})`);
   }

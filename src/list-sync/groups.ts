@@ -23,7 +23,7 @@ export type Overlap =
   | { readonly kind: 'shown'; readonly fresh: readonly ListedRow[]; readonly groups: readonly Group[] }
   /** The page ends before it has shown what is held: a larger one may show it. */
   | { readonly kind: 'cut' }
-  /** Something else came in its place. */
+  /** Other rows came instead. */
   | { readonly kind: 'missing' };
 
 /**
@@ -38,7 +38,7 @@ export function classifyOverlap(
   expected: readonly Group[],
 ): Overlap {
   const page = groupRows(rows);
-  // After a cursor that ties share, the rest of its group may come, less one at least.
+  // After a cursor that tied rows share, the rest of its group may follow, less at least one row.
   const isRest = sent !== undefined && page[0] !== undefined && isRestOf(page[0], sent);
   let at = isRest ? 1 : 0;
   for (const [index, held] of expected.entries()) {

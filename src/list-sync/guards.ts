@@ -1,9 +1,9 @@
-/** What a source must not do. Each breach is a doubt: while one is open, the list is not called complete. */
+/** Rules that a source must keep. Each breach opens a doubt: while one is open, the list is not complete. */
 import { heightOf } from '../core/checkpoint-key.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { ListedRow, ListName, Page } from './ports.ts';
 
-/** Something was seen that forbids to say `complete`, until an audit finds nothing of the kind. */
+/** Something was seen that forbids `complete` until an audit finds nothing of the kind. */
 export class DoubtSeen extends PermanentError {}
 
 /** The source cannot be read to its end, although nothing that it shows is wrong. */
@@ -22,7 +22,7 @@ export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen
   return doubt(list, 'ROW_TWICE', 'the source lists a row twice', { amongKeys: keys.slice(0, 5) });
 }
 
-/** What a page says of itself. `endCursor` is never used: a client that does would go astray. */
+/** What a page says of itself. `endCursor` is never used: with the public service it leads to a wrong page. */
 export function checkPage(list: ListName, page: Page): DoubtSeen | undefined {
   const { rows, hasNextPage, startCursor, endCursor } = page;
   if (rows.length === 0) {
@@ -79,7 +79,7 @@ export interface AuditTotals {
   readonly isAllNewer: boolean;
 }
 
-/** As many rows as may go without a word, however short the list. */
+/** Rows that may disappear without a doubt, however short the list. */
 export const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 

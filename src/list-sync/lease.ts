@@ -9,7 +9,7 @@ import type { ListName } from './ports.ts';
 import type { ListSession, ListStore } from './store/list-store.ts';
 
 const RENEW_EVERY_MS = 3_000;
-/** Longer than a lease lives, so that what a dead worker held can be waited for. */
+/** Longer than a lease lives, so that a dead worker's lease runs out meanwhile. */
 const WAIT_FOR_LEASE_MS = 13_000;
 const ASK_AGAIN_MS = 500;
 
@@ -20,7 +20,7 @@ export interface LeaseWait {
 
 /**
  * Opens the sync, waiting for the lease of a worker that may be dead.
- * @throws RetryableError `LIST_BUSY` where the other one is alive
+ * @throws RetryableError `LIST_BUSY` where the other worker is alive
  */
 export async function openSession(
   store: Pick<ListStore, 'open'>,
@@ -69,7 +69,7 @@ export class LeaseKeeper implements AsyncDisposable {
           lost.abort(error);
           return;
         }
-        // The sync meets the same database and says what is wrong with it; the lease may still be ours.
+        // The sync meets the same database and reports the error; the lease may still be ours.
         log.debug({ err: error }, 'Lease could not be renewed');
       }
     }

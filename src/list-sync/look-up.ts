@@ -8,7 +8,7 @@ export interface LookUpDeps {
   readonly store: Pick<ListStore, 'keepParty'>;
 }
 
-/** A party that is listed is kept; it gets no place in the list by that, which only a sync can prove. */
+/** A listed party is stored without a place in the list, which only a sync can prove. */
 export async function lookUpParty(id: string, deps: LookUpDeps, signal: AbortSignal): Promise<Outcome> {
   const row = await deps.source.party(id, signal);
   if (row === undefined) return { verdict: 'complete', evidence: { listed: false } };

@@ -5,7 +5,7 @@ import { isSameRows } from './groups.ts';
 import { doubt } from './guards.ts';
 import type { Page } from './ports.ts';
 
-/** A group that does not fit in a page of this size is not read. */
+/** A group larger than this many rows cannot be read. */
 export const SIZE_MAX = 1 << 17;
 
 interface Question {
@@ -56,7 +56,7 @@ export class PageAsker {
     }
   }
 
-  /** Begins to ask for the page; whoever asks for the same one next gets its answer. */
+  /** Prefetches the page; the next call for the same page gets this answer. */
   askAhead(after: string | undefined, wanted: number): void {
     const question = { after, size: this.#sizeOf(wanted) };
     const answer = askPage(this.#context, { newestFirst: false, ...question }).catch((error: unknown) =>

@@ -25,7 +25,7 @@ export interface PageQuestion {
 
 export interface Page {
   readonly rows: readonly ListedRow[];
-  /** A hint: nothing is believed because of it. */
+  /** A hint that proves nothing. */
   readonly hasNextPage: boolean;
   /** Undefined where the source left them out. */
   readonly startCursor: string | undefined;
@@ -33,7 +33,7 @@ export interface Page {
   /** The source's last block when it answered (`X-Block-*`), where it said so. */
   readonly blockHeight: bigint | undefined;
   readonly blockTime: Micros | undefined;
-  /** When it was given, by the clock of the server that gave it. */
+  /** When the answer was given, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
   /** Size of the answer's body, decoded. */
   readonly bytes: number;

@@ -15,7 +15,7 @@ import type { Generation } from './store/generations.ts';
 import type { ProgressMeter } from './progress.ts';
 
 const TIGHT_ATTEMPTS_MAX = 12;
-/** A page without its overlap is asked for again, then behind older groups. */
+/** A page without its overlap is asked for again, then from older groups on. */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
 
 /** The source does not show again what is held. */
@@ -40,7 +40,7 @@ export class Reader {
   #clamp: number | undefined;
   /** A page with room left that promised nothing behind it: looked at once more where something comes. */
   #unverified: Asked | undefined;
-  /** Of a page that was asked for again, and was right: where more comes, the source sends no longer ones. */
+  /** Set after a page that was asked for again proved right: where more follows, the source sends no longer pages. */
   #shortLength: number | undefined;
   /** Rows of this generation, as this sync knows them. */
   rows: bigint;
@@ -88,7 +88,7 @@ export class Reader {
 
   /**
    * One page on.
-   * @param isPressed more must be there: the source has shown it
+   * @param isPressed the source has shown that more rows exist
    * @throws OverlapMissing, DoubtSeen, EndNotShown
    */
   async step(isPressed: boolean): Promise<Step | 'stale'> {
@@ -210,7 +210,7 @@ export class Reader {
       const overlap = classifyOverlap(rows, sent, expected);
       if (overlap.kind === 'shown') return { asked, overlap: { ...overlap, expected: back } };
       if (overlap.kind === 'missing') return undefined;
-      // As large as it gets, and the group is still cut: the page behind it may say what it lacks.
+      // The largest page still cuts the group: the page behind it may show what is missing.
       const isLargest = rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
       await this.#verify(asked);
@@ -281,7 +281,7 @@ export class Reader {
     this.#shortLength = length;
   }
 
-  /** Two equal checkpoints may be two, or one that was sent twice. */
+  /** Two equal checkpoints are two rows, or one row sent twice. */
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
     const keys = [...(this.lastGroup?.keys ?? []), ...fresh.map(({ key }) => key)];
     if (new Set(keys).size === keys.length) return;

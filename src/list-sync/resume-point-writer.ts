@@ -1,6 +1,6 @@
 /**
- * Writes resume points behind the commits: one write at a time, the newest wins, and a store that is slow or
- * away holds nobody up.
+ * Writes resume points after the commits: one write at a time, the newest wins, and a slow or unreachable store
+ * delays no sync.
  */
 import type { ResumePointStore } from './ports.ts';
 import { RESUME_POINT_TTL_MS, resumeKey, type ResumePoint } from './resume-point.ts';
@@ -23,7 +23,7 @@ export class ResumePointWriter implements AsyncDisposable {
 
   async #drain(): Promise<void> {
     for (let point = this.#take(); point !== undefined; point = this.#take()) {
-      // Postgres has it as well; the store says itself when it is away.
+      // Postgres has the same resume point; the store logs its own outage.
       await this.#store.set(this.#key, point, RESUME_POINT_TTL_MS).catch(() => undefined);
     }
     this.#writing = undefined;

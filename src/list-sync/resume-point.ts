@@ -36,7 +36,7 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
   return kept;
 }
 
-/** @returns undefined where the value is no resume point of this generation: forgotten, foreign or nonsense */
+/** @returns undefined where the value is missing, malformed or of another generation */
 export function readResumePoint(value: unknown, generationId: bigint): ResumePoint | undefined {
   if (!isFields(value) || value['generationId'] !== `${generationId}`) return undefined;
   const { sequence, groups, sizeMax, clamp } = value;
@@ -66,7 +66,7 @@ export function advance(held: readonly Group[], expected: number, shown: readonl
   return keepGroups([...held.slice(0, held.length - expected), ...shown]);
 }
 
-/** False where both say that they are of one commit, and name other rows: then one is nonsense. */
+/** False where both claim the same commit and name different rows: one of them is damaged. */
 export function isSamePlace(left: ResumePoint, right: ResumePoint | undefined): boolean {
   if (left.sequence !== right?.sequence) return right !== undefined;
   const keys = (point: ResumePoint): string => JSON.stringify(point.groups.map((group) => group.keys));

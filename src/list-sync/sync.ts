@@ -26,13 +26,13 @@ export interface SyncRequest {
   /** Reads everything again. */
   readonly isAudit: boolean;
   readonly pageSize: number;
-  /** A person has looked, and the source may show a network of which no row is held. */
+  /** A person has confirmed that the source shows a new network, of which no row is held. */
   readonly acceptNewNetwork?: boolean | undefined;
-  /** The same for a list that has lost many rows. */
+  /** A person has confirmed that the list lost many rows. */
   readonly acceptShrunk?: boolean | undefined;
 }
 
-/** An old resume point costs a page; the second one comes from Postgres. */
+/** An outdated resume point costs one page; the second attempt takes Postgres's. */
 const STALE_MAX = 3;
 
 /**
@@ -61,10 +61,10 @@ export async function syncList(request: SyncRequest, deps: SyncDeps, signal: Abo
     if (keeper.signal.aborted) throw keeper.signal.reason;
     throw error;
   } finally {
-    // A page that was asked for ahead is not waited for.
+    // In-flight pages are abandoned.
     ended.abort();
     if (!keeper.signal.aborted) {
-      // Else a successor waits for the lease to end by itself.
+      // Otherwise a successor waits until the lease expires.
       await session.release().catch((cause: unknown) => deps.log.debug({ err: cause }, 'Lease not released'));
     }
   }
@@ -101,7 +101,7 @@ class Sync {
       } catch (error) {
         const isLeft = generation.kind === 'audit' && generation.sequence > 0n;
         if (isLeft && (error instanceof OverlapMissing || error instanceof DoubtSeen)) {
-          // What an earlier run had read may be what is wrong.
+          // The rows that an earlier run had read may be wrong.
           generation = await session.begin('audit', generation.epoch);
         } else if (error instanceof OverlapMissing && generation.kind === 'current') {
           generation = await this.#rebuild(generation.epoch, error);

@@ -4,7 +4,7 @@ import type { BackoffStrategy, JobsOptions } from 'bullmq';
 /** The payload of every job: ids only. Each job's schema says which. */
 export type JobData = Readonly<Record<string, unknown>>;
 
-/** What is used of BullMQ's Job, Queue and Worker, whichever store they are bound to. */
+/** The part of BullMQ's Job, Queue and Worker that is used, whichever store they are bound to. */
 export interface BullJob {
   readonly id?: string | undefined;
   readonly name: string;
@@ -34,7 +34,7 @@ export interface BullQueue {
   getJobCounts(
     ...states: ('waiting' | 'active' | 'delayed' | 'prioritized' | 'failed' | 'completed')[]
   ): Promise<Record<string, number>>;
-  /** Those that come next first, where `asc`. */
+  /** Next job first where `asc`. */
   getJobs(
     states: ('waiting' | 'prioritized')[],
     start: number,
@@ -69,7 +69,7 @@ export interface QueueBackend extends AsyncDisposable {
   worker(name: string, processor: BullProcessor, options: BullWorkerOptions): BullWorker;
 }
 
-/** What happens to finished jobs: the runs in Postgres are the history, the queue keeps a short tail for its board. */
+/** Finished jobs: runs in Postgres are the history; the queue keeps a short tail for its board. */
 export const RETENTION = {
   removeOnComplete: { age: 86_400, count: 500 },
   removeOnFail: { age: 7 * 86_400, count: 500 },

@@ -8,9 +8,9 @@ import { RETENTION } from './backend.ts';
 /** Connections of one queue or worker, beside the one that listens. */
 const POOL_MAX = 2;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A question without an answer for this long: the line is dead. */
+/** A connection without an answer for this long is dead. */
 const SILENCE_MAX_MS = 20_000;
-/** BullMQ's transactions wait for nothing in between: this is a process that hangs. */
+/** BullMQ's transactions never wait in between: an idle one belongs to a process that hangs. */
 const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';

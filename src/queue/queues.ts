@@ -44,13 +44,13 @@ const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
-/** Canaries of several rounds were left alone, by bad luck once in a hundred times: replacing costs a connection. */
+/** Canaries of several rounds stay untouched by bad luck once in a hundred times; replacing a worker costs one connection. */
 const SILENT_MAX_MS = 45_000;
-/** Jobs looked through for the oldest: those of one priority are in the order of their age. */
+/** Jobs examined for the oldest one: those of one priority are ordered by age. */
 const OLDEST_OF = 50;
-/** An outage is told now and then, not for every connection and every try. */
+/** An outage is logged now and then, not for every connection and attempt. */
 const COMPLAIN_EVERY_MS = 10_000;
-/** A scheduled job that is due is taken within this time, or its schedule has lost it. */
+/** A due scheduled job that is not taken within this time is lost. */
 const SCHEDULE_LATE_MS = 60_000;
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
@@ -138,7 +138,7 @@ export class Queues implements AsyncDisposable {
     return OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
   }
 
-  /** Makes the schedule where it is missing, or another; whoever lost it. @returns whether it was made */
+  /** Makes the schedule where it is missing or differs. @returns whether it was made */
   async keepSchedule(
     queue: QueueName,
     id: string,
@@ -270,7 +270,7 @@ export class Queues implements AsyncDisposable {
     await this.close(5_000);
   }
 
-  /** Sockets outlive their pools for a moment: what a server that stops tells them is no news. */
+  /** Sockets outlive their pools for a moment; a stopping server's farewell is no error. */
   #complain(error: Error, queue: QueueName): void {
     if (this.#stop.signal.aborted) return;
     const isNews = performance.now() - this.#complainedAtMs > COMPLAIN_EVERY_MS;
@@ -292,7 +292,7 @@ export class Queues implements AsyncDisposable {
   }
 }
 
-/** What the other side asked for, else exponential with jitter; at once where we are only stopping. */
+/** The delay the other side asked for, else exponential with jitter; none where this process is stopping. */
 function backoffMs(attempt: number, error: Error | undefined, stop: AbortSignal): number {
   if (stop.aborted) return 0;
   if (error instanceof RetryableError && error.retryAfterMs !== undefined) return error.retryAfterMs;
@@ -300,7 +300,7 @@ function backoffMs(attempt: number, error: Error | undefined, stop: AbortSignal)
   return Math.round(ceilingMs * (0.5 + Math.random() / 2));
 }
 
-/** BullMQ waits for its store as long as it takes; a caller must not. */
+/** BullMQ waits for its store without a limit; a caller must not. */
 async function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
   const timeout = new AbortController();
   try {

@@ -1,4 +1,4 @@
-/** What should be otherwise in a Redis that holds queues, from what it says of itself. */
+/** Warnings about a Redis that holds queues, from its INFO. */
 
 /** Below 5 BullMQ refuses to work, below 6.2 it advises against it. */
 const VERSION_MIN = { major: 6, minor: 2 };

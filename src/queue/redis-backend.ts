@@ -9,9 +9,9 @@ import { redisAdvice } from './redis-advice.ts';
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
-/** A question without an answer for this long: the line is dead. Longer than a worker's wait for a job (10 s). */
+/** A connection without an answer for this long is dead. Longer than a worker's wait for a job (10 s). */
 const SILENCE_MAX_MS = 20_000;
-/** Kept in Redis for QueueEvents, which nothing here needs at length. */
+/** Events kept in Redis for QueueEvents, which nothing here reads back. */
 const EVENTS_MAX = 1_000;
 
 export interface RedisBackendOptions {
@@ -30,11 +30,11 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: KEEP_ALIVE_MS,
     socketTimeout: SILENCE_MAX_MS,
-    // BullMQ wants its commands to wait for a Redis that is away; callers bound their own waits.
+    // BullMQ's commands wait for an unreachable Redis; callers bound their own waits.
     maxRetriesPerRequest: null,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
-  // The reason comes as an event; the failed call only says that the connection is closed.
+  // The reason arrives as an event; the failed call only says that the connection is closed.
   let reason: Error | undefined;
   connection.on('error', (error) => {
     reason = error;

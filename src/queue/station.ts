@@ -9,9 +9,9 @@ import { FencedError, PermanentError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { BullJob, BullProcessor, BullWorker, JobData } from './backend.ts';
 
-/** A job that does nothing: that it was taken proves that jobs are. */
+/** A job that does nothing: taking it proves that jobs are taken. */
 export const CANARY = 'canary';
-/** A worker that is cut off from its store cannot say goodbye to it. */
+/** A worker that is cut off from its store cannot close in order. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
 export interface WorkedJob {
@@ -41,7 +41,7 @@ export interface StationOptions {
   readonly stop: AbortSignal;
   readonly onJob: (report: JobReport) => void;
   readonly log: Log;
-  /** Canaries were accepted for this long and nothing was taken: the worker is replaced. */
+  /** The worker is replaced when canaries were accepted for this long and none was taken. */
   readonly silentMaxMs: number;
 }
 
@@ -81,7 +81,7 @@ export class Station {
     if (isSilent) await this.#rebuild();
   }
 
-  /** The store did not answer: that nothing is taken now says nothing about the worker. */
+  /** The store did not answer: idleness then says nothing about the worker. */
   onStoreAway(): void {
     this.#temptedSinceMs = undefined;
   }

@@ -8,7 +8,7 @@ import { PermanentError } from '../core/errors.ts';
 const SECOND_MICROS = 1_000_000;
 /** How far ahead of its place a request may go: at most a quarter of a second's worth at once. */
 const BURST_MICROS = 250_000;
-/** A schedule further ahead than this comes from a clock that was set back. */
+/** A schedule further ahead than this means that the clock was set back. */
 const AHEAD_MAX_MICROS = 600 * SECOND_MICROS;
 
 /** All in microseconds. */
@@ -42,7 +42,7 @@ export function takePlace(
   return { place: mine + pace.interval, waitMicros: Math.max(0, mine - pace.burst - now) };
 }
 
-/** Timers count whole milliseconds; too late is polite, too early is not. */
+/** Timers count whole milliseconds: rounded up, never too early. */
 export function wholeMs(micros: number): number {
   return Math.ceil(micros / 1000);
 }

@@ -5,7 +5,7 @@ import { paceOf, wholeMs } from './pace.ts';
 import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
-/** What expired is deleted by those who write, a few rows for each: always more than they add. */
+/** Writers delete expired rows, a few each time and always more than they add. */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;
 
@@ -35,7 +35,7 @@ interface TimedQuery extends QueryConfig {
 export interface PostgresStateOptions {
   /** Stays its owner's: closing the state leaves it open. */
   readonly pool: Pool;
-  /** Two mirrors can share a database server, hardly a database; the keys are apart all the same. */
+  /** Two mirrors may share a database: each has a prefix of its own. */
   readonly prefix: string;
 }
 
@@ -80,7 +80,7 @@ class PostgresState implements ResumeState {
   }
 
   async close(): Promise<void> {
-    // The pool is its owner's, and nothing else is held.
+    // The pool is closed by its owner; nothing else is held.
   }
 
   async #query<Row extends QueryResultRow>(action: string, text: string, values: unknown[]): Promise<Row[]> {
@@ -93,7 +93,7 @@ class PostgresState implements ResumeState {
   }
 }
 
-/** Only an error that Postgres itself answered has a SQLSTATE; whatever else happens, it was not reached. */
+/** Only an error that Postgres itself answered has a SQLSTATE; any other means that it was not reached. */
 function stateError(action: string, error: unknown): Error {
   const state = error instanceof Error ? error.message : String(error);
   const sqlstate = error instanceof DatabaseError ? error.code : undefined;

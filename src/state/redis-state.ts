@@ -6,7 +6,7 @@ import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
-/** A connection that swallows commands without an answer is given up. */
+/** A connection that answers no command for this long is closed. */
 const SOCKET_TIMEOUT_MS = 5_000;
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
@@ -24,7 +24,7 @@ const RETRYABLE_REPLIES = new Set([
   'MISCONF',
 ]);
 
-/** `takePlace` in pace.ts, on the store's clock. Doubles hold microseconds exactly until the year 2255. */
+/** `takePlace` in pace.ts, on the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
 const RESERVE = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -110,7 +110,7 @@ async function redisCall<Result>(action: string, call: () => Promise<Result>): P
   }
 }
 
-/** Only an error that Redis itself answered has a code; whatever else happens, it was not reached. */
+/** Only an error that Redis itself answered has a code; any other means that it was not reached. */
 function redisError(action: string, error: unknown): Error {
   const state = error instanceof Error ? error.message : String(error);
   if (!(error instanceof ReplyError)) {

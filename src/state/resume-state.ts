@@ -1,11 +1,11 @@
 /**
- * What stages remember between two tries, and the pace that all workers share. Postgres holds the
- * truth; nothing here ever says "done", "covered" or "free".
+ * Where stages go on after a failure, and the rate that all workers share. Postgres holds the truth: nothing
+ * here says what is done, covered or free.
  */
 import { PermanentError } from '../core/errors.ts';
 
 /**
- * Hints that may vanish or go back in time at any moment: losing them costs at most the piece in hand.
+ * Hints that may vanish or go back in time at any moment: losing one costs at most the page in flight.
  *
  * Every call throws UnreachableError `STATE_UNREACHABLE` or RetryableError where the store is away,
  * PermanentError where it refuses for good, and ends within a few seconds either way.
@@ -25,7 +25,7 @@ export interface ResumeState {
 }
 
 export const KEY_CHARS_MAX = 512;
-/** A hint is small; what is larger is no hint. */
+/** A larger value is refused. */
 export const VALUE_CHARS_MAX = 1_048_576;
 
 /** @throws PermanentError `STATE_KEY` */
@@ -51,7 +51,7 @@ export function encodeValue(key: string, value: unknown): string {
   );
 }
 
-/** What cannot be read is no hint. */
+/** An unreadable value counts as missing. */
 export function decodeValue(text: string | null | undefined): unknown {
   if (text === null || text === undefined) return undefined;
   try {

@@ -1,12 +1,12 @@
-/** Work that only wanted a hint goes on without one while the store is away. */
+/** While the store is unreachable, work goes on without hints. */
 import { isRetryable } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { paceOf, takePlace, wholeMs } from './pace.ts';
 import type { ResumeState } from './resume-state.ts';
 
-/** In an outage the store is asked this often, so that no piece of work pays its timeout each time. */
+/** In an outage the store is tried this often, so that not every call pays its timeout. */
 const ASK_AGAIN_MS = 1_000;
-/** Without the store workers cannot count each other: each takes this part of the rate. */
+/** Without the store workers cannot share the rate: each takes this part of it. */
 const RATE_SHARE = 4;
 
 export interface TolerantStateOptions {
@@ -72,7 +72,7 @@ class TolerantState implements ResumeState {
 
   async #ask<Answer>(ask: () => Promise<Answer>, instead: () => Answer): Promise<Answer> {
     if (this.#awaySinceMs !== undefined && this.#nowMs() < this.#askAgainAtMs) return instead();
-    // In an outage one asks and the others do not wait for the answer.
+    // In an outage one caller tries the store; the others do not wait for it.
     this.#askAgainAtMs = this.#nowMs() + ASK_AGAIN_MS;
     try {
       const answer = await ask();

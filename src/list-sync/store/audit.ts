@@ -46,7 +46,7 @@ export async function readAuditTotals(tx: Tx, current: Generation, audit: Genera
 }
 
 export interface Replaced {
-  /** Rows of no claimed reading, which the audit does not show: removed. The first of them. */
+  /** Removed: rows of no claimed generation that the audit does not show. The first of them. */
   readonly removed: readonly string[];
 }
 
@@ -70,7 +70,7 @@ export async function replaceWithAudit(tx: Tx, current: Generation, audit: Gener
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
     returning ${list === 'parties' ? sql`party_id` : CHECKPOINT_KEY} as key`.execute(tx);
-  // What is older than everything served keeps its place below it, if there is room.
+  // Rows older than everything served keep their places below it, if there is room.
   await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
       pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
     where epoch = ${epoch} and pos is not null and not ${isServed}

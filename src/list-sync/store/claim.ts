@@ -13,7 +13,7 @@ import { readOpenDoubts, readOpenGaps, type KnownGap } from './list-state.ts';
 
 type Tx = Transaction<MirrorSchema>;
 
-/** Whose claim it is. */
+/** The run that claims. */
 export interface Claimant {
   readonly list: ListName;
   readonly runId: string;
@@ -22,7 +22,7 @@ export interface Claimant {
 export interface Claim {
   readonly generation: Generation;
   readonly sequence: bigint;
-  /** Of the newest-first page of this run. */
+  /** From the newest-first page of this run. */
   readonly newestKeys: readonly string[];
   /** The source's last block when it sent that page: so far the list is read. */
   readonly height: bigint | undefined;
@@ -74,7 +74,7 @@ export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Cla
   ) {
     return { kind: 'complete', evidence };
   }
-  // What an audit has read is kept where it is right, and only not whole.
+  // An audit that is right but unfinished keeps its rows.
   return { kind: 'refused', gaps, audit, isKept: gaps.some(({ isConfirmed }) => !isConfirmed) };
 }
 
@@ -98,7 +98,7 @@ async function takePlace(
   const below = finding.kind === 'gap' ? await readLastKey(tx, current) : undefined;
   const above = await firstAuditKey(tx, audit);
   const { removed } = await replaceWithAudit(tx, current, audit);
-  // Rows between confirmed ones that nobody doubted: the source puts rows in, and will do so again.
+  // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
   if (
     totals.missed > 0n &&
     current.isClaimed &&

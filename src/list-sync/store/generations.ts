@@ -64,7 +64,7 @@ export async function readGenerations(db: Db, list: ListName, epoch: number): Pr
   return rows.map(toGeneration);
 }
 
-/** An older audit that was left is of no use beside a new one. May be done twice: the first has no page yet. */
+/** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
 export async function beginGeneration(
   tx: Tx,
   wanted: Pick<Generation, 'list' | 'epoch' | 'kind'>,
@@ -135,7 +135,7 @@ function insertRows(
   { base, epoch }: { readonly base: bigint; readonly epoch: number },
   from: RawBuilder<unknown>,
 ): RawBuilder<unknown> {
-  // A party is in the list once. Of a checkpoint there may be more than one, which stand together.
+  // A party is listed once. A checkpoint may be listed several times, next to each other.
   if (kind === 'audit') {
     return sql`insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
       select ${generationId}::bigint, ${base}::bigint + n, key, copies, extra ${from}
@@ -231,7 +231,7 @@ export interface LocateOptions {
 export interface Located {
   /** The highest place of these rows. */
   readonly highestPos: bigint;
-  /** How many rows the list has up to there, repeated ones counted; nought where nobody wants to know. */
+  /** Rows of the list up to there, repeated ones counted; 0 where the caller does not need it. */
   readonly rowsUpTo: bigint;
 }
 

@@ -1,4 +1,4 @@
-/** What is known against a list, for whoever shows it: open doubts, known gaps, the last audit. */
+/** What speaks against a list, for status and console: open doubts, known gaps, the last audit. */
 import { sql, type Kysely } from 'kysely';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import type { ListName } from '../ports.ts';

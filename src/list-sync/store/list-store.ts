@@ -30,13 +30,13 @@ import { readOpenDoubts, readOpenGaps, type KnownGap, type OpenDoubt } from './l
 
 type Tx = Transaction<MirrorSchema>;
 
-/** How long a worker that died keeps its list; a living one renews every three seconds. */
+/** How long a dead worker keeps its list; a live one renews the lease every three seconds. */
 const LEASE = '10 seconds';
 
 export interface ListSituation {
   readonly epoch: number;
   readonly current: Generation | undefined;
-  /** Of an audit that was begun within the last day. */
+  /** Only an audit begun within the last day is resumed. */
   readonly audit: Generation | undefined;
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
@@ -149,7 +149,7 @@ export class ListSession {
     await this.#write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, rows));
   }
 
-  /** Opens the doubt, or leaves the one that is open; what an audit has read is given up with it. */
+  /** Opens the doubt, or keeps the open one; discards what an audit has read. */
   async openDoubt(epoch: number, doubt: PermanentError): Promise<void> {
     const seen = evidenceJson({ message: doubt.message, ...doubt.meta });
     await this.#write('record a doubt', async (tx) => {
@@ -165,7 +165,7 @@ export class ListSession {
   }
 
   /**
-   * Puts an audit in its place, and says `complete` where it is true: one statement decides, on what is stored.
+   * Puts an audit in place of the current rows, and records `complete` where it is true: one statement decides, from stored rows.
    */
   async claim(claim: Claim): Promise<Claimed> {
     const options = {
@@ -206,7 +206,7 @@ export class ListSession {
     return patiently({ action, signal: this.#signal }, work);
   }
 
-  /** For writes that may be done twice. */
+  /** For writes that are safe to repeat. */
   async #write<Result>(action: string, work: (tx: Tx) => Promise<Result>): Promise<Result> {
     const options = { action, signal: this.#signal };
     return patiently(options, () =>
@@ -245,7 +245,7 @@ export class ListStore {
     return taken ? new ListSession(this.#db, { list, token }, runId, signal) : undefined;
   }
 
-  /** Stores one party that was looked up; it gets no place by that. */
+  /** Stores one party that was looked up, without a place in the list. */
   async keepParty(row: ListedRow): Promise<{ readonly wasKnown: boolean }> {
     return inTransaction(this.#db, { action: 'store a party' }, async (tx) => ({
       wasKnown: (await keepUnplaced(tx, await readEpoch(tx), [row])) === 0,
