@@ -18,9 +18,9 @@ import { absent, Spool } from './spool.ts';
 import { trialSteps } from './trial-steps.ts';
 
 const SPOOL_FOLDER = '.spool';
-/** Where links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
+/** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
-/** The disk may be freed, the mount may come back. */
+/** Retryable: space may be freed, a mount may return. */
 const RETRYABLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EBUSY', 'ESTALE', 'ETIMEDOUT']);
 
 const STEP_MAX_MS = 60_000;
@@ -155,7 +155,7 @@ export class FileStore implements ObjectStore {
     // Nothing is held between calls.
   }
 
-  /** Where links do not exist, the later of two writers wins. */
+  /** Without hard links the later of two writers wins. */
   #linkOver(key: string): Promise<ConditionSupport> {
     return this.#guard('try out', key, async () => {
       const path = await this.#spool.path(`probe.${randomUUID()}`);
@@ -186,7 +186,7 @@ export class FileStore implements ObjectStore {
     signal.throwIfAborted();
     const entries = (await readdir(join(this.#root, folder), { withFileTypes: true }).catch(absent)) ?? [];
     const named = entries.map((entry) => ({ entry, name: listedName(entry) }));
-    // Folders sort with their slash, as the keys below them do.
+    // A folder sorts with its slash, as its keys do.
     for (const { entry, name } of named.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
       const key = folder + name;
       if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;

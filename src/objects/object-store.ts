@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import type { Micros } from '../core/time.ts';
 
-/** What a store makes of "only where nothing lies" on a write. */
+/** How a store treats the condition "only if absent" on a write. */
 export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
 
 export interface StoreCapabilities {
@@ -10,7 +10,7 @@ export interface StoreCapabilities {
   readonly put: ConditionSupport;
   /** On the last call of an upload in parts: objects above 16 MiB. */
   readonly multipart: ConditionSupport;
-  /** Of several writers of different bytes under one key at once, exactly one was told that it wrote. */
+  /** Of concurrent writers of different bytes under one key, exactly one was told that it wrote. */
   readonly hasOneWinner: boolean;
 }
 
@@ -68,7 +68,7 @@ export interface ObjectStore extends AsyncDisposable {
   remove(key: string, signal: AbortSignal): Promise<void>;
   /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. */
   sweep(olderThanMs: number, signal: AbortSignal): Promise<{ removed: number }>;
-  /** What `tryOut` found; tried out once by each store, when first asked. */
+  /** What `tryOut` found; tried once a store, at the first call. */
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
   /**
    * Writes, reads, lists, removes and sends a part below `probe/`, now.

@@ -6,9 +6,9 @@ import { PatientRetry } from './s3-retry.ts';
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Without a byte in either direction. */
 const SOCKET_TIMEOUT_MS = 30_000;
-/** The patience decides; a client without a number of its own would count to three. */
+/** Patience decides; without a number the client would stop at three attempts. */
 const ATTEMPTS_MAX = 1_000;
-/** Servers of one's own ignore it, but a signature has to name one. */
+/** Self-hosted servers ignore the region, but a signature has to name one. */
 const REGION_OF_ENDPOINTS = 'us-east-1';
 
 type Ambient = Readonly<Record<string, string>>;
@@ -34,7 +34,7 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
     ...credentialsOf(ambient),
     maxAttempts: ATTEMPTS_MAX,
     retryStrategy: new PatientRetry(patienceMs),
-    // We send and keep SHA-256 ourselves; the SDK's own default breaks multipart on some stores.
+    // SHA-256 is sent and kept by us; the SDK's default breaks multipart uploads on some stores.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, socketTimeout: SOCKET_TIMEOUT_MS },

@@ -3,8 +3,8 @@ import { S3ServiceException } from '@aws-sdk/client-s3';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 
 /**
- * `wait`: the same call, as long as the store's patience lasts. `few`: the same call, a few times; longer
- * would not help. `anew`: not this call, but the whole work. `never`: until somebody changes something.
+ * `wait`: the same call, for as long as the store's patience lasts. `few`: the same call, a few times; more
+ * would not help. `anew`: not this call, but the whole job. `never`: until somebody changes something.
  */
 export type Retry = 'wait' | 'few' | 'anew' | 'never';
 
@@ -183,7 +183,7 @@ export function s3Error(what: string, url: string, error: unknown): Error {
     meta: {
       status: statusOf(error),
       name: error instanceof Error ? error.name : 'UNKNOWN',
-      // Says that it was waited for already: retries do not multiply over layers.
+      // Marks that the wait is over: retries do not multiply over layers.
       ...(meaningOf(error).retry === 'wait' ? { attempts: attemptsOf(error) } : {}),
     },
   };

@@ -7,10 +7,10 @@ type Token = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>>;
 
 const DELAY_MIN_MS = 100;
 const DELAY_MAX_MS = 3_000;
-/** Tries of what was damaged on the way. */
+/** Attempts after data was damaged in transit. */
 const FEW = 5;
 
-/** What one call has met so far. */
+/** One call's failures so far. */
 class CallToken implements Token {
   readonly #failures: number;
   /** Of the first failure, on the monotonic clock. */
@@ -44,7 +44,7 @@ export class PatientRetry implements Strategy {
     return new CallToken();
   }
 
-  /** @throws where the call is to end with its error */
+  /** @throws where the call shall end with its error */
   async refreshRetryTokenForRetry(
     token: Token,
     { error }: Parameters<Strategy['refreshRetryTokenForRetry']>[1],
@@ -65,7 +65,7 @@ export class PatientRetry implements Strategy {
   }
 }
 
-/** Doubling, between half and the whole by chance, so that workers do not come back together. */
+/** Doubling with jitter, so that workers do not retry together. */
 function backOffMs(failures: number): number {
   const fullMs = Math.min(DELAY_MAX_MS, DELAY_MIN_MS * 2 ** Math.min(failures, 16));
   return fullMs * (0.5 + Math.random() / 2);

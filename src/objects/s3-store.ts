@@ -247,8 +247,8 @@ class S3Store implements ObjectStore {
   }
 
   /**
-   * Writes where nothing lies. What lies there afterwards decides, whatever the answer to the write was.
-   * @param isHonoured the store is known to refuse a second writer: its yes needs no question
+   * Writes if absent. The object found afterwards decides, whatever the answer to the write was.
+   * @param isHonoured the store is known to refuse a second writer, so its success needs no check
    */
   async #writeOnce(
     key: string,
@@ -267,7 +267,7 @@ class S3Store implements ObjectStore {
       signal.throwIfAborted();
       failure = s3Error(`publish ${key}`, this.url, error);
       const isAnswered = isTaken(error) || isConditionUnknown(error) || retryOf(error) !== 'never';
-      // A refusal is told as it is, and a store that is away cannot be asked.
+      // A refusal is final, and an unreachable store cannot be asked.
       if (!isAnswered || failure instanceof UnreachableError) throw failure;
     }
     const after = await this.#standing(key, facts, signal).catch((error: unknown) => {
@@ -283,7 +283,7 @@ class S3Store implements ObjectStore {
     return found.bytes === facts.bytes && found.sha256 === facts.sha256 ? 'written' : 'present';
   }
 
-  /** An answer to HEAD has no body: what was wrong is asked once more, by a GET of one byte. */
+  /** An answer to HEAD has no body: a GET of one byte asks for the error. */
   async #explained(key: string, error: unknown, signal: AbortSignal): Promise<unknown> {
     if ((statusOf(error) ?? 500) >= 500) return error;
     try {
@@ -339,7 +339,7 @@ class S3Store implements ObjectStore {
         await this.#client.send(abort, { abortSignal: signal });
         return true;
       } catch (error) {
-        // Finished, or given up, since it was listed.
+        // Finished or aborted since it was listed.
         if (isMissing(error)) return false;
         throw error;
       }

@@ -85,7 +85,7 @@ class Trial {
     return { put, multipart, hasOneWinner: winners === 1 };
   }
 
-  /** What could not be removed says so elsewhere, or is removed by a later trial. */
+  /** A later trial removes what could not be removed here. */
   async cleanUp(): Promise<void> {
     for (const key of this.#made) {
       const removed = this.#step('remove an object', (signal) => this.#remove(key, signal));

@@ -17,7 +17,7 @@ const PARTS_AT_ONCE = 2;
 /** S3 takes 10,000; larger files get larger parts. */
 const PARTS_MAX = 9_000;
 const READ_BYTES = 2 ** 20;
-/** Giving an upload up must not hold up a process that is told to stop. */
+/** Aborting an upload must not delay a process that is told to stop. */
 const ABORT_MS_MAX = 3_000;
 
 export interface PartsFile {
@@ -45,7 +45,7 @@ export async function uploadInParts(client: S3Client, file: PartsFile, signal: A
         if (command instanceof CompleteMultipartUploadCommand) return await complete(command, either);
         return await client.send(command, { abortSignal: either });
       } catch (error) {
-        // The other lane stops, and what it then meets is not the reason.
+        // The other lane stops; its error is not the cause.
         failing.abort(error);
         throw error;
       }
@@ -79,7 +79,7 @@ function sendingThrough(client: S3Client, send: Send): S3Client {
   });
 }
 
-/** Also where the caller has aborted: parts left behind cost money. If this fails too, the sweep finds them. */
+/** Also after an abort: parts left behind cost money. The sweep removes what this misses. */
 async function giveUp(client: S3Client, command: AbortMultipartUploadCommand): Promise<unknown> {
   const abortSignal = AbortSignal.timeout(ABORT_MS_MAX);
   return client.send(command, { abortSignal }).catch(() => undefined);

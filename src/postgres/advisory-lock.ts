@@ -5,14 +5,14 @@ import { RetryableError } from '../core/errors.ts';
 import { guarded } from './transaction.ts';
 
 const POLL_MS = 200;
-/** As long as another process's load of a segment, or its build of the lake, may well take. */
+/** How long another process's load of a segment, or build of the lake, may take. */
 const WAIT_MS = 900_000;
 
 export type LockScope = 'session' | 'transaction';
 
 /**
- * Resolves when the lock is held. It is asked for again and again rather than waited for in the database,
- * where a signal would not be heard.
+ * Resolves when the lock is held. Polled rather than waited for in the database,
+ * where an abort would not be noticed.
  * @throws RetryableError `LOCK_BUSY`
  */
 export async function takeLock(

@@ -8,7 +8,7 @@ import { ensurePartitions } from './partitions.ts';
 import { databaseError } from './transaction.ts';
 
 const ACTION = 'load segments';
-/** How long the database may take for what it was sent. */
+/** How long the database may take to accept a chunk. */
 const ACCEPT_TIMEOUT_MS = 120_000;
 
 /**
@@ -38,7 +38,7 @@ export class CopySink implements RowSink {
       await ensurePartitions(this.#pool, fresh);
       for (const month of fresh) this.#months.add(month);
     }
-    // The stream has lost its connection after an error: it must not be written to any more.
+    // After an error the stream has no connection and takes no more rows.
     this.#refuseAfterFailure();
     const copy = this.#copy ?? this.#begin();
     for (const { lines } of chunk.parts) {

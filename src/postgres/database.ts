@@ -10,12 +10,12 @@ const IDLE_TIMEOUT_MS = 30_000;
 const OID = { int8: 20, timestamptz: 1184 } as const;
 /**
  * A transaction is idle while this process computes. Where it stands still, or its machine is gone without a word,
- * others need its locks: sooner than LOCK_TIMEOUT_MS, so that whoever waits for one gets it.
+ * others need its locks: shorter than LOCK_TIMEOUT_MS, so that a waiter gets the lock.
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
-/** For a transaction that waits for an object of the store between two of its statements. */
+/** For a transaction that waits for the object store between two statements. */
 export const WAITS_FOR_THE_STORE = `set local idle_in_transaction_session_timeout = '5min'`;
-/** Whoever waits longer waits for a lock that nothing of ours holds so long: the statement ends, and may pass later. */
+/** None of our transactions holds a lock this long: the statement ends, and is retried. */
 const LOCK_TIMEOUT_MS = 20_000;
 const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c lock_timeout=${LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;
 
@@ -42,7 +42,7 @@ export interface WarehouseOptions {
   readonly onIdleError: (error: Error) => void;
 }
 
-/** Opens nothing yet: the first query does. */
+/** Opens no connection; the first query does. */
 export function openWarehouse(options: WarehouseOptions): Warehouse {
   const pool = new Pool({
     connectionString: options.url,
@@ -55,7 +55,7 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     types: EXACT_TYPES,
   });
   pool.on('error', options.onIdleError);
-  // While a connection is lent out, the pool does not listen; its statements fail, and that is enough.
+  // The pool does not listen to a connection in use; its statements report the failure.
   pool.on('connect', (client) => client.on('error', () => undefined));
   const db: Database = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) }).withSchema(
     'mirror',
@@ -64,7 +64,7 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     pool,
     db,
     [Symbol.asyncDispose]: () => {
-      // Sockets outlive the pool's end for a moment: what a server that stops tells them is no news.
+      // Sockets outlive the pool for a moment; a stopping server's farewell is no error.
       pool.off('error', options.onIdleError).on('error', () => undefined);
       return db.destroy();
     },

@@ -45,7 +45,7 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
   const provider = new FolderMigrations();
   const known = Object.keys(await provider.getMigrations());
   await guarded('open the database', () => ensureSchema(db));
-  // Where nothing is missing nothing is locked: the lock's key is Kysely's own, and known to everybody.
+  // A current schema takes no lock: Kysely's lock key is the same for all its users.
   if (await guarded("read the schema's version", () => isCurrent(db, known))) return [];
   const migrator = new Migrator({
     db,

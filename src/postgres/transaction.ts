@@ -10,7 +10,7 @@ import type { MirrorSchema } from './schema.ts';
 const ATTEMPTS_MAX = 5;
 const DELAY_MIN_MS = 50;
 
-/** SQLSTATE classes and errno that a new transaction may not meet again. */
+/** SQLSTATE classes and errno that may pass in a new transaction. */
 const RETRYABLE_SQLSTATE =
   /^(?:40001|40P01|55P03|57014|57P0[1-5]|53[0-9A-Z]{3}|08[0-9A-Z]{3}|25P02|25P03|25006)$/;
 const UNREACHABLE_ERRNO = new Set([
@@ -26,7 +26,7 @@ const UNREACHABLE_ERRNO = new Set([
 const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08[0-9A-Z]{3}|53300)$/;
 
 /**
- * Gives an error of the database its retry class. Errors of ours pass through unchanged.
+ * Classifies an error of the database as retryable or permanent. Our own errors pass unchanged.
  * A connection that ended without a SQLSTATE counts as unreachable: pg gives such errors no code.
  */
 export function databaseError(action: string, error: unknown): Error {
@@ -88,7 +88,7 @@ export async function inTransaction<Result>(
   }
 }
 
-/** Runs a statement or a few outside a transaction and gives their errors a retry class. */
+/** Runs statements outside a transaction and classifies their errors. */
 export async function guarded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();

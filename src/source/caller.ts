@@ -1,4 +1,4 @@
-/** One question to the source: through the gate, over the wire, judged by its status, tried again. */
+/** One request to the source: rate limit, HTTP, status, retries. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { errorCode, RetryableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
@@ -11,7 +11,7 @@ import type { RateLimiter } from './rate-limit.ts';
 import { withRetries, type RetryLimits } from './retry/retry.ts';
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** Where a ban does not say for how long: the service's own default. */
+/** For a ban without a duration: the service's default. */
 const BAN_MS = 10 * 60_000;
 
 export interface CallerOptions {

@@ -1,6 +1,6 @@
 /**
- * What work costs the source, told apart by who asks: several pieces of work share one client, and each
- * request belongs to the piece in whose asynchronous context it was sent.
+ * Counts what each job costs the source. Jobs share one client, and a request belongs to the job in whose
+ * asynchronous context it was sent.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { RequestReport, SourceCost, SourceObserver, WaitReport } from './ports.ts';

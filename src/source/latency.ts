@@ -1,7 +1,7 @@
-/** How fast the source answers its lists: what tells a passing delay from an unwell source. */
+/** How fast the source answers its lists, to tell a passing delay from an overloaded source. */
 import type { RequestReport, SourceObserver, WaitReport } from './ports.ts';
 
-/** As many answers as tell the one from the other. */
+/** Answers that the median is taken over. */
 const LATENCIES_KEPT = 64;
 
 /** Of the last good list answers. Rising far above the median: leave the source alone. */

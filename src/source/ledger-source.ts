@@ -1,4 +1,4 @@
-/** The export over HTTP: a question in the source's own words, an answer as plain CSV bytes. */
+/** The export over HTTP: a request with the source's parameters, an answer as plain CSV bytes. */
 import { errorCode, PermanentError } from '../core/errors.ts';
 import { canonicalId, isExportableParty } from '../core/ids.ts';
 import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
@@ -77,8 +77,8 @@ export class HttpLedgerSource implements LedgerSource {
 }
 
 /**
- * @throws PermanentError `EXPORT_QUESTION` for what is no id or no whole second, and for an end without
- *   a beginning: that one has crashed whole nodes
+ * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second, and for an end without
+ *   a beginning, which has crashed nodes of the public service
  */
 export function exportUrl(baseUrl: string, names: ExportNames, question: WindowRequest): URL {
   const { partyId, assetId, from, to } = question;
@@ -116,7 +116,7 @@ class HttpExportAnswer implements ExportAnswer {
   }
 
   get contentType(): string | undefined {
-    // Proxies send it twice, which the types of Node do not tell of.
+    // Proxies send the header twice, which Node's types do not show.
     const sent: unknown = this.#answer.headers['content-type'];
     const first: unknown = Array.isArray(sent) ? sent[0] : sent;
     return this.#reader.contentType ?? (typeof first === 'string' ? first : undefined);
@@ -160,7 +160,7 @@ class HttpExportAnswer implements ExportAnswer {
   }
 }
 
-/** A question that is refused is the unit's affair; a client that is refused is everybody's. */
+/** A refused request concerns one export; a refused client concerns all of them. */
 function refusal(error: unknown, question: WindowRequest): unknown {
   if (!(error instanceof PermanentError)) return error;
   const { meta, message } = error;
@@ -171,7 +171,7 @@ function refusal(error: unknown, question: WindowRequest): unknown {
       cause: error,
     });
   }
-  // A 404 without a reason of the service's own is a wrong path, and no party's fault.
+  // A 404 without the service's own code means a wrong path, which is no party's fault.
   const isAbsent = errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
   if (errorCode(error) !== 'SOURCE_REFUSED' && !isAbsent) return error;
   return new PermanentError(message, { code: 'EXPORT_REFUSED', meta, cause: error });

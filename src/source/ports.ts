@@ -1,10 +1,10 @@
-/** What the source client needs from whoever keeps state for all workers, and whom it tells. */
+/** The state that the source client shares with all workers, and its observers. */
 import type { Micros } from '../core/time.ts';
 
 /** One budget of requests for all workers. */
 export interface RateState {
   /**
-   * Takes the next free moment of a budget.
+   * Reserves the next request of the rate limit.
    * @returns how long to wait until that moment
    */
   reserve(budget: string, ratePerSecond: number): Promise<{ readonly waitMs: number }>;
@@ -13,7 +13,7 @@ export interface RateState {
 /** Until when the source has banned us. Asking during a ban lengthens it, so every worker must know. */
 export interface BanStore {
   get(): Promise<Micros | undefined>;
-  /** Never brings an end that is already stored forward. */
+  /** Never moves a stored end to an earlier time. */
   set(until: Micros): Promise<void>;
 }
 

@@ -1,10 +1,10 @@
-/** The gate before every request: the budget shared by all workers, a ban, and what the source says is left. */
+/** The gate before every request: the rate limit of all workers, a ban, and the budget that the source reports. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { RetryableError } from '../core/errors.ts';
 import { nowMicros, type Micros } from '../core/time.ts';
 import type { BanStore, Clock, RateState, Route, SourceObserver, WaitReason } from './ports.ts';
 
-/** Longer waits are not slept through: the job goes back to the queue with its checkpoint. */
+/** For a longer wait the job goes back to the queue with its resume point. */
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
@@ -76,7 +76,7 @@ export class RateLimiter {
     this.#quietUntilMs = Math.max(this.#quietUntilMs, this.#options.clock.nowMs() + forMs);
   }
 
-  /** All workers wait it out: asking during a ban lengthens it. */
+  /** All workers wait for its end: a request during a ban lengthens it. */
   async ban(forMs: number): Promise<void> {
     const until = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
     this.#ban = { until, readAtMs: this.#options.clock.nowMs() };

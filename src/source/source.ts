@@ -37,16 +37,16 @@ export interface SourceConfig {
 export interface SourceDeps {
   /** For the User-Agent. */
   readonly version?: string;
-  /** The budget shared by all workers. Absent: this process has it alone. */
+  /** The rate limit shared by all workers. Absent: this process has its own. */
   readonly rate?: RateState;
   /** Bans shared by all workers. Absent: this process keeps its own. */
   readonly bans?: BanStore;
   /** Told of every request and wait, for metrics. */
   readonly observer?: SourceObserver;
-  /** Told of what is tried again and why. */
+  /** Logs each retry and its reason. */
   readonly log?: Pick<Log, 'warn'>;
   readonly clock?: Clock;
-  /** Off where the source is on this machine. */
+  /** False for a source on this machine. */
   readonly acceptGzip?: boolean;
   readonly limits?: {
     readonly connectMs?: number;
@@ -64,13 +64,13 @@ export interface Source extends AsyncDisposable {
   readonly ledger: LedgerSource;
   /** Undefined before the first good answer of a list. */
   listLatency(): ListLatency | undefined;
-  /** Ends whatever is under way. */
+  /** Aborts requests in flight. */
   close(): Promise<void>;
 }
 
 /**
- * Opens nothing on the wire yet: the first question does.
- * @throws UsageError where there is no SOURCE_URL, or a proxy or CA file is no good
+ * Opens no connection; the first request does.
+ * @throws UsageError where SOURCE_URL is missing, or a proxy's URL or the file of CAs is invalid
  */
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   if (config.sourceUrl === undefined) {
@@ -130,7 +130,7 @@ function exportNames(config: SourceConfig): ExportNames {
   };
 }
 
-/** @returns undefined where nothing of it is set to another CSV than the public service's */
+/** @returns undefined where the settings describe the public service's CSV */
 function exportDialect(config: SourceConfig): CsvDialect | undefined {
   const {
     exportColumns,
@@ -150,7 +150,7 @@ function exportDialect(config: SourceConfig): CsvDialect | undefined {
   };
 }
 
-/** Credentials in the URL become a header, and appear nowhere else. */
+/** Credentials in the URL are sent as a header, and appear nowhere else. */
 function splitUrl(url: URL): { baseUrl: string; authorization: string | undefined } {
   const baseUrl = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
   if (url.username === '' && url.password === '') return { baseUrl, authorization: undefined };

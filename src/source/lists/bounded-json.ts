@@ -19,7 +19,7 @@ const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
 /**
- * Reads each byte once and keeps nothing. Text that is no JSON is no excess: the parser says what is wrong.
+ * Reads each byte once and keeps nothing. Malformed JSON is left to the parser.
  * @returns what is exceeded, in words for a message; undefined where the text may be parsed
  */
 export function findExcess(json: Uint8Array, { depthMax, valuesMax }: JsonBounds): string | undefined {

@@ -1,4 +1,4 @@
-/** The two lists over HTTP: questions that are never ambiguous, answers that are never guessed. */
+/** The two lists over HTTP: requests that are never ambiguous, answers that are never guessed. */
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import type { ListedRow, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
@@ -15,7 +15,7 @@ import { LIST_RETRIES, type RetryLimits } from '../retry/retry.ts';
 export const PAGE_BYTES_MAX = 32 * 2 ** 20;
 /** A source that does not know the filter of a look-up sends a page of its own size. */
 const LOOK_UP_ROWS_MAX = 5_000;
-/** A page that no release refuses for its size. */
+/** The page size that no release refuses. */
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 
@@ -26,11 +26,11 @@ export interface ListSourceOptions {
   readonly retries?: RetryLimits;
 }
 
-/** A sync asks in several ways: what was just tried in vain as often as allowed is not tried as often again. */
+/** A sync tries several requests: one that has used up its retries is not retried as often again. */
 const ATTEMPTS_AFTER_FAILURE = 2;
 const IN_VAIN_MS = 60_000;
 
-/** Failures that a cursor or a page size can be the reason of. A forged cursor is a 500 there. */
+/** Failures that a cursor or a page size may cause: the public service answers a forged cursor with 500. */
 const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
 
 export class HttpListSource implements ListSource {
@@ -73,7 +73,7 @@ export class HttpListSource implements ListSource {
       throw error;
     }
     const [row] = page.rows;
-    // A filter that the source does not know is ignored by it: then any party comes, or all of them.
+    // A source that does not know the filter ignores it, and sends any party, or all of them.
     if (page.rows.length > 1 || (row !== undefined && row.key !== asked)) {
       throw new PermanentError(
         `Cannot look up party ${asked} at ${this.baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${page.rows.length} rows, so it did not filter`,
@@ -105,7 +105,7 @@ export class HttpListSource implements ListSource {
       this.#inVainUntilMs = 0;
       return page;
     } catch (error) {
-      // A source that is busy or away says so, and is waited for every time.
+      // A busy or unreachable source is waited for each time.
       const isBroken = RETRY_RULES[errorCode(error)]?.isCheap === false && !signal.aborted;
       if (isBroken) this.#inVainUntilMs = performance.now() + IN_VAIN_MS;
       throw error;
@@ -170,7 +170,7 @@ async function readPage(
   rowsMax: number,
 ): Promise<Page> {
   const body = await readWhole(answer.body, PAGE_BYTES_MAX);
-  // Short bodies only: an error body with 200 is a proxy's doing.
+  // Short bodies only: proxies send error bodies with 200.
   if (body.length < 4096 && errorBodyOf(body) !== undefined) {
     throw answerError(`list ${list}`, whereOf(url), { status: 200, headers: answer.headers, body });
   }

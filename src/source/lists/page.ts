@@ -13,7 +13,7 @@ const UINT64_MAX = 2n ** 64n - 1n;
 const CURSOR_CHARS_MAX = 16_384;
 const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
-/** The interface does not show how hashes are written; whatever can be printed is kept as it came. */
+/** The interface does not show how hashes are written; printable text is kept as it came. */
 const HASH_BYTES_MAX = 1024;
 const PRINTABLE_ASCII = /^[\x20-\x7e]*$/;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
@@ -21,7 +21,7 @@ const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
 const VALUES_BESIDE_ROWS_MAX = 1_000;
-/** A number of so many characters may have more digits than a JavaScript number keeps. */
+/** A number this long may have more digits than a JavaScript number keeps. */
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
@@ -38,7 +38,7 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
     valuesMax: rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX,
   });
   const answer = objectAt(list, parseExact(list, body), '');
-  // What says nothing may be left out, or be null.
+  // An empty field may be left out or null.
   const page = objectAt(list, answer[list] === null ? {} : answer[list], list);
   const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
   const edges: unknown = page['edges'] ?? [];
@@ -84,7 +84,7 @@ function refuseExcess(list: ListName, body: Buffer, bounds: JsonBounds): void {
   );
 }
 
-/** Where in the page a value stands; made into words only when something is wrong with it. */
+/** The path of a value in the page, formatted only for an error. */
 class Place {
   readonly #list: ListName;
   readonly #index: number;
@@ -139,8 +139,8 @@ function extraOf(extra: Record<string, unknown>): Record<string, unknown> | unde
 }
 
 /**
- * JSON.parse, but a number that would lose digits comes as the text it was written with. To look for such a
- * number in the text takes longer than to parse it, so first it is seen whether there is any number at all.
+ * JSON.parse, but a number that would lose digits comes as the text it was written with. Searching the text for such a
+ * number is slower than parsing it, so the text is searched for any number first.
  */
 function parseExact(list: ListName, body: Buffer): unknown {
   if (!isUtf8(body)) throw notJson(list, body, undefined);

@@ -19,7 +19,7 @@ const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
   SOURCE_FORBIDDEN: 'check SOURCE_AUTHORIZATION and what this client may ask',
 };
 
-/** An error of ours passes unchanged; every other one is a failure of the transport. */
+/** Our own errors pass unchanged; any other is a failure of the transport. */
 export function transportError(action: string, where: string, error: unknown): Error {
   if (error instanceof RetryableError || error instanceof PermanentError) return error;
   const errno = errnoOf(error);
@@ -50,7 +50,7 @@ export function answerError(
   });
 }
 
-/** What a server could only say behind the body: that it failed on the way. */
+/** A trailer's error: the server failed while it sent the body. */
 export function trailerError(
   action: string,
   where: string,
@@ -95,7 +95,7 @@ function errnoOf(error: unknown): string {
   return code;
 }
 
-/** Only where it leads, never its query: that may carry what the proxy added. */
+/** The origin alone: a proxy may have put secrets into the query. */
 function redirectTarget(headers: IncomingHttpHeaders): string {
   const target = headers.location ?? '';
   return URL.canParse(target)

@@ -1,6 +1,6 @@
 /**
- * The retry policy as data: what a status, a gRPC code or an errno means, and how each meaning is
- * waited out. Nothing is decided by the text of a message, with the one exception named below.
+ * The retry policy as data: what a status, a gRPC code or an errno means, and how long each
+ * is waited for. The text of a message decides nothing, with the one exception named below.
  */
 import type { SourceErrorBody } from '../../ledger/error-body.ts';
 
@@ -32,7 +32,7 @@ export interface RetryRule {
   readonly isCheap: boolean;
 }
 
-/** How each failure that can pass is waited out. A code that is not here is permanent. */
+/** How long each retryable failure is waited for. A code that is not here is permanent. */
 export const RETRY_RULES: Readonly<Partial<Record<string, RetryRule>>> = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
@@ -84,7 +84,7 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_PRX_TLS: 'SOURCE_UNREACHABLE',
   UND_ERR_HEADERS_TIMEOUT: 'SOURCE_STALLED',
   UND_ERR_BODY_TIMEOUT: 'SOURCE_STALLED',
-  // Our own end: the source was closed while this was asked.
+  // The client was closed during the request.
   UND_ERR_CLOSED: 'SOURCE_CLOSED',
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'SOURCE_CERTIFICATE',
@@ -111,7 +111,7 @@ export function codeOfStatus(
   return byBody ?? BY_STATUS[status] ?? (status >= 400 && status < 500 ? 'SOURCE_REFUSED' : 'SOURCE_STATUS');
 }
 
-/** What an error of the transport means: an unknown one is a broken connection, to be tried again. */
+/** What an error of the transport means: an unknown errno counts as a broken connection, and is retried. */
 export function codeOfErrno(errno: string): FailureCode {
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }
@@ -125,8 +125,8 @@ function isAnswerTooLarge(body: SourceErrorBody): boolean {
 }
 
 /**
- * The delay before attempt `failed + 1`: doubling from the rule's minimum, between half and the whole
- * of it by chance, so that workers do not come back together.
+ * The delay before attempt `failed + 1`: doubling from the rule's minimum, with jitter of up to half
+ * of it, so that workers do not retry together.
  */
 export function delayMs(rule: RetryRule, failed: number, random: () => number = Math.random): number {
   const whole = Math.min(rule.minMs * 2 ** (failed - 1), rule.maxMs);

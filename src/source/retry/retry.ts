@@ -9,7 +9,7 @@ export interface RetryLimits {
   readonly attemptsMax: number;
   /** From the first attempt; a wait that the source asked for counts too. */
   readonly elapsedMaxMs: number;
-  /** Where no connection comes about at all, however many attempts that takes. */
+  /** Where no connection can be opened, however many attempts that takes. */
   readonly unreachableMaxMs: number;
   /** Only failures that cost the source nothing: a query that ran must not run again unasked. */
   readonly onlyCheap: boolean;
@@ -22,7 +22,7 @@ export const LIST_RETRIES: RetryLimits = {
   onlyCheap: false,
 };
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
-/** Where no connection comes about, time is the limit; this only bounds the loop. */
+/** Where no connection can be opened, time is the limit; this only bounds the loop. */
 const UNREACHABLE_ATTEMPTS_MAX = 60;
 
 export interface RetryDeps {

@@ -1,4 +1,4 @@
-/** What all workers must know of the source and may not lose with Redis: until when it has banned us. */
+/** The source's ban, which all workers must know and must not lose with Redis. */
 import { sql } from 'kysely';
 import { formatInstant, parseInstant } from '../../core/time.ts';
 import type { BanStore } from '../ports.ts';

@@ -4,7 +4,7 @@ import type { Micros } from '../../core/time.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
 const UINT64_MAX = 2n ** 64n - 1n;
-/** A date far ahead is a mistake of the sender; nothing waits longer than a day anyway. */
+/** A date far ahead is the sender's mistake; no wait is longer than a day. */
 const WAIT_MAX_MS = 86_400_000;
 
 /** `RateLimit-Retry-After` (a ban's own header) before `Retry-After`: seconds or an HTTP date. */

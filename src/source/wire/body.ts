@@ -7,9 +7,9 @@ import { PermanentError, RetryableError } from '../../core/errors.ts';
 const GUNZIP_CHUNK_BYTES = 256 * 1024;
 
 export interface DripLimit {
-  /** Less than this on average is no transfer. */
+  /** A slower average counts as stalled. */
   readonly bytesPerSecondMin: number;
-  /** Judged over this much waiting. */
+  /** Measured over this much waiting. */
   readonly windowMs: number;
 }
 
@@ -83,7 +83,7 @@ export function decoded(body: AsyncIterable<Buffer>, encoding: string | undefine
 
 function gunzipped(body: AsyncIterable<Buffer>): Readable {
   const gunzip = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
-  // Whoever reads gunzip gets the error; the callback only keeps it from being thrown twice.
+  // The reader of gunzip gets the error; the callback keeps it from being thrown twice.
   pipeline(body, gunzip, () => undefined);
   return gunzip;
 }
@@ -120,7 +120,7 @@ export async function readStart(body: AsyncIterable<Buffer>, bytesMax: number): 
       if (bytes >= bytesMax) break;
     }
   } catch {
-    // What has come is all there is to show.
+    // The part that came is shown.
   }
   return Buffer.concat(chunks);
 }

@@ -4,7 +4,7 @@ import { getCACertificates } from 'node:tls';
 import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
 import { UsageError } from '../../core/errors.ts';
 
-/** Ours are few at once: a page ahead for each of two lists, the exports, and a probe. */
+/** Few at once: one prefetched page for each list, the exports, and a probe. */
 const CONNECTIONS_MAX = 128;
 
 export interface DispatcherOptions {
@@ -34,7 +34,7 @@ export function openDispatcher(options: DispatcherOptions): Dispatcher {
   });
 }
 
-/** Node reads the variable at its start; a value from `.env` comes too late for that. */
+/** Node reads the variable at its start, before `.env` is read. */
 function certificates(path: string | undefined): string[] | undefined {
   if (path === undefined || path === '') return undefined;
   try {

@@ -28,7 +28,7 @@ export const EXPORT_LIMITS: HttpLimits = {
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const REDIRECTS_MAX = 3;
 
-/** `none`: it ends with the connection, and nobody can tell whether all of it came. */
+/** `none`: the body ends with the connection, so its end is unproven. */
 export type Framing = 'length' | 'chunked' | 'none';
 
 export interface HttpAnswer extends AsyncDisposable {
@@ -55,7 +55,7 @@ export interface SourceHttpOptions {
   readonly dispatcher: Dispatcher;
   readonly userAgent: string;
   readonly authorization: string | undefined;
-  /** Costs the source little and a slow line much; off where both are on one machine. */
+  /** Saves bandwidth for little CPU at the source; off where both are on one machine. */
   readonly acceptGzip: boolean;
 }
 
@@ -120,7 +120,7 @@ export class SourceHttp {
       bodyTimeout: limits.idleMs,
       signal,
     });
-    // It may break or be aborted before anyone reads it; whoever reads gets the error all the same.
+    // The body may fail before it is read; its reader gets the error all the same.
     answer.body.on('error', () => undefined);
     return answer;
   }
@@ -131,7 +131,7 @@ export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
 }
 
-/** The life of one call: ended by its caller's signal, by its own limit, or by being over. */
+/** The life of one call: ended by its caller's signal, its own limit or its end. */
 class Call {
   readonly #request: HttpRequest;
   readonly #caller: AbortSignal;
@@ -197,7 +197,7 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
     framing: framingOf(answer.headers),
     [Symbol.asyncDispose]() {
       call.end();
-      // Where it is not over, this closes the connection and so cancels the request at the source.
+      // Closes the connection of an unfinished answer, which cancels the request at the source.
       answer.body.destroy();
       return Promise.resolve();
     },
