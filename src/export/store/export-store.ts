@@ -22,6 +22,7 @@ import {
   readIdentity,
 } from './publications.ts';
 import { lockObjects, lockParty } from './export-locks.ts';
+import { quarantineSegment } from './quarantine-segment.ts';
 import { decodeProfile, encodeProfile } from './source-profile.ts';
 import { guarded, inTransaction } from '../../postgres/transaction.ts';
 
@@ -98,14 +99,7 @@ export class ExportStore implements ExportRepository {
     objectKey: string,
     reason: { readonly code: string; readonly message: string },
   ): Promise<void> {
-    return guarded('quarantine a segment', async () => {
-      await this.#db
-        .updateTable('segments')
-        .set({ quarantine_reason: evidenceJson(reason) })
-        .where('object_key', '=', objectKey)
-        .where('status', '=', 'current')
-        .execute();
-    });
+    return quarantineSegment(this.#db, { object_key: objectKey }, reason);
   }
 
   nextSeq(): Promise<bigint> {

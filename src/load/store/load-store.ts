@@ -1,5 +1,5 @@
 /** The warehouse's side of loading: what waits, and the transaction in which segments change place. */
-import { evidenceJson } from '../../core/evidence.ts';
+import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
 import { type Selectable, sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -100,14 +100,7 @@ export class LoadStore implements LoadRepository {
   }
 
   async quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void> {
-    await guarded('quarantine a segment', () =>
-      this.#warehouse.db
-        .updateTable('segments')
-        .set({ quarantine_reason: evidenceJson(reason) })
-        .where('segment_id', '=', segmentId)
-        .where('loaded_at', 'is', null)
-        .execute(),
-    );
+    await quarantineSegment(this.#warehouse.db, { segment_id: segmentId, loaded_at: null }, reason);
   }
 
   async #replaceOn(

@@ -1,6 +1,6 @@
 /** What the warehouse says of itself when it is verified. */
 import { sql } from 'kysely';
-import { evidenceJson } from '../../core/evidence.ts';
+import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
 import type {
   Inconsistency,
   MonthSum,
@@ -113,14 +113,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async distrust(segmentId: bigint, reason: QuarantineReason): Promise<void> {
-    await guarded('distrust a segment', () =>
-      this.#warehouse.db
-        .updateTable('segments')
-        .set({ quarantine_reason: evidenceJson(reason) })
-        .where('segment_id', '=', segmentId)
-        .where('status', '=', 'current')
-        .execute(),
-    );
+    await quarantineSegment(this.#warehouse.db, { segment_id: segmentId }, reason);
   }
 
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
