@@ -6,7 +6,7 @@ import { exportLedger } from '../src/export/export-ledger.ts';
 import type { Compression } from '../src/ledger/object-keys.ts';
 import { RowPool } from '../src/export/read/row-pool.ts';
 import { FileStore } from '../src/objects/file-store.ts';
-import { openSource } from '../src/source/source.ts';
+import { openSource } from '../src/source/source-client.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { ExportStore } from '../src/export/store/export-store.ts';
 

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { createLog } from '../src/core/log.ts';
 import type { Verdict } from '../src/core/verdict.ts';
-import { openSource, type Source } from '../src/source/source.ts';
+import { openSource, type Source } from '../src/source/source-client.ts';
 import { syncList } from '../src/list-sync/sync.ts';
 import type { Warehouse } from '../src/postgres/database.ts';
 import { ListStore } from '../src/list-sync/store/list-store.ts';

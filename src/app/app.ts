@@ -23,7 +23,7 @@ import { Queues } from '../queue/queues.ts';
 import { openRedisBackend } from '../queue/redis-backend.ts';
 import { CostMeter } from '../source/cost-meter.ts';
 import type { SourceObserver } from '../source/ports.ts';
-import { openSource, type Source } from '../source/source.ts';
+import { openSource, type Source } from '../source/source-client.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import { openRedisState } from '../state/redis-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';

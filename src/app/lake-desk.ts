@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { type LakeDesk, type LakeTable, QueryRunner } from '../api/console/lake-desk.ts';
 import type { Config } from '../config/environment.ts';
-import { shared } from '../core/shared.ts';
+import { sharedLoad } from '../core/shared-load.ts';
 import { READY_QUESTIONS } from '../lake/query/questions.ts';
 import { SHAPES } from '../lake/tables/tables.ts';
 
@@ -38,7 +38,7 @@ export function openLakeDesk(config: Config): LakeDesk {
       NO_COLOR: '1',
     },
   });
-  const tables = shared(async () => {
+  const tables = sharedLoad(async () => {
     const found = (await runner.document('lake')) as Overview;
     return found.tables.map((table) => describeTable(table));
   }, TABLES_MAX_AGE_MS);

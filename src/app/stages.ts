@@ -21,7 +21,7 @@ import { type RebuildDeps, rebuildIfEmpty, catchUpWithStore } from '../load/rebu
 import { verify } from '../load/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
-import type { Source } from '../source/source.ts';
+import type { Source } from '../source/source-client.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../list-sync/look-up.ts';
 import type { SyncDeps } from '../list-sync/context.ts';

@@ -1,7 +1,7 @@
 /** What an operator looks after beside the runs: queues, the next audit, the disk. A part that is away is left out. */
 import { statfs } from 'node:fs/promises';
 import type { Upkeep } from '../api/console/console-ports.ts';
-import { shared } from '../core/shared.ts';
+import { sharedLoad } from '../core/shared-load.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
 import { nextSlotMs } from '../runs/night/schedule.ts';
 import type { App } from './app.ts';
@@ -27,5 +27,5 @@ export function openUpkeep({ config, queues }: Pick<App, 'config' | 'queues'>): 
       diskBytes: disk === undefined ? null : (disk.blocks * disk.bsize).toString(),
     };
   };
-  return shared(measure, MAX_AGE_MS);
+  return sharedLoad(measure, MAX_AGE_MS);
 }

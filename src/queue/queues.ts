@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { BullQueue, JobData, QueueBackend } from './backend.ts';
-import { CANARY, type JobProcessor, type JobReport, Station } from './station.ts';
+import { CANARY, type JobProcessor, type JobReport, QueueWorker } from './queue-worker.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -72,7 +72,7 @@ export class Queues implements AsyncDisposable {
   readonly #prefix: string;
   readonly #log: Log;
   readonly #queues = new Map<QueueName, BullQueue>();
-  readonly #stations = new Map<QueueName, Station>();
+  readonly #queueWorkers = new Map<QueueName, QueueWorker>();
   #complainedAtMs = -Infinity;
   /** Aborted when this process stops working jobs: handlers checkpoint and give the job back. */
   readonly #stop = new AbortController();
@@ -181,22 +181,22 @@ export class Queues implements AsyncDisposable {
   async sendCanaries(workerId: string): Promise<void> {
     const opts = { jobId: `${CANARY}.${workerId}`, priority: 1, removeOnComplete: true, removeOnFail: true };
     await Promise.all(
-      [...this.#stations].map(async ([queue, station]) => {
+      [...this.#queueWorkers].map(async ([queue, queueWorker]) => {
         try {
           await bounded(`send a canary through the queue ${queue}`, () =>
             this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]),
           );
         } catch (error) {
-          station.onStoreAway();
+          queueWorker.onStoreAway();
           throw error;
         }
-        if (!this.#stop.signal.aborted) await station.onCanary();
+        if (!this.#stop.signal.aborted) await queueWorker.onCanary();
       }),
     );
   }
 
   pulses(): readonly Pulse[] {
-    return [...this.#stations].map(([queue, { activeJobs, quietMs, rebuilds }]) => ({
+    return [...this.#queueWorkers].map(([queue, { activeJobs, quietMs, rebuilds }]) => ({
       queue,
       activeJobs,
       quietMs,
@@ -217,7 +217,7 @@ export class Queues implements AsyncDisposable {
       stalledInterval: STALLED_CHECK_MS,
       maxStalledCount: ATTEMPTS_MAX,
     };
-    const station = new Station({
+    const queueWorker = new QueueWorker({
       queue,
       process,
       onJob,
@@ -234,7 +234,7 @@ export class Queues implements AsyncDisposable {
         return worker;
       },
     });
-    this.#stations.set(queue, station);
+    this.#queueWorkers.set(queue, queueWorker);
   }
 
   /**
@@ -243,14 +243,14 @@ export class Queues implements AsyncDisposable {
    */
   async stopWorking(graceMs: number): Promise<void> {
     this.#stop.abort(new DOMException('this process is stopping', 'AbortError'));
-    const stations = [...this.#stations.values()];
-    this.#stations.clear();
-    const closing = Promise.all(stations.map((station) => station.close()));
+    const queueWorkers = [...this.#queueWorkers.values()];
+    this.#queueWorkers.clear();
+    const closing = Promise.all(queueWorkers.map((queueWorker) => queueWorker.close()));
     const isClosed = await Promise.race([closing.then(() => true), sleep(graceMs, false, { ref: false })]);
     if (isClosed) return;
     this.#log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
     await Promise.race([
-      Promise.all(stations.map((station) => station.close(true))),
+      Promise.all(queueWorkers.map((queueWorker) => queueWorker.close(true))),
       sleep(1_000, undefined, { ref: false }),
     ]);
   }

@@ -1,7 +1,7 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool, type QueryConfig, type QueryResultRow } from 'pg';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { paceOf, wholeMs } from './pace.ts';
+import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
 import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
@@ -21,7 +21,7 @@ const DELETE = 'delete from mirror.resume_state where key = $1';
 const SWEEP = `delete from mirror.resume_state where key in (
   select key from mirror.resume_state where expires_at <= clock_timestamp()
   order by expires_at limit $1 for update skip locked)`;
-/** `takePlace` in pace.ts, on the store's clock: $2 interval, $3 burst, $4 ahead at most, in seconds. */
+/** `reserveNext` in rate-schedule.ts, on the store's clock: $2 interval, $3 burst, $4 ahead at most, in seconds. */
 const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
   values ($1, clock_timestamp() + make_interval(secs => $2::float8))
   on conflict (budget) do update set next_at = make_interval(secs => $2::float8) + least(
@@ -71,7 +71,7 @@ class PostgresState implements ResumeState {
   }
 
   async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
-    const pace = paceOf(ratePerSecond);
+    const pace = rateScheduleOf(ratePerSecond);
     const [row] = await this.#query<{ wait_seconds: number }>(`reserve a request of ${budget}`, RESERVE, [
       checkedKey(this.#prefix, budget),
       ...[pace.interval, pace.burst, pace.aheadMax].map((micros) => micros / 1e6),

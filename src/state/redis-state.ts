@@ -1,7 +1,7 @@
 /** Resume state in Redis, the reference: one key for each entry, expired by Redis itself. */
 import { Redis, ReplyError } from 'ioredis';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { paceOf, wholeMs } from './pace.ts';
+import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
 import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -24,7 +24,7 @@ const RETRYABLE_REPLIES = new Set([
   'MISCONF',
 ]);
 
-/** `takePlace` in pace.ts, on the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
+/** `reserveNext` in rate-schedule.ts, on the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
 const RESERVE = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -85,7 +85,7 @@ class RedisState implements ResumeState {
   }
 
   async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
-    const { interval, burst, aheadMax } = paceOf(ratePerSecond);
+    const { interval, burst, aheadMax } = rateScheduleOf(ratePerSecond);
     const key = checkedKey(`${this.#prefix}:rate`, budget);
     const waitMicros = await redisCall(`reserve a request of ${budget}`, () =>
       this.#redis.eval(RESERVE, 1, key, interval, burst, aheadMax),

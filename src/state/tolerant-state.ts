@@ -1,7 +1,7 @@
 /** While the store is unreachable, work goes on without hints. */
 import { isRetryable } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import { paceOf, takePlace, wholeMs } from './pace.ts';
+import { rateScheduleOf, reserveNext, wholeMs } from './rate-schedule.ts';
 import type { ResumeState } from './resume-state.ts';
 
 /** In an outage the store is tried this often, so that not every call pays its timeout. */
@@ -28,7 +28,7 @@ class TolerantState implements ResumeState {
   readonly #inner: ResumeState;
   readonly #log: TolerantStateOptions['log'];
   readonly #nowMs: () => number;
-  readonly #places = new Map<string, number>();
+  readonly #dueTimes = new Map<string, number>();
   #awaySinceMs: number | undefined;
   #askAgainAtMs = 0;
 
@@ -96,15 +96,15 @@ class TolerantState implements ResumeState {
     if (this.#awaySinceMs === undefined) return;
     this.#log.info({ awayMs: Math.round(this.#nowMs() - this.#awaySinceMs) }, 'Resume state is back');
     this.#awaySinceMs = undefined;
-    this.#places.clear();
+    this.#dueTimes.clear();
   }
 
   #reserveAlone(budget: string, ratePerSecond: number): { waitMs: number } {
-    const { place, waitMicros } = takePlace(this.#places.get(budget), this.#nowMs() * 1000, {
-      ...paceOf(ratePerSecond),
+    const { dueAt, waitMicros } = reserveNext(this.#dueTimes.get(budget), this.#nowMs() * 1000, {
+      ...rateScheduleOf(ratePerSecond),
       burst: 0,
     });
-    this.#places.set(budget, place);
+    this.#dueTimes.set(budget, dueAt);
     return { waitMs: wholeMs(waitMicros) };
   }
 }

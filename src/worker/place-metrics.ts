@@ -1,7 +1,7 @@
 /** Prometheus metrics of the places that work goes through: queues, this process's workers, stores. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Probe } from '../api/http/ports.ts';
-import { shared } from '../core/shared.ts';
+import { sharedLoad } from '../core/shared-load.ts';
 import type { Log } from '../core/log.ts';
 import { QUEUE_NAMES, type Queues } from '../queue/queues.ts';
 import { PREFIX } from './work-metrics.ts';
@@ -29,7 +29,7 @@ export class PlaceMetrics {
   readonly #up = this.#gauge('store_up', '1 where the store answered', ['store']);
   readonly #seconds: Histogram;
   readonly #counted = new Map<string, number>();
-  readonly #ask = shared(() => this.#askStores(), ASKED_MAX_AGE_MS);
+  readonly #ask = sharedLoad(() => this.#askStores(), ASKED_MAX_AGE_MS);
 
   constructor(deps: PlaceMetricsDeps) {
     this.#deps = deps;

@@ -1,6 +1,6 @@
 /** Every job there is, and how a delivered one finds its handler. */
 import { PermanentError } from '../core/errors.ts';
-import type { WorkedJob } from '../queue/station.ts';
+import type { WorkedJob } from '../queue/queue-worker.ts';
 import { exportPartyJob } from '../../jobs/export-party.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { loadSegmentsJob } from '../../jobs/load-segments.ts';

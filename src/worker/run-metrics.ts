@@ -4,7 +4,7 @@
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Log } from '../core/log.ts';
-import { shared } from '../core/shared.ts';
+import { sharedLoad } from '../core/shared-load.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { RunFacts } from '../runs/store/run-facts.ts';
 import type { EndedRun } from '../runs/store/run-store.ts';
@@ -41,7 +41,7 @@ export class RunMetrics {
     ['kind'],
   );
   readonly #gaps = this.#gauge('known_gaps', 'Gaps of the lists that the source itself has', []);
-  readonly #ask = shared(() => this.#read(), ASKED_MAX_AGE_MS);
+  readonly #ask = sharedLoad(() => this.#read(), ASKED_MAX_AGE_MS);
 
   constructor(deps: RunMetricsDeps) {
     this.#deps = deps;

@@ -6,7 +6,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ProgressLine } from '../runs/job.ts';
 import { RateMeter } from '../core/rate-meter.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
-import type { JobReport } from '../queue/station.ts';
+import type { JobReport } from '../queue/queue-worker.ts';
 import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';
 
 export const PREFIX = 'ledger_mirror_';

@@ -6,7 +6,7 @@ import type { RowQuestion } from '../../src/export/read/block-reader.ts';
 import type { ExportDeps, ExportOutcome } from '../../src/export/request.ts';
 import { RowPool } from '../../src/export/read/row-pool.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { openSource } from '../../src/source/source.ts';
+import { openSource } from '../../src/source/source-client.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 import { sourceConfig } from '../support/source-config.ts';

@@ -12,7 +12,7 @@ import { RowFields } from '../../src/ledger/row-fields.ts';
 import { compressionOf } from '../../src/ledger/object-keys.ts';
 import { plainStream } from '../../src/ledger/plain-stream.ts';
 import { RowSplitter } from '../../src/ledger/row-splitter.ts';
-import { openSource, type Source, type SourceConfig } from '../../src/source/source.ts';
+import { openSource, type Source, type SourceConfig } from '../../src/source/source-client.ts';
 import { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
 import type { LedgerRow } from './hostile/book.ts';

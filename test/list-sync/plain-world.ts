@@ -2,7 +2,7 @@
 import { errorCode } from '../../src/core/errors.ts';
 import type { Verdict } from '../../src/core/verdict.ts';
 import type { ListName, ListSource, ResumePointStore } from '../../src/list-sync/ports.ts';
-import { openSource, type Source } from '../../src/source/source.ts';
+import { openSource, type Source } from '../../src/source/source-client.ts';
 import { judgeList, type Judgement } from './plain-source/oracle.ts';
 import type { PlainSource } from './plain-source/start.ts';
 import { sourceConfig } from '../support/source-config.ts';

@@ -5,7 +5,7 @@
  */
 import { afterAll, expect, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/http/server.ts';
-import { openSource } from '../../src/source/source.ts';
+import { openSource } from '../../src/source/source-client.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
 import { tolerantState } from '../../src/state/tolerant-state.ts';
 import { recordingLog } from '../state/recording-log.ts';

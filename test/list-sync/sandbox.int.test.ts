@@ -1,6 +1,6 @@
 /** Syncs over HTTP against the sandbox, compared with its books: rows, order, growth, a killed process. */
 import { afterAll, beforeEach, expect, test } from 'vitest';
-import { openSource } from '../../src/source/source.ts';
+import { openSource } from '../../src/source/source-client.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';

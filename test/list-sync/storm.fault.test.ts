@@ -10,7 +10,7 @@ import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Misbehaviour, SandboxRequest } from '../../src/sandbox/http/faults.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
-import { openSource } from '../../src/source/source.ts';
+import { openSource } from '../../src/source/source-client.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type Child, runScript } from '../support/process.ts';

@@ -1,6 +1,6 @@
 /** One sync in a process of its own, to be killed: `sync-worker.ts <source> <database> <redis> <list> <run> <page size>`. */
 import { createLog } from '../../src/core/log.ts';
-import { openSource } from '../../src/source/source.ts';
+import { openSource } from '../../src/source/source-client.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
 import { tolerantState } from '../../src/state/tolerant-state.ts';
 import { syncList } from '../../src/list-sync/sync.ts';

@@ -5,7 +5,7 @@ import { createLog } from '../../src/core/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
 import { Queues, type NewJob } from '../../src/queue/queues.ts';
-import type { WorkedJob } from '../../src/queue/station.ts';
+import type { WorkedJob } from '../../src/queue/queue-worker.ts';
 import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { freshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';

@@ -3,7 +3,12 @@ import { onTestFinished } from 'vitest';
 import { CostTally } from '../../src/source/cost-meter.ts';
 import { EXPORT_LIMITS, LIST_LIMITS, type HttpLimits } from '../../src/source/wire/http.ts';
 import type { Clock, RequestReport, WaitReport } from '../../src/source/ports.ts';
-import { openSource, type Source, type SourceConfig, type SourceDeps } from '../../src/source/source.ts';
+import {
+  openSource,
+  type Source,
+  type SourceConfig,
+  type SourceDeps,
+} from '../../src/source/source-client.ts';
 import { sourceConfig } from '../support/source-config.ts';
 
 export const PARTY = 'ab'.repeat(32);

@@ -1,5 +1,5 @@
 /** The settings of a source as the tests need them: the public service's names, no rate limit that is felt. */
-import type { SourceConfig } from '../../src/source/source.ts';
+import type { SourceConfig } from '../../src/source/source-client.ts';
 
 const RATE_LIFTED = 100_000;
 

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import type { ConsoleParts, EntriesQuestion, PartyView } from './console-ports.ts';
 import { addLakeRoutes } from './lake-routes.ts';
-import { shared } from '../../core/shared.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 import { StatusError } from '../http/status-error.ts';
 
 const HIDDEN = { hide: true } as const;
@@ -37,8 +37,8 @@ interface PartiesQuery {
 
 /** Adds the routes. */
 export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): void {
-  const history = shared(() => parts.store.history(), HISTORY_MAX_AGE_MS);
-  const lines = shared(() => parts.store.lines(LINES_MAX), LINES_MAX_AGE_MS);
+  const history = sharedLoad(() => parts.store.history(), HISTORY_MAX_AGE_MS);
+  const lines = sharedLoad(() => parts.store.lines(LINES_MAX), LINES_MAX_AGE_MS);
   server.get('/console/history', { schema: HIDDEN }, () => history());
   server.get('/console/lines', { schema: HIDDEN }, async () => ({ lines: await lines() }));
   server.get('/console/settings', { schema: HIDDEN }, () => ({ settings: parts.settings }));

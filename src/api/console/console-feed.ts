@@ -5,7 +5,7 @@ import type { ConsoleParts, LiveFacts, LiveRun, Snapshot, Upkeep } from './conso
 import { EventStreams } from '../http/events.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
-import { shared } from '../../core/shared.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 
 const EVERY_MS = 500;
 const DISK_PARTS_MIN = 20n;
@@ -25,7 +25,7 @@ export function addConsoleFeed(
   { everyMs = EVERY_MS }: FeedOptions,
 ): void {
   const streams = new EventStreams();
-  const snapshot = shared(() => takeSnapshot(parts, status), everyMs / 2);
+  const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
   server.get('/console/events', { schema: { hide: true } }, async (_request, reply) => {
     // A database that is away is told before the stream is open, with a status that a page can read.
     await snapshot();

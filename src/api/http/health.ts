@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Log } from '../../core/log.ts';
 import type { Probe } from './ports.ts';
-import { shared } from '../../core/shared.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 
 const PROBE_TIMEOUT_MS = 3_000;
 /** Anybody may ask, so asking often must cost nothing. */
@@ -23,7 +23,7 @@ const READINESS = {
 
 /** Adds both routes. They tell no more than which part fails: they are open to everybody. */
 export function addHealth(server: FastifyInstance, probes: readonly Probe[], log: Log): void {
-  const readiness = shared(() => probeAll(probes, log), PROBED_MAX_AGE_MS);
+  const readiness = sharedLoad(() => probeAll(probes, log), PROBED_MAX_AGE_MS);
   server.get(
     '/healthz',
     {

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { glance, type MirrorStatus } from './glance.ts';
 import type { StatusStore } from '../http/ports.ts';
 import { type DescribedRun, describeRun, RUN_KINDS } from '../../runs/run-document.ts';
-import { shared } from '../../core/shared.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 
 /** Counting a million rows takes a tenth of a second: all who look share one count. */
 const STATUS_MAX_AGE_MS = 5_000;
@@ -67,7 +67,7 @@ const STATUS = {
 /** Adds the routes. @returns the shared reading of the status, for the metrics */
 export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {
   server.addSchema(STATUS);
-  const status = shared(async () => glance(await store.facts()), STATUS_MAX_AGE_MS);
+  const status = sharedLoad(async () => glance(await store.facts()), STATUS_MAX_AGE_MS);
   server.get(
     '/mirror/status',
     {

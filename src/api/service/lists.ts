@@ -7,7 +7,7 @@ import { LIST_SCHEMAS, PAGE_INFO } from './list-schemas.ts';
 import type { Page } from './paging.ts';
 import { partyPages } from './party-list.ts';
 import type { ListState, ListStore } from '../http/ports.ts';
-import { shared } from '../../core/shared.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 import { sendJson, sendStatus, sendWritten, StatusError } from '../http/status-error.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */
@@ -17,15 +17,17 @@ type Answer = (url: string, state: ListState) => Promise<Page>;
 
 /** Adds both routes. */
 export function addLists(server: FastifyInstance, store: ListStore): void {
-  const cursors = shared(async () => createCursors(await store.cursorSecret()));
+  const cursors = sharedLoad(async () => createCursors(await store.cursorSecret()));
   // Asked with every first page, and once in a mirror's life another: it is listed, or not yet.
-  const network = shared(
+  const network = sharedLoad(
     async () => store.party((await store.state('parties')).epoch, NETWORK_PARTY),
     STATE_MAX_AGE_MS,
   );
   const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
-  const parties = shared(async () => partyPages({ store, hasNetwork, cursors: (await cursors()).parties }));
-  const checkpoints = shared(async () => checkpointPages(store, (await cursors()).checkpoints));
+  const parties = sharedLoad(async () =>
+    partyPages({ store, hasNetwork, cursors: (await cursors()).parties }),
+  );
+  const checkpoints = sharedLoad(async () => checkpointPages(store, (await cursors()).checkpoints));
   server.addSchema(PAGE_INFO);
   addList(server, 'parties', store, async (url, state) => (await parties())(url, state));
   addList(server, 'checkpoints', store, async (url, state) => (await checkpoints())(url, state));
@@ -37,7 +39,7 @@ function addList(
   store: ListStore,
   answer: Answer,
 ): void {
-  const readState = shared(() => store.state(name), STATE_MAX_AGE_MS);
+  const readState = sharedLoad(() => store.state(name), STATE_MAX_AGE_MS);
   server.get(
     `/api/v2/${name}`,
     // The query string is read by the gateway's rules in the handler, not by the schema.

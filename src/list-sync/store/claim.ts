@@ -58,7 +58,7 @@ export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Cla
   let audit: AuditReport | undefined;
   let { epoch } = generation;
   if (generation.kind === 'audit') {
-    const replaced = await takePlace(tx, of, generation, claim.accepted);
+    const replaced = await reserveNext(tx, of, generation, claim.accepted);
     if ('doubt' in replaced) return { kind: 'doubt', doubt: replaced.doubt };
     ({ audit, epoch } = replaced);
   }
@@ -78,7 +78,7 @@ export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Cla
   return { kind: 'refused', gaps, audit, isKept: gaps.some(({ isConfirmed }) => !isConfirmed) };
 }
 
-async function takePlace(
+async function reserveNext(
   tx: Tx,
   of: Claimant,
   audit: Generation,

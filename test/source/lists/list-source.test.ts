@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError, UnreachableError, UsageError } from '../../../src/core/errors.ts';
-import { openSource } from '../../../src/source/source.ts';
+import { openSource } from '../../../src/source/source-client.ts';
 import { failureOf, NEVER, PARTY, testSource } from '../test-source.ts';
 import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 

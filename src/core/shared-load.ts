@@ -1,7 +1,7 @@
-/** One loading of a value shared by all who ask for it while it is fresh. */
+/** Loads a value once for all callers while it is fresh. */
 
 /** @param maxAgeMs counted from the start of the loading; a failed one is not kept */
-export function shared<Value>(
+export function sharedLoad<Value>(
   load: () => Promise<Value>,
   maxAgeMs = Number.POSITIVE_INFINITY,
 ): () => Promise<Value> {

@@ -45,7 +45,7 @@ export interface StationOptions {
   readonly silentMaxMs: number;
 }
 
-export class Station {
+export class QueueWorker {
   readonly #options: StationOptions;
   #worker: BullWorker;
   #activeJobs = 0;

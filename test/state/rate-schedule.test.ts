@@ -1,7 +1,7 @@
 /** The schedule of single requests keeps the rate in every window, whatever the arrivals. */
 import { fc } from '../support/properties.ts';
 import { expect, test } from 'vitest';
-import { paceOf, takePlace } from '../../src/state/pace.ts';
+import { rateScheduleOf, reserveNext } from '../../src/state/rate-schedule.ts';
 
 test('no window holds more requests than its length, the burst and one more allow', () => {
   fc.assert(
@@ -9,14 +9,14 @@ test('no window holds more requests than its length, the burst and one more allo
       fc.integer({ min: 1, max: 1000 }),
       fc.array(fc.integer({ min: 0, max: 400_000 }), { minLength: 2, maxLength: 80 }),
       (ratePerSecond, gaps) => {
-        const pace = paceOf(ratePerSecond);
+        const pace = rateScheduleOf(ratePerSecond);
         const sends: number[] = [];
         let now = 1_700_000_000_000_000;
-        let place: number | undefined;
+        let dueAt: number | undefined;
         for (const gap of gaps) {
           now += gap;
-          const taken = takePlace(place, now, pace);
-          place = taken.place;
+          const taken = reserveNext(dueAt, now, pace);
+          dueAt = taken.dueAt;
           sends.push(now + taken.waitMicros);
         }
         for (const [first, from] of sends.entries()) {
@@ -32,16 +32,16 @@ test('no window holds more requests than its length, the burst and one more allo
 });
 
 test('whoever asks rarely never waits', () => {
-  const pace = paceOf(10);
-  let place: number | undefined;
+  const pace = rateScheduleOf(10);
+  let dueAt: number | undefined;
   for (let now = 0; now < 5_000_000; now += pace.interval) {
-    const taken = takePlace(place, now, pace);
+    const taken = reserveNext(dueAt, now, pace);
     expect(taken.waitMicros).toBe(0);
-    place = taken.place;
+    dueAt = taken.dueAt;
   }
 });
 
-test('a place far in the future, from a clock that was set back, is not believed', () => {
-  const pace = paceOf(1);
-  expect(takePlace(1e15, 0, pace).waitMicros).toBeLessThanOrEqual(pace.aheadMax);
+test('a dueAt far in the future, from a clock that was set back, is not believed', () => {
+  const pace = rateScheduleOf(1);
+  expect(reserveNext(1e15, 0, pace).waitMicros).toBeLessThanOrEqual(pace.aheadMax);
 });
