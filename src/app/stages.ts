@@ -1,5 +1,5 @@
 /** The stages composed with their stores, as jobs and commands call them. */
-import type { StageCall, Stages } from '../runs/job.ts';
+import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
@@ -29,6 +29,7 @@ import { syncList } from '../list-sync/sync.ts';
 import type { Warehouse } from '../postgres/database.ts';
 import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
+import { BatchStore } from '../export/store/batch-store.ts';
 import { ExportStore } from '../export/store/export-store.ts';
 import { compareWithReport, restoreReports } from '../runs/report/compare-report.ts';
 import { publishReport } from '../runs/report/nightly-report.ts';
@@ -54,7 +55,7 @@ export interface StageParts {
   readonly rowPool: RowPool;
 }
 
-type FromSource = 'sync' | 'lookUpParty' | 'clock' | 'export' | 'sourceLatency';
+type FromSource = 'sync' | 'lookUpParty' | 'clock' | 'export' | 'leaseLedgers' | 'sourceLatency';
 
 export function composeStages(parts: StageParts): Stages {
   return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
@@ -77,6 +78,33 @@ function stagesOfSource({
     resumePoints: state,
     log,
   });
+  const exportFrom = async (
+    repository: ExportStore,
+    request: ExportRequest,
+    { signal, onProgress }: StageCall,
+  ): Promise<Outcome> => {
+    const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
+      {
+        ...request,
+        closedTo: request.clock.closedTo,
+        seenTime: request.clock.seen,
+        isClockGuessed: request.clock.from === 'guessed',
+      },
+      {
+        source: asked().ledger,
+        repository,
+        objects: store,
+        compression: config.exportCompression,
+        segmentBytesMax: config.exportSegmentMax,
+        exportLimit: config.sourceExportConcurrency,
+        rowPool,
+        assets: config.sourceAssets,
+        onProgress: (progress) => onProgress([exportLine(progress)]),
+      },
+      signal,
+    );
+    return { verdict, evidence: plain({ ...evidence, rows, bytes, segments: objectKeys.length }) };
+  };
   return {
     sync: ({ full, ...request }, { signal, onProgress }) =>
       syncList(
@@ -93,28 +121,15 @@ function stagesOfSource({
       await asked().lists.page(CLOCK_QUESTION, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
-    export: async (request, { signal, onProgress }) => {
-      const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
-        {
-          ...request,
-          closedTo: request.clock.closedTo,
-          seenTime: request.clock.seen,
-          isClockGuessed: request.clock.from === 'guessed',
-        },
-        {
-          source: asked().ledger,
-          repository: new ExportStore(warehouse.db),
-          objects: store,
-          compression: config.exportCompression,
-          segmentBytesMax: config.exportSegmentMax,
-          exportLimit: config.sourceExportConcurrency,
-          rowPool,
-          assets: config.sourceAssets,
-          onProgress: (progress) => onProgress([exportLine(progress)]),
-        },
-        signal,
-      );
-      return { verdict, evidence: plain({ ...evidence, rows, bytes, segments: objectKeys.length }) };
+    export: (request, call) => exportFrom(new ExportStore(warehouse.db), request, call),
+    leaseLedgers: async (partyIds) => {
+      const repository = await BatchStore.open(warehouse.db, partyIds);
+      return {
+        export: (request, call) => exportFrom(repository, request, call),
+        write: () => repository.write(),
+        giveBack: () => repository.giveBack(),
+        [Symbol.asyncDispose]: () => repository[Symbol.asyncDispose](),
+      };
     },
   };
 }

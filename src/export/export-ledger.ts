@@ -45,7 +45,7 @@ export async function exportLedger(
   );
   await using held = keepLease({
     what: `the export of party ${scope.partyId}`,
-    takenAtMs,
+    takenAtMs: lease.takenAtMs ?? takenAtMs,
     renew: () => deps.repository.renew(lease, LEASE_MS),
     release: () => deps.repository.release(lease),
   });

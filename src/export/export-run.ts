@@ -432,7 +432,9 @@ export class ExportRun {
     return { name, path: await this.#deps.objects.spoolPath(name) };
   }
 
+  /** Of a ledger without rows there is nothing to tell. */
   #progress(bytes: number, rows: number): void {
+    if (rows === 0 && this.#segments === 0) return;
     const elapsedMs = performance.now() - this.#startedMs;
     this.#deps.onProgress?.({ ...this.#lease.scope, bytes, rows, segments: this.#segments, elapsedMs });
   }

@@ -33,10 +33,10 @@ export interface LeaseTimes {
   readonly marginMs: number;
 }
 
-const TIMES: LeaseTimes = { leaseMs: LEASE_MS, renewEveryMs: RENEW_EVERY_MS, marginMs: MARGIN_MS };
+export const LEASE_TIMES: LeaseTimes = { leaseMs: LEASE_MS, renewEveryMs: RENEW_EVERY_MS, marginMs: MARGIN_MS };
 
 /** Renews until it is disposed, and then gives the lease back. */
-export function keepLease(handle: LeaseHandle, times: LeaseTimes = TIMES): KeptLease {
+export function keepLease(handle: LeaseHandle, times: LeaseTimes = LEASE_TIMES): KeptLease {
   const lost = new AbortController();
   const stopped = new AbortController();
   const heldMs = times.leaseMs - times.marginMs;

@@ -60,6 +60,8 @@ export interface ExportLease {
   readonly scope: ExportScope;
   readonly exportId: bigint;
   readonly token: string;
+  /** When the request that took it was sent (`performance.now()`), where it was taken before it was asked for. */
+  readonly takenAtMs?: number | undefined;
 }
 
 /** The sum of a range's last rows: what every continuation asks for again, to see that it still is there. */

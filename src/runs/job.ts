@@ -67,6 +67,18 @@ export interface StoreState {
   readonly detail: string;
 }
 
+/** Ledgers that are exported one after another; what brought no rows is written together. */
+export interface LeasedLedgers extends AsyncDisposable {
+  export(request: ExportRequest, call: StageCall): Promise<Outcome>;
+  /**
+   * What `export` said of a ledger without rows is true from here on, and not before.
+   * @returns parties of which it is not: another has taken them over
+   */
+  write(): Promise<readonly string[]>;
+  /** Gives back those that were not begun. */
+  giveBack(): Promise<void>;
+}
+
 export interface Stages {
   sync(
     request: {
@@ -82,6 +94,8 @@ export interface Stages {
   lookUpParty(partyId: string, signal: AbortSignal): Promise<Outcome>;
   clock(signal: AbortSignal): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<Outcome>;
+  /** Leases those of the parties that nobody works on. */
+  leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
   readLedger(range: LedgerRange, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
@@ -160,7 +174,7 @@ export interface JobDefinition<Payload extends JobData = JobData> {
   readonly handle: (payload: Payload, deps: JobDeps, context: JobContext) => Promise<void>;
 }
 
-/** Idle parties share a job: the queue would cost more than their questions. */
+/** Parties of which nothing is expected share a job: the queue would cost more than their requests. */
 export const BATCH_MAX = 100;
 
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;

@@ -276,7 +276,7 @@ describe('the night plan', () => {
     });
     expect(await world.deps.nightly.take(run.runId, 10)).toEqual([
       { partyId: id('1'), isIdle: false },
-      { partyId: id('5'), isIdle: false },
+      { partyId: id('5'), isIdle: true },
       { partyId: id('4'), isIdle: false },
       { partyId: id('3'), isIdle: true },
     ]);

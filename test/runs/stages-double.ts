@@ -58,6 +58,12 @@ export async function openJobWorld(
       asked.push(`export ${request.partyId}`);
       return (await answers.export?.(request, call)) ?? COMPLETE;
     },
+    leaseLedgers: async () => ({
+      export: (request, call) => stages.export(request, call),
+      write: async () => [],
+      giveBack: async () => undefined,
+      [Symbol.asyncDispose]: async () => undefined,
+    }),
     readLedger: async function* () {},
     load: async (request, call) => {
       asked.push('load');

@@ -30,7 +30,7 @@ import { guarded, inTransaction } from '../../postgres/transaction.ts';
 const TURN_LOST = sql`interval '5 seconds'`;
 
 /** As the index `parties_own_ids` has it. */
-const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`);
+export const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`);
 
 export class ExportStore implements ExportRepository {
   readonly #db: Database;
@@ -332,6 +332,6 @@ async function checkFence(tx: Database, lease: ExportLease): Promise<void> {
   if (held.rows.length !== 1) throw new FencedError(nameOf(lease.scope));
 }
 
-function nameOf(scope: ExportScope): string {
+export function nameOf(scope: ExportScope): string {
   return `party ${scope.partyId}, ${scope.assetId === undefined ? 'all assets' : `asset ${scope.assetId}`}`;
 }

@@ -82,10 +82,36 @@ export async function readIdentity(db: Database): Promise<{ warehouseId: string;
 
 /** Known ranges of the party whose assets overlap the unit's, by time. */
 export async function readCoverage(db: Database, scope: ExportScope): Promise<readonly Coverage[]> {
-  let query = db
+  let query = coverageQuery(db).where('coverage.party_id', '=', scope.partyId);
+  const { assetId } = scope;
+  if (assetId !== undefined) {
+    query = query.where((eb) =>
+      eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
+    );
+  }
+  return (await query.execute()).map(coverageOf);
+}
+
+/** Known ranges of parties, in every asset, by time; parties of which nothing is known are left out. */
+export async function readCoverages(
+  db: Database,
+  partyIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly Coverage[]>> {
+  const rows = await coverageQuery(db)
+    .where(sql<boolean>`coverage.party_id = any(${[...partyIds]}::text[])`)
+    .execute();
+  const byParty = Map.groupBy(rows, (row) => row.party_id);
+  return new Map([...byParty].map(([partyId, ranges]) => [partyId, ranges.map(coverageOf)]));
+}
+
+// The row's type is the query's own.
+// eslint-disable-next-line typescript/explicit-function-return-type
+function coverageQuery(db: Database) {
+  return db
     .selectFrom('coverage')
     .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
     .select([
+      'coverage.party_id',
       'coverage.coverage_id',
       'coverage.asset_id',
       'coverage.from_time',
@@ -104,15 +130,13 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
       'segments.digest',
       'segments.row_form',
     ])
-    .where('coverage.party_id', '=', scope.partyId)
     .orderBy('coverage.from_time');
-  const { assetId } = scope;
-  if (assetId !== undefined) {
-    query = query.where((eb) =>
-      eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
-    );
-  }
-  return (await query.execute()).map((row) => ({
+}
+
+function coverageOf(
+  row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number],
+): Coverage {
+  return {
     coverageId: row.coverage_id,
     assetId: row.asset_id ?? undefined,
     from: readInstant(row.from_time),
@@ -131,7 +155,7 @@ export async function readCoverage(db: Database, scope: ExportScope): Promise<re
       row.bytes === null || row.digest === null || row.row_form === null
         ? undefined
         : { bytes: row.bytes, digest: row.digest, rowForm: row.row_form },
-  }));
+  };
 }
 
 /**
@@ -293,14 +317,14 @@ async function insertCoverage(
   );
 }
 
-function encodeTail(sum: TailSum): Record<string, unknown> {
+export function encodeTail(sum: TailSum): Record<string, unknown> {
   return z.encode(tailSum, { ...sum });
 }
 
 const EXCLUSION_VIOLATION = '23P01';
 
 /** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
-async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Result> {
+export async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
@@ -309,7 +333,7 @@ async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Res
   }
 }
 
-function changed(cause?: unknown): RetryableError {
+export function changed(cause?: unknown): RetryableError {
   return new RetryableError(
     'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
     { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },

@@ -13,16 +13,13 @@ import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { z } from 'zod';
 import type { JobContext, JobDeps, ReportProgress } from '../job.ts';
 import { exportKey } from '../progress-hints.ts';
-import type { SettledUnit } from '../store/nightly-store.ts';
+import { LedgerBatch } from './ledger-batch.ts';
 import type { Run } from '../store/run-store.ts';
 import { describeError, knownRun, refuseOtherSource } from '../work-run.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
 const UNIT_TRIES_MAX = 4;
-/** Outcomes are written together: at most so many, and so long after they were known. */
-const SETTLED_TOGETHER_MAX = 25;
-const SETTLE_EVERY_MS = 2_000;
-/** How soon a job notices that its run was told to stop. */
+/** How soon a job notices that its run was told to stop, and that a ledger takes long. */
 const LOOK_EVERY_MS = 2_000;
 
 const instant = z.string().transform((text, context): Micros => {
@@ -60,13 +57,14 @@ export async function exportUnits(
   refuseOtherSource(known, deps);
   if (!isAsking(known)) return;
   const run = { ...known, params: { ...known.params, clock: await keptClock(known, deps, context.signal) } };
-  const batch = new SettledBatch(runId, deps);
+  const unsettled = await deps.nightly.unsettled(runId, partyIds);
+  const batch = new LedgerBatch(runId, unsettled, deps);
   const stopped = new AbortController();
   const done = new AbortController();
-  const watching = watchRun(runId, deps, stopped, done.signal);
+  const watching = watchRun(runId, deps, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
-    for (const partyId of await deps.nightly.unsettled(runId, partyIds)) {
+    for (const partyId of unsettled) {
       if (stopped.signal.aborted || !(await exportUnit(run, partyId, deps, { ...context, signal }, batch)))
         break;
       await batch.writeIfDue();
@@ -76,10 +74,31 @@ export async function exportUnits(
     if (!stopped.signal.aborted) throw error;
   } finally {
     done.abort();
-    await batch.write();
-    await deps.costs.flush();
     await watching;
+    await batch.close();
+    await deps.costs.flush();
   }
+  if (!stopped.signal.aborted) await settleLost(runId, batch.lost, deps, context);
+}
+
+/** @throws where they are to be asked for once more */
+async function settleLost(
+  runId: string,
+  partyIds: readonly string[],
+  { nightly }: JobDeps,
+  { attempt }: JobContext,
+): Promise<void> {
+  if (partyIds.length === 0) return;
+  const error = new RetryableError(
+    `Cannot count the exports of ${partyIds.length} ledgers: other workers had taken them over; they are asked for again`,
+    { code: 'LEASE_LOST' },
+  );
+  if (attempt < UNIT_TRIES_MAX) throw error;
+  const outcome = { error: describeError(error) };
+  await nightly.settle(
+    runId,
+    partyIds.map((partyId) => ({ partyId, state: 'failed', outcome })),
+  );
 }
 
 async function keptClock(run: Run, deps: JobDeps, signal: AbortSignal): Promise<unknown> {
@@ -97,10 +116,13 @@ async function watchRun(
   deps: JobDeps,
   stopped: AbortController,
   done: AbortSignal,
+  batch: LedgerBatch,
 ): Promise<void> {
   for (;;) {
     await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
     if (done.aborted) return;
+    // What cannot be written now is written at the end.
+    await batch.look().catch(() => undefined);
     const run = await deps.runs.get(runId).catch(() => undefined);
     if (run === undefined || isAsking(run)) continue;
     stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
@@ -117,7 +139,7 @@ async function exportUnit(
   partyId: string,
   deps: JobDeps,
   context: JobContext,
-  batch: SettledBatch,
+  batch: LedgerBatch,
 ): Promise<boolean> {
   const { signal } = context;
   const { runId } = run;
@@ -125,7 +147,7 @@ async function exportUnit(
     const clock = await fixClock(run, deps, signal);
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
     const outcome = await deps.costs.charge(runId, () =>
-      deps.stages.export({ runId, partyId, clock, auditShare: deps.nightlyAuditShare }, call),
+      batch.export({ runId, partyId, clock, auditShare: deps.nightlyAuditShare }, call),
     );
     batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
     COMMON_FAULTS.delete(runId);
@@ -176,34 +198,4 @@ async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boo
 /** The object store was waited for by the call itself, so it is not tried again. */
 function isAway(error: unknown): error is UnreachableError {
   return error instanceof UnreachableError;
-}
-
-/** Outcomes that are known and not written yet: a process that is killed asks for these ledgers again. */
-class SettledBatch {
-  readonly #runId: string;
-  readonly #deps: JobDeps;
-  #units: SettledUnit[] = [];
-  #writtenAtMs = performance.now();
-
-  constructor(runId: string, deps: JobDeps) {
-    this.#runId = runId;
-    this.#deps = deps;
-  }
-
-  add(unit: SettledUnit): void {
-    this.#units.push(unit);
-  }
-
-  async writeIfDue(): Promise<void> {
-    const isDue =
-      this.#units.length >= SETTLED_TOGETHER_MAX || performance.now() - this.#writtenAtMs >= SETTLE_EVERY_MS;
-    if (isDue) await this.write();
-  }
-
-  async write(): Promise<void> {
-    const units = this.#units;
-    this.#units = [];
-    this.#writtenAtMs = performance.now();
-    if (units.length > 0) await this.#deps.nightly.settle(this.#runId, units);
-  }
 }

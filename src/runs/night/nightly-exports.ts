@@ -129,21 +129,27 @@ async function feedExports(
   const { runId } = run;
   const standstill = new Standstill(limits);
   const startedMs = performance.now();
+  // Counting a hundred thousand again and again would cost more than handing them out.
+  let due: number | undefined;
   for (;;) {
-    const counts = await deps.nightly.counts(runId, plan.asked);
+    const counts = await deps.nightly.counts(runId, plan.asked, due);
     await tellExports(runId, counts, deps);
-    if (counts.due + counts.queued === 0) return undefined;
+    if (counts.due + counts.queued === 0 && due === undefined) return undefined;
     const stopped = (await deps.runs.get(runId))?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
-    const reason = await reasonToStop(run, counts, standstill, deps, limits);
+    const state = standstill.look(counts);
+    const reason = await reasonToStop(run, counts, state, standstill, deps, limits);
     if (reason !== undefined) {
       deps.log.warn({ runId, ...counts, reason }, 'No more exports in this nightly run');
       await deps.runs.keep(runId, { stopped: reason });
       continue;
     }
     const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
-    if (room > 0 && counts.due > 0)
-      await queueUnits(runId, await deps.nightly.take(runId, room), counts, deps);
+    const units = room > 0 && counts.due > 0 ? await deps.nightly.take(runId, room) : [];
+    if (units.length > 0) await queueUnits(runId, units, counts, deps);
+    // At the end, and where some were queued again, it is counted.
+    const isKnown = state === 'moves' && units.length < counts.due && (room <= 0 || units.length > 0);
+    due = isKnown ? counts.due - units.length : undefined;
     const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
     if (latency !== undefined) {
       deps.log.warn({ ...latency, runId }, 'The source is unwell: no more exports in this nightly run');
@@ -158,12 +164,12 @@ async function feedExports(
 async function reasonToStop(
   { runId }: Run,
   counts: NightlyCounts,
+  state: ReturnType<Standstill['look']>,
   standstill: Standstill,
   deps: JobDeps,
   { untilMs }: ExportLimits,
 ): Promise<string | undefined> {
   if (untilMs !== undefined && Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
-  const state = standstill.look(counts);
   if (state === 'moves') return undefined;
   if (await deps.nightly.isExporting()) {
     standstill.reset();

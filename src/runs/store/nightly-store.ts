@@ -18,7 +18,7 @@ export interface NightlyCounts {
 
 export interface DueUnit {
   readonly partyId: string;
-  /** Most likely nothing is new: many of them go into one job. */
+  /** Most likely it brings nothing, as with all that are idle, and most that were never asked: many go into one job. */
   readonly isIdle: boolean;
 }
 
@@ -140,7 +140,7 @@ export class NightlyStore {
           with ${dueUnits(request)},
           written as (
             insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
-            select ${request.runId}, party_id, priority, rank = 5 from due
+            select ${request.runId}, party_id, priority, rank in (2, 5) from due
             where ${max}::bigint is null or priority <= ${max}::bigint
             on conflict do nothing)
           select (select count(*) from units) as parties,
@@ -351,22 +351,23 @@ export class NightlyStore {
     );
   }
 
-  /** @param asked how many were planned: those that are neither open nor failed are done */
-  async counts(runId: string, asked: number): Promise<NightlyCounts> {
+  /**
+   * @param asked how many were planned: those that are neither open nor failed are done
+   * @param due where it is known how many are not handed out: they are not counted
+   */
+  async counts(runId: string, asked: number, due?: number): Promise<NightlyCounts> {
     return guarded('count the ledgers of the nightly run', async () => {
       const found = await sql<{ due: bigint; queued: bigint; failed: bigint }>`
-        select (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'due') as due,
+        select coalesce(${due ?? null}::bigint,
+                 (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'due')) as due,
                (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'queued') as queued,
                (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'failed') as failed`.execute(
         this.#db,
       );
       const row = found.rows[0];
-      const [due, queued, failed] = [
-        Number(row?.due ?? 0n),
-        Number(row?.queued ?? 0n),
-        Number(row?.failed ?? 0n),
-      ];
-      return { due, queued, failed, done: Math.max(0, asked - due - queued - failed) };
+      const open = { due: Number(row?.due ?? 0n), queued: Number(row?.queued ?? 0n) };
+      const failed = Number(row?.failed ?? 0n);
+      return { ...open, failed, done: Math.max(0, asked - open.due - open.queued - failed) };
     });
   }
 

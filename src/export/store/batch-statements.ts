@@ -1,0 +1,221 @@
+/** What many parties' exports need of Postgres at once: one statement where each alone would take one of its own. */
+import { sql } from 'kysely';
+import { formatInstant } from '../../core/time.ts';
+import type { Database } from '../../postgres/database.ts';
+import { inTransaction } from '../../postgres/transaction.ts';
+import type { Coverage, ExportLease, Publication, SourceProfile } from '../ports.ts';
+import { OWN_ID } from './export-store.ts';
+import { changed, encodeTail, guardConstraint, readCoverages } from './publications.ts';
+import { decodeProfile } from './source-profile.ts';
+
+/** What is known of a party when its lease was taken. */
+export interface Leased {
+  readonly lease: ExportLease;
+  readonly coverage: readonly Coverage[];
+  readonly plan: unknown;
+  readonly contradictions: number;
+  /** A dead worker of it left publications that were intended. */
+  readonly hasIntents: boolean;
+}
+
+/** What holds for all parties. */
+export interface Surroundings {
+  readonly profile: SourceProfile;
+  readonly epoch: number | undefined;
+  readonly warehouseId: string;
+  readonly publicationSeq: bigint;
+}
+
+/** How a party's export ended that brought no rows. */
+export interface EmptyExport {
+  readonly lease: ExportLease;
+  /** Without segments; absent where nothing was left to ask. */
+  readonly publication: Publication | undefined;
+  readonly contradictions: number;
+  readonly isDone: boolean;
+}
+
+export async function readSurroundings(db: Database): Promise<Surroundings> {
+  const found = await sql<{
+    profile: unknown;
+    epoch: number | null;
+    warehouse_id: string;
+    publication_seq: bigint;
+  }>`
+    select s.profile, (select max(epoch) from mirror.checkpoints) as epoch, i.warehouse_id, i.publication_seq
+    from mirror.source_state s, mirror.identity i`.execute(db);
+  const row = found.rows[0];
+  if (row === undefined) throw new RangeError('the warehouse has no identity');
+  return {
+    profile: decodeProfile(row.profile),
+    epoch: row.epoch ?? undefined,
+    warehouseId: row.warehouse_id,
+    publicationSeq: row.publication_seq,
+  };
+}
+
+/** Takes the leases of all assets of those parties that nobody works on, and reads what is known of them. */
+export async function leaseParties(
+  db: Database,
+  partyIds: readonly string[],
+  leaseMs: number,
+): Promise<ReadonlyMap<string, Leased>> {
+  const ids = [...partyIds];
+  const takenAtMs = performance.now();
+  return inTransaction(db, { action: `lease the exports of ${ids.length} parties` }, async (tx) => {
+    // As for one party, in the order of their ids: two batches never wait for each other in a circle.
+    await sql`select pg_advisory_xact_lock(mirror.lock_key('export ' || id))
+      from (select id from unnest(${ids}::text[]) id order by id) ordered`.execute(tx);
+    await sql`insert into mirror.exports (party_id)
+      select id from unnest(${ids}::text[]) id
+      where not exists (select from mirror.exports where party_id = id and asset_id is null)
+      on conflict do nothing`.execute(tx);
+    const taken = await sql<{
+      party_id: string;
+      export_id: bigint;
+      lease_token: string;
+      window_plan: unknown;
+      contradictions: number;
+      has_own_ids: boolean;
+      has_intents: boolean;
+    }>`
+      update mirror.exports u
+      set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
+        is_at_source = false
+      where u.party_id = any(${ids}::text[]) and u.asset_id is null
+        and not exists (
+          select from mirror.exports o where o.party_id = u.party_id and o.lease_until > clock_timestamp())
+      returning party_id, export_id, lease_token, window_plan, contradictions,
+        exists (select from mirror.parties where ${OWN_ID}) as has_own_ids,
+        exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent') as has_intents`.execute(
+      tx,
+    );
+    const coverage = await readCoverages(
+      tx,
+      taken.rows.map((row) => row.party_id),
+    );
+    return new Map(
+      taken.rows.map((row) => {
+        const scope = { partyId: row.party_id, ...(row.has_own_ids ? { hasOwnIds: true } : {}) };
+        return [
+          row.party_id,
+          {
+            lease: { scope, exportId: row.export_id, token: row.lease_token, takenAtMs },
+            coverage: coverage.get(row.party_id) ?? [],
+            plan: row.window_plan ?? undefined,
+            contradictions: row.contradictions,
+            hasIntents: row.has_intents,
+          },
+        ] as const;
+      }),
+    );
+  });
+}
+
+/** @returns those of the leases that another has not taken over */
+export async function renewLeases(
+  db: Database,
+  leases: readonly ExportLease[],
+  leaseMs: number,
+): Promise<ReadonlySet<bigint>> {
+  const renewed = await sql<{ export_id: bigint }>`
+    update mirror.exports e set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
+    returning e.export_id`.execute(db);
+  return new Set(renewed.rows.map((row) => row.export_id));
+}
+
+export async function releaseLeases(db: Database, leases: readonly ExportLease[]): Promise<void> {
+  await sql`
+    update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`.execute(db);
+}
+
+function tokens(leases: readonly ExportLease[]): ReturnType<typeof sql> {
+  return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
+    ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
+}
+
+/**
+ * Everything of many exports without rows in one transaction, and their leases given back.
+ * @param asking its request is under way, counted at the source from now on
+ * @returns those that were written; the others' leases are no longer ours
+ * @throws RetryableError `COVERAGE_CHANGED` where that of one is no longer what was planned on: nothing is written
+ */
+export async function commitEmpty(
+  db: Database,
+  exports: readonly EmptyExport[],
+  asking: ExportLease | undefined,
+): Promise<readonly EmptyExport[]> {
+  return inTransaction(db, { action: `record ${exports.length} exports without entries` }, async (tx) => {
+    const fenced = await sql<{ export_id: bigint; lease_token: string }>`
+      select export_id, lease_token from mirror.exports
+      where export_id = any(${exports.map(({ lease }) => String(lease.exportId))}::bigint[])
+        and lease_until > clock_timestamp()
+      order by export_id for update`.execute(tx);
+    const held = new Set(fenced.rows.map((row) => row.lease_token));
+    const ours = exports.filter(({ lease }) => held.has(lease.token));
+    if (ours.length === 0) return ours;
+    const superseded = ours.flatMap(({ publication }) => publication?.supersedes ?? []);
+    if (superseded.length > 0) {
+      const removed = await sql`
+        delete from mirror.coverage where coverage_id = any(${superseded.map(String)}::bigint[])`.execute(tx);
+      if (removed.numAffectedRows !== BigInt(superseded.length)) throw changed();
+    }
+    const ranges = ours.flatMap(coverageRows);
+    if (ranges.length > 0) await insertCoverage(tx, ranges);
+    await recordSuccess(tx, ours);
+    if (asking !== undefined)
+      await sql`update mirror.exports set is_at_source = true
+        where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(tx);
+    return ours;
+  });
+}
+
+function coverageRows({ lease, publication }: EmptyExport): readonly object[] {
+  return (publication?.coverage ?? []).map((range) => ({
+    party_id: lease.scope.partyId,
+    asset_id: range.ofAsset ?? null,
+    epoch: publication?.epoch ?? null,
+    from_time: formatInstant(range.from),
+    to_time: formatInstant(range.to),
+    open: range.open,
+    sides: range.sides,
+    tail: range.tail === undefined ? null : encodeTail(range.tail),
+    run_id: publication?.runId,
+  }));
+}
+
+async function insertCoverage(tx: Database, ranges: readonly object[]): Promise<void> {
+  await guardConstraint(() =>
+    sql`
+      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, tail, run_id)
+      select party_id, asset_id, epoch, from_time, to_time, open, sides, tail, run_id
+      from jsonb_to_recordset(${JSON.stringify(ranges)}::jsonb) as t(party_id text, asset_id text, epoch int,
+        from_time timestamptz, to_time timestamptz, open boolean, sides text, tail jsonb, run_id uuid)`.execute(
+      tx,
+    ),
+  );
+}
+
+/** As `commit`, `succeed` and `release` do for one. */
+async function recordSuccess(tx: Database, exports: readonly EmptyExport[]): Promise<void> {
+  const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
+    export_id: String(lease.exportId),
+    published: publication === undefined ? 0 : 1,
+    last_entry_at:
+      publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),
+    contradictions,
+    is_done: isDone,
+  }));
+  await sql`
+    update mirror.exports e
+    set coverage_seq = e.coverage_seq + g.published, last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
+      attempts = 0, quarantined_at = null, quarantine_reason = null,
+      window_plan = case when g.is_done then null else e.window_plan end,
+      contradictions = g.contradictions, last_asked_at = clock_timestamp(),
+      lease_token = null, lease_until = null, is_at_source = false
+    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, published int,
+      last_entry_at timestamptz, contradictions int, is_done boolean)
+    where e.export_id = g.export_id`.execute(tx);
+}

@@ -1,0 +1,110 @@
+/**
+ * The ledgers of one job: leased some at a time, exported one after another. What became of them, and what was found
+ * to be empty, is written together; a process that is killed asks for those again that were not written.
+ */
+import type { Outcome } from '../../core/verdict.ts';
+import type { ExportRequest, JobDeps, LeasedLedgers, StageCall } from '../job.ts';
+import type { SettledUnit } from '../store/nightly-store.ts';
+
+/** Written together: at most so many, and so long after they were known. */
+const WRITTEN_TOGETHER_MAX = 100;
+const WRITE_EVERY_MS = 2_000;
+/** Leased together: as many as are done in this time, by how long the last took; somebody may wait for one of them. */
+const LEASED_MS = 5_000;
+const LEASED_FIRST = 10;
+const LEASED_MAX = 100;
+/** One that takes so long is not empty: the others are given back meanwhile. */
+const LONG_MS = 2_000;
+
+export class LedgerBatch {
+  readonly #runId: string;
+  readonly #deps: Pick<JobDeps, 'stages' | 'nightly'>;
+  /** Not exported yet, in order. */
+  #rest: readonly string[];
+  #units: SettledUnit[] = [];
+  #writtenAtMs = performance.now();
+  #ledgers: LeasedLedgers | undefined;
+  #leased: ReadonlySet<string> = new Set();
+  #leasedAtMs = 0;
+  #leasedNext = LEASED_FIRST;
+  #begunAtMs = 0;
+  readonly #lost = new Set<string>();
+
+  constructor(runId: string, partyIds: readonly string[], deps: Pick<JobDeps, 'stages' | 'nightly'>) {
+    this.#runId = runId;
+    this.#rest = partyIds;
+    this.#deps = deps;
+  }
+
+  /** Those whose export did not count: another had taken them over. */
+  get lost(): readonly string[] {
+    return [...this.#lost];
+  }
+
+  async export(request: ExportRequest, call: StageCall): Promise<Outcome> {
+    if (!this.#leased.has(request.partyId)) await this.#lease(request.partyId);
+    this.#begunAtMs = performance.now();
+    return (this.#ledgers ?? this.#deps.stages).export(request, call);
+  }
+
+  add(unit: SettledUnit): void {
+    this.#units.push(unit);
+  }
+
+  async writeIfDue(): Promise<void> {
+    const isDue =
+      this.#units.length >= WRITTEN_TOGETHER_MAX || performance.now() - this.#writtenAtMs >= WRITE_EVERY_MS;
+    if (isDue) await this.write();
+  }
+
+  /** What cannot be written is kept for the next call. */
+  async write(): Promise<void> {
+    const units = this.#units;
+    this.#units = [];
+    this.#writtenAtMs = performance.now();
+    try {
+      for (const partyId of (await this.#ledgers?.write()) ?? []) this.#lost.add(partyId);
+      const settled = units.filter(({ partyId }) => !this.#lost.has(partyId));
+      if (settled.length > 0) await this.#deps.nightly.settle(this.#runId, settled);
+    } catch (error) {
+      this.#units = [...units, ...this.#units];
+      throw error;
+    }
+  }
+
+  /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
+  async look(): Promise<void> {
+    await this.write();
+    if (this.#ledgers === undefined || performance.now() - this.#begunAtMs < LONG_MS) return;
+    this.#leased = new Set();
+    await this.#ledgers.giveBack();
+  }
+
+  /** Writes what is known, and gives back what is leased. */
+  async close(): Promise<void> {
+    try {
+      await this.write();
+    } finally {
+      const ledgers = this.#ledgers;
+      this.#ledgers = undefined;
+      this.#leased = new Set();
+      await ledgers?.[Symbol.asyncDispose]();
+    }
+  }
+
+  async #lease(partyId: string): Promise<void> {
+    const isFirst = this.#leasedAtMs === 0;
+    const count = this.#rest.length;
+    this.#rest = this.#rest.slice(Math.max(0, this.#rest.indexOf(partyId)));
+    const exported = count - this.#rest.length;
+    if (!isFirst && exported > 0) {
+      const eachMs = (performance.now() - this.#leasedAtMs) / exported;
+      this.#leasedNext = Math.max(1, Math.min(LEASED_MAX, Math.floor(LEASED_MS / eachMs)));
+    }
+    await this.close();
+    const next = this.#rest.slice(0, this.#leasedNext);
+    this.#leasedAtMs = performance.now();
+    if (next.length > 1) this.#ledgers = await this.#deps.stages.leaseLedgers(next);
+    this.#leased = new Set(next);
+  }
+}
