@@ -10,6 +10,8 @@ export const LEASE_MS = 10_000;
 const RENEW_EVERY_MS = 2_500;
 /** Work stops this long before the lease can run out: enough for a request that is under way. */
 const MARGIN_MS = 2_500;
+/** Between two questions whether what is waited for is free. */
+const STEP_MAX_MS = 1_000;
 
 export interface KeptLease extends AsyncDisposable {
   /** Aborts with the reason when the lease is lost or about to run out. */
@@ -33,7 +35,11 @@ export interface LeaseTimes {
   readonly marginMs: number;
 }
 
-export const LEASE_TIMES: LeaseTimes = { leaseMs: LEASE_MS, renewEveryMs: RENEW_EVERY_MS, marginMs: MARGIN_MS };
+export const LEASE_TIMES: LeaseTimes = {
+  leaseMs: LEASE_MS,
+  renewEveryMs: RENEW_EVERY_MS,
+  marginMs: MARGIN_MS,
+};
 
 /** Renews until it is disposed, and then gives the lease back. */
 export function keepLease(handle: LeaseHandle, times: LeaseTimes = LEASE_TIMES): KeptLease {
@@ -95,10 +101,11 @@ function runOut(what: string, cause?: unknown): RetryableError {
 export async function waitFor<Value>(
   what: string,
   attempt: () => Promise<Value | undefined>,
-  limits: { readonly waitMs: number; readonly signal: AbortSignal },
+  limits: { readonly waitMs: number; readonly stepMaxMs?: number; readonly signal: AbortSignal },
 ): Promise<Value> {
   const startedMs = performance.now();
-  for (let stepMs = 50; ; stepMs = Math.min(stepMs * 2, 1000)) {
+  const { stepMaxMs = STEP_MAX_MS } = limits;
+  for (let stepMs = 50; ; stepMs = Math.min(stepMs * 2, stepMaxMs)) {
     limits.signal.throwIfAborted();
     const value = await attempt();
     if (value !== undefined) return value;

@@ -26,6 +26,8 @@ const TAIL_BYTES_MAX = 2 ** 20;
 /** Of an answer, what nobody asked for: the known ledger so many times, and so many objects of the largest size. */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
+/** A turn that is free and not taken is lost. */
+const TURN_STEP_MAX_MS = 250;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
@@ -198,7 +200,7 @@ export class Fetcher {
     await waitFor(
       'its turn within the export limit',
       async () => ((await deps.repository.enterSource(lease, deps.exportLimit)) ? true : undefined),
-      { waitMs: deps.waitMs ?? WAIT_MS, signal },
+      { waitMs: deps.waitMs ?? WAIT_MS, stepMaxMs: TURN_STEP_MAX_MS, signal },
     );
     try {
       this.requests += 1;

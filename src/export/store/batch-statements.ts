@@ -203,8 +203,7 @@ async function recordSuccess(tx: Database, exports: readonly EmptyExport[]): Pro
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
     export_id: String(lease.exportId),
     published: publication === undefined ? 0 : 1,
-    last_entry_at:
-      publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),
+    last_entry_at: publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),
     contradictions,
     is_done: isDone,
   }));

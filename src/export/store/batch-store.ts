@@ -58,7 +58,10 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     this.#waiting = new Map(leased);
     for (const { lease } of leased.values()) this.#renewedAtMs = lease.takenAtMs ?? this.#renewedAtMs;
     // What cannot be renewed is found out where it is used.
-    this.#timer = setInterval(() => void this.#renew().catch(() => undefined), LEASE_TIMES.renewEveryMs).unref();
+    this.#timer = setInterval(
+      () => void this.#renew().catch(() => undefined),
+      LEASE_TIMES.renewEveryMs,
+    ).unref();
   }
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */

@@ -133,9 +133,7 @@ function coverageQuery(db: Database) {
     .orderBy('coverage.from_time');
 }
 
-function coverageOf(
-  row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number],
-): Coverage {
+function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number]): Coverage {
   return {
     coverageId: row.coverage_id,
     assetId: row.asset_id ?? undefined,
