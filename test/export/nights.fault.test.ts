@@ -10,10 +10,11 @@ import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { formatInstant, type Micros } from '../../src/core/time.ts';
 import type { ExportAnswer, LedgerSource, WindowRequest } from '../../src/export/ports.ts';
 import type { Step } from '../../src/export/publish/publish.ts';
+import { BatchStore } from '../../src/export/store/batch-store.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 import { compressionOf } from '../../src/ledger/object-keys.ts';
 import { plainStream } from '../../src/ledger/plain-stream.ts';
-import { openWarehouse } from '../../src/postgres/database.ts';
+import { type Database, openWarehouse } from '../../src/postgres/database.ts';
 import { HEADER_13 } from '../ledger/csv.ts';
 import { Random } from '../list-sync/plain-source/random.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -151,7 +152,8 @@ class Killed extends RetryableError {}
 class Simulation {
   readonly #random: Random;
   readonly #world: World;
-  readonly #repository: Epochs;
+  readonly #repository: ExportStore;
+  readonly #db: Database;
   readonly #network: Network;
   readonly #objects = new Map<string, readonly string[]>();
   readonly #held = new Map<string, ReadonlyMap<string, number>>();
@@ -160,10 +162,11 @@ class Simulation {
   readonly wrong: string[] = [];
   #nights = 0;
 
-  constructor(seed: number, world: World, repository: Epochs) {
+  constructor(seed: number, world: World, repository: Epochs, db: Database) {
     this.#random = new Random(seed);
     this.#world = world;
     this.#repository = repository;
+    this.#db = db;
     this.#network = new Network(this.#random, this.#random.pick([100_000, 100_000, 200, 30]));
     repository.network = this.#network;
     this.#segmentBytesMax = this.#random.pick([2 ** 28, 2 ** 14]);
@@ -174,18 +177,41 @@ class Simulation {
     this.#nights += 1;
     this.#network.pass(random.chance(0.1) && !isCalm ? random.between(10, 150) : 1);
     if (!isCalm && random.chance(0.04)) this.#network.reset(random.chance(0.7));
-    for (const party of PARTIES) {
-      const before = this.#network.requests;
-      const verdict = await this.#export(party, isCalm);
-      const requests = this.#network.requests - before;
-      if (requests > 60 * TRIES_MAX) this.#tell(`${requests} requests in one night`);
+    const verdicts = random.chance(0.5) ? await this.#together(isCalm) : await this.#alone(isCalm);
+    for (const [party, verdict] of verdicts) {
       await this.#check(party, verdict);
       if (isCalm && verdict === 'failed') this.#tell('a calm night failed');
     }
   }
 
+  async #alone(isCalm: boolean, repository = this.#repository): Promise<Map<string, string>> {
+    const verdicts = new Map<string, string>();
+    for (const party of PARTIES) {
+      const before = this.#network.requests;
+      verdicts.set(party, await this.#export(party, isCalm, repository));
+      const requests = this.#network.requests - before;
+      if (requests > 60 * TRIES_MAX) this.#tell(`${requests} requests in one night`);
+    }
+    return verdicts;
+  }
+
+  /** Leased together, and written together: what was not written, or whose lease was lost, was not done. */
+  async #together(isCalm: boolean): Promise<Map<string, string>> {
+    const batch = await BatchStore.open(this.#db, PARTIES);
+    batch.epoch = () => Promise.resolve(this.#network.epoch);
+    try {
+      const verdicts = await this.#alone(isCalm, batch);
+      const isKilled = !isCalm && this.#random.chance(0.2);
+      const lost = isKilled ? PARTIES : await batch.write();
+      for (const party of lost) verdicts.set(party, 'failed');
+      return verdicts;
+    } finally {
+      await batch[Symbol.asyncDispose]();
+    }
+  }
+
   /** Tried as often as the queue would. */
-  async #export(partyId: string, isCalm: boolean): Promise<string> {
+  async #export(partyId: string, isCalm: boolean, repository: ExportStore): Promise<string> {
     const runId = randomUUID();
     const seenTime = this.#network.now;
     const request = { partyId, runId, seenTime, closedTo: seenTime - 120n * SECOND, auditShare: 0.05 };
@@ -194,7 +220,7 @@ class Simulation {
       try {
         const { verdict } = await this.#world.export(formatInstant(seenTime), request, {
           source: this.#network,
-          repository: this.#repository,
+          repository,
           segmentBytesMax: this.#segmentBytesMax,
           pauseMs: () => 0,
           failpoint: (step) => {
@@ -241,7 +267,7 @@ class Simulation {
     for (const party of PARTIES) {
       const served = counted(this.#network.served.filter((entry) => entry.party === party));
       this.#expectNone(lacking(await this.#rows(party), served), 'are served, and not held at the end');
-      const verdict = await this.#export(party, true);
+      const verdict = await this.#export(party, true, this.#repository);
       if (verdict !== 'complete') this.#tell(`the last verdict is ${verdict}`);
     }
   }
@@ -286,7 +312,7 @@ describe('nights of exports', () => {
     async (seed) => {
       await using world = await World.open(database);
       await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-      const simulation = new Simulation(seed, world, new Epochs(warehouse.db));
+      const simulation = new Simulation(seed, world, new Epochs(warehouse.db), warehouse.db);
       for (let night = 1; night <= NIGHTS_A_WORLD; night += 1)
         await simulation.night(night > NIGHTS_A_WORLD - CALM_NIGHTS);
       await simulation.end();

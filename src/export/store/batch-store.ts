@@ -180,9 +180,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   /** Rows came: while they are published, others may ask. */
   override async intend(lease: ExportLease, publication: Publication): Promise<void> {
-    const counted = this.#atSource;
-    this.#atSource = undefined;
-    if (counted !== undefined) await super.leaveSource(counted);
+    await this.#leave();
     await super.intend(lease, publication);
   }
 
@@ -216,6 +214,12 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     this.#asking = undefined;
   }
 
+  async #leave(): Promise<void> {
+    const counted = this.#atSource;
+    this.#atSource = undefined;
+    if (counted !== undefined) await super.leaveSource(counted);
+  }
+
   #handOf({ partyId, assetId }: ExportScope): InHand | undefined {
     if (assetId !== undefined) return undefined;
     return this.#inHand.values().find(({ leased }) => leased.lease.scope.partyId === partyId);
@@ -239,12 +243,15 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   async #write(): Promise<readonly string[]> {
     const done = this.#done;
     this.#done = [];
-    if (done.length === 0) return [];
     const asking = this.#asking;
+    const isGivenBack = done.some(({ lease }) => lease.exportId === this.#atSource?.exportId);
+    // One that pauses between its requests lets others ask.
+    if (asking === undefined && !isGivenBack) await this.#leave();
+    if (done.length === 0) return [];
     try {
       const written = await this.#committed(done, asking);
       // It is given back with its lease; the request that is under way is counted in its place.
-      if (done.some(({ lease }) => lease.exportId === this.#atSource?.exportId)) this.#atSource = asking;
+      if (isGivenBack) this.#atSource = asking;
       return done.filter((one) => !written.has(one)).map(({ lease }) => lease.scope.partyId);
     } catch (error) {
       this.#done = [...done, ...this.#done];
