@@ -33,7 +33,7 @@ type Run = <Options>(load: () => Promise<Handler<Options>>, options: Options) =>
 export async function runCli(environment: CliEnvironment): Promise<number> {
   let exitCode: number = EXIT.done;
   const program = declare(environment, async (load, options) => {
-    exitCode = await execute(environment, program.opts<OutputOptions>(), load, options);
+    exitCode = await execute(environment, program, load, options);
   });
   try {
     await program.parseAsync([...environment.argv], { from: 'user' });
@@ -52,15 +52,17 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
 
 async function execute<Options>(
   environment: CliEnvironment,
-  { json, quiet }: OutputOptions,
+  program: Command,
   load: () => Promise<Handler<Options>>,
   options: Options,
 ): Promise<number> {
-  const isJson = json === true;
+  const { json: isJson = false, quiet: isQuiet = false } = program.opts<OutputOptions>();
+  // The demo says itself how far it is: of its log, only what needs attention.
+  const isTold = environment.stderr.isTTY === true || program.args[0] === 'demo';
   const config = readConfig({ env: environment.env, cwd: environment.cwd });
   rememberSecrets(secretsOf(config));
   const handler = await load();
-  const result = await inTerminal(terminalOf(environment, config, quiet === true), ({ log, progress }) =>
+  const result = await inTerminal(terminalOf(environment, config, { isQuiet, isTold }), ({ log, progress }) =>
     handler(options, { ...environment, config, log, isJson, progress }),
   );
   if (isJson && result.document !== undefined)
@@ -72,10 +74,10 @@ async function execute<Options>(
 function terminalOf(
   { stderr }: CliEnvironment,
   config: Config,
-  isQuiet: boolean,
+  { isQuiet, isTold }: { readonly isQuiet: boolean; readonly isTold: boolean },
 ): Pick<TerminalOptions, 'stream' | 'level' | 'isQuiet'> {
   // On a terminal bars tell what happens; only what needs attention is logged beside them.
-  const isCalm = stderr.isTTY === true && config.origins.logLevel === 'default';
+  const isCalm = isTold && config.origins.logLevel === 'default';
   const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
   return { stream: stderr, level, isQuiet };
 }

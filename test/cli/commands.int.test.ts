@@ -1,5 +1,5 @@
 /** Every command through the real binary over one small mirror: output, documents, files and exit codes. */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -164,9 +164,44 @@ describe('what reads the mirror', () => {
     expect(night).toMatchObject({ runId: expect.stringMatching(UUID) as string, verdict: 'complete' });
     const one = await home.json(['runs', night?.runId ?? '']);
     expect(one.document).toMatchObject({ kind: 'nightly', evidence: { exports: { verdict: 'complete' } } });
-    expectRefused(await home.run(['runs', 'last']), /"last" is no run id/);
+    const short = await home.run(['runs', `${night?.runId.slice(0, 23)}…`]);
+    expect(short.stdout).toContain(night?.runId);
+    expectRefused(await home.run(['runs', night?.runId.slice(0, 4) ?? '']), /more than one run begins with/);
+    expectRefused(await home.run(['runs', 'last']), /there is no run "last"/);
     const unknown = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
-    expectRefused(await home.run(['runs', unknown]), /there is no run 01a1fc01/);
+    expectRefused(await home.run(['runs', unknown]), /there is no run "01a1fc01/);
+  });
+
+  test('logs tells what a nightly run did, stage by stage', async () => {
+    const listed = (await home.json(['runs', '--limit', '50'])).document as unknown as {
+      runId: string;
+      kind: string;
+    }[];
+    const { stdout } = await home.run(['logs', listed.find(({ kind }) => kind === 'nightly')?.runId ?? '']);
+    const told = stdout.split('\n').map((line) => line.slice(15).replace(/ {2}.*(kind=\w+).*/, ' $1'));
+    expect(told.filter((line) => /kind=|Exports ended|Verified/.test(line))).toEqual([
+      'Run finished kind=sync',
+      'Run finished kind=sync',
+      expect.stringContaining('Exports ended') as string,
+      'Run finished kind=load',
+      expect.stringContaining('Verified') as string,
+      'Run finished kind=nightly',
+    ]);
+  });
+
+  test.each([
+    ['status'],
+    ['runs'],
+    ['logs', '01a1fc01'],
+    ['cancel', '01a1fc01'],
+    ['verify'],
+    ['lake'],
+    ['query', 'top-parties'],
+  ])('%s makes no mirror where there is none', async (...args) => {
+    const DATA_DIR = join(home.dir, 'nothing');
+    const none = { DATA_DIR, DATABASE_URL: '', OBJECT_STORE_URL: '' };
+    expectRefused(await home.run(args, none), /Cannot read the mirror: there is none in .*nothing; point/);
+    expect(existsSync(DATA_DIR)).toBe(false);
   });
 
   test('status, doctor and migrate say how things stand', async () => {

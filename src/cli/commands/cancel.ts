@@ -1,10 +1,10 @@
 /** `cancel`: ends a run of any kind, and those below it, at its next safe point. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { validate as isUuid } from 'uuid';
-import { openApp, type App } from '../../app/app.ts';
+import type { App } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { findRun, openMirror } from '../mirror.ts';
 import { runDocument } from '../../runs/run-document.ts';
 
 const POLL_MS = 200;
@@ -12,18 +12,13 @@ const POLL_MS = 200;
 const WAIT_MAX_MS = 15_000;
 
 export async function cancel(
-  { runId }: { readonly runId: string },
+  { runId: given }: { readonly runId: string },
   context: CommandContext,
 ): Promise<CommandResult> {
-  if (!isUuid(runId)) {
-    throw new UsageError([
-      `cancel: ${JSON.stringify(runId.slice(0, 80))} is no run id; 'ledger-mirror runs' lists them`,
-    ]);
-  }
-  await using app = await openApp(context);
+  await using app = await openMirror(context);
+  const { runId } = await findRun(app, 'cancel', given);
   const before = await app.jobs.runs.requestCancel(runId);
-  if (before === undefined)
-    throw new UsageError([`cancel: there is no run ${runId}; 'ledger-mirror runs' lists them`]);
+  if (before === undefined) throw new UsageError([`cancel: there is no run ${runId} any more`]);
   const run = await untilEnded(app, runId, context);
   return { exitCode: EXIT.done, document: runDocument(run), text: `${describe(run, before)}\n` };
 }

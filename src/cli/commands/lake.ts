@@ -1,15 +1,17 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
-import { openApp, openStore } from '../../app/app.ts';
+import { openStore } from '../../app/app.ts';
 import { lakeDeps, scratchDirOf } from '../../app/lake-deps.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { openMirror, requireMirror } from '../mirror.ts';
 import { formatBytes, formatCount } from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
 
 /** Asks the object store alone. */
 export async function lake(_options: object, context: CommandContext): Promise<CommandResult> {
+  requireMirror(context.config, context.config.objectStoreUrl, 'objects');
   await using objects = await openStore(context);
   const scratchDir = scratchDirOf(context.config);
   const found = await describeLake({ objects, scratchDir }, context.signal);
@@ -43,7 +45,7 @@ export async function lake(_options: object, context: CommandContext): Promise<C
 }
 
 export async function lakeVacuum(_options: object, context: CommandContext): Promise<CommandResult> {
-  await using app = await openApp(context);
+  await using app = await openMirror(context);
   const removed = await vacuumLake(lakeDeps(app), context.signal);
   return {
     exitCode: EXIT.done,
@@ -60,7 +62,7 @@ export async function lakeRestore(
     throw new UsageError([
       `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that ledger-mirror lake shows`,
     ]);
-  await using app = await openApp(context);
+  await using app = await openMirror(context);
   const { version, tables } = await restoreLake(lakeDeps(app), Number(options.version), context.signal);
   const changed = tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
   return {

@@ -1,26 +1,17 @@
-/** `logs`: a run's log lines, whichever process wrote them. */
-import { validate as isUuid } from 'uuid';
-import { openApp } from '../../app/app.ts';
-import { UsageError } from '../../core/errors.ts';
+/** `logs`: the log lines of a run and of those below it, whichever process wrote them. */
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { findRun, openMirror } from '../mirror.ts';
 import { readableLog } from '../output/log-lines.ts';
 
 const PAGE_LINES = 1_000;
 const LINES_MAX = 50_000;
 
 export async function logs(
-  { runId }: { readonly runId: string },
+  { runId: given }: { readonly runId: string },
   context: CommandContext,
 ): Promise<CommandResult> {
-  if (!isUuid(runId)) {
-    throw new UsageError([
-      `logs: ${JSON.stringify(runId.slice(0, 80))} is no run id; 'ledger-mirror runs' lists them`,
-    ]);
-  }
-  await using app = await openApp(context);
-  const run = await app.jobs.runs.get(runId);
-  if (run === undefined)
-    throw new UsageError([`logs: there is no run ${runId}; 'ledger-mirror runs' lists them`]);
+  await using app = await openMirror(context);
+  const { runId } = await findRun(app, 'logs', given);
   const lines: Record<string, unknown>[] = [];
   for (let next: string | undefined = '0'; next !== undefined && lines.length < LINES_MAX;) {
     const page = await app.runLogs.read(runId, PAGE_LINES, next);

@@ -1,8 +1,7 @@
 /** `runs`: what ran and how it ended; with an id, one run with its evidence. */
-import { validate as isUuid } from 'uuid';
-import { openApp } from '../../app/app.ts';
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { findRun, openMirror } from '../mirror.ts';
 import { formatAge, formatDuration } from '../output/format.ts';
 import { runReport } from '../output/report.ts';
 import { formatTable } from '../output/table.ts';
@@ -17,21 +16,15 @@ const LIMIT_MAX = 1_000;
 
 export async function runs(options: RunsOptions, context: CommandContext): Promise<CommandResult> {
   const limit = /^\d{1,4}$/.test(options.limit) ? Number(options.limit) : 0;
-  const problems: string[] = [];
-  if (limit < 1 || limit > LIMIT_MAX)
-    problems.push(`--limit: ${JSON.stringify(options.limit)} is not accepted; give 1 to ${LIMIT_MAX}`);
-  if (options.runId !== undefined && !isUuid(options.runId)) {
-    problems.push(
-      `runs: ${JSON.stringify(options.runId.slice(0, 80))} is no run id; 'ledger-mirror runs' lists them`,
-    );
+  if (limit < 1 || limit > LIMIT_MAX) {
+    throw new UsageError([
+      `--limit: ${JSON.stringify(options.limit)} is not accepted; give 1 to ${LIMIT_MAX}`,
+    ]);
   }
-  if (problems.length > 0) throw new UsageError(problems);
-  await using app = await openApp(context);
+  await using app = await openMirror(context);
   if (options.runId !== undefined) {
-    const run = await app.jobs.runs.get(options.runId);
-    if (run === undefined)
-      throw new UsageError([`runs: there is no run ${options.runId}; 'ledger-mirror runs' lists them`]);
-    return { exitCode: EXIT.done, document: runDocument(run), text: runReport(runDocument(run)) };
+    const run = runDocument(await findRun(app, 'runs', options.runId));
+    return { exitCode: EXIT.done, document: run, text: runReport(run) };
   }
   const listed = await app.jobs.runs.list({ limit });
   const now = Date.now();

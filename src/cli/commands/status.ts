@@ -2,11 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProgressLine } from '../../runs/job.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
-import { openApp, type App } from '../../app/app.ts';
+import type { App } from '../../app/app.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { openMirror } from '../mirror.ts';
 import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
 
@@ -32,7 +33,7 @@ export async function status(options: StatusOptions, context: CommandContext): P
       '--watch: not with --json, which is one document; call status --json again and again',
     ]);
   }
-  await using app = await openApp(context);
+  await using app = await openMirror(context);
   if (options.watch) return await watch(app, context);
   const found = glance(await app.status.facts());
   return {

@@ -1,11 +1,12 @@
 /** `verify`: does everything that is recorded as published or loaded agree with its sums? */
 import { readFile } from 'node:fs/promises';
 import { validate as isUuid } from 'uuid';
-import { openApp, type App } from '../../app/app.ts';
+import type { App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import { openMirror } from '../mirror.ts';
 import { updateOf, verifyHere } from '../follow.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
@@ -14,7 +15,7 @@ export async function verify(
   options: { readonly deep: boolean; readonly against?: string },
   context: CommandContext,
 ): Promise<CommandResult> {
-  await using app = await openApp(context);
+  await using app = await openMirror(context);
   const against = options.against === undefined ? undefined : await findReport(options.against, app, context);
   const task = context.progress.task('verify');
   const ended = await verifyHere(app, { isDeep: options.deep, against }, context, ([line]) => {

@@ -28,6 +28,8 @@ export type QuestionValues = Readonly<Partial<Record<QuestionParameter, string>>
 /** A question with its options: what `openLake` and `runQuery` want. */
 export interface Inquiry {
   readonly sql: string;
+  /** What stands behind FROM of what it asks; empty where it takes no options. */
+  readonly rows: string;
   readonly range: MonthRange;
   /** Values of `$name` in the SQL; null is NULL. */
   readonly parameters: Readonly<Record<'party' | 'asset', string | null>>;
@@ -46,7 +48,8 @@ const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both
 export const READY_QUESTIONS: readonly ReadyQuestion[] = [
   {
     name: 'top-parties',
-    title: 'the twenty parties with the most entries, and what they moved of each asset',
+    title:
+      'the twenty parties with the most entries, a row for each asset: what went to others, came from others, moved within',
     parameters: ['since', 'until', 'asset'],
     summary: 'monthly_activity',
     oneSided:
@@ -56,7 +59,8 @@ busiest as (
   select party_id, sum(entries) as of_party from activity
    group by party_id order by of_party desc, party_id limit 20)
 select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(sent, sent_text) as sent,
-       case when not ${IS_ONE_SIDED} then exact_sum(received, received_text) end as received, max(last_at) as latest,
+       case when not ${IS_ONE_SIDED} then exact_sum(received, received_text) end as received,
+       exact_sum(moved_within, moved_within_text) as moved_within, max(last_at) as latest,
        not ${IS_ONE_SIDED} as both_sides
   from activity join busiest using (party_id)
  group by party_id, asset_id, of_party order by of_party desc, party_id, asset_id`,
@@ -122,7 +126,7 @@ export function inquiry({ summary, select }: ReadyQuestion, values: QuestionValu
   const range = monthRange({ since: instant('since', values.since), until: instant('until', values.until) });
   const rows = summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
   const { party = null, asset = null } = values;
-  return { sql: select(rows), range, parameters: { party, asset } };
+  return { sql: select(rows), rows, range, parameters: { party, asset } };
 }
 
 function instant(name: QuestionParameter, value: string | undefined): Micros | undefined {

@@ -16,7 +16,7 @@ export const SUMMARY_TABLES = [
 export type SummaryTable = (typeof SUMMARY_TABLES)[number];
 
 /** To be raised with any change of what a summary holds: all are then made anew. */
-export const SUMMARY_FORM = 1;
+export const SUMMARY_FORM = 2;
 
 interface SummaryShape {
   readonly description: string;
@@ -68,6 +68,9 @@ function lastBalances(known: string): string {
   latest as materialized (select ${keys}, max(as_of) as as_of from known group by ${keys})
   select distinct known.* from known join latest on known.as_of = latest.as_of and ${isSame}`;
 }
+
+/** Both accounts are one party's. */
+const WITHIN = '(account_from_party_id is not distinct from account_to_party_id)';
 
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   daily_flows: {
@@ -135,20 +138,19 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       text('party_id', 'Whose export'),
       text('asset_id', 'Asset'),
       count('entries', 'How many entries'),
-      ...sum('sent', 'What left its accounts, to its own other accounts too'),
-      ...sum(
-        'received',
-        'What reached its accounts, of its own other accounts too; a lower bound where its export shows one side',
-      ),
+      ...sum('sent', 'What others got from it'),
+      ...sum('received', 'What it got from others; a lower bound where its export shows one side'),
+      ...sum('moved_within', 'What it moved between its own accounts'),
       plain('last_at', TIME, 'Time of the last entry'),
     ],
     isOfCounted: false,
     select: (entries) => `select party_id, asset_id, count(*) as entries,
-      ${exactSum('quantity', 'account_from_party_id = party_id')} as sent,
-      ${exactSum('quantity', 'account_to_party_id = party_id')} as received, max(vega_time) as last_at
+      ${exactSum('quantity', `account_from_party_id = party_id and not ${WITHIN}`)} as sent,
+      ${exactSum('quantity', `account_to_party_id = party_id and not ${WITHIN}`)} as received,
+      ${exactSum('quantity', `account_from_party_id = party_id and ${WITHIN}`)} as moved_within, max(vega_time) as last_at
     from ${entries} group by 1, 2`,
     merge: (parts) => `select party_id, asset_id, ${mergedCount('entries')}, ${mergedSum('sent')},
-      ${mergedSum('received')}, max(last_at) as last_at from ${parts} group by 1, 2`,
+      ${mergedSum('received')}, ${mergedSum('moved_within')}, max(last_at) as last_at from ${parts} group by 1, 2`,
   },
 };
 

@@ -33,6 +33,7 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
     return withReport(run, failed, await deps.completeness(), deps, signal);
   }
   const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
+  deps.log.info({ runId: run.runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   await deps.stages.recordCoverage(signal);
   const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
   const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
@@ -41,6 +42,7 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
     { runId: run.runId, deep: false, scope: 'nightly' },
     { signal, onProgress },
   );
+  deps.log.info({ runId: run.runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [

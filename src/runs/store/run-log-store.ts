@@ -47,12 +47,13 @@ export class RunLogStore {
     );
   }
 
-  /** @param after `next` of the page before */
+  /** Of a run and of those below it. @param after `next` of the page before */
   async read(runId: string, rowsMax: number, after = '0'): Promise<RunLinePage> {
     const { rows } = await guarded('read log lines', () =>
       sql<{ line_id: string; at: string; level: string; message: string; fields: Record<string, unknown> }>`
         select line_id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
-          from mirror.run_logs where run_id = ${runId} and line_id > ${after}::bigint
+          from mirror.run_logs
+         where run_id in (select run_id from mirror.runs where run_id = ${runId} or parent_run_id = ${runId}) and line_id > ${after}::bigint
           order by line_id limit ${rowsMax}`.execute(this.#db),
     );
     const lines = rows.map(({ at, level, message, fields }) => ({ at, level, message, fields }));

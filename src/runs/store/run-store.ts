@@ -207,6 +207,18 @@ export class RunStore {
     });
   }
 
+  /** Those whose id begins so, two at most: more than one is told apart by nobody. */
+  async beginningWith(prefix: string): Promise<readonly Run[]> {
+    return guarded('look for a run', async () => {
+      const found = this.#db
+        .selectFrom('runs')
+        .selectAll()
+        .where(sql<boolean>`starts_with(run_id::text, ${prefix})`)
+        .limit(2);
+      return (await found.execute()).map(toRun);
+    });
+  }
+
   /** Newest first. */
   async list(filter: RunFilter): Promise<readonly Run[]> {
     return guarded('list runs', async () => {

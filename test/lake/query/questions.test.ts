@@ -6,7 +6,13 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../../src/lake/query/lake.ts';
 import { publishMoment, readMoment } from '../../../src/lake/moment.ts';
-import { inquiry, type QuestionValues, READY_QUESTIONS } from '../../../src/lake/query/questions.ts';
+import { completeIds, refuseCutIds } from '../../../src/lake/query/short-ids.ts';
+import {
+  inquiry,
+  type QuestionValues,
+  READY_QUESTIONS,
+  readyQuestion,
+} from '../../../src/lake/query/questions.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { FileStore } from '../../../src/objects/file-store.ts';
@@ -62,13 +68,17 @@ function entries(count: number): readonly EntryRow[] {
   });
 }
 
+const moved = (which: string): string =>
+  `exact_sum(case when ${which} then quantity end, case when ${which} then quantity_text end)`;
+
 /** The questions as they read over entries alone, without summaries. */
 const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
   'top-parties': (isAsked) => `with asked as (select * from ledger_entries where ${isAsked}),
     busiest as (select party_id, count(*) as n from asked group by party_id order by n desc, party_id limit 20)
     select party_id, asset_id, count(*) as entries,
-      exact_sum(case when account_from_party_id = party_id then quantity end, case when account_from_party_id = party_id then quantity_text end) as sent,
-      exact_sum(case when account_to_party_id = party_id then quantity end, case when account_to_party_id = party_id then quantity_text end) as received,
+      ${moved('account_from_party_id = party_id and account_to_party_id <> party_id')} as sent,
+      ${moved('account_to_party_id = party_id and account_from_party_id <> party_id')} as received,
+      ${moved('account_from_party_id = party_id and account_to_party_id = party_id')} as moved_within,
       max(vega_time) as latest, true as both_sides
     from asked join busiest using (party_id) group by party_id, asset_id, n order by n desc, party_id, asset_id`,
   'daily-flows': (
@@ -213,6 +223,35 @@ describe('ready questions', () => {
       { party_id: sent, sent: '1', received: null, both_sides: false },
       { party_id: received, sent: '0', received: '1', both_sides: true },
     ]);
+  });
+
+  it('take the beginning of an id, and refuse one that fits none or several', async () => {
+    const world = await lakeWorld();
+    const [one = '', other = ''] = PARTIES;
+    const rows = [one, other].map((id) => entry({ party_id: id, account_from_party_id: id }));
+    world.warehouse.segments = [{ segmentId: 1n, rows }];
+    world.warehouse.covered = [one, other].map(
+      (id) => [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
+    );
+    await buildLake(world.deps, signal);
+    await using lake = await openLake(world.deps, signal);
+    const fees = readyQuestion('fees')!;
+    const complete = async (values: QuestionValues): ReturnType<typeof completeIds> =>
+      completeIds(inquiry(fees, values), lake.connection);
+    expect(await complete({ party: one })).toEqual({ party: one, asset: null });
+    expect(await complete({ party: `${one.slice(0, 8)}…` })).toMatchObject({ party: one });
+    await expect(complete({ party: 'nobody' })).rejects.toThrow(
+      'no party here has an id that begins with "nobody"',
+    );
+    await expect(complete({ party: '' })).rejects.toThrow(/ids begin with ""/);
+    await expect(complete({ asset: 'none' })).rejects.toThrow('no asset here has an id');
+  });
+
+  it('refuse an id in SQL that was cut off, which stands in no row', () => {
+    expect(() => refuseCutIds(`select 1 from parties where party_id = '3498d7ac…'`)).toThrow(
+      `'3498d7ac…' is the beginning of an id`,
+    );
+    expect(() => refuseCutIds(`select 'more …' as text`)).not.toThrow();
   });
 
   it('refuse a time that is none', () => {

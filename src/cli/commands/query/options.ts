@@ -10,6 +10,7 @@ import {
   type ReadyQuestion,
   readyQuestion,
 } from '../../../lake/query/questions.ts';
+import { refuseCutIds } from '../../../lake/query/short-ids.ts';
 
 export interface QueryCommandOptions {
   /** Absent: typed at a prompt, or read from standard input. */
@@ -25,7 +26,7 @@ export interface QueryCommandOptions {
   readonly asset?: string;
 }
 
-export interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'range' | 'parameters'>> {
+export interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'range' | 'parameters' | 'rows'>> {
   readonly format: QueryFormat;
   readonly timeoutMs: number;
   /** What a reader must know of the answer; undefined where there is nothing. */
@@ -46,6 +47,7 @@ export function readQueryOptions(options: QueryCommandOptions, sql: string, isJs
   const values = valuesOf(options);
   refuseOptions(question, values, problems);
   if (problems.length > 0) throw new UsageError(problems);
+  if (question === undefined) refuseCutIds(sql);
   const asked = question === undefined ? { sql } : inquiry(question, values);
   return { ...asked, format, timeoutMs, note: question?.oneSided };
 }

@@ -9,9 +9,11 @@ import { openStore } from '../../../app/app.ts';
 import { errorCode, UsageError } from '../../../core/errors.ts';
 import { type Lake, type LakeOptions, openLake } from '../../../lake/query/lake.ts';
 import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';
+import { completeIds, hasOneSided, KNOWN_PARTIES } from '../../../lake/query/short-ids.ts';
 import { runQuery } from '../../../lake/query/query.ts';
 import { scratchFolder } from '../../../lake/local/scratch.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
+import { requireMirror } from '../../mirror.ts';
 import { type Asked, type QueryCommandOptions, readQueryOptions } from './options.ts';
 import { promptForSql } from './prompt.ts';
 import { formatTable } from '../../output/table.ts';
@@ -19,14 +21,16 @@ import { formatTable } from '../../output/table.ts';
 export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   if (options.list) return listQuestions();
   if (options.sql === undefined && process.stdin.isTTY) return converse(options, context);
-  const sql = options.sql ?? (await readText(process.stdin)).trim();
-  if (sql === '') {
+  const given = options.sql ?? (await readText(process.stdin)).trim();
+  if (given === '') {
     throw new UsageError([
       "query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them",
     ]);
   }
-  const asked = readQueryOptions(options, sql, context.isJson);
-  await using lake = await open(context, { sql: asked.sql, range: asked.range });
+  const asked = readQueryOptions(options, given, context.isJson);
+  const isOfParty = typeof asked.parameters?.party === 'string';
+  const sql = isOfParty ? `${asked.sql}; ${KNOWN_PARTIES}` : asked.sql;
+  await using lake = await open(context, { sql, range: asked.range });
   await (options.output === undefined
     ? answer(lake, asked, context, context.stdout as unknown as Writable)
     : answerInto(resolve(options.output), lake, asked, context));
@@ -34,6 +38,7 @@ export async function query(options: QueryCommandOptions, context: CommandContex
 }
 
 async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | 'range'>): Promise<Lake> {
+  requireMirror(context.config, context.config.objectStoreUrl, 'objects');
   await using stack = new AsyncDisposableStack();
   const objects = stack.use(await openStore(context));
   const lake = stack.use(
@@ -49,12 +54,19 @@ function scratchDirOf({ config }: CommandContext): string {
 
 async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<void> {
   await using folder = await scratchFolder(scratchDirOf(context));
-  const { sql, parameters, note, ...options } = asked;
+  const { sql, parameters: given, rows, note, ...options } = asked;
+  const parameters = given && rows && (await completeIds({ parameters: given, rows }, lake.connection));
   const widthMax = context.stdout.columns;
   try {
-    const all = { ...options, widthMax, folder: folder.path, ...(parameters && { parameters }) };
+    const all = {
+      ...options,
+      widthMax,
+      folder: folder.path,
+      ...(given && { parameters: parameters || given }),
+    };
     await runQuery(lake, sql, all, output, context.signal);
-    if (note !== undefined && asked.format === 'table') context.stderr.write(`${note}\n`);
+    if (note !== undefined && asked.format === 'table' && (await hasOneSided(lake.connection)))
+      context.stderr.write(`${note}\n`);
   } catch (error) {
     // The reader has seen enough: `| head` closes the pipe.
     if (errorCode(error) !== 'EPIPE') throw error;

@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { join, relative } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { Writable } from 'node:stream';
 import { z } from 'zod';
 import { openApp, type App } from '../../../app/app.ts';
@@ -29,7 +29,8 @@ import { runDocument } from '../../../runs/run-document.ts';
 
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;
-const HISTORY_DAYS = 7;
+/** Three months at least, so that what is told by month has several. */
+const HISTORY_DAYS = 75;
 /** The demo's source is on this machine and its own: nobody is to be spared. */
 const RATE_PER_SECOND = 1_000;
 const EXPORTS_AT_ONCE = 2;
@@ -44,7 +45,7 @@ export async function demo(
   context: CommandContext,
 ): Promise<CommandResult> {
   const startedMs = performance.now();
-  const dataDir = join(context.config.dataDir, 'demo');
+  const dataDir = demoFolder(context.config);
   if (options.keep) await refuseTakenPort(context.config);
   await mkdir(dataDir, { recursive: true });
   await using sandbox = await startNetwork(dataDir);
@@ -75,6 +76,11 @@ export async function demo(
   };
 }
 
+/** Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one below it. */
+function demoFolder({ dataDir }: Config): string {
+  return basename(dataDir) === 'demo' ? dataDir : join(dataDir, 'demo');
+}
+
 /** The same network at every run in this checkout, grown by the time that has passed. */
 async function startNetwork(dataDir: string): Promise<Sandbox> {
   const genesis = await keptGenesis(
@@ -83,9 +89,11 @@ async function startNetwork(dataDir: string): Promise<Sandbox> {
   );
   return startSandbox({
     seed: 'demo',
+    release: '0.73',
     parties: PARTIES,
     entriesMean: ENTRIES_MEAN,
     historyMs: HISTORY_DAYS * 86_400_000,
+    checkpointIntervalMs: 3_600_000,
     genesis,
     clock: nowMicros,
     rateLimit: 'none',
@@ -123,8 +131,6 @@ async function answer(app: App, context: CommandContext): Promise<Readonly<Recor
     const rows = await ask(lake, name, context);
     say(context, `\n${asks}  (query ${name})`);
     say(context, answerTable(rows, rowsShown, context.stdout.columns));
-    const note = readyQuestion(name)?.oneSided;
-    if (note !== undefined) say(context, note);
     answers[name] = rows;
   }
   return answers;
@@ -171,7 +177,8 @@ function ledgersOf({ evidence }: Run): number {
 
 /** As it is typed in a shell, for the mirror in this folder. */
 function commandOn(dataDir: string): string {
-  return `DATA_DIR='${relative(process.cwd(), dataDir) || '.'}' npx ledger-mirror`;
+  const near = relative(process.cwd(), dataDir) || '.';
+  return `DATA_DIR='${near.startsWith('..') ? dataDir : near}' npx ledger-mirror`;
 }
 
 function summary(verdict: string, tookMs: number, ledgers: number, isKept: boolean, dataDir: string): string {
@@ -187,7 +194,7 @@ function summary(verdict: string, tookMs: number, ledgers: number, isKept: boole
     '',
     'Next:',
     `  a question of your own:           ${commandOn(dataDir)} query --list`,
-    ...(isKept ? [] : ['  the same, with the console open:  npx ledger-mirror demo --keep']),
+    ...(isKept ? [] : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
     '  a real service:                   SOURCE_URL=https://… npx ledger-mirror nightly',
     `  forget the demo:                  rm -rf '${dataDir}'`,
     '',

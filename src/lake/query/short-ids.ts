@@ -1,0 +1,62 @@
+/** Ids as people copy them: the beginning of one, with or without the `…` of what showed it. */
+import type { DuckDBConnection } from '@duckdb/node-api';
+import { UsageError } from '../../core/errors.ts';
+import type { Inquiry } from './questions.ts';
+
+const CUT = /(?:…|\.\.\.)$/u;
+/** An id in SQL that was cut off: such text stands in no row. */
+const CUT_IN_SQL = /'[^'\s]*…'/u;
+const SHOWN_MAX = 3;
+
+/** What is asked of the lake to tell which party a beginning means. */
+export const KNOWN_PARTIES = 'select party_id as id from parties union select party_id from coverage';
+
+/** Whether any ledger was exported with one side only. */
+export async function hasOneSided(connection: DuckDBConnection): Promise<boolean> {
+  const reader = await connection.runAndReadAll('select count(*) > 0 from coverage where not both_sides');
+  return reader.getRows()[0]?.[0] === true;
+}
+
+/** @throws UsageError where the beginning of an id is that of none, or of several */
+export async function completeIds(
+  { parameters, rows }: Pick<Inquiry, 'parameters' | 'rows'>,
+  connection: DuckDBConnection,
+): Promise<Inquiry['parameters']> {
+  const { party, asset } = parameters;
+  return {
+    party: party === null ? null : await complete('party', party, KNOWN_PARTIES, connection),
+    asset:
+      asset === null
+        ? null
+        : await complete('asset', asset, `select asset_id as id from ${rows}`, connection),
+  };
+}
+
+/** @throws UsageError */
+export function refuseCutIds(sql: string): void {
+  const [cut] = CUT_IN_SQL.exec(sql) ?? [];
+  if (cut !== undefined)
+    throw new UsageError([
+      `query: ${cut} is the beginning of an id, and equals none; give the whole id, or write starts_with(party_id, ${cut.replace('…', '')})`,
+    ]);
+}
+
+async function complete(
+  name: 'party' | 'asset',
+  given: string,
+  known: string,
+  connection: DuckDBConnection,
+): Promise<string> {
+  const prefix = given.replace(CUT, '');
+  const reader = await connection.runAndReadAll(
+    `select distinct id from (${known}) where starts_with(id, $prefix) order by id <> $prefix, id limit ${SHOWN_MAX + 1}`,
+    { prefix },
+  );
+  const [first, ...others] = reader.getRows().map(([id]) => String(id));
+  if (first !== undefined && (first === given || others.length === 0)) return first;
+  const problem =
+    first === undefined
+      ? `no ${name} here has an id that begins with ${JSON.stringify(prefix.slice(0, 80))}`
+      : `${others.length === SHOWN_MAX ? 'many ids begin' : `${others.length + 1} ids begin`} with ${JSON.stringify(prefix.slice(0, 80))}, such as ${first} and ${others[0]}`;
+  throw new UsageError([`--${name}: ${problem}; give the id, or a beginning that only one has`]);
+}
