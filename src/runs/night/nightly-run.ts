@@ -42,7 +42,10 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
     { runId: run.runId, deep: false, scope: 'nightly' },
     { signal, onProgress },
   );
-  deps.log.info({ runId: run.runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');
+  deps.log.info(
+    { runId: run.runId, verdict: verify.verdict, checked: verify.evidence['checked'] },
+    'Verified',
+  );
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [
