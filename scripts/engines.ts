@@ -5,13 +5,9 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
-
-const ROOT = resolve(import.meta.dirname, '..');
-const FOLDER = process.env['ENGINES_DIR'] ?? join(homedir(), '.cache', 'ledger-mirror-engines');
+import { join } from 'node:path';
+import { ROOT } from './steps.ts';
+import { openVenv } from './venv.ts';
 
 interface Engine {
   readonly packages: readonly string[];
@@ -37,22 +33,6 @@ async function run(command: string, args: readonly string[], env = process.env):
   return code === 0;
 }
 
-/** An environment of the engine's own; marked when it is whole. */
-async function install(name: string, { packages }: Engine): Promise<boolean> {
-  const folder = join(FOLDER, `${name}-${packages.join('_').replaceAll(/[^\w.-]/g, '')}`);
-  const mark = join(folder, 'installed');
-  if (!existsSync(mark)) {
-    await rm(folder, { recursive: true, force: true });
-    await mkdir(FOLDER, { recursive: true });
-    const isMade = await run('python3', ['-m', 'venv', folder]);
-    const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...packages];
-    if (!isMade || !(await run(join(folder, 'bin', 'python'), pip))) return false;
-    await writeFile(mark, '');
-  }
-  process.env[`ENGINE_${name.toUpperCase()}`] = join(folder, 'bin', 'python');
-  return true;
-}
-
 const given = process.argv.slice(2);
 const unknown = given.filter((name) => name !== 'all' && ENGINES[name] === undefined);
 const isAsked = (name: string, { isQuick }: Engine): boolean =>
@@ -64,7 +44,9 @@ for (const [name, engine] of Object.entries(ENGINES)) {
     process.stdout.write(`not run: ${name} (npm run test:engines -- ${name})\n`);
     continue;
   }
-  if (!(await install(name, engine))) missing.push(name);
+  const venv = await openVenv(name, engine.packages);
+  if ('bin' in venv) process.env[`ENGINE_${name.toUpperCase()}`] = join(venv.bin, 'python');
+  else missing.push(name);
 }
 for (const name of missing) process.stdout.write(`could not be installed: ${name}\n`);
 for (const name of unknown) process.stdout.write(`not known: ${name}\n`);

@@ -1,11 +1,14 @@
 /**
- * `npm run test:dbt`: the dbt package on a warehouse in an embedded Postgres: built, tested, and after a late load, a
- * replaced open segment and an entry that is no longer counted the incremental model equals a full refresh.
+ * `npm run test:dbt`: the dbt package on a warehouse in an embedded Postgres, and on the lake that is made of it: built,
+ * tested, and after a late load, a replaced open segment and an entry that is no longer counted the incremental model
+ * equals a full refresh, on both, and both say the same.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, glob, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLog } from '../src/core/log.ts';
+import { buildLake } from '../src/lake/build/build.ts';
+import { LakeStore } from '../src/lake/store/lake-store.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { loadAll } from '../src/load/load-all.ts';
 import { LoadStore } from '../src/load/store/load-store.ts';
@@ -13,9 +16,15 @@ import { FileStore } from '../src/objects/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
 import { HEADER_13, PARTY_A, PARTY_B, publish, row13 } from '../test/load/published.ts';
-import { command, expect, NotRun, runSteps, succeed } from './steps.ts';
+import { command, expect, NotRun, runSteps, type Step, succeed } from './steps.ts';
+import { openVenv } from './venv.ts';
 
 const PROJECT = 'deploy/dbt';
+const PACKAGES = [
+  ...['dbt-core==1.11.16', 'dbt-postgres==1.11.0', 'dbt-duckdb==1.11.1'],
+  ...['duckdb==1.5.5', 'duckdb-extension-delta==1.5.5'],
+];
+type Target = 'postgres' | 'lake';
 const PASSWORD = 'analyst-of-a-test';
 
 await using stack = new AsyncDisposableStack();
@@ -29,6 +38,7 @@ const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onId
 const { pool } = warehouse;
 const objects = new FileStore(join(scratch, 'objects'));
 
+const duckdbFile = join(scratch, 'dbt.duckdb');
 const address = new URL(postgres.connectionString);
 const dbtEnvironment = {
   MIRROR_PGHOST: address.hostname,
@@ -36,22 +46,43 @@ const dbtEnvironment = {
   MIRROR_PGDATABASE: address.pathname.slice(1),
   MIRROR_PGUSER: 'analyst',
   MIRROR_PGPASSWORD: PASSWORD,
+  MIRROR_LAKE: join(scratch, 'objects/lake'),
+  MIRROR_DUCKDB: duckdbFile,
   DBT_PROFILES_DIR: scratch,
-  DBT_TARGET_PATH: join(scratch, 'target'),
   DBT_LOG_PATH: join(scratch, 'logs'),
   DBT_SEND_ANONYMOUS_USAGE_STATS: 'false',
+  // Where DuckDB looks for its extension.
+  HOME: scratch,
 };
+let bin = '';
 
-async function dbt(...args: readonly string[]): Promise<void> {
-  const { code, output } = await command('dbt', ['--no-use-colors', ...args, '--project-dir', PROJECT], {
-    env: dbtEnvironment,
+async function dbt(target: Target, ...args: readonly string[]): Promise<void> {
+  if (bin === '') throw new NotRun('dbt was not installed');
+  const all = ['--no-use-colors', ...args, '--project-dir', PROJECT, '--target', target];
+  const { code, output } = await command(join(bin, 'dbt'), all, {
+    // Each has what it parsed.
+    env: { ...dbtEnvironment, DBT_TARGET_PATH: join(scratch, target) },
   });
   expect(code === 0, output);
 }
 
-async function needDbt(): Promise<void> {
-  const { code } = await command('sh', ['-c', 'command -v dbt']);
-  if (code !== 0) throw new NotRun("dbt is not installed: pip install 'dbt-core<1.12' dbt-postgres");
+/** In an environment of its own, with DuckDB's extension for Delta where DuckDB would put what it fetches. */
+async function install(): Promise<void> {
+  const venv = await openVenv('dbt', PACKAGES);
+  if ('missing' in venv) throw new NotRun(`dbt cannot be installed: ${venv.missing}`);
+  const platform = 'import duckdb; print(*duckdb.sql("pragma platform").fetchone())';
+  const folder = join(
+    scratch,
+    '.duckdb/extensions/v1.5.5',
+    (await succeed(join(venv.bin, 'python'), ['-c', platform])).trim(),
+  );
+  await mkdir(folder, { recursive: true });
+  for await (const file of glob(
+    join(venv.bin, '../lib/*/site-packages/duckdb_extension_delta/extensions/*/*.duckdb_extension'),
+  ))
+    await cp(file, join(folder, 'delta.duckdb_extension'));
+  await succeed('cp', [`${PROJECT}/profiles.example.yml`, join(scratch, 'profiles.yml')]);
+  bin = venv.bin;
 }
 
 /** An analyst as a warehouse has one: reads the views, writes to a schema of its own. */
@@ -84,91 +115,108 @@ async function load(
   const rows = sent.map((entry) => row13({ from: PARTY_A, to: PARTY_B, type: 'TRANSFER', ...entry }, party));
   await publish(pool, objects, { party, from, to, open, header: HEADER_13, rows });
   await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
+  await buildLake(
+    {
+      repository: new LakeStore(pool),
+      objects,
+      scratchDir: join(scratch, 'spool'),
+      retentionMs: 7 * 86_400_000,
+    },
+    signal,
+  );
 }
 
 const MAY = ['2023-05-01T00:00:00Z', '2023-06-01T00:00:00Z'] as const;
 const JUNE = ['2023-06-01T00:00:00Z', '2023-07-01T00:00:00Z'] as const;
 const SHARED = { time: '2023-05-02 10:00:00+00', quantity: '7' };
 
-async function volume(): Promise<string> {
-  const { rows } = await pool.query<{ text: string }>(
-    `select coalesce(string_agg(t::text, E'\\n' order by t::text), '') as text from analytics.daily_transfer_volume t`,
-  );
-  return rows[0]?.text ?? '';
+/** What the incremental model holds: the same text of equal rows, whoever holds them. */
+async function volume(target: Target): Promise<string> {
+  const columns = `cast(day as text), asset_id, transfer_type, entries, cast(quantity as text), quantity_text`;
+  const line = `concat_ws(' ', ${columns})`;
+  const sql = `select coalesce(string_agg(${line}, chr(10) order by ${line}), '') as text from analytics.daily_transfer_volume`;
+  if (target === 'postgres') return (await pool.query<{ text: string }>(sql)).rows[0]?.text ?? '';
+  const script = `import duckdb, sys; print(duckdb.connect(sys.argv[1]).sql(sys.argv[2]).fetchone()[0])`;
+  return (await succeed(join(bin, 'python'), ['-c', script, duckdbFile, sql])).trimEnd();
 }
 
 /** Builds what changed, then everything, and compares. @returns what the model holds */
-async function rebuilt(what: string, before: string): Promise<string> {
-  await dbt('build', '--select', 'daily_transfer_volume+');
-  const incremental = await volume();
+async function rebuilt(target: Target, what: string): Promise<string> {
+  const before = await volume(target);
+  await dbt(target, 'build', '--select', '+daily_transfer_volume+');
+  const incremental = await volume(target);
   expect(incremental !== before, `${what}: nothing changed`);
-  await dbt('build', '--full-refresh', '--select', 'daily_transfer_volume+');
-  const full = await volume();
+  await dbt(target, 'build', '--full-refresh', '--select', '+daily_transfer_volume+');
+  const full = await volume(target);
   expect(incremental === full, `${what}: built in steps\n${incremental}\nbuilt anew\n${full}`);
   return full;
 }
 
-let held = '';
+async function countedOfB(): Promise<string> {
+  const { rows } = await pool.query<{ count: string }>(
+    `select count(*)::text as count from mirror.exported_entries where party_id = '${PARTY_B}' and is_counted`,
+  );
+  return rows[0]?.count ?? '';
+}
+
+/** One on each, and what both hold compared. */
+function onBoth(name: string, work: (target: Target) => Promise<string>): Step[] {
+  let onPostgres = '';
+  return [
+    { name: `${name}: the warehouse`, run: async () => void (onPostgres = await work('postgres')) },
+    {
+      name: `${name}: the lake`,
+      run: async () => {
+        const onLake = await work('lake');
+        expect(onLake === onPostgres, `the lake says\n${onLake}\nthe warehouse says\n${onPostgres}`);
+      },
+    },
+  ];
+}
+
+function change(name: string, work: () => Promise<void>): Step {
+  return { name, run: work };
+}
 
 await runSteps([
-  {
-    name: 'dbt build: models and tests, as a reader of the views',
-    run: async () => {
-      await needDbt();
-      await succeed('cp', [`${PROJECT}/profiles.example.yml`, join(scratch, 'profiles.yml')]);
-      await prepare();
-      // B alone is mirrored in May: the entry from A is counted in B's ledger.
-      await load(PARTY_B, MAY, [SHARED, { ...SHARED, quantity: `1${'0'.repeat(37)}` }]);
-      await load(PARTY_A, JUNE, [{ time: '2023-06-02 10:00:00+00', quantity: '3' }], true);
-      await dbt('build');
-      held = await volume();
-      expect(held.split('\n').length === 2, held);
-    },
-  },
-  {
-    name: 'source freshness',
-    run: async () => {
-      await needDbt();
-      await dbt('source', 'freshness');
-    },
-  },
-  {
-    name: 'a build with nothing new changes nothing',
-    run: async () => {
-      await needDbt();
-      await dbt('build', '--select', 'daily_transfer_volume+');
-      expect((await volume()) === held, 'the model changed');
-    },
-  },
-  {
-    name: 'an open segment replaced: incremental equals full refresh',
-    run: async () => {
-      await needDbt();
-      await load(PARTY_A, JUNE, [{ time: '2023-06-05 10:00:00+00', quantity: '4' }]);
-      held = await rebuilt('replaced', held);
-    },
-  },
-  {
-    name: "a late load of the sender, whose row is counted instead of the receiver's: the same",
-    run: async () => {
-      await needDbt();
-      const counted = async (): Promise<string> => {
-        const { rows } = await pool.query<{ count: string }>(
-          `select count(*)::text as count from mirror.exported_entries where party_id = '${PARTY_B}' and is_counted`,
-        );
-        return rows[0]?.count ?? '';
-      };
-      expect((await counted()) === '2', `the receiver's rows are counted at first: ${await counted()}`);
-      await load(PARTY_A, MAY, [SHARED, { time: '2023-05-09 10:00:00+00', quantity: '11' }]);
-      expect((await counted()) === '0', `the receiver's rows are counted no longer: ${await counted()}`);
-      held = await rebuilt('late', held);
-    },
-  },
-  {
-    name: 'dbt docs generate',
-    run: async () => {
-      await needDbt();
-      await dbt('docs', 'generate');
-    },
-  },
+  change('dbt, pinned, in an environment of its own', install),
+  change("B alone is mirrored in May: the entries from A are counted in B's ledger", async () => {
+    await prepare();
+    await load(PARTY_B, MAY, [
+      SHARED,
+      { ...SHARED, quantity: `1${'0'.repeat(37)}` },
+      { ...SHARED, quantity: '9'.repeat(38) },
+    ]);
+    await load(PARTY_A, JUNE, [{ time: '2023-06-02 10:00:00+00', quantity: '3' }], true);
+  }),
+  ...onBoth('dbt build: models and tests', async (target) => {
+    await dbt(target, 'build');
+    const held = await volume(target);
+    expect(held.split('\n').length === 2, held);
+    return held;
+  }),
+  ...onBoth('source freshness', async (target) => {
+    await dbt(target, 'source', 'freshness');
+    return '';
+  }),
+  ...onBoth('a build with nothing new changes nothing', async (target) => {
+    const before = await volume(target);
+    await dbt(target, 'build', '--select', '+daily_transfer_volume+');
+    expect((await volume(target)) === before, 'the model changed');
+    return before;
+  }),
+  change('an open segment is replaced', () =>
+    load(PARTY_A, JUNE, [{ time: '2023-06-05 10:00:00+00', quantity: '4' }]),
+  ),
+  ...onBoth('incremental equals full refresh', (target) => rebuilt(target, 'replaced')),
+  change("a late load of the sender, whose rows are counted instead of the receiver's", async () => {
+    expect((await countedOfB()) === '3', `the receiver's rows are counted at first: ${await countedOfB()}`);
+    await load(PARTY_A, MAY, [SHARED, { time: '2023-05-09 10:00:00+00', quantity: '11' }]);
+    expect((await countedOfB()) === '0', `the receiver's rows are counted no longer: ${await countedOfB()}`);
+  }),
+  ...onBoth('incremental equals full refresh after it', (target) => rebuilt(target, 'late')),
+  ...onBoth('dbt docs generate', async (target) => {
+    await dbt(target, 'docs', 'generate');
+    return '';
+  }),
 ]);

@@ -1,0 +1,30 @@
+/** Python environments for commands that check us with what nobody here wrote: pinned, outside the project. */
+import { existsSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { command } from './steps.ts';
+
+const FOLDER = process.env['ENGINES_DIR'] ?? join(homedir(), '.cache', 'ledger-mirror-engines');
+
+/**
+ * Made once, and marked when it is whole.
+ * @returns its `bin`, or why it cannot be had
+ */
+export async function openVenv(
+  name: string,
+  packages: readonly string[],
+): Promise<{ readonly bin: string } | { readonly missing: string }> {
+  const folder = join(FOLDER, `${name}-${packages.join('_').replaceAll(/[^\w.-]/g, '')}`.slice(0, 200));
+  const bin = join(folder, 'bin');
+  if (existsSync(join(folder, 'installed'))) return { bin };
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(FOLDER, { recursive: true });
+  const made = await command('python3', ['-m', 'venv', folder]);
+  if (made.code !== 0) return { missing: made.output };
+  const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...packages];
+  const installed = await command(join(bin, 'python'), pip);
+  if (installed.code !== 0) return { missing: installed.output };
+  await writeFile(join(folder, 'installed'), '');
+  return { bin };
+}
