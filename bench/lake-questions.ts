@@ -1,5 +1,5 @@
 /** A lake of many entries, built as a load leaves them, and how long each ready question takes on it. */
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { buildLake } from '../src/lake/build/build.ts';
@@ -129,26 +129,66 @@ export class BenchWarehouse implements LakeRepository {
     return this.decidedCommit();
   }
 
+  /** Seconds that DuckDB alone, unlimited, takes to write what was left here as Parquet of the same types. */
+  async writeAlone(folder: string): Promise<number> {
+    const names = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
+    const files = (await readdir(this.#folder)).map((name) => `'${join(this.#folder, name)}'`).join(', ');
+    const typed = LINE_COLUMNS.map((name) => {
+      if (name === 'vega_time') return 'cast(vega_time as timestamptz) as vega_time';
+      const isAmount = /quantity|effect|balance/.test(name);
+      return isAmount ? `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}` : name;
+    });
+    await mkdir(folder, { recursive: true });
+    const startMs = performance.now();
+    await using engine = await openDuckDb(folder, '16GB');
+    await engine.connection.run(
+      `copy (select ${typed.join(', ')}, vega_time[:7] as month from read_csv([${files}], header = false, auto_detect = false,
+         delim = '\t', quote = '', escape = '', nullstr = '\N', columns = {${names}}))
+       to '${join(folder, 'alone')}' (format parquet, compression zstd, partition_by (month), overwrite_or_ignore)`,
+    );
+    return (performance.now() - startMs) / 1000;
+  }
+
   #path({ segmentId, month }: SegmentMonth): string {
     return join(this.#folder, `${segmentId}-${month}`);
   }
 }
 
-/** Seconds of each build: whole months one after the other. */
+export interface TimedBuild {
+  readonly seconds: number;
+  readonly aloneSeconds: number;
+}
+
+/** Whole months one after the other. */
 export async function makeLake(
   warehouse: BenchWarehouse,
   objects: ObjectStore,
   scratchDir: string,
   rows: number,
-): Promise<readonly number[]> {
-  const seconds: number[] = [];
+): Promise<readonly TimedBuild[]> {
+  const builds: TimedBuild[] = [];
   for (const month of MONTHS) {
-    const ofMonth = rows / MONTHS.length;
-    for (let done = 0; done < ofMonth; done += SEGMENT_ROWS)
-      await warehouse.load(month, Math.min(SEGMENT_ROWS, ofMonth - done));
-    seconds.push(await build(warehouse, objects, scratchDir));
+    await leave(warehouse, month, rows / MONTHS.length);
+    const aloneSeconds = await warehouse.writeAlone(scratchDir);
+    builds.push({ aloneSeconds, seconds: await build(warehouse, objects, scratchDir) });
   }
-  return seconds;
+  return builds;
+}
+
+/** Brings the month that nights add to up to so many entries. */
+export async function fillMonth(
+  warehouse: BenchWarehouse,
+  objects: ObjectStore,
+  scratchDir: string,
+  rows: number,
+): Promise<void> {
+  await leave(warehouse, MONTHS[0] ?? '', rows);
+  await build(warehouse, objects, scratchDir);
+}
+
+async function leave(warehouse: BenchWarehouse, month: string, rows: number): Promise<void> {
+  for (let done = 0; done < rows; done += SEGMENT_ROWS)
+    await warehouse.load(month, Math.min(SEGMENT_ROWS, rows - done));
 }
 
 /** Seconds of a night that brings so many entries of a month that is there. */

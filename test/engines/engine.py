@@ -69,7 +69,11 @@ def chdb(path, version):
     os.chdir("/")
     import chdb as ch
     at = "" if version is None else f" settings delta_lake_snapshot_version = {version}"
-    sql = f"select toString(quantity), toString(effect), toUnixTimestamp64Micro(vega_time), month from deltaLakeLocal('{path}')"
+    source = f"deltaLakeLocal('{path}')"
+    if S3:
+        url = f"{S3['AWS_ENDPOINT_URL']}/{path.removeprefix('s3://')}/"
+        source = f"deltaLake('{url}', '{S3['AWS_ACCESS_KEY_ID']}', '{S3['AWS_SECRET_ACCESS_KEY']}')"
+    sql = f"select toString(quantity), toString(effect), toUnixTimestamp64Micro(vega_time), month from {source}"
     return json.loads(str(ch.query(sql + at, "JSONCompact")))["data"]
 
 
