@@ -1,18 +1,18 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
-import type { LakeDeps } from './build/build-context.ts';
 import { countRows } from './build/build-entries.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
-import { isDecidedByStore, openCommitter } from './build/committer.ts';
+import { isDecidedByStore } from './build/committer.ts';
 import type { TableState } from './delta/actions.ts';
 import { checkCheckpoints, mendCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
 import { listObjects, logAmong, readTable } from './delta/log.ts';
 import { openDuckDb } from './local/duckdb.ts';
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { storedFile } from './local-files.ts';
-import { momentsAmong, publishMoment, readMoment } from './moment.ts';
+import { momentsAmong, readMoment } from './moment.ts';
 import { removeUnnamed } from './retention.ts';
 import { scratchFolder } from './local/scratch.ts';
-import { appIdOf, TableWriter, type Workshop } from './build/table-writer.ts';
+import { TableWriter } from './build/table-writer.ts';
+import { type LakeDeps, openWorkshop, publishTables } from './build/workshop.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
 
 export interface TableOverview {
@@ -108,54 +108,24 @@ export interface LakeRestore {
  * @throws UsageError where there is no such moment, PermanentError `LAKE_VERSION_GONE` where its files are gone
  */
 export async function restoreLake(deps: LakeDeps, number: number, signal: AbortSignal): Promise<LakeRestore> {
-  return deps.repository.exclusively(
-    (snapshot) =>
-      withReader(deps.scratchDir, async (reader) => {
-        const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
-        const moment = await readMoment(deps.objects, signal, number, listed);
-        if (moment === undefined)
-          throw new UsageError([
-            `lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`,
-          ]);
-        const newest = momentsAmong(listed).at(-1)?.number ?? 0;
-        let build: Promise<number> | undefined;
-        const shop: Workshop = {
-          ...reader,
-          objects: deps.objects,
-          committer: await openCommitter(deps.objects, deps.repository, signal),
-          retentionMs: deps.retentionMs,
-          signal,
-          appId: appIdOf(snapshot.mirrorId),
-          buildNumber: () => (build ??= deps.repository.beginBuild(newest + 1)),
-        };
-        const restored: LakeTable[] = [];
-        const tables: [LakeTable, { id: string; version: number }][] = [];
-        for (const table of LAKE_TABLES) {
-          const named = moment.tables[table];
-          if (named === undefined) continue;
-          const writer = await TableWriter.open(table, shop, listed);
-          const log = logAmong(rootOf(table), listed);
-          const then = await readTable(deps.objects, log, reader, signal, named.version);
-          if (await restoreTable(deps, writer, then, signal)) restored.push(table);
-          const { state } = writer;
-          if (state !== undefined) tables.push([table, { id: state.metaData.id, version: state.version }]);
-        }
-        const version = await shop.buildNumber();
-        const { mirrorId } = snapshot;
-        await publishMoment(
-          deps.objects,
-          {
-            moment: version,
-            mirrorId,
-            builtAt: new Date().toISOString(),
-            tables: Object.fromEntries(tables),
-          },
-          signal,
-        );
-        return { version, tables: restored };
-      }),
-    signal,
-  );
+  return deps.repository.exclusively(async (snapshot) => {
+    await using shop = await openWorkshop(deps, snapshot, signal);
+    const moment = await readMoment(deps.objects, signal, number, shop.listed);
+    if (moment === undefined)
+      throw new UsageError([`lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`]);
+    const restored: LakeTable[] = [];
+    const states = new Map<LakeTable, TableState>();
+    for (const table of LAKE_TABLES) {
+      const named = moment.tables[table];
+      if (named === undefined) continue;
+      const writer = await TableWriter.open(table, shop);
+      const log = logAmong(rootOf(table), shop.listed);
+      const then = await readTable(deps.objects, log, shop, signal, named.version);
+      if (await restoreTable(deps, writer, then, signal)) restored.push(table);
+      if (writer.state !== undefined) states.set(table, writer.state);
+    }
+    return { version: await publishTables(deps, snapshot, shop, states), tables: restored };
+  }, signal);
 }
 
 async function restoreTable(

@@ -1,21 +1,9 @@
 /** What the steps of a build share. */
 import type { TableState } from '../delta/actions.ts';
-import type { ListedObject } from '../delta/log.ts';
+import type { LakeSnapshot } from '../ports.ts';
 import type { LakeTable } from '../tables/columns.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
-import type { Moment } from '../moment.ts';
-import type { KeptRows, LakeRepository, LakeSnapshot } from '../ports.ts';
-import type { TableWriter, Workshop } from './table-writer.ts';
-
-export interface LakeDeps {
-  readonly repository: LakeRepository;
-  readonly objects: ObjectStore;
-  readonly scratchDir: string;
-  /** How long files that no newer version names stay. */
-  readonly retentionMs: number;
-  /** What loads on this machine have left. */
-  readonly kept?: KeptRows;
-}
+import type { TableWriter } from './table-writer.ts';
+import type { LakeDeps, Workshop } from './workshop.ts';
 
 export interface LakeProgress {
   readonly partition: string;
@@ -26,9 +14,7 @@ export interface Build {
   readonly deps: LakeDeps;
   readonly snapshot: LakeSnapshot;
   readonly shop: Workshop;
-  /** The lake before this build. */
-  readonly before: Moment | undefined;
-  readonly listed: readonly ListedObject[];
+  /** The tables before this build. */
   readonly former: ReadonlyMap<LakeTable, TableState>;
   /** Local copies of this build's files, by their paths in the log. */
   readonly written: Map<string, string>;

@@ -80,9 +80,9 @@ async function buildSummary(
 }
 
 /** Of counted entries, what a build made that did not come to its end is not trusted. */
-function isOfThisForm({ before }: Build, table: SummaryTable, { tags }: AddFile): boolean {
+function isOfThisForm({ shop }: Build, table: SummaryTable, { tags }: AddFile): boolean {
   if (tags?.[FORM_TAG] !== String(SUMMARY_FORM)) return false;
-  return !SUMMARIES[table].isOfCounted || Number(tags[BUILD_TAG]) <= (before?.moment ?? -1);
+  return !SUMMARIES[table].isOfCounted || Number(tags[BUILD_TAG]) <= (shop.before?.moment ?? -1);
 }
 
 /** Paths of files in which other rows count than at the last moment. */
@@ -144,11 +144,11 @@ function mayHold({ stats }: AddFile, fromMs: number, toMs: number): boolean {
 
 /** The coverage at the last moment; undefined where there is none, or it is no longer there. */
 async function formerCoverage(build: Build): Promise<string | undefined> {
-  const { before, former, listed, deps, shop } = build;
-  const named = before?.tables.coverage;
+  const { former, deps, shop } = build;
+  const named = shop.before?.tables.coverage;
   if (named === undefined) return undefined;
   const last = former.get('coverage');
-  const log = logAmong(rootOf('coverage'), listed);
+  const log = logAmong(rootOf('coverage'), shop.listed);
   const state =
     last?.version === named.version
       ? last

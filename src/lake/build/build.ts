@@ -2,24 +2,22 @@
  * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
  * names their versions. Whatever a killed build has left, the next one goes on from what the logs say.
  */
-import type { Build, LakeDeps, LakeProgress } from './build-context.ts';
+import type { TableState } from '../delta/actions.ts';
+import type { Moment } from '../moment.ts';
+import type { LakeSnapshot } from '../ports.ts';
+import { removeUnnamed } from '../retention.ts';
+import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
+import { SUMMARY_TABLES } from '../tables/summaries.ts';
+import type { Build, LakeProgress } from './build-context.ts';
 import { buildEntries, countRows } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
 import { buildWhole } from './build-whole.ts';
-import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
-import { type Committer, openCommitter } from './committer.ts';
-import type { TableState } from '../delta/actions.ts';
-import { type ListedObject, listObjects } from '../delta/log.ts';
-import { BUILD_MEMORY_LIMIT, openDuckDb } from '../local/duckdb.ts';
-import { type Moment, publishMoment, readMoment } from '../moment.ts';
-import type { LakeSnapshot } from '../ports.ts';
-import { removeUnnamed } from '../retention.ts';
-import { scratchFolder, sweepScratch } from '../local/scratch.ts';
-import { SUMMARY_TABLES } from '../tables/summaries.ts';
-import { LAKE_PREFIX } from '../tables/tables.ts';
-import { appIdOf, SPOOL_PREFIX, TableWriter, type Workshop } from './table-writer.ts';
+import type { Committer } from './committer.ts';
+import { TableWriter } from './table-writer.ts';
+import { type LakeDeps, openWorkshop, publishTables, type Workshop } from './workshop.ts';
 
-export type { LakeDeps, LakeProgress } from './build-context.ts';
+export type { LakeProgress } from './build-context.ts';
+export type { LakeDeps } from './workshop.ts';
 
 export interface LakeBuild {
   /** The moment's number. */
@@ -47,56 +45,19 @@ export async function buildLake(
   onProgress: (progress: LakeProgress) => void = () => undefined,
 ): Promise<LakeBuild> {
   return deps.repository.exclusively(async (snapshot) => {
-    const committer = await openCommitter(deps.objects, deps.repository, signal);
-    await deps.objects.clearSpool(SPOOL_PREFIX, new Set());
-    await sweepScratch(deps.scratchDir);
-    await using folder = await scratchFolder(deps.scratchDir);
-    await using engine = await openDuckDb(folder.path, BUILD_MEMORY_LIMIT);
-    await engine.connection.run('set preserve_insertion_order = false');
-    const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
-    const before = await readMoment(deps.objects, signal, undefined, listed);
-    const shop = workshop(deps, snapshot, before, {
-      committer,
-      connection: engine.connection,
-      folder: folder.path,
-      signal,
-    });
-    return await run(deps, snapshot, shop, { before, listed }, onProgress);
+    await using shop = await openWorkshop(deps, snapshot, signal);
+    return await run(deps, snapshot, shop, onProgress);
   }, signal);
-}
-
-function workshop(
-  deps: LakeDeps,
-  snapshot: LakeSnapshot,
-  before: Moment | undefined,
-  place: Pick<Workshop, 'committer' | 'connection' | 'folder' | 'signal'>,
-): Workshop {
-  let number: Promise<number> | undefined;
-  const { objects, retentionMs } = deps;
-  return {
-    ...place,
-    objects,
-    retentionMs,
-    appId: appIdOf(snapshot.mirrorId),
-    buildNumber: () => (number ??= deps.repository.beginBuild((before?.moment ?? 0) + 1)),
-  };
-}
-
-/** The lake before a build, read once. */
-interface FormerLake {
-  readonly before: Moment | undefined;
-  readonly listed: readonly ListedObject[];
 }
 
 async function run(
   deps: LakeDeps,
   snapshot: LakeSnapshot,
   shop: Workshop,
-  { before, listed }: FormerLake,
   onProgress: (progress: LakeProgress) => void,
 ): Promise<LakeBuild> {
   const writers = new Map<LakeTable, TableWriter>();
-  for (const table of LAKE_TABLES) writers.set(table, await TableWriter.open(table, shop, listed));
+  for (const table of LAKE_TABLES) writers.set(table, await TableWriter.open(table, shop));
   const writerOf = (table: LakeTable): TableWriter => {
     const writer = writers.get(table);
     if (writer === undefined) throw new RangeError(`no table ${table}`);
@@ -108,8 +69,6 @@ async function run(
     deps,
     snapshot,
     shop,
-    before,
-    listed,
     former,
     written: new Map(),
     isTrusted: ({ table }) => {
@@ -129,8 +88,10 @@ async function run(
   await buildSummaries(build, summaries, entries, coverage);
 
   const changed = [...writers.values()].filter(({ commits }) => commits > 0).map(({ table }) => table);
-  const version = await publish(deps, snapshot, shop, before, [...writers.values()], changed.length > 0);
-  const removedFiles = await removeUnnamed(deps, listed, statesOf(writers), shop.signal);
+  const states = statesOf(writers);
+  const isNew = changed.length > 0 || shop.before === undefined || !isNamed(shop.before, states);
+  const version = isNew ? await publishTables(deps, snapshot, shop, states) : shop.before.moment;
+  const removedFiles = await removeUnnamed(deps, shop.listed, states, shop.signal);
   const files = [...writers.values()].flatMap((writer) => writer.files);
   const counted = (['ledger_entries', 'parties', 'checkpoints'] as const).flatMap(
     (table) => writerOf(table).files,
@@ -151,37 +112,9 @@ function statesOf(writers: ReadonlyMap<LakeTable, TableWriter>): ReadonlyMap<Lak
   return new Map([...writers].flatMap(([table, { state }]) => (state === undefined ? [] : [[table, state]])));
 }
 
-/** @returns the number of the lake's moment */
-async function publish(
-  { objects, repository }: LakeDeps,
-  { mirrorId }: LakeSnapshot,
-  { buildNumber, signal, appId }: Workshop,
-  before: Moment | undefined,
-  writers: readonly TableWriter[],
-  isChanged: boolean,
-): Promise<number> {
-  const states = writers.flatMap(({ table, state }) => (state === undefined ? [] : [{ table, state }]));
-  const isNamed = states.every(
-    ({ table, state }) =>
-      before?.tables[table]?.version === state.version && before.tables[table].id === state.metaData.id,
+function isNamed({ tables }: Moment, states: ReadonlyMap<LakeTable, TableState>): boolean {
+  return [...states].every(
+    ([table, { version, metaData }]) =>
+      tables[table]?.version === version && tables[table].id === metaData.id,
   );
-  if (before !== undefined && !isChanged && isNamed) return before.moment;
-  const number = await buildNumber();
-  const tables = states.map(
-    ({ table, state }) => [table, { id: state.metaData.id, version: state.version }] as const,
-  );
-  await publishMoment(
-    objects,
-    { moment: number, mirrorId, builtAt: new Date().toISOString(), tables: Object.fromEntries(tables) },
-    signal,
-  );
-  await repository.record(
-    states.map(({ table, state }) => ({
-      table,
-      tableId: state.metaData.id,
-      version: state.version,
-      build: state.txns.get(appId)?.version ?? number,
-    })),
-  );
-  return number;
 }

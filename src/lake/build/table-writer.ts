@@ -3,35 +3,18 @@ import { randomUUID } from 'node:crypto';
 import { copyFile, rename, unlink } from 'node:fs/promises';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
-import type { Committer } from './committer.ts';
+import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
 import { type Action, type AddFile, removalOf, Replay, type TableState } from '../delta/actions.ts';
 import { checkHint, mendCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
-import { type ListedObject, logAmong, readTable } from '../delta/log.ts';
+import { logAmong, readTable } from '../delta/log.ts';
 import { fileKey } from '../delta/paths.ts';
 import { statisticsJson, type WrittenFile } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
 import { fileFacts } from '../local/file-facts.ts';
 import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';
 
-/** What a build writes into the spool, and may find there after a crash. */
-export const SPOOL_PREFIX = 'lake-';
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
-
-/** Where files are made and where they go. */
-export interface Workshop {
-  readonly objects: ObjectStore;
-  readonly committer: Committer;
-  readonly connection: DuckDBConnection;
-  /** Of this build's own: local copies of what it wrote stay there to its end. */
-  readonly folder: string;
-  readonly signal: AbortSignal;
-  readonly retentionMs: number;
-  /** The application that commits, and the number of its build. */
-  readonly appId: string;
-  readonly buildNumber: () => Promise<number>;
-}
 
 export interface NewFile {
   readonly add: AddFile;
@@ -52,8 +35,8 @@ export class TableWriter {
   }
 
   /** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
-  static async open(table: LakeTable, shop: Workshop, listed: readonly ListedObject[]): Promise<TableWriter> {
-    const log = await shop.committer.settle(table, logAmong(rootOf(table), listed));
+  static async open(table: LakeTable, shop: Workshop): Promise<TableWriter> {
+    const log = await shop.committer.settle(table, logAmong(rootOf(table), shop.listed));
     const state = await readTable(shop.objects, log, shop, shop.signal);
     if (state !== undefined) refuseForeign(table, state, shop.appId);
     const unreadable = log.checkpoints.filter((version) => version > (state?.checkpoint ?? -1));
@@ -194,12 +177,6 @@ function advanced(
   if (!protocol || !metaData) throw new Error('a table begins with its protocol and schema');
   const checkpoint = before?.checkpoint ?? -1;
   return { version, committedMs: nowMs, protocol, metaData, txns, live, gone, checkpoint };
-}
-
-const APP_PREFIX = 'ledger-mirror:';
-
-export function appIdOf(mirrorId: string): string {
-  return `${APP_PREFIX}${mirrorId}`;
 }
 
 /** @throws PermanentError `LAKE_FOREIGN` where another mirror has written the table and this one never */

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
 import type { LakeCheckOptions, LakeFindings, Problem } from '../../load/ports.ts';
-import type { LakeDeps } from '../build/build-context.ts';
+import type { LakeDeps } from '../build/workshop.ts';
 import { countRows } from '../build/build-entries.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import type { TableState } from '../delta/actions.ts';
@@ -14,7 +14,7 @@ import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
 import type { RecordedTable } from '../ports.ts';
 import { scratchFolder } from '../local/scratch.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
-import { appIdOf } from '../build/table-writer.ts';
+import { appIdOf } from '../build/workshop.ts';
 import { compareByTags, compareWithWarehouse } from './verify-values.ts';
 
 const ATTEMPTS_MAX = 3;

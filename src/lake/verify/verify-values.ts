@@ -2,7 +2,7 @@
 import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../../ledger/canonical.ts';
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import type { LakeFindings, Problem } from '../../load/ports.ts';
-import type { LakeDeps } from '../build/build-context.ts';
+import type { LakeDeps } from '../build/workshop.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import type { TableState } from '../delta/actions.ts';
 import { interruptible } from '../local/duckdb.ts';

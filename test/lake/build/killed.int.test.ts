@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
-import { appIdOf } from '../../../src/lake/build/table-writer.ts';
+import { appIdOf } from '../../../src/lake/build/workshop.ts';
 import { commitTable, listLog, readTable } from '../../../src/lake/delta/log.ts';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { openLake } from '../../../src/lake/query/lake.ts';
@@ -18,7 +18,7 @@ import { freshDatabase } from '../../support/database.ts';
 import { runScript } from '../../support/process.ts';
 import { openDoubleStore, S3Double } from '../../support/s3-double.ts';
 
-const BUILDER = join(import.meta.dirname, 'killed-builder.ts');
+const WORKER = join(import.meta.dirname, 'killed-worker.ts');
 const ROWS = 40;
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
 const signal = new AbortController().signal;
@@ -58,7 +58,7 @@ async function openWorld(): Promise<World> {
     await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
   };
   const killAt = async (step: string): Promise<void> => {
-    await using child = runScript(BUILDER, [database.url, double.endpoint, scratchDir, step]);
+    await using child = runScript(WORKER, [database.url, double.endpoint, scratchDir, step]);
     expect([step, await child.end()]).toEqual([step, { code: null, signal: 'SIGKILL' }]);
   };
   const countRows = async (): Promise<number | undefined> => {
@@ -75,9 +75,9 @@ async function openWorld(): Promise<World> {
   return { double, deps, load, killAt, countRows, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-async function expectWhole({ deps, countRows }: World, rows: number): Promise<void> {
-  expect(await countRows()).toBe(rows);
-  const found = await verifyLake(deps, { deep: true }, signal);
+async function expectWhole(world: World, rows: number): Promise<void> {
+  expect(await world.countRows()).toBe(rows);
+  const found = await verifyLake(world.deps, { deep: true }, signal);
   expect(found).toMatchObject({ problems: [], segmentsBehind: 0 });
 }
 
