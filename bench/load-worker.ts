@@ -27,8 +27,10 @@ if (stage !== 'load') {
   rowsSent = built.rowsSent;
 }
 const seconds = (performance.now() - startMs) / 1000;
+const { user, system } = process.cpuUsage();
+const cpuSeconds = (user + system) / 1e6;
 const peakMb = process.resourceUsage().maxRSS / 1024;
 process.stdout.write(
-  `${JSON.stringify({ rows: Number(rows), rowsSent: Number(rowsSent), seconds, peakMb })}\n`,
+  `${JSON.stringify({ rows: Number(rows), rowsSent: Number(rowsSent), seconds, cpuSeconds, peakMb })}\n`,
 );
 await warehouse[Symbol.asyncDispose]();
