@@ -1,7 +1,7 @@
 /** What no version of a table names any more goes when its time is over: files, commits and moments. */
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { TableState } from './delta/actions.ts';
-import { type ListedObject, logAmong } from './delta/log.ts';
+import { type ListedObject, logAmong } from './delta/listing.ts';
 import { checkpointKey, commitKey, fileKey, logPrefix } from './delta/paths.ts';
 import { momentsAmong } from './moment.ts';
 import type { LakeTable } from './tables/columns.ts';

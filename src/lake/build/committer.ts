@@ -5,15 +5,8 @@
  */
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { LakeTable } from '../tables/columns.ts';
-import {
-  type Commit,
-  commitTable,
-  encodeCommit,
-  type LogListing,
-  newestVersion,
-  putCommit,
-  secondWriter,
-} from '../delta/log.ts';
+import { type LogListing, newestVersion } from '../delta/listing.ts';
+import { type Commit, commitTable, encodeCommit, putCommit, secondWriter } from '../delta/log.ts';
 import type { CommitRegister } from '../ports.ts';
 import { rootOf } from '../tables/tables.ts';
 

@@ -7,7 +7,8 @@ import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
 import { type Action, type AddFile, removalOf, Replay, type TableState } from '../delta/actions.ts';
 import { checkHint, mendCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
-import { logAmong, readTable } from '../delta/log.ts';
+import { logAmong } from '../delta/listing.ts';
+import { readTable } from '../delta/log.ts';
 import { fileKey } from '../delta/paths.ts';
 import { statisticsJson, type WrittenFile } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
@@ -115,7 +116,9 @@ export class TableWriter {
     }
     const version = (before?.version ?? -1) + 1;
     await committer.commit(this.table, version, { operation, actions });
-    this.#state = advanced(before, version, actions, nowMs);
+    const replay = new Replay(before);
+    for (const action of [...actions, { commitInfo: { timestamp: nowMs } }]) replay.apply(action);
+    this.#state = replay.state(version, before?.checkpoint ?? -1);
     this.#commits += 1;
     await this.#checkpoint();
   }
@@ -158,25 +161,6 @@ function pairs(value: unknown): readonly (readonly [string, unknown])[] {
     String(entry.key),
     entry.value,
   ]);
-}
-
-function advanced(
-  before: TableState | undefined,
-  version: number,
-  actions: readonly Action[],
-  nowMs: number,
-): TableState {
-  const replay = new Replay();
-  for (const file of before?.live.values() ?? []) replay.live.set(file.path, file);
-  for (const file of before?.gone.values() ?? []) replay.gone.set(file.path, file);
-  for (const txn of before?.txns.values() ?? []) replay.txns.set(txn.appId, txn);
-  replay.protocol = before?.protocol;
-  replay.metaData = before?.metaData;
-  for (const action of actions) replay.apply(action);
-  const { protocol, metaData, txns, live, gone } = replay;
-  if (!protocol || !metaData) throw new Error('a table begins with its protocol and schema');
-  const checkpoint = before?.checkpoint ?? -1;
-  return { version, committedMs: nowMs, protocol, metaData, txns, live, gone, checkpoint };
 }
 
 /** @throws PermanentError `LAKE_FOREIGN` where another mirror has written the table and this one never */

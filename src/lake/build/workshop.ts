@@ -2,7 +2,7 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
-import { type ListedObject, listObjects } from '../delta/log.ts';
+import { type ListedObject, listObjects } from '../delta/listing.ts';
 import { BUILD_MEMORY_LIMIT, openDuckDb } from '../local/duckdb.ts';
 import { scratchFolder, sweepScratch } from '../local/scratch.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';

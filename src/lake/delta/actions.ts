@@ -91,26 +91,42 @@ export interface TableState {
 
 /** Puts one action after the other together; the last one about a thing counts. */
 export class Replay {
-  readonly live = new Map<string, AddFile>();
-  readonly gone = new Map<string, RemoveFile>();
-  readonly txns = new Map<string, Transaction>();
-  protocol: Protocol | undefined;
-  metaData: MetaData | undefined;
-  committedMs = 0;
+  readonly #live: Map<string, AddFile>;
+  readonly #gone: Map<string, RemoveFile>;
+  readonly #txns: Map<string, Transaction>;
+  #protocol: Protocol | undefined;
+  #metaData: MetaData | undefined;
+  #committedMs = 0;
+
+  constructor(from?: TableState) {
+    this.#live = new Map(from?.live);
+    this.#gone = new Map(from?.gone);
+    this.#txns = new Map(from?.txns);
+    this.#protocol = from?.protocol;
+    this.#metaData = from?.metaData;
+  }
 
   apply({ add: added, remove: removed, ...others }: Action): void {
-    this.protocol = others.protocol ?? this.protocol;
-    this.metaData = others.metaData ?? this.metaData;
-    this.committedMs = others.commitInfo?.timestamp ?? this.committedMs;
-    if (others.txn) this.txns.set(others.txn.appId, others.txn);
+    this.#protocol = others.protocol ?? this.#protocol;
+    this.#metaData = others.metaData ?? this.#metaData;
+    this.#committedMs = others.commitInfo?.timestamp ?? this.#committedMs;
+    if (others.txn) this.#txns.set(others.txn.appId, others.txn);
     if (added) {
-      this.live.set(added.path, added);
-      this.gone.delete(added.path);
+      this.#live.set(added.path, added);
+      this.#gone.delete(added.path);
     }
     if (removed) {
-      this.live.delete(removed.path);
-      this.gone.set(removed.path, removed);
+      this.#live.delete(removed.path);
+      this.#gone.set(removed.path, removed);
     }
+  }
+
+  /** Undefined where no action gave it a protocol and a schema. */
+  state(version: number, checkpoint: number): TableState | undefined {
+    const [protocol, metaData, committedMs] = [this.#protocol, this.#metaData, this.#committedMs];
+    if (!protocol || !metaData) return undefined;
+    const [txns, live, gone] = [this.#txns, this.#live, this.#gone];
+    return { version, committedMs, protocol, metaData, txns, live, gone, checkpoint };
   }
 }
 

@@ -13,6 +13,7 @@ import type { ObjectStore } from '../../objects/object-store.ts';
 import { fetchObject, fileFacts } from '../local/file-facts.ts';
 import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
+import type { LogListing } from './listing.ts';
 import { checkpointKey, hintKey } from './paths.ts';
 
 export interface CheckpointReader {
@@ -166,12 +167,6 @@ async function readHint(objects: ObjectStore, root: string, signal: AbortSignal)
   }
 }
 
-interface CheckpointListing {
-  readonly root: string;
-  readonly checkpoints: readonly number[];
-  readonly hasHint: boolean;
-}
-
 /** What is wrong with a log's checkpoints: those that cannot be read, and a hint that names none. */
 export interface CheckpointFaults {
   readonly unreadable: readonly number[];
@@ -181,7 +176,7 @@ export interface CheckpointFaults {
 /** @param unreadable of its checkpoints, by who has read them */
 export async function checkHint(
   objects: ObjectStore,
-  { root, checkpoints, hasHint }: CheckpointListing,
+  { root, checkpoints, hasHint }: LogListing,
   unreadable: readonly number[],
   signal: AbortSignal,
 ): Promise<CheckpointFaults> {
@@ -193,7 +188,7 @@ export async function checkHint(
 /** Reads all of them. */
 export async function checkCheckpoints(
   objects: ObjectStore,
-  log: CheckpointListing,
+  log: LogListing,
   reader: CheckpointReader,
   signal: AbortSignal,
 ): Promise<CheckpointFaults> {

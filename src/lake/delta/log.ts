@@ -9,72 +9,14 @@ import { version as ownVersion } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { type Action, type AddFile, parseAction, Replay, type TableState } from './actions.ts';
 import { readCheckpoint, type CheckpointReader } from './checkpoint.ts';
-import { commitKey, fileKey, hintKey, logPrefix, readLogName } from './paths.ts';
+import { brokenLog, type LogListing, newestVersion } from './listing.ts';
+import { commitKey, fileKey } from './paths.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
 const COMMIT_SPOOL_PREFIX = 'lake-commit-';
-const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
-
 /** Commits that are asked for at once. */
 const COMMITS_AT_ONCE = 8;
-
-export interface ListedObject {
-  readonly key: string;
-  readonly bytes: bigint;
-  readonly modifiedMs: number;
-}
-
-/** What lies in a log's folder. */
-export interface LogListing {
-  readonly root: string;
-  /** In order. */
-  readonly commits: readonly number[];
-  readonly checkpoints: readonly number[];
-  readonly modifiedMs: ReadonlyMap<number, number>;
-  readonly hasHint: boolean;
-}
-
-/** @param listed may hold objects from outside of the log, too */
-export function logAmong(root: string, listed: readonly ListedObject[]): LogListing {
-  const [commits, checkpoints]: [number[], number[]] = [[], []];
-  const modifiedMs = new Map<number, number>();
-  const prefix = logPrefix(root);
-  for (const { key, bytes, modifiedMs: atMs } of listed) {
-    const named = key.startsWith(prefix) ? readLogName(key.slice(prefix.length)) : undefined;
-    if (named === undefined) continue;
-    if (bytes > COMMIT_BYTES_MAX) throw broken(root, named.version, `its ${named.kind} has ${bytes} bytes`);
-    (named.kind === 'commit' ? commits : checkpoints).push(named.version);
-    if (named.kind === 'commit') modifiedMs.set(named.version, atMs);
-  }
-  const inOrder = (a: number, b: number): number => a - b;
-  return {
-    root,
-    commits: commits.toSorted(inOrder),
-    checkpoints: checkpoints.toSorted(inOrder),
-    modifiedMs,
-    hasHint: listed.some(({ key }) => key === hintKey(root)),
-  };
-}
-
-export async function listObjects(
-  objects: ObjectStore,
-  prefix: string,
-  signal: AbortSignal,
-): Promise<readonly ListedObject[]> {
-  const listed: ListedObject[] = [];
-  for await (const { key, bytes, modifiedAt } of objects.list(prefix, signal))
-    listed.push({ key, bytes, modifiedMs: Number(modifiedAt / 1000n) });
-  return listed;
-}
-
-export async function listLog(objects: ObjectStore, root: string, signal: AbortSignal): Promise<LogListing> {
-  return logAmong(root, await listObjects(objects, logPrefix(root), signal));
-}
-
-export function newestVersion({ commits, checkpoints }: LogListing): number {
-  return Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
-}
 
 /**
  * The table at a version, the newest one by default; undefined where there is no table. A checkpoint that
@@ -106,11 +48,11 @@ export async function readTable(
     const read = await Promise.all(numbers.map((number) => readCommit(objects, root, number, signal)));
     for (const action of read.flat()) replay.apply(action);
   }
-  const { protocol, metaData, committedMs, txns, live, gone: removed } = replay;
-  if (!protocol || !metaData) throw broken(root, last, 'it has no protocol or no schema');
-  refuseRaised(root, protocol);
-  for (const file of live.values()) refuseFile(root, file);
-  return { version: last, committedMs, protocol, metaData, txns, live, gone: removed, checkpoint: from };
+  const state = replay.state(last, from);
+  if (state === undefined) throw brokenLog(root, last, 'it has no protocol or no schema');
+  refuseRaised(root, state.protocol);
+  for (const file of state.live.values()) refuseFile(root, file);
+  return state;
 }
 
 async function beginning(
@@ -142,7 +84,7 @@ export async function readCommit(
     return content.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
   } catch (error) {
     const reason = error instanceof z.ZodError ? z.prettifyError(error).split('\n', 1)[0] : 'it is cut off';
-    throw broken(root, version, reason ?? '', error);
+    throw brokenLog(root, version, reason ?? '', error);
   }
 }
 
@@ -217,7 +159,7 @@ function refuseFile(root: string, file: AddFile): void {
 }
 
 function gone(root: string, version: number, asked: number | undefined): PermanentError {
-  if (asked === undefined) return broken(root, version, 'it is missing, later ones are there');
+  if (asked === undefined) return brokenLog(root, version, 'it is missing, later ones are there');
   return new PermanentError(
     `Cannot read version ${asked} of ${root}: its log is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`,
     { code: 'LAKE_VERSION_GONE', meta: { root, version: asked } },
@@ -228,12 +170,5 @@ function older(root: string, version: number, newest: number): PermanentError {
   return new PermanentError(
     `Cannot read version ${version} of ${root}: its log ends with ${newest}; load brings the table up to date`,
     { code: 'LAKE_TABLE_OLDER', meta: { root, version, newest } },
-  );
-}
-
-function broken(root: string, version: number, state: string, cause?: unknown): PermanentError {
-  return new PermanentError(
-    `Cannot read version ${version} of ${root}: ${state}; restore _delta_log from a backup, or remove the table and load again`,
-    { code: 'LAKE_LOG_BROKEN', meta: { root, version }, cause },
   );
 }
