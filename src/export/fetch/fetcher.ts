@@ -233,5 +233,6 @@ function shrinks(
   if (range === undefined) return false;
   // What this answer teaches of the release is not recorded yet: it may turn out to apply both bounds.
   const hoped = { ...profile, bounds: 'right' as const };
-  return wouldShrink(plan, target, coverage, hoped, windows.ifOutgrown(seen, range));
+  const lost = windows.ifOutgrown(seen, range);
+  return lost.isAffordable && wouldShrink(plan, target, coverage, hoped, lost);
 }

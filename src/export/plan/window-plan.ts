@@ -3,8 +3,8 @@
  * outgrows a segment is cancelled, and one that broke twice is not asked for whole again: from then on the range is
  * asked for in windows, the earliest first, each shorter than the one it comes from.
  *
- * What is asked for stays below twice the ledger, and what was in flight at each kill: a cancelled stream costs a
- * segment at most, and shows where to cut.
+ * At most twice the ledger is asked for, and what was in flight at each kill: a stream is cancelled only while no more
+ * was cancelled than the ledger is known to hold, and shows where to cut.
  *
  * It only proposes where to cut. What is left to ask is computed from the warehouse every time, so a plan that is
  * lost or outdated costs bytes at most. Pure.
@@ -22,7 +22,7 @@ import {
   thinned,
 } from './byte-bounds.ts';
 import type { Range } from './ranges.ts';
-import type { Sample } from './sample.ts';
+import { bytesOf, type Sample } from './sample.ts';
 import { Silence, silenceSchema } from './silence.ts';
 import { secondOf } from '../validate/tail.ts';
 
@@ -33,20 +33,23 @@ const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
 /** Smaller windows are not worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
-/** An unsorted stream shows some stretches first: a quarter of what was seen is asked for next. */
-const SAMPLE_PARTS = 4;
+/** An unsorted stream shows some stretches first: such a part of what was seen is asked for next. */
+const SAMPLE_PARTS = 16;
+/** Of a segment: so much may come twice among the cancelled streams themselves. */
+const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 256;
 /** What nodes keep by default: earlier times are taken for empty where a range is halved blindly. */
 const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 const count = z.number().nonnegative();
 const kept = z.object({
-  version: z.literal(3),
+  version: z.literal(4),
   breaks: z.int().nonnegative(),
   brokenBytes: count.optional(),
   seen: z.array(z.tuple([z.int(), z.int().positive(), count])).max(STRETCHES_MAX),
   sortedTo: z.int().optional(),
   outgrown: z.object({ from: z.int(), to: z.int(), times: z.int().positive() }).optional(),
+  owedBytes: z.number(),
   silence: silenceSchema,
 });
 
@@ -70,9 +73,11 @@ export class WindowPlan {
   /** The last range whose answer was too large, in seconds, and how often its beginning was asked for in vain. */
   #outgrown: { readonly from: number; readonly to: number; readonly times: number } | undefined;
   readonly #silence: Silence;
-  /** What finished windows held, beside what had been seen of them before. */
-  readonly #leaves = { bytes: 0, seenBytes: 0 };
+  /** What the last window held, as a multiple of what had been seen of it before. */
+  #scale: number | undefined;
   #bytesPerSecond: number | undefined;
+  /** Bytes of cancelled streams, less those of finished windows. */
+  #owedBytes = 0;
 
   /**
    * @param bytesPerSecond what finished segments of these nights lead to expect
@@ -89,6 +94,7 @@ export class WindowPlan {
     this.#seen = known.seen;
     this.#sortedTo = known.sortedTo;
     this.#outgrown = known.outgrown;
+    this.#owedBytes = known.owedBytes;
   }
 
   /** An answer that is longer is to be cancelled. */
@@ -101,6 +107,17 @@ export class WindowPlan {
     const wanted = WINDOW_PART * this.#segmentBytesMax;
     if (this.#breaks <= BREAKS_MAX || this.#brokenBytes === undefined) return wanted;
     return Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * this.#brokenBytes));
+  }
+
+  /** Whether no more was cancelled than the ledger is known to hold: then twice the ledger is asked for at most. */
+  get isAffordable(): boolean {
+    return this.#creditBytes >= 0;
+  }
+
+  /** So much of what was seen may come again with a stream that is cancelled. */
+  get #creditBytes(): number {
+    const seenBytes = bytesIn(this.#seen, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
+    return seenBytes + REPEATED_PART * this.#segmentBytesMax - this.#owedBytes;
   }
 
   /** The same plan, had the stream in hand been cancelled. */
@@ -133,12 +150,12 @@ export class WindowPlan {
   /** An answer was cancelled. @param range given where it was too large for it */
   outgrown(seen: Seen, range?: Range): void {
     this.#remember(seen);
+    this.#owedBytes += bytesOf(seen.sample);
     if (range === undefined) return;
     const from = secondOf(range.from);
     const times = this.#outgrown?.from === from ? this.#outgrown.times + 1 : 1;
     this.#outgrown = { from, to: secondOf(range.to), times };
-    this.#leaves.bytes = 0;
-    this.#leaves.seenBytes = 0;
+    this.#scale = undefined;
     this.#bytesPerSecond = undefined;
   }
 
@@ -154,10 +171,10 @@ export class WindowPlan {
    */
   done(range: Range, bytes: number, firstSecond: number | undefined): void {
     if (bytes > 0) this.#silence.broken();
+    this.#owedBytes -= bytes;
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
     const seenBytes = bytesIn(this.#seen, Number.NEGATIVE_INFINITY, to);
-    this.#leaves.bytes += bytes;
-    this.#leaves.seenBytes += seenBytes;
+    if (seenBytes > 0) this.#scale = Math.max(1, bytes / seenBytes);
     this.#seen = after(this.#seen, to, Math.max(0, bytes - seenBytes));
     this.#bytesPerSecond = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
   }
@@ -170,12 +187,13 @@ export class WindowPlan {
   /** For whoever goes on with the export. */
   toJson(): unknown {
     const wanted: z.input<typeof kept> = {
-      version: 3,
+      version: 4,
       breaks: this.#breaks,
       brokenBytes: this.#brokenBytes,
       seen: this.#seen.map(([from, seconds, bytes]) => [from, seconds, bytes]),
       sortedTo: this.#sortedTo,
       outgrown: this.#outgrown,
+      owedBytes: this.#owedBytes,
       silence: this.#silence.toHint(),
     };
     return wanted;
@@ -204,17 +222,23 @@ export class WindowPlan {
   #bySeen(seen: ByteBounds, from: number, to: number, outgrownTimes: number): number | undefined {
     const { windowBytes } = this;
     const seenBytes = seen.reduce((sum, [, , bytes]) => sum + bytes, 0);
-    const { bytes, seenBytes: leafSeen } = this.#leaves;
-    const scale = leafSeen > 0 ? Math.max(1, bytes / leafSeen) : undefined;
+    const scale = this.#scale;
     if (outgrownTimes === 0 && seenBytes * (scale ?? 1) <= windowBytes) {
       // Of a sorted stream, the little that is left says nothing of what would have come after it.
       const sortedTo = this.#sortedTo ?? from;
       return sortedTo > from && sortedTo < to ? sortedTo : undefined;
     }
-    if (this.#sortedTo !== undefined) return borderAt(seen, windowBytes) ?? this.#sortedTo;
+    if (this.#sortedTo !== undefined) {
+      // With its last second: what is left over would come again with the next stream that is cancelled.
+      if (this.#breaks <= BREAKS_MAX) return this.#sortedTo + 1;
+      return borderAt(seen, windowBytes) ?? this.#sortedTo;
+    }
     const leap = outgrownTimes > 1 ? leapBefore(seen, outgrownTimes) : undefined;
     if (leap !== undefined && leap > from) return leap;
     const wanted = scale === undefined ? seenBytes / SAMPLE_PARTS : windowBytes / scale;
+    const [first, seconds, bytes] = seen[0] ?? [from, 0, 0];
+    const isAffordable = scale !== undefined || bytes <= this.#creditBytes;
+    if (!isAffordable) return first > from ? first : first + seconds;
     return borderAt(seen, Math.min(windowBytes, wanted));
   }
 
