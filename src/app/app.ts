@@ -23,7 +23,7 @@ import { Queues } from '../queue/queues.ts';
 import { openRedisBackend } from '../queue/redis-backend.ts';
 import { CostMeter } from '../source/cost-meter.ts';
 import type { SourceObserver } from '../source/ports.ts';
-import { openSource, type Source } from '../source/source-client.ts';
+import { openSource, type Source, type SourceDeps } from '../source/source-client.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import { openRedisState } from '../state/redis-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
@@ -84,6 +84,8 @@ const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'];
 
 export interface AppOptions extends Patience {
   readonly config: Config;
+  /** Default: the source client's own. */
+  readonly sourceLimits?: SourceDeps['limits'] | undefined;
 }
 
 /**
@@ -341,7 +343,7 @@ async function openBackend(
 }
 
 function openTheSource(
-  { config, log }: AppOptions,
+  { config, log, sourceLimits }: AppOptions,
   url: URL,
   parts: { readonly warehouse: Warehouse; readonly state: ResumeState; readonly observer: SourceObserver },
   stack: AsyncDisposableStack,
@@ -350,7 +352,14 @@ function openTheSource(
   return stack.use(
     openSource(
       { ...config, sourceUrl: url },
-      { version: version(), rate: state, bans: openBanStore(warehouse.db), observer, log },
+      {
+        version: version(),
+        rate: state,
+        bans: openBanStore(warehouse.db),
+        observer,
+        log,
+        limits: sourceLimits,
+      },
     ),
   );
 }

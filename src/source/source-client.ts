@@ -48,13 +48,15 @@ export interface SourceDeps {
   readonly clock?: Clock;
   /** False for a source on this machine. */
   readonly acceptGzip?: boolean;
-  readonly limits?: {
-    readonly connectMs?: number;
-    readonly list?: HttpLimits;
-    readonly export?: HttpLimits;
-    readonly listRetries?: RetryLimits;
-    readonly exportRetries?: RetryLimits;
-  };
+  readonly limits?:
+    | {
+        readonly connectMs?: number;
+        readonly list?: HttpLimits;
+        readonly export?: HttpLimits;
+        readonly listRetries?: RetryLimits;
+        readonly exportRetries?: RetryLimits;
+      }
+    | undefined;
 }
 
 export interface Source extends AsyncDisposable {

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type App, openApp } from '../../src/app/app.ts';
+import { type App, type AppOptions, openApp } from '../../src/app/app.ts';
 import { startApi } from '../../src/app/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
@@ -17,7 +17,10 @@ export interface RealApp extends AsyncDisposable {
 export type Env = Readonly<Record<string, string>>;
 
 /** @param env settings beside those of the stores; `REDIS_URL` puts the queues there */
-export async function startRealApp(env: Env, { isWorking = true } = {}): Promise<RealApp> {
+export async function startRealApp(
+  env: Env,
+  { isWorking = true, sourceLimits }: { isWorking?: boolean; sourceLimits?: AppOptions['sourceLimits'] } = {},
+): Promise<RealApp> {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await openFreshDatabase());
   const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror app '));
@@ -33,7 +36,7 @@ export async function startRealApp(env: Env, { isWorking = true } = {}): Promise
   const stop = new AbortController();
   stack.defer(() => stop.abort());
   const log = createLog(process.env['TEST_LOG'] === undefined ? 'silent' : 'debug');
-  const app = stack.use(await openApp({ config, log, signal: stop.signal }));
+  const app = stack.use(await openApp({ config, log, signal: stop.signal, sourceLimits }));
   if (isWorking) await app.workForce.startAndRegister();
   const { url } = stack.use(await startApi(app));
   const owned = stack.move();

@@ -68,6 +68,8 @@ export interface HostileCase extends Phase {
   readonly settings?: AnswerSettings;
   /** The assets that a person knows, where the source demands one. */
   readonly assets?: readonly string[];
+  /** What the case shows of its source a mirror believes of all parties: it shares a source with its like alone. */
+  readonly apart?: string;
   /** Ends only by the client's patience, which a test should shorten. */
   readonly isSlow: boolean;
   /** Sends more than 50 MB. */

@@ -163,6 +163,7 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
         ? refusal(400, 'dateRange is missing')
         : honestAnswer(request, books, now),
     WHOLE,
+    { apart: 'bounds' },
   ),
   declare('padded', 'three rows of before the range behind each true one', padded(3), WHOLE),
   declare('padded-heavily', '200 rows of before the range behind each true one', padded(200), WHOLE),

@@ -157,6 +157,7 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
     (request, books, now) =>
       request.asset === undefined ? json({ error: ASSET_REQUIRED }, 400) : honestAnswer(request, books, now),
     { ...NO_ASSET, verdicts: ['incomplete'] },
+    { apart: 'asset' },
   ),
   declare(
     'asset-demanded-and-known',
@@ -172,6 +173,7 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
     (request, books, now) =>
       request.asset === undefined ? json({ error: ASSET_REQUIRED }) : honestAnswer(request, books, now),
     { ...NO_ASSET, verdicts: ['incomplete', 'failed'] },
+    { apart: 'asset' },
   ),
   declare(
     'asset-refused-with-500',

@@ -27,6 +27,8 @@ export interface HostileSource {
   phase(name: string): Phase;
   /** Goes on to the case's next phase. */
   advance(name: string): void;
+  /** The time that the lists tell from now on; otherwise the first case's. */
+  setListClock(clock: Phase['clock']): void;
   /** From now on the case is answered honestly. */
   heal(name: string): void;
   readonly requests: readonly Asked[];
@@ -61,6 +63,7 @@ class Host implements HostileSource {
   url = '';
   private readonly names: Names;
   private readonly states: ReadonlyMap<string, State>;
+  private listClock: Phase['clock'] | undefined;
   private readonly sockets = new Set<Socket>();
   private readonly server = createServer((socket) => this.accept(socket));
 
@@ -112,6 +115,10 @@ class Host implements HostileSource {
     if (next === undefined) throw new Error(`Cannot advance ${name}: it has no further phase`);
     state.phase = next;
     state.following = rest;
+  }
+
+  setListClock(clock: Phase['clock']): void {
+    this.listClock = clock;
   }
 
   heal(name: string): void {
@@ -189,7 +196,8 @@ class Host implements HostileSource {
   /** The time of the last block, in nanoseconds; where cases disagree, that of the first. */
   private clockHeaders(party: string | null): Reply['headers'] {
     const all = [...this.states.values()];
-    const { clock } = (all.find((state) => state.party === party) ?? all[0])?.phase ?? { clock: 0 };
+    const own = all.find((state) => state.party === party)?.phase.clock;
+    const clock = own ?? this.listClock ?? all[0]?.phase.clock ?? 0;
     if (clock === 'none') return [];
     const time = this.now + BigInt(Math.round(clock * 3600)) * 1_000_000n;
     return [

@@ -1,0 +1,22 @@
+/** What sends more than 50 MB: a message of 70, a row of 100, what never ends. By real jobs on both queue backends. */
+import { describe, expect, test } from 'vitest';
+import { freshRedis } from '../support/redis.ts';
+import { exportCases } from './hostile/by-jobs.ts';
+import { CASES } from './hostile/cases.ts';
+
+const redis = await freshRedis();
+
+describe.each([
+  ['Postgres', {}],
+  ['Redis', { REDIS_URL: redis.url }],
+])('the heavy answers of the hostile source, queues in %s', (_, env) => {
+  test('each ledger has the outcome that is right', async () => {
+    expect(
+      await exportCases(
+        CASES.filter(({ isHeavy }) => isHeavy),
+        env,
+        2,
+      ),
+    ).toEqual([]);
+  });
+});
