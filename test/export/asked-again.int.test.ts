@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { openHome } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
-import { DAY, makeBook, type Entry } from './hostile/book.ts';
+import { startRealApp } from '../app/real-app.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { DAY, makeBook, type Entry, writeInstant } from './hostile/book.ts';
 import { declare, honestAnswer, WHOLE } from './hostile/case.ts';
 import { startHostileSource } from './hostile/start.ts';
 
@@ -103,6 +105,67 @@ describe('the rolling audit', () => {
       const held = rows.map(({ quantity }) => quantity);
       for (const { quantity } of entries) expect(held).toContain(quantity);
       expect(held).toHaveLength(changed(host.now, party).length);
+    } finally {
+      await host.close();
+    }
+  });
+});
+
+interface Order {
+  readonly id: string;
+  readonly state: string;
+  readonly verdict: string | null;
+}
+
+describe('an order with `again`', () => {
+  test('distrusts its range: rows that the source tells otherwise by now take the place of the known ones', async () => {
+    const one = {
+      ...declare('ordered', 'an entry changes after it was closed', honestAnswer, WHOLE, { books }),
+      followedBy: [{ clock: 0, books: changed, answer: honestAnswer, expected: WHOLE }],
+    };
+    const host = await startHostileSource({ cases: [one] });
+    try {
+      await using mirror = await startRealApp({ SOURCE_URL: host.url });
+      const partyId = host.partyOf('ordered');
+      const ended = async (path: string, body: object): Promise<Order> => {
+        const headers = { 'content-type': 'application/json', 'idempotency-key': crypto.randomUUID() };
+        const response = await fetch(`${mirror.url}${path}`, {
+          method: 'POST',
+          body: JSON.stringify(body),
+          headers,
+        });
+        expect(response.status).toBe(202);
+        const { id } = (await response.json()) as Order;
+        return waitFor(
+          async () => {
+            const now = (await (await fetch(`${mirror.url}${path}/${id}`)).json()) as Order;
+            return now.state === 'done' ? now : undefined;
+          },
+          { what: `${path} to end` },
+        );
+      };
+      const held = async (): Promise<string[]> => {
+        await ended('/mirror/runs', { kind: 'load' });
+        const { rows } = await mirror.app.warehouse.pool.query<{ quantity: string }>(
+          'select quantity::text from mirror.ledger_entries',
+        );
+        return rows.map(({ quantity }) => quantity).toSorted();
+      };
+      const quantities = (entries: readonly Entry[]): string[] =>
+        entries.map(({ quantity }) => quantity).toSorted();
+      await ended('/mirror/runs', { kind: 'sync', subject: 'parties' });
+      expect(await ended('/mirror/exports', { partyId })).toMatchObject({ verdict: 'complete' });
+      expect(await held()).toEqual(quantities(books(host.now, partyId)));
+
+      host.advance('ordered');
+      await ended('/mirror/exports', { partyId });
+      expect(await held()).toEqual(quantities(books(host.now, partyId)));
+
+      const to = writeInstant(host.now - 5n * DAY);
+      expect(await ended('/mirror/exports', { partyId, to, again: true })).toMatchObject({
+        verdict: 'complete',
+      });
+      expect(await held()).toEqual(quantities(changed(host.now, partyId)));
     } finally {
       await host.close();
     }

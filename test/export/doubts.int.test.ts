@@ -1,12 +1,12 @@
 /** What follows a doubt or an error: nothing is walled in, nothing is lost, and every verdict adds up. */
+import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { formatInstant } from '../../src/core/time.ts';
-import type { WindowRequest } from '../../src/export/ports.ts';
+import { PermanentError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
-import { ASSET_2, at, entries, type Entry, LedgerDouble, OTHER, row12 } from './ledger-double.ts';
+import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_PAUSE = { pauseMs: () => 0 };
@@ -250,6 +250,43 @@ describe('what is covered can be asked for again', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
+  test('a part of a closed segment is asked for again; the rest is kept, though the source serves it no more', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 60);
+    const now = '2023-06-01T00:00:00Z';
+    await world.export(now);
+    const before = world.source.entries.slice(0, 10);
+    const after = world.source.entries
+      .slice(10)
+      .map((entry, at) => (at === 20 ? { ...entry, quantity: 7n } : entry));
+    world.source.entries = after;
+    const part = { from: at('2023-05-01T10:20:00Z'), to: at('2023-05-01T10:40:00Z') };
+    const run = { again: true, runId: randomUUID(), ...part };
+    expect(await world.export(now, run)).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(world.source.asked.at(-1)).toMatchObject(part);
+    expect(await world.rows()).toEqual(written([...before, ...after]));
+    expect(await world.coverage()).toEqual([
+      '1970-01-01 00:00:00 2023-05-01 10:20:00 closed 20',
+      '2023-05-01 10:20:00 2023-05-01 10:40:00 closed 20',
+      '2023-05-01 10:40:00 2023-05-31 23:58:00 closed 20',
+    ]);
+    // A job that is delivered twice asks once.
+    expect(await world.export(now, run)).toMatchObject({ requests: 0 });
+  });
+
+  test('of a damaged segment all is asked for, where a part was to be kept', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 60);
+    const now = '2023-06-01T00:00:00Z';
+    await world.export(now);
+    const [key = ''] = await world.objectKeys();
+    await writeFile(join(world.folder, 'objects', key), 'damaged');
+    const run = { again: true, from: at('2023-05-01T10:20:00Z'), to: at('2023-05-01T10:40:00Z') };
+    await expect(world.export(now, run)).rejects.toMatchObject({ code: 'SEGMENT_UNREADABLE' });
+    expect(await world.export(now, run)).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
   test('what load or verify refused is asked for by the next run by itself', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
@@ -287,24 +324,15 @@ describe('what is covered can be asked for again', () => {
     expect(rows).toEqual([{ rows: '40' }]);
   });
 
-  test('a source whose every window holds too much is asked so often and no more; the next run goes on', async () => {
-    class Endless extends LedgerDouble {
-      /** As many rows as ever, however short the window. */
-      override rows({
-        from = at('2023-04-01T00:00:00Z'),
-        to = at('2023-05-01T00:00:00Z'),
-      }: WindowRequest): string[] {
-        const step = (to - from) / 400n;
-        return Array.from({ length: 400 }, (_, index) => {
-          const text = formatInstant(from + BigInt((index * 7) % 400) * step);
-          return row12({ time: text.replace('T', ' ').replace('Z', '+00') });
-        });
-      }
-    }
+  test('a source whose every message is too large is asked so often and no more; the next run goes on', async () => {
     await using world = await World.open(database);
-    const source = new Endless();
-    const changes = { source, segmentBytesMax: 2 ** 14, ...NO_PAUSE };
-    const first = await world.export('2023-05-01T00:00:00Z', {}, changes);
+    const { source } = world;
+    const tooLarge = function* (csv: Buffer): Iterable<Buffer> {
+      yield csv.subarray(0, csv.indexOf('\n') + 1);
+      throw new PermanentError('too large', { code: 'MESSAGE_TOO_LARGE' });
+    };
+    source.spoils.push(...Array.from({ length: 20 }, () => tooLarge));
+    const first = await world.export('2023-05-01T00:00:00Z', {}, NO_PAUSE);
     expect(first).toMatchObject({ verdict: 'incomplete', requests: 8, rows: 0n });
     expect(first.evidence['reason']).toBe(
       'the source was asked 8 times, the last 8 in vain; the next run goes on',

@@ -162,7 +162,8 @@ describe('what is published', () => {
     expect(outcome.verdict).toBe('complete');
     expect(outcome.objectKeys.length).toBeGreaterThan(1);
     const { rows } = await world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
-    expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(segmentBytesMax);
+    // One that would be cancelled for a few rows too many runs to its end.
+    expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(1.1 * segmentBytesMax);
     expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
     expect(await world.spooled()).toEqual([]);
   });

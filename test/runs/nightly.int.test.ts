@@ -65,6 +65,50 @@ describe('a night', () => {
     expect(world.asked.slice(5)).toEqual(['load', 'verify']);
   });
 
+  it('ends where Postgres refuses what one export says: that one is settled with a bare code, the others as they are', async () => {
+    await database.pool.query(`
+      create function mirror.refuse_poison() returns trigger language plpgsql as $$
+      begin
+        if new.outcome::text like '%poison%' then raise exception 'no such text' using errcode = '22P05'; end if;
+        return new;
+      end $$;
+      create trigger refuse_poison before update on mirror.nightly_units
+        for each row execute function mirror.refuse_poison()`);
+    try {
+      await using world = await openWorld({
+        export: async ({ partyId }) => ({
+          verdict: 'complete',
+          evidence: {
+            rows: '7',
+            bytes: '70',
+            segments: '1',
+            ...(partyId === SECOND ? { note: 'poison' } : {}),
+          },
+        }),
+      });
+      const run = await runNight(world);
+      expect(run.verdict).toBe('incomplete');
+      const { rows } = await database.pool.query(
+        'select party_id, state, outcome from mirror.nightly_units order by party_id',
+      );
+      expect(rows).toEqual([
+        {
+          party_id: FIRST,
+          state: 'done',
+          outcome: expect.objectContaining({ verdict: 'complete', rows: '7' }),
+        },
+        { party_id: SECOND, state: 'done', outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } },
+        {
+          party_id: THIRD,
+          state: 'done',
+          outcome: expect.objectContaining({ verdict: 'complete', rows: '7' }),
+        },
+      ]);
+    } finally {
+      await database.pool.query('drop function mirror.refuse_poison cascade');
+    }
+  });
+
   it('asks only the parties that were chosen, and no more than the limit', async () => {
     await using world = await openWorld(
       {},

@@ -31,11 +31,15 @@ export function nextWindow(
   const bounded = planAsk(target, coverage, { ...profile, bounds: 'right' });
   const isPast = bounded?.question.to !== undefined;
   const range = closedRange(whole);
-  const cut = range === undefined ? undefined : cutOf(whole, range, coverage, windows);
-  if (range === undefined || cut === undefined) return { plan: whole, wantsEnd: isPast };
   // Nothing is known of the release yet: its answer will show whether it applies both bounds.
   const isUnknown = profile.header === undefined && profile.bounds === undefined;
-  if (profile.bounds !== 'right' && !isUnknown) return { plan: whole, wantsEnd: true };
+  const isUnproven = profile.bounds !== 'right' && !isUnknown;
+  const later =
+    isUnproven && range !== undefined ? laterPart(target, coverage, profile, windows, range) : undefined;
+  if (later !== undefined) return later;
+  const cut = range === undefined ? undefined : cutOf(whole, range, coverage, windows);
+  if (range === undefined || cut === undefined) return { plan: whole, wantsEnd: isPast };
+  if (isUnproven) return { plan: whole, wantsEnd: true };
   const window = planAsk({ ...target, to: cut, closedTo: cut, isWindow: true }, coverage, {
     ...profile,
     bounds: 'right',
@@ -45,6 +49,19 @@ export function nextWindow(
     return { plan: window, wantsEnd: true };
   }
   return { plan: whole, wantsEnd: isPast };
+}
+
+/** Nothing is known by which an end could be proven: a later start is about less as well, and shows entries. */
+function laterPart(
+  target: Target,
+  coverage: readonly Coverage[],
+  profile: SourceProfile,
+  windows: WindowPlan,
+  range: Range,
+): NextWindow | undefined {
+  const from = profile.known === undefined ? windows.laterStart(range) : undefined;
+  const plan = from === undefined ? undefined : planAsk({ ...target, from }, coverage, profile);
+  return plan === undefined ? undefined : { plan, wantsEnd: false };
 }
 
 /** Another request that must bring the same rows, and those of the plan. */
@@ -69,7 +86,7 @@ export function wouldShrink(
   lost: WindowPlan,
 ): boolean {
   const [range, next] = [closedRange(plan), nextWindow(target, coverage, profile, lost)?.plan];
-  if (range === undefined || next === undefined || next.question.to === undefined) return false;
+  if (range === undefined || next === undefined) return false;
   const after = closedRange(next);
   return after !== undefined && after.to - after.from < range.to - range.from;
 }

@@ -163,7 +163,8 @@ interface Taken {
 
 /**
  * What cannot be kept in part is replaced whole, and the range grows until it holds all of it: an object that is
- * not believed, and the present, which the answer brings anyway. Of everything else the rest is kept.
+ * not believed, what a person asks for again, and the present, which the answer brings anyway. Of everything else the
+ * rest is kept.
  */
 function take(
   wanted: readonly Range[],
@@ -177,9 +178,7 @@ function take(
     const touched = others.filter((row) => !touchedRows.includes(row) && touches(row, closed, open));
     if (touched.length === 0) return { closed, open, ...divided(touchedRows, closed, open) };
     touchedRows.push(...touched);
-    const grown = touched
-      .filter((row) => isReplacedWhole(row, target))
-      .map(({ from, to, open: isOpen }) => ({ from, to: isOpen ? min(to, target.closedTo) : to }));
+    const grown = touched.map((row) => replacedPart(row, target)).filter((part) => part !== undefined);
     closed = union([...closed, ...grown]);
   }
 }
@@ -191,9 +190,14 @@ function touches(row: Coverage, closed: readonly Range[], open: AskPlan['open'])
   );
 }
 
-function isReplacedWhole(row: Coverage, target: Target): boolean {
-  if (row.open) return target.isWindow !== true;
-  return row.objectKey !== undefined && isDistrusted(row, target.trust);
+/** Of a segment that is only asked for again in part, the rest stays. */
+function replacedPart(row: Coverage, { isWindow, closedTo, trust }: Target): Range | undefined {
+  const { from, to } = row;
+  if (row.open) return isWindow === true ? undefined : { from, to: min(to, closedTo) };
+  if (row.objectKey === undefined || !isDistrusted(row, trust)) return undefined;
+  const again = trust?.again;
+  const isWhole = again === undefined || isDistrusted(row, { ...trust, again: undefined });
+  return isWhole ? { from, to } : { from: max(from, again.from), to: min(to, again.to) };
 }
 
 function divided(

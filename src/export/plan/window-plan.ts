@@ -140,6 +140,16 @@ export class WindowPlan {
     return BigInt(second) * SECOND_MICROS;
   }
 
+  /** Where to begin instead, after an answer that reached the range's end was too large: ever closer to that end. */
+  laterStart(range: Range): Micros | undefined {
+    const [from, to] = [secondOf(range.from), secondOf(range.to)];
+    const last = this.#outgrown;
+    if (last === undefined || last.to !== to) return undefined;
+    const first = Math.max(from, last.from, last.from === 0 ? to - USUAL_SECONDS_MAX : 0);
+    const second = Math.floor((first + to) / 2);
+    return second > first && second < to ? BigInt(second) * SECOND_MICROS : undefined;
+  }
+
   /** An answer broke on its way. */
   broke(seen: Seen): void {
     this.#breaks += 1;

@@ -326,7 +326,11 @@ export class NightlyStore {
       await this.#settle(runId, units);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
-      await this.#settle(runId, units.map(bare));
+      const [unit, ...others] = units;
+      if (unit === undefined) return;
+      // The one that is refused is found by itself.
+      if (others.length === 0) await this.#settle(runId, [bare(unit)]);
+      else for (const one of units) await this.settle(runId, [one]);
     }
   }
 
