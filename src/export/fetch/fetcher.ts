@@ -122,7 +122,9 @@ export class Fetcher {
     };
     const { plan, target, coverage, profile } = asked;
     if (range === undefined) throw error;
-    if (!wouldShrink(plan, target, coverage, profile, windows.ifOutgrown(seen, range))) throw error;
+    // A known entry will show whether an end can be sent.
+    const hoped = profile.known === undefined ? profile : { ...profile, bounds: 'right' as const };
+    if (!wouldShrink(plan, target, coverage, hoped, windows.ifOutgrown(seen, range))) throw error;
     return { state: 'outgrown', bytes: seen.bytes, seen };
   }
 

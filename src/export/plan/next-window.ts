@@ -51,7 +51,7 @@ export function nextWindow(
   return { plan: whole, wantsEnd: isPast };
 }
 
-/** Nothing is known by which an end could be proven: a later start is about less as well, and shows entries. */
+/** Nothing is known by which an end could be proven: a later start is about less as well, and shows entries. The rest comes after. */
 function laterPart(
   target: Target,
   coverage: readonly Coverage[],
@@ -60,7 +60,8 @@ function laterPart(
   range: Range,
 ): NextWindow | undefined {
   const from = profile.known === undefined ? windows.laterStart(range) : undefined;
-  const plan = from === undefined ? undefined : planAsk({ ...target, from }, coverage, profile);
+  const plan =
+    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true }, coverage, profile);
   return plan === undefined ? undefined : { plan, wantsEnd: false };
 }
 
