@@ -153,7 +153,7 @@ describe('an order with `again`', () => {
       };
       const quantities = (entries: readonly Entry[]): string[] =>
         entries.map(({ quantity }) => quantity).toSorted();
-      await ended('/mirror/runs', { kind: 'sync', subject: 'parties' });
+      await ended('/mirror/runs', { kind: 'sync', list: 'parties' });
       expect(await ended('/mirror/exports', { partyId })).toMatchObject({ verdict: 'complete' });
       expect(await held()).toEqual(quantities(books(host.now, partyId)));
 
