@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
-import { commitTable } from '../../src/lake/delta/log.ts';
+import { commitTable } from '../lake/commit-table.ts';
 import { vacuumLake } from '../../src/lake/overview.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';

@@ -6,7 +6,7 @@
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import { type LogListing, newestVersion } from '../delta/listing.ts';
-import { type Commit, commitTable, encodeCommit, putCommit, secondWriter } from '../delta/log.ts';
+import { type Commit, encodeCommit, putCommit, secondWriter } from '../delta/log.ts';
 import type { CommitRegister } from '../ports.ts';
 import { rootOf } from '../tables/tables.ts';
 
@@ -28,7 +28,8 @@ export async function openCommitter(
     return {
       decidedBy: 'store',
       settle: (_table, log) => Promise.resolve(log),
-      commit: (table, version, commit) => commitTable(objects, rootOf(table), version, commit, signal),
+      commit: (table, version, commit) =>
+        putCommit(objects, rootOf(table), version, encodeCommit(commit), signal),
     };
   }
   return new RegisteredCommits(objects, register, signal);

@@ -94,20 +94,6 @@ export interface Commit {
   readonly actions: readonly Action[];
 }
 
-/**
- * Puts version `version` of the table.
- * @throws PermanentError `LAKE_SECOND_WRITER` where somebody else has put it
- */
-export async function commitTable(
-  objects: ObjectStore,
-  root: string,
-  version: number,
-  commit: Commit,
-  signal: AbortSignal,
-): Promise<void> {
-  await putCommit(objects, root, version, encodeCommit(commit), signal);
-}
-
 export function encodeCommit({ operation, parameters = {}, actions }: Commit): Buffer {
   const info = {
     timestamp: Date.now(),

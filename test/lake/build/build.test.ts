@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
-import { commitTable } from '../../../src/lake/delta/log.ts';
+import { commitTable } from '../commit-table.ts';
 import { SMALL_FILES_MAX } from '../../../src/lake/build/entries-plan.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../../src/lake/overview.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
