@@ -1,13 +1,13 @@
 /** The hostile source's cases as exports on demand: by the real jobs of one mirror, into its warehouse. */
 import type { Pool } from 'pg';
-import { enqueueRun } from '../../../src/runs/enqueue.ts';
-import type { Run } from '../../../src/runs/store/run-store.ts';
-import { type RealApp, startRealApp } from '../../app/real-app.ts';
-import { waitFor } from '../../support/wait-for.ts';
-import type { LedgerRow } from './book.ts';
-import type { AnswerSettings, HostileCase, Phase } from './case.ts';
-import { judgeOutcome } from './judge.ts';
-import { type HostileSource, startHostileSource } from './start.ts';
+import { enqueueRun } from '../../src/runs/enqueue.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
+import { type RealApp, startRealApp } from '../app/real-app.ts';
+import { waitFor } from '../support/wait-for.ts';
+import type { LedgerRow } from './hostile/book.ts';
+import type { AnswerSettings, HostileCase, Phase } from './hostile/case.ts';
+import { judgeOutcome } from './hostile/judge.ts';
+import { type HostileSource, startHostileSource } from './hostile/start.ts';
 
 /** Of a job in its queue. */
 const TRIES_MAX = 4;
