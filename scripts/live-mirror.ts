@@ -1,6 +1,7 @@
 /** A mirror of a sandbox, running as users run it, after its first complete night. For commands that check it from outside. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ROOT } from './steps.ts';
@@ -11,6 +12,8 @@ export interface LiveMirror extends AsyncDisposable {
   readonly url: string;
   /** `/metrics` after the night. */
   readonly scraped: string;
+  /** Its embedded Postgres. */
+  readonly databaseUrl: string;
 }
 
 /** @param scratch a folder for both, which the caller removes */
@@ -37,7 +40,12 @@ export async function startLiveMirror(scratch: string): Promise<LiveMirror> {
     children.push(up);
     up.stdout?.resume();
     const url = `http://127.0.0.1:${port}`;
-    return { url, scraped: await untilComplete(url), [Symbol.asyncDispose]: stop };
+    return {
+      url,
+      scraped: await untilComplete(url),
+      databaseUrl: await databaseOf(join(scratch, 'data/postgres')),
+      [Symbol.asyncDispose]: stop,
+    };
   } catch (error) {
     await stop();
     throw error;
@@ -50,6 +58,12 @@ function start(args: readonly string[], env: Readonly<Record<string, string>>): 
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
+}
+
+async function databaseOf(folder: string): Promise<string> {
+  const password = await readFile(join(folder, 'password'), 'utf8');
+  const [, , , port = ''] = (await readFile(join(folder, 'cluster/postmaster.pid'), 'utf8')).split('\n');
+  return `postgresql://ledger_mirror:${password.trim()}@127.0.0.1:${port.trim()}/postgres`;
 }
 
 async function untilComplete(url: string): Promise<string> {

@@ -1,12 +1,13 @@
 /**
  * `npm run test:clients`: the interface document of a live mirror: linted, and a TypeScript and a Python client made
- * from it that order a run, wait for it and read it back.
+ * from it that order a run, wait for it and read it back; and its views, as BI's Python clients read them.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type LiveMirror, startLiveMirror } from './live-mirror.ts';
 import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
+import { openVenv } from './venv.ts';
 
 const HOW: Readonly<Record<string, string>> = {
   redocly: 'npm install --global @redocly/cli',
@@ -39,6 +40,51 @@ ended = get_mirror_runs_by_id.sync(client=client, id=started.id, wait=60)
 assert ended.id in [run.id for run in get_mirror_runs.sync(client=client).runs]
 assert get_mirror_status.sync(client=client).complete is True
 print(ended.status, ended.verdict, ended.retryable)
+`;
+
+const BI_PACKAGES = [
+  ...['pandas==3.1.1', 'sqlalchemy==2.1.9', 'psycopg2-binary==2.9.13', 'pyarrow==26.0.1'],
+  ...['connectorx==0.4.6', 'adbc-driver-postgresql==1.13.0'],
+];
+/** Every amount beside its text twin. connectorx refuses numbers of more than 28 digits, and must not change one. */
+const BI_CLIENTS = `
+import os
+from decimal import Decimal
+url = os.environ["MIRROR_DATABASE"]
+
+def pandas_rows(sql):
+    import pandas, sqlalchemy
+    engine = sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg2:"))
+    return pandas.read_sql(sql, engine, coerce_float=False).to_dict("records")
+
+def connectorx_rows(sql):
+    import connectorx
+    try:
+        return connectorx.read_sql(url, sql, return_type="arrow").to_pylist()
+    except RuntimeError as error:
+        assert "exceeds maximum" in str(error), error
+        text = sql.replace("as number", "::text as number")
+        return connectorx.read_sql(url, text, return_type="arrow").to_pylist()
+
+def adbc_rows(sql):
+    import adbc_driver_postgresql.dbapi as adbc
+    with adbc.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetch_arrow_table().to_pylist()
+
+def exact(value):
+    if value is None or value != value: return None
+    assert not isinstance(value, float), value
+    return int(Decimal(value))
+
+truth = {}
+for read in (pandas_rows, connectorx_rows, adbc_rows):
+    for view, column in (("bi_entries", "quantity"), ("bi_entries", "account_to_balance"), ("latest_balances", "balance")):
+        rows = read(f"select {column} as number, {column}_text as twin from mirror.{view} order by {column}_text")
+        pairs = [(exact(row["number"]), exact(row["twin"])) for row in rows]
+        assert rows and all(one == other for one, other in pairs), (read.__name__, view, column)
+        assert truth.setdefault((view, column), [twin for _, twin in pairs]) == [twin for _, twin in pairs], read.__name__
+assert max(value for values in truth.values() for value in values if value is not None) > 2**63
 `;
 
 const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-clients-'));
@@ -113,6 +159,16 @@ try {
         ]);
         const said = await succeed(PYTHON, ['-c', PYTHON_CLIENT], { env: { MIRROR, CLIENT } });
         expect(said.trim() === 'succeeded complete False', said);
+      },
+    },
+    {
+      name: 'pandas, connectorx and ADBC read the views to the last digit',
+      run: async () => {
+        const venv = await openVenv('bi', BI_PACKAGES);
+        if ('missing' in venv) throw new NotRun(`BI clients cannot be installed: ${venv.missing}`);
+        await live();
+        const env = { MIRROR_DATABASE: mirror?.databaseUrl };
+        await succeed(join(venv.bin, 'python'), ['-c', BI_CLIENTS], { env });
       },
     },
   ]);

@@ -177,10 +177,10 @@ export interface Inconsistency {
 
 /** What is not there because nobody fetched it: told, not failed. */
 export interface NeverFetched {
-  readonly parties: bigint;
+  readonly parties: number;
   readonly listsWithGaps: readonly string[];
   readonly openSegments: bigint;
-  readonly exportsQuarantined: bigint;
+  readonly exportsQuarantined: number;
   readonly segmentsNotLoaded: bigint;
 }
 

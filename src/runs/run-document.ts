@@ -199,7 +199,8 @@ function textOf(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
-const UNBOUNDED = /(?:^|[a-z])(?:rows|bytes|entries|segments)$/i;
+const UNBOUNDED =
+  /(?:^|[a-z](?=[A-Z]))(?:[Rr]ows|[Bb]ytes|[Ee]ntries|[Ss]egments)(?![a-z]|Per)|^effectsContradicted$/;
 
 /** What may outgrow a JavaScript number is text, also where it is small. */
 function oneForm(value: unknown, key = ''): unknown {

@@ -366,15 +366,26 @@ describe('exit codes', () => {
   });
 });
 
+/** Whether integers stand as text or as numbers, by the name that they stand under. */
+function noteForms(value: unknown, forms: Map<string, Set<string>>, name = ''): void {
+  if (Array.isArray(value)) for (const inner of value) noteForms(inner, forms, name);
+  else if (typeof value === 'object' && value !== null)
+    for (const [key, inner] of Object.entries(value)) noteForms(inner, forms, key);
+  else if (Number.isInteger(value) || (typeof value === 'string' && /^-?\d+$/.test(value)))
+    forms.set(name, (forms.get(name) ?? new Set()).add(typeof value));
+}
+
 describe('the document of a run', () => {
   const text = readFileSync(new URL('../../docs/run.schema.json', import.meta.url), 'utf8');
   const schema = z.fromJSONSchema(JSON.parse(text));
 
   test('is described by the schema that ships, whatever the exit code', async () => {
     const checked: unknown[] = [];
+    const forms = new Map<string, Set<string>>();
     const check = ({ code, stdout }: Pick<Ended, 'code' | 'stdout'>): void => {
       const document = JSON.parse(stdout) as Record<string, unknown>;
       expect(schema.safeParse(document).error).toBeUndefined();
+      noteForms(document, forms);
       checked.push([code, document['status'] ?? null, document['retryable'] ?? null]);
     };
     check(await home.json(['sync', 'all']));
@@ -404,6 +415,8 @@ describe('the document of a run', () => {
       [2, 'failed', expect.any(Boolean)],
       [75, null, null],
     ]);
+    // A name that is a number here and text there cannot be read by one program.
+    expect([...forms].filter(([, found]) => found.size > 1).map(([name]) => name)).toEqual([]);
   });
 
   test('says rows as decimal text, and up to when it is complete', async () => {

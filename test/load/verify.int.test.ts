@@ -67,7 +67,7 @@ describe('verify', () => {
     const report = await check(true);
     expect(report).toMatchObject({
       verdict: 'complete',
-      neverFetched: { parties: 1n, segmentsNotLoaded: 2n },
+      neverFetched: { parties: 1, segmentsNotLoaded: 2n },
     });
   });
 

@@ -236,10 +236,10 @@ export class VerifyStore implements VerifyRepository {
       `.execute(this.#warehouse.db);
       const [row] = rows;
       return {
-        parties: row?.parties ?? 0n,
+        parties: Number(row?.parties ?? 0n),
         listsWithGaps: row?.lists ?? [],
         openSegments: row?.open ?? 0n,
-        exportsQuarantined: row?.units ?? 0n,
+        exportsQuarantined: Number(row?.units ?? 0n),
         segmentsNotLoaded: row?.not_loaded ?? 0n,
       };
     });
