@@ -1,0 +1,7 @@
+"""CSV on standard input as DuckDB writes it to Parquet, by its own types: duckdb_export.py FOLDER"""
+import sys
+import duckdb
+out = f"{sys.argv[1]}/duckdb.parquet"
+duckdb.sql(f"copy (select * from read_csv('/dev/stdin')) to '{out}' (format parquet, compression zstd)")
+print("rows", duckdb.sql(f"select count(*) from '{out}'").fetchone()[0])
+print("balance", duckdb.sql(f"select any_value(typeof(account_from_balance)) from '{out}'").fetchone()[0])

@@ -1,0 +1,53 @@
+/** A source between a client and another one: counts requests, and answers the fifth page as a broken one would. */
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export const FAULTS = ['none', 'ends too early', 'a cursor that loops', 'half an answer', 'HTML'] as const;
+export type Fault = (typeof FAULTS)[number];
+const BROKEN_PAGE = 5;
+const PARTIES = '/api/v2/parties';
+
+export interface FaultySource extends AsyncDisposable {
+  readonly url: string;
+  requests(): number;
+}
+
+export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySource> {
+  let [requests, pages] = [0, 0];
+  let looped: string | undefined;
+  const server = createServer((request, response) => {
+    requests += 1;
+    void fetch(new URL(request.url ?? '/', upstream)).then(async (answer) => {
+      const text = await answer.text();
+      const isPage = request.url?.startsWith(PARTIES) === true && request.url.includes('newestFirst=false');
+      if (isPage) pages += 1;
+      for (const [name, value] of answer.headers)
+        if (!/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(name))
+          response.setHeader(name, value);
+      response.statusCode = answer.status;
+      if (!isPage || pages < BROKEN_PAGE || fault === 'none') response.end(text);
+      else if (fault === 'a cursor that loops') response.end((looped ??= text));
+      else if (pages > BROKEN_PAGE) response.end(text);
+      else breakOnce(fault, text, response);
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests: () => requests,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+function breakOnce(fault: Fault, text: string, response: ServerResponse): void {
+  if (fault === 'ends too early') response.end(text.replace(/"hasNextPage":\s*true/, '"hasNextPage":false'));
+  else if (fault === 'HTML') response.setHeader('content-type', 'text/html').end('<html>try again</html>');
+  else {
+    response.setHeader('content-length', Buffer.byteLength(text));
+    response.write(text.slice(0, text.length / 2), () => response.destroy());
+  }
+}
