@@ -1,71 +1,212 @@
 /**
- * What a night costs whose parties are nearly all idle: `npm run bench nightly [--quick]`. The first night brings
- * everything; the second, an hour of the network later, is measured: requests and seconds for each idle party.
+ * What nights cost by the number of parties, nearly all of them idle: `npm run bench -- nightly [SIZE…]`. For each
+ * size a first night, a second one a quarter of an hour of the network later, and one that may ask 200: requests,
+ * statements, buffers, WAL, Redis commands, CPU and memory, and the exponents by which they grow.
  */
+import { createHash } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { handleJob } from '../src/worker/registry.ts';
-import { enqueueRun } from '../src/runs/enqueue.ts';
+import { Redis } from 'ioredis';
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
-import { QUEUE_NAMES } from '../src/queue/queues.ts';
+import { enqueueRun } from '../src/runs/enqueue.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
+import { handleJob } from '../src/worker/registry.ts';
+import { countStatements } from '../test/support/count-statements.ts';
+import { chooseRedis } from '../test/support/redis-binary.ts';
+import { RedisProcess } from '../test/support/redis-process.ts';
 import { startSource } from './lists-bench.ts';
 
-const PARTIES = process.argv.includes('--quick') ? 200 : 2_000;
-/** How far the network moves between the two nights: some twenty parties are active meanwhile. */
+const given = process.argv.slice(2).filter((word) => /^\d+$/.test(word));
+const SIZES = given.length > 0 ? given.map(Number) : [300, 1_000];
+const ACTIVE = 20;
 const PASSED_MS = 900_000;
-const POLL_MS = 100;
+const CAPPED = 200;
+const LOOK_MS = 250;
+const EXPONENT_MAX = 1.05;
+const COUNTS = [
+  'requests',
+  'statements',
+  'transactions',
+  'buffer hits',
+  'WAL bytes',
+  'Redis commands',
+] as const;
 
-const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
-await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(dataDir, { recursive: true, force: true }));
-await using sandbox = await startSource(PARTIES, 0);
+type Measured = Record<(typeof COUNTS)[number], number> & {
+  readonly run: Run;
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+};
 
-async function night(app: App): Promise<{ run: Run; seconds: number }> {
-  const startMs = performance.now();
-  const { runId } = await app.jobs.runs.create({ kind: 'nightly', subject: 'bench' });
-  const created = await app.jobs.runs.get(runId);
-  if (created === undefined) throw new Error('the run is gone');
-  await enqueueRun(created, app.jobs);
-  for (;;) {
-    const run = await app.jobs.runs.get(runId);
-    if (run?.state === 'done') return { run, seconds: (performance.now() - startMs) / 1000 };
-    await sleep(POLL_MS);
-  }
-}
-
-const env = { SOURCE_URL: sandbox.url.href, DATA_DIR: dataDir, SOURCE_RATE: '100000', LOG_LEVEL: 'warn' };
-const config = readConfig({ env, cwd: dataDir });
-const signal = new AbortController().signal;
-const app = stack.use(await openApp({ config, log: createLog('warn'), signal }));
-for (const queue of QUEUE_NAMES) {
-  app.queues.work(queue, 2, (job, jobSignal) => handleJob(job, app.jobs, jobSignal));
-}
-const first = await night(app);
-await sandbox.advance(PASSED_MS);
-const second = await night(app);
-
-const { rows } = await app.warehouse.pool.query<{ parties: bigint; active: bigint; seconds: number }>(
-  `select count(*) as parties, count(*) filter (where (outcome->>'rows')::bigint > 0) as active,
-     extract(epoch from max(n.updated_at) - (select max(finished_at) from mirror.runs w where w.parent_run_id = r.run_id and w.kind = 'sync'))::float8 as seconds
-   from mirror.nightly_units n join mirror.runs r using (run_id) where run_id = $1 group by r.run_id`,
-  [second.run.runId],
-);
-const [units] = rows;
-const source = second.run.evidence['source'] as { requests: { lists: number; exports: number } };
-const parties = Number(units?.parties ?? 0);
 const line = (what: string, value: string, wanted = ''): void => {
   process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 };
-line(`first night of ${PARTIES} parties`, `${first.run.verdict}, ${first.seconds.toFixed(1)} s`);
+
+async function night(app: App, settings: { exportsMax?: number } = {}): Promise<Run> {
+  const { runId } = await app.jobs.runs.create({ kind: 'nightly', subject: 'bench' });
+  const jobs = { ...app.jobs, nightlyExportsMax: settings.exportsMax };
+  current = jobs;
+  const created = await app.jobs.runs.get(runId);
+  if (created === undefined) throw new Error('the run is gone');
+  await enqueueRun(created, jobs);
+  for (;;) {
+    const run = await app.jobs.runs.get(runId);
+    if (run?.state === 'done') return run;
+    await sleep(LOOK_MS);
+  }
+}
+let current: App['jobs'] | undefined;
+
+async function redisCommands(redis: Redis | undefined): Promise<number> {
+  const found = /total_commands_processed:(\d+)/.exec((await redis?.info('stats')) ?? '');
+  return Number(found?.[1] ?? 0);
+}
+
+async function databaseCounts({ warehouse }: App): Promise<{ hits: number; wal: number }> {
+  const { rows } = await warehouse.pool.query<{ hits: string; wal: string }>(
+    `select blks_hit::text as hits, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::text as wal
+     from pg_stat_database where datname = current_database()`,
+  );
+  return { hits: Number(rows[0]?.hits), wal: Number(rows[0]?.wal) };
+}
+
+async function measured(app: App, redis: Redis | undefined, work: () => Promise<Run>): Promise<Measured> {
+  const [before, commands, cpu] = [await databaseCounts(app), await redisCommands(redis), process.cpuUsage()];
+  using counted = countStatements();
+  const startedMs = performance.now();
+  const run = await work();
+  const seconds = (performance.now() - startedMs) / 1_000;
+  const { user, system } = process.cpuUsage(cpu);
+  // What backends have counted is told within a second of their last statement.
+  await sleep(1_500);
+  const after = await databaseCounts(app);
+  const { requests } = run.evidence['source'] as { requests: { lists: number; exports: number } };
+  return {
+    run,
+    seconds,
+    cpuSeconds: (user + system) / 1e6,
+    requests: requests.lists + requests.exports,
+    statements: counted.statements,
+    transactions: counted.transactions,
+    'buffer hits': after.hits - before.hits,
+    'WAL bytes': after.wal - before.wal,
+    'Redis commands': (await redisCommands(redis)) - commands,
+  };
+}
+
+function tell(what: string, parties: number, cost: Measured): void {
+  const exports = cost.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
+  const rate =
+    exports.secondsPerExport === undefined ? '' : `, ${(1 / exports.secondsPerExport).toFixed(0)} exports/s`;
+  line(
+    `${what} of ${parties}: verdict, seconds, CPU of this process`,
+    `${cost.run.verdict}, ${cost.seconds.toFixed(1)} s${rate}, ${cost.cpuSeconds.toFixed(1)} s`,
+    'at least 150 exports/s',
+  );
+  const each = COUNTS.map((name) => `${(cost[name] / Math.max(1, exports.parties)).toFixed(2)} ${name}`);
+  line(`${what} of ${parties}, for each party asked`, each.join(', '), 'at most 4 statements, 1 transaction');
+}
+
+async function openNight(
+  parties: number,
+  stack: AsyncDisposableStack,
+  redisUrl: string | undefined,
+): Promise<{
+  app: App;
+  advance: () => Promise<void>;
+}> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+  stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+  const sandbox = stack.use(await startSource(ACTIVE, 0));
+  const env = {
+    SOURCE_URL: sandbox.url.href,
+    DATA_DIR: dataDir,
+    SOURCE_RATE: '100000',
+    SOURCE_EXPORT_CONCURRENCY: '4',
+    LOG_LEVEL: 'warn',
+    ...(redisUrl === undefined ? {} : { REDIS_URL: redisUrl }),
+  };
+  const config = readConfig({ env, cwd: dataDir });
+  const app = stack.use(
+    await openApp({ config, log: createLog('warn'), signal: new AbortController().signal }),
+  );
+  // Parties that the list told of at some time, and whose ledgers are empty.
+  const ids = Array.from({ length: parties - ACTIVE }, (_, index) =>
+    createHash('sha256').update(`idle ${index}`).digest('hex'),
+  );
+  await app.warehouse.pool.query(
+    'insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1',
+    [ids],
+  );
+  current = app.jobs;
+  for (const queue of ['sync', 'export', 'load', 'nightly'] as const)
+    app.queues.work(queue, queue === 'export' ? 5 : 2, (job, signal) =>
+      handleJob(job, current ?? app.jobs, signal),
+    );
+  return { app, advance: () => sandbox.advance(PASSED_MS) };
+}
+
+async function nightsOf(parties: number, redisUrl: string | undefined): Promise<readonly Measured[]> {
+  await using stack = new AsyncDisposableStack();
+  const { app, advance } = await openNight(parties, stack, redisUrl);
+  const redis = redisUrl === undefined ? undefined : new Redis(redisUrl);
+  stack.defer(() => redis?.disconnect());
+  const first = await measured(app, redis, () => night(app));
+  tell('first night', parties, first);
+  await advance();
+  const second = await measured(app, redis, () => night(app));
+  tell('second night', parties, second);
+  await advance();
+  const capped = await measured(app, redis, () => night(app, { exportsMax: CAPPED }));
+  const exports = capped.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
+  const asking = (exports.secondsPerExport ?? 0) * exports.parties;
+  line(
+    `a night that asks ${CAPPED} of ${parties}: seconds beyond its requests`,
+    (capped.seconds - asking).toFixed(1),
+    'at most 5',
+  );
+  return [first, second];
+}
+
 line(
-  'second night',
-  `${second.run.verdict}, ${second.seconds.toFixed(1)} s, ${units?.active} of ${parties} parties active`,
+  'load of the machine before',
+  loadavg()
+    .map((load) => load.toFixed(1))
+    .join(' '),
 );
-line('its list requests', `${source.requests.lists}`, 'a few');
-line('its exports for each party', (source.requests.exports / parties).toFixed(3), 'near 1');
-line('seconds for each party, the source’s own time with it', ((units?.seconds ?? 0) / parties).toFixed(4));
+await using servers = new AsyncDisposableStack();
+const command = await chooseRedis();
+const redis = command.isReal ? servers.use(await RedisProcess.start(command)) : undefined;
+if (redis === undefined) line('queues', 'in Postgres: no redis-server on this machine');
+const results: (readonly Measured[])[] = [];
+for (const size of SIZES) results.push(await nightsOf(size, redis?.url));
+const [small, large] = [results[0], results.at(-1)];
+const growth = Math.log((SIZES.at(-1) ?? 1) / (SIZES[0] ?? 1));
+if (small !== undefined && large !== undefined && growth > 0) {
+  for (const [index, name] of ['first nights', 'second nights'].entries()) {
+    const exponents = COUNTS.map((count) => {
+      const exponent = Math.log((large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1)) / growth;
+      return `${count} ${exponent.toFixed(2)}`;
+    });
+    line(
+      `exponents of ${name}, ${SIZES[0]} to ${SIZES.at(-1)}`,
+      exponents.join(', '),
+      `at most ${EXPONENT_MAX}`,
+    );
+  }
+}
+line(
+  'peak memory of this process',
+  `${Math.round(process.resourceUsage().maxRSS / 1024)} MB`,
+  'at most 350 MB',
+);
+line(
+  'load of the machine after',
+  loadavg()
+    .map((load) => load.toFixed(1))
+    .join(' '),
+);
