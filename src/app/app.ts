@@ -30,6 +30,7 @@ import type { ResumeState } from '../state/resume-state.ts';
 import { tolerantState } from '../state/tolerant-state.ts';
 import { CostStore } from '../runs/store/cost-store.ts';
 import { openWarehouse, type Warehouse } from '../postgres/database.ts';
+import { Presence } from '../postgres/presence.ts';
 import { type Identity, queuePrefix, readIdentity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
@@ -107,7 +108,8 @@ export async function openApp(options: AppOptions): Promise<App> {
       ? undefined
       : openTheSource(options, sourceUrl, { warehouse, state, observer: meter }, stack);
   const rowPool = stack.use(new RowPool());
-  const stages = composeStages({ config, log, warehouse, store, state, source, rowPool });
+  const { holder } = stack.use(new Presence(warehouse.pool));
+  const stages = composeStages({ config, log, warehouse, store, state, source, rowPool, holder });
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
   const runMetrics = openRunMetrics(warehouse, schedule, log);
   const meters = openMeters({ config, log, warehouse, queues, store }, [metrics, runMetrics], stack);

@@ -53,6 +53,8 @@ export interface StageParts {
   /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
+  /** Names this process in its leases. */
+  readonly holder: number;
 }
 
 type FromSource = 'sync' | 'lookUpParty' | 'clock' | 'export' | 'leaseLedgers' | 'sourceLatency';
@@ -70,6 +72,7 @@ function stagesOfSource({
   state,
   source,
   rowPool,
+  holder,
 }: StageParts): Pick<Stages, FromSource> {
   const asked = (): Source => source ?? noSource();
   const syncDeps = (): Omit<SyncDeps, 'onProgress'> => ({
@@ -121,9 +124,9 @@ function stagesOfSource({
       await asked().lists.page(CLOCK_QUESTION, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
-    export: (request, call) => exportFrom(new ExportStore(warehouse.db), request, call),
+    export: (request, call) => exportFrom(new ExportStore(warehouse.db, holder), request, call),
     leaseLedgers: async (partyIds) => {
-      const repository = await BatchStore.open(warehouse.db, partyIds);
+      const repository = await BatchStore.open(warehouse.db, partyIds, holder);
       return {
         export: (request, call) => exportFrom(repository, request, call),
         write: () => repository.write(),

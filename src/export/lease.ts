@@ -5,8 +5,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FencedError, RetryableError } from '../core/errors.ts';
 
-/** A killed worker's successor takes over after this long. */
-export const LEASE_MS = 10_000;
+/**
+ * A process that gets no time keeps its leases for this long. One that was killed loses its connection, and its
+ * successor takes over ten seconds after the last renewal (`mirror.is_leased`).
+ */
+export const LEASE_MS = 60_000;
 const RENEW_EVERY_MS = 2_500;
 /** Work stops this long before the lease can run out: enough for a request that is under way. */
 const MARGIN_MS = 2_500;

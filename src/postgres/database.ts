@@ -4,7 +4,8 @@ import { Pool, TypeOverrides } from 'pg';
 import { formatInstant, parseInstant } from '../core/time.ts';
 import type { MirrorSchema } from './schema.ts';
 
-const POOL_MAX = 10;
+/** One of them says that this process is there. */
+const POOL_MAX = 11;
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 30_000;
 const OID = { int8: 20, timestamptz: 1184 } as const;

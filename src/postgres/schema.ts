@@ -101,6 +101,7 @@ interface ExportsTable {
   party_id: string;
   asset_id: string | null;
   lease_token: string | null;
+  lease_holder: number | null;
   lease_until: Timestamp | null;
   coverage_seq: GeneratedInt8;
   recorded_seq: GeneratedInt8;

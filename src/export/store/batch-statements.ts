@@ -59,6 +59,7 @@ export async function leaseParties(
   db: Database,
   partyIds: readonly string[],
   leaseMs: number,
+  holder: number | undefined,
 ): Promise<ReadonlyMap<string, Leased>> {
   const ids = [...partyIds];
   const takenAtMs = performance.now();
@@ -81,10 +82,10 @@ export async function leaseParties(
     }>`
       update mirror.exports u
       set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
-        is_at_source = false
+        lease_holder = ${holder ?? null}, is_at_source = false
       where u.party_id = any(${ids}::text[]) and u.asset_id is null
         and not exists (
-          select from mirror.exports o where o.party_id = u.party_id and o.lease_until > clock_timestamp())
+          select from mirror.exports o where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder))
       returning party_id, export_id, lease_token, window_plan, contradictions,
         exists (select from mirror.parties where ${OWN_ID}) as has_own_ids,
         exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent') as has_intents`.execute(

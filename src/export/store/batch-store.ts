@@ -51,8 +51,13 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   readonly #timer: NodeJS.Timeout;
   #writing: Promise<unknown> = Promise.resolve();
 
-  private constructor(db: Database, surroundings: Surroundings, leased: ReadonlyMap<string, Leased>) {
-    super(db);
+  private constructor(
+    db: Database,
+    surroundings: Surroundings,
+    leased: ReadonlyMap<string, Leased>,
+    holder: number | undefined,
+  ) {
+    super(db, holder);
     this.#db = db;
     this.#surroundings = surroundings;
     this.#waiting = new Map(leased);
@@ -65,14 +70,15 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
-  static async open(db: Database, partyIds: readonly string[]): Promise<BatchStore> {
+  static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
     return guarded('lease ledgers', async () => {
       const surroundings = await readSurroundings(db);
       const isApart = surroundings.profile.assetRequired === true;
       return new BatchStore(
         db,
         surroundings,
-        isApart ? new Map() : await leaseParties(db, partyIds, LEASE_MS),
+        isApart ? new Map() : await leaseParties(db, partyIds, LEASE_MS, holder),
+        holder,
       );
     });
   }

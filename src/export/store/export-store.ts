@@ -34,9 +34,12 @@ export const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]'
 
 export class ExportStore implements ExportRepository {
   readonly #db: Database;
+  readonly #holder: number | undefined;
 
-  constructor(db: Database) {
+  /** @param holder by which others see that this process is there; absent: its leases are soon taken over */
+  constructor(db: Database, holder?: number) {
     this.#db = db;
+    this.#holder = holder;
   }
 
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
@@ -56,11 +59,11 @@ export class ExportStore implements ExportRepository {
       const claimed = await sql<{ export_id: bigint; lease_token: string; has_own_ids: boolean }>`
         update mirror.exports u
         set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
-          is_at_source = false
+          lease_holder = ${this.#holder ?? null}, is_at_source = false
         where u.party_id = ${scope.partyId} and u.asset_id is not distinct from ${assetId}
           and not exists (
             select from mirror.exports o
-            where o.party_id = u.party_id and o.lease_until > clock_timestamp()
+            where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
               and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
         returning export_id, lease_token,
           exists (select from mirror.parties where ${OWN_ID}) as has_own_ids`.execute(tx);
@@ -259,7 +262,7 @@ export class ExportStore implements ExportRepository {
         where export_id = ${lease.exportId} and lease_token = ${lease.token}
           and ${exportLimit} > (
             select count(*) from mirror.exports
-            where is_at_source and lease_until > clock_timestamp() and export_id <> ${lease.exportId})
+            where is_at_source and mirror.is_leased(lease_until, lease_holder) and export_id <> ${lease.exportId})
           + (select count(*) from mirror.exports
              where limit_wanted_at < ${wanted.rows[0]?.limit_wanted_at ?? null}::timestamptz
                and limit_polled_at > clock_timestamp() - ${TURN_LOST})`.execute(tx);
