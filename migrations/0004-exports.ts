@@ -97,6 +97,9 @@ const STATEMENTS = [
   'create index publications_of_export on mirror.publications (export_id)',
   // What the console asks every second must not read a table of a million ledgers to find the few that matter.
   'create index exports_leased on mirror.exports (lease_until) where lease_until is not null',
+  // Of what changed since coverage was recorded in the store the same is true.
+  'create index exports_unrecorded on mirror.exports (party_id) where coverage_seq <> recorded_seq',
+  'create index exports_recording on mirror.exports (party_id) where recorded_seq <> recording_seq',
   'create index exports_quarantined on mirror.exports (quarantined_at) where quarantined_at is not null',
   `create index exports_by_entry on mirror.exports (last_entry_at desc, export_id desc)
      where last_entry_at is not null`,

@@ -144,6 +144,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   const reports = { store: new ReportStore(warehouse), objects: store };
   const archive = new ExportArchiveStore(warehouse.db);
   const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
+  let recordedAtMs = Number.NEGATIVE_INFINITY;
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>
       reader.read({ partyId, assetId, from, to }, signal),
@@ -173,7 +174,9 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       const found = await store.tryOut(signal);
       return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(store.url, found) };
     },
-    recordCoverage: async (signal) => {
+    recordCoverage: async (signal, { againAfterMs = 0 } = {}) => {
+      if (performance.now() - recordedAtMs < againAfterMs) return;
+      recordedAtMs = performance.now();
       try {
         await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects: store }, signal);
       } catch (error) {

@@ -9,6 +9,9 @@ import type { JobDeps } from './job.ts';
 import { exportKey } from './progress-hints.ts';
 import type { Run } from './store/run-store.ts';
 
+/** Many orders are recorded together: what a lost database forgets of them is asked for again. */
+export const RECORD_EVERY_MS = 300_000;
+
 const instant = z.string().transform((text, context): Micros => {
   const parsed = parseInstant(text);
   if (parsed !== undefined) return parsed;
@@ -31,7 +34,7 @@ export async function exportOnDemand(run: Run, deps: JobDeps, signal: AbortSigna
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
-  await deps.stages.recordCoverage(signal);
+  await deps.stages.recordCoverage(signal, { againAfterMs: RECORD_EVERY_MS });
   const isLoaded = load && outcome.evidence['segments'] !== 0;
   return isLoaded
     ? { ...outcome, evidence: { ...outcome.evidence, loadRunId: await beginLoad(deps) } }

@@ -107,8 +107,11 @@ export interface Stages {
   catchUpWithStore(signal: AbortSignal): Promise<void>;
   /** Tries the object store out: what it honours, in a line. @throws what it refuses, or UnreachableError */
   tryStore(signal: AbortSignal): Promise<StoreState>;
-  /** Records in the store what is covered: a lost database need not ask for it again. */
-  recordCoverage(signal: AbortSignal): Promise<void>;
+  /**
+   * Records in the store what is covered: a lost database need not ask for it again.
+   * @param options `againAfterMs`: not where this process did so later than that
+   */
+  recordCoverage(signal: AbortSignal, options?: { readonly againAfterMs?: number }): Promise<void>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
+import { RECORD_EVERY_MS } from '../runs/export-on-demand.ts';
 import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
@@ -67,6 +68,9 @@ export class WorkForce implements AsyncDisposable {
     await keepSchedules(this.#options);
     this.#every(SLOT_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
     this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
+    this.#every(RECORD_EVERY_MS, 'What is covered could not be recorded', () =>
+      this.#options.jobs.stages.recordCoverage(AbortSignal.timeout(RECORD_EVERY_MS)),
+    );
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(this.#options.jobs));
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => this.#options.forget());
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
