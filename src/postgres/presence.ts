@@ -24,7 +24,8 @@ export class Presence implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#kept;
+    // A database that is away keeps no process from ending.
+    await Promise.race([this.#kept, sleep(AGAIN_MS, undefined, { ref: false })]);
   }
 
   async #keep(): Promise<void> {

@@ -262,7 +262,8 @@ export class ExportStore implements ExportRepository {
         where export_id = ${lease.exportId} and lease_token = ${lease.token}
           and ${exportLimit} > (
             select count(*) from mirror.exports
-            where is_at_source and mirror.is_leased(lease_until, lease_holder) and export_id <> ${lease.exportId})
+            where is_at_source and lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)
+              and export_id <> ${lease.exportId})
           + (select count(*) from mirror.exports
              where limit_wanted_at < ${wanted.rows[0]?.limit_wanted_at ?? null}::timestamptz
                and limit_polled_at > clock_timestamp() - ${TURN_LOST})`.execute(tx);

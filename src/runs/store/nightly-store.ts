@@ -379,7 +379,8 @@ export class NightlyStore {
   async isExporting(): Promise<boolean> {
     return guarded('look for exports in hand', async () => {
       const found = await sql<{ has: boolean }>`
-        select exists (select from mirror.exports where lease_until > clock_timestamp()) as has`.execute(
+        select exists (select from mirror.exports
+          where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`.execute(
         this.#db,
       );
       return found.rows[0]?.has === true;
