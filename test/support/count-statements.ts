@@ -1,5 +1,5 @@
 /** Counts what this process sends to Postgres, through every pool and connection of it. */
-import pg from 'pg';
+import { Client } from 'pg';
 
 export interface StatementCounts {
   statements: number;
@@ -15,7 +15,7 @@ const END = /^\s*(?:commit|rollback(?! to)|end)\b/i;
 export function countStatements(): StatementCounts & Disposable {
   const counts = { statements: 0, transactions: 0, texts: new Map<string, number>() };
   const inside = new WeakSet<object>();
-  const { prototype } = pg.Client;
+  const { prototype } = Client;
   // eslint-disable-next-line typescript/unbound-method
   const query = prototype.query as (...given: unknown[]) => unknown;
   prototype.query = function counted(this: object, ...given: unknown[]): unknown {

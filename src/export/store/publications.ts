@@ -105,7 +105,6 @@ export async function readCoverages(
 }
 
 // The row's type is the query's own.
-// eslint-disable-next-line typescript/explicit-function-return-type
 function coverageQuery(db: Database) {
   return db
     .selectFrom('coverage')
