@@ -10,6 +10,14 @@ mirror.text_range as range (subtype = text)
 
 -- Functions
 
+CREATE OR REPLACE FUNCTION mirror.is_leased(lease_until timestamp with time zone, holder integer)
+ RETURNS boolean
+ LANGUAGE sql
+AS $function$
+    select lease_until > clock_timestamp() and (lease_until > clock_timestamp() + interval '50 seconds' or exists (
+      select from pg_locks where locktype = 'advisory' and classid = 1819110756 and objid = holder::oid and objsubid = 2
+        and database = (select oid from pg_database where datname = current_database()))) $function$
+
 CREATE OR REPLACE FUNCTION mirror.lock_key(name text)
  RETURNS bigint
  LANGUAGE sql
@@ -96,6 +104,7 @@ table mirror.exports
   asset_id text
   lease_token uuid
   lease_until timestamp with time zone
+  lease_holder integer
   coverage_seq bigint not null default 0
   attempts integer not null default 0
   last_asked_at timestamp with time zone
@@ -414,6 +423,10 @@ CREATE INDEX exports_by_entry ON mirror.exports USING btree (last_entry_at DESC,
 CREATE INDEX exports_leased ON mirror.exports USING btree (lease_until) WHERE (lease_until IS NOT NULL)
 
 CREATE INDEX exports_quarantined ON mirror.exports USING btree (quarantined_at) WHERE (quarantined_at IS NOT NULL)
+
+CREATE INDEX exports_recording ON mirror.exports USING btree (party_id) WHERE (recorded_seq <> recording_seq)
+
+CREATE INDEX exports_unrecorded ON mirror.exports USING btree (party_id) WHERE (coverage_seq <> recorded_seq)
 
 CREATE INDEX exports_waiting ON mirror.exports USING btree (limit_wanted_at) WHERE (limit_wanted_at IS NOT NULL)
 
