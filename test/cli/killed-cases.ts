@@ -275,7 +275,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     stallExports(world);
-    const first = home.start(['up'], { SCHEDULE: '*/2 * * * * *', API_PORT: '0' });
+    const first = home.start(['up'], { SCHEDULE: '*/2 * * * * *', NIGHTLY_WINDOW: '1h', API_PORT: '0' });
     await waitFor(async () => (await hasParties(pool)) > 0 && (await countOf(pool, EXPORTING)) > 0, {
       what: 'an export on its way',
     });
