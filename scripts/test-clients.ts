@@ -43,8 +43,12 @@ print(ended.status, ended.verdict, ended.retryable)
 `;
 
 const BI_PACKAGES = [
-  ...['pandas==3.1.1', 'sqlalchemy==2.1.9', 'psycopg2-binary==2.9.13', 'pyarrow==26.0.1'],
-  ...['connectorx==0.4.6', 'adbc-driver-postgresql==1.13.0'],
+  'pandas==3.1.1',
+  'sqlalchemy==2.1.9',
+  'psycopg2-binary==2.9.13',
+  'pyarrow==26.0.1',
+  'connectorx==0.4.6',
+  'adbc-driver-postgresql==1.13.0',
 ];
 /** Every amount beside its text twin. connectorx refuses numbers of more than 28 digits, and must not change one. */
 const BI_CLIENTS = `

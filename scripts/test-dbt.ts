@@ -21,8 +21,11 @@ import { openVenv } from './venv.ts';
 
 const PROJECT = 'deploy/dbt';
 const PACKAGES = [
-  ...['dbt-core==1.11.16', 'dbt-postgres==1.11.0', 'dbt-duckdb==1.11.1'],
-  ...['duckdb==1.5.5', 'duckdb-extension-delta==1.5.5'],
+  'dbt-core==1.11.16',
+  'dbt-postgres==1.11.0',
+  'dbt-duckdb==1.11.1',
+  'duckdb==1.5.5',
+  'duckdb-extension-delta==1.5.5',
 ];
 type Target = 'postgres' | 'lake';
 const PASSWORD = 'analyst-of-a-test';

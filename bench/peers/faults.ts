@@ -16,21 +16,23 @@ export interface FaultySource extends AsyncDisposable {
 export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySource> {
   let [requests, pages] = [0, 0];
   let looped: string | undefined;
+  const pass = async (path: string, response: ServerResponse): Promise<void> => {
+    const answer = await fetch(new URL(path, upstream));
+    const text = await answer.text();
+    const isPage = path.startsWith(PARTIES) && path.includes('newestFirst=false');
+    if (isPage) pages += 1;
+    for (const [name, value] of answer.headers)
+      if (!/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(name))
+        response.setHeader(name, value);
+    response.statusCode = answer.status;
+    if (!isPage || pages < BROKEN_PAGE || fault === 'none') response.end(text);
+    else if (fault === 'a cursor that loops') response.end((looped ??= text));
+    else if (pages > BROKEN_PAGE) response.end(text);
+    else breakOnce(fault, text, response);
+  };
   const server = createServer((request, response) => {
     requests += 1;
-    void fetch(new URL(request.url ?? '/', upstream)).then(async (answer) => {
-      const text = await answer.text();
-      const isPage = request.url?.startsWith(PARTIES) === true && request.url.includes('newestFirst=false');
-      if (isPage) pages += 1;
-      for (const [name, value] of answer.headers)
-        if (!/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(name))
-          response.setHeader(name, value);
-      response.statusCode = answer.status;
-      if (!isPage || pages < BROKEN_PAGE || fault === 'none') response.end(text);
-      else if (fault === 'a cursor that loops') response.end((looped ??= text));
-      else if (pages > BROKEN_PAGE) response.end(text);
-      else breakOnce(fault, text, response);
-    });
+    void pass(request.url ?? '/', response);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
