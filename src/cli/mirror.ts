@@ -23,9 +23,9 @@ export function requireMirror({ dataDir }: Config, url: URL | undefined, folder:
 
 /** @throws UsageError where no run, or more than one, has an id that begins so */
 export async function findRun({ jobs }: App, command: string, given: string): Promise<Run> {
-  const prefix = given.replace(/(?:…|\.\.\.)$/u, '').toLowerCase();
+  const [prefix = '', suffix = ''] = given.toLowerCase().split(/…|\.\.\./u);
   const shown = JSON.stringify(given.slice(0, 80));
-  const found = /^[0-9a-f][0-9a-f-]{3,35}$/.test(prefix) ? await jobs.runs.beginningWith(prefix) : [];
+  const found = /^[0-9a-f][0-9a-f-]{3,35}$/.test(prefix) ? await jobs.runs.withId(prefix, suffix) : [];
   const [run, another] = found;
   if (run !== undefined && another === undefined) return run;
   const problem = run === undefined ? 'there is no run' : 'more than one run begins with';

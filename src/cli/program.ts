@@ -126,7 +126,7 @@ const OUTPUT_OPTIONS = [
 function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
   const program = new Command('ledger-mirror')
     .description(
-      "Keeps a provably whole copy of a ledger network's query service, and feeds analytics from it.",
+      "Keeps a provably complete copy of a ledger network's query service, and feeds analytics from it.",
     )
     .version(version(), '--version')
     .option('--json', OUTPUT_OPTIONS[0][1])
@@ -216,7 +216,7 @@ function declareReading(program: Command, run: Run): void {
       '--format <format>',
       'table, csv, json, ndjson or parquet; by default what --output ends in, or table',
     )
-    .option('--output <file>', 'write the result to a file, which appears whole')
+    .option('--output <file>', 'write the result to a file, which appears when it is complete')
     .option('--timeout <seconds>', 'time limit', '60')
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')
@@ -227,7 +227,7 @@ function declareReading(program: Command, run: Run): void {
     );
   program
     .command('status')
-    .description('is the mirror whole, how fresh is it, what needs a person')
+    .description('is the mirror complete, how fresh is it, what needs a person')
     .option('--watch', 'go on showing it until told to stop', false)
     .action((options) => run(async () => (await import('./commands/status.ts')).status, options));
   program

@@ -59,7 +59,7 @@ describe('the status', () => {
       whole: false,
       work: { workers: 0, missedSlot: SLOT },
       attention: [
-        { what: `the night of ${SLOT.slice(0, 10)} 00:00 UTC was missed`, why: 'no worker is running' },
+        { what: `the nightly run of ${SLOT.slice(0, 10)} 00:00 UTC was missed`, why: 'no worker is running' },
       ],
     });
     await pool.query(
@@ -78,7 +78,7 @@ describe('the status', () => {
     await waitFor(() => stdout().includes('from the oldest: 1,234 rows'), { what: 'the progress' });
     expect(stdout()).toContain('sync parties, begun');
     await mirror.app.workForce.startAndRegister();
-    await waitFor(() => /Workers: 1; next night in \d+ d/.test(stdout()), { what: 'the worker' });
+    await waitFor(() => /Workers: 1; next nightly run in \d+ d/.test(stdout()), { what: 'the worker' });
     stop.abort();
     expect(await watching).toEqual({ exitCode: 0 });
   });

@@ -3,14 +3,19 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type Facts, type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
-import { EMPTY_FACTS } from '../api/mirror.ts';
+import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
+import { CALM, EMPTY_FACTS, NO_LAKE } from '../api/mirror.ts';
 
 const EVERY_MS = 50;
 let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
 
-async function open(facts: Partial<Facts>, path = '/'): Promise<typeof opened> {
+async function open(
+  facts: Partial<Facts>,
+  path = '/',
+  parts: Partial<ConsoleParts> = {},
+): Promise<typeof opened> {
   const all = { live: quiet(), status: EMPTY_FACTS, runs: [], settings: [], ...facts };
-  const fixed = await openFixedConsole(all, EVERY_MS);
+  const fixed = await openFixedConsole(all, EVERY_MS, parts);
   const view = await openPage();
   opened = { console: fixed, view };
   await view.page.goto(new URL(path, fixed.url).href);
@@ -61,6 +66,16 @@ describe('the glance', () => {
     await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
     await expect.poll(() => view.page.title()).toBe('✓ ledger-mirror');
     await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
+  });
+
+  it.each([
+    ['4', true],
+    ['5', false],
+  ])('with %s of 100 bytes free on the disk, warns: %s', async (diskFreeBytes, isTold) => {
+    const upkeep = async (): Promise<Upkeep> => ({ ...CALM, diskFreeBytes, diskBytes: '100' });
+    const { view } = await open({ status: wholeFacts() }, '/', { upkeep });
+    await expectShown('numbers', `${diskFreeBytes} B`);
+    expect(await view.page.getByText('the disk of DATA_DIR is nearly full').count()).toBe(isTold ? 1 : 0);
   });
 
   it.each([
@@ -193,6 +208,28 @@ describe('what the source, or anybody, wrote', () => {
     expect(await view.page.locator('main img, main script, dialog img').count()).toBe(0);
     expect(await view.page.title()).toContain('ledger-mirror');
     expect([...view.weights.keys()]).not.toContain('/evil');
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+});
+
+describe('a result by day and kind', () => {
+  it('is drawn with a line for each kind, whose latest values stand below it', async () => {
+    const rows = ['2026-02-27', '2026-02-28', '2026-03-01'].flatMap((day, n) =>
+      ['aa', 'bb'].flatMap((asset) =>
+        ['DEPOSIT', 'WITHDRAW', 'BOND'].map((type) => ({
+          day,
+          asset_id: asset.repeat(32),
+          transfer_type: type,
+          entries: (n + 1) * (asset === 'aa' ? 10 : 700),
+        })),
+      ),
+    );
+    const lake = { ...NO_LAKE, ask: async () => ({ rows, isCut: false, tookMs: 1 }) };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    await view.page.getByRole('button', { name: 'Run', exact: true }).click();
+    await view.page.locator('#query-result .u-legend').waitFor();
+    const legend = await view.page.locator('#query-result .u-legend').innerText();
+    expect(legend.replaceAll(/\s+/g, ' ')).toMatch(/2026-03-01.*aaaaaaaa…aaaa: 90.*bbbbbbbb…bbbb: 6.300/);
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 });

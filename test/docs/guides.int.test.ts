@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { DuckDBInstance } from '@duckdb/node-api';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../src/core/time.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
@@ -65,6 +66,42 @@ describe.each(guides)('the guide %s', (guide) => {
     const { code, stderr } = await home.run(wordsOf(line));
     expect({ code, told: code === 0 ? '' : stderr.slice(-600) }).toEqual({ code: 0, told: '' });
   });
+});
+
+/** The files that the table's log names now: the extension that reads such a log comes over the network. */
+async function liveFiles(table: string): Promise<string[]> {
+  const live = new Set<string>();
+  for (const name of readdirSync(join(table, '_delta_log')).toSorted()) {
+    if (!name.endsWith('.json')) continue;
+    for (const line of readFileSync(join(table, '_delta_log', name), 'utf8').split('\n')) {
+      const { add, remove } = JSON.parse(line || '{}') as Record<string, { path: string } | undefined>;
+      if (add !== undefined) live.add(join(table, decodeURIComponent(add.path)));
+      if (remove !== undefined) live.delete(join(table, decodeURIComponent(remove.path)));
+    }
+  }
+  return [...live];
+}
+
+test('the statement for DuckDB says of the lake what the one for Postgres says of the tables', async () => {
+  const page = readFileSync(join(GUIDES, 'check-us.md'), 'utf8');
+  const [, ofTables = ''] = /## The lake.*?`(select .*?)`/s.exec(page) ?? [];
+  const [, ofLake = ''] = /## The lake.*?```sql\n(.*?)```/s.exec(page) ?? [];
+  const files = (await liveFiles(join(home.dataDir, 'objects/lake/ledger_entries'))).map(
+    (path) => `'${path}'`,
+  );
+  const scan = /delta_scan\('[^']*'\)/;
+  expect(ofLake).toMatch(scan);
+  const statement = ofLake
+    .replace('install delta; load delta;', '')
+    .replace(scan, `read_parquet([${files.join()}])`);
+  await using engine = new AsyncDisposableStack();
+  const duckdb = engine.adopt(await DuckDBInstance.create(), async (one) => one.closeSync());
+  const found = await (await duckdb.connect()).runAndReadAll(statement);
+  const { rows } = await database.pool.query<Record<string, unknown>>(ofTables);
+  expect(rows.length).toBeGreaterThan(0);
+  expect(found.getRows().map((row) => row.map(String))).toEqual(
+    rows.map((row) => Object.values(row).map(String)),
+  );
 });
 
 test('the statement that checks the tables finds nothing, and a row that is gone', async () => {

@@ -21,6 +21,8 @@ export interface MirrorStatus extends MirrorFacts {
   readonly whole: boolean;
   /** The same for what is configured: with NIGHTLY_PARTIES a part of the parties, and no more is claimed. */
   readonly complete: boolean;
+  /** `network`, a party without a ledger, is one of the rows of the list of parties. */
+  readonly hasNetwork: boolean;
   readonly sentence: string;
   readonly attention: readonly Attention[];
 }
@@ -53,6 +55,9 @@ export function glance(facts: MirrorFacts): MirrorStatus {
     ...facts,
     whole: complete && coverage.configured === null,
     complete,
+    hasNetwork: facts.streams.some(
+      ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(coverage.listed) + 1n,
+    ),
     sentence: sentence(facts, unproven, complete),
     attention: all,
   };
@@ -158,7 +163,7 @@ function attentionOf(stream: StreamStatus): readonly Attention[] {
   const todo =
     verdict === 'suspicious'
       ? 'Read the evidence of the last run: the source contradicted itself or what is already known.'
-      : `Run \`ledger-mirror ${command}\`, or wait for the next night; the last run's evidence says what was missing.`;
+      : `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
   const why = 'the last run could not prove it complete';
   return [{ what: `${LABELS[stream.name]}: ${verdict}`, why, todo, action: actionOf(stream) }];
 }
@@ -184,12 +189,12 @@ function quarantined(count: string): Attention {
 
 function missed(slot: string, workers: number): Attention {
   return {
-    what: `the night of ${slot.slice(0, 16).replace('T', ' ')} UTC was missed`,
+    what: `the nightly run of ${slot.slice(0, 16).replace('T', ' ')} UTC was missed`,
     why: workers === 0 ? 'no worker is running' : 'it never began',
     todo:
       workers === 0
-        ? 'Start one (`ledger-mirror up` or `worker`): it makes the night up by itself.'
-        : 'A worker makes it up within a minute; where it does not, look at its log.',
+        ? 'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.'
+        : 'A worker starts it within a minute; where it does not, look at its log.',
   };
 }
 

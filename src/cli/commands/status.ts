@@ -78,7 +78,7 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     stream.checkedAt === null ? '' : formatAge(Date.parse(stream.checkedAt), nowMs),
     stream.asOfBlock ?? '',
     stream.asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
-    heldText(stream, found.coverage.listed),
+    heldText(stream, found),
     audited(found, stream.name, nowMs),
   ]);
   const { ledger, coverage } = found;
@@ -103,10 +103,13 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
   return lines.join('\n');
 }
 
-/** `network` is a party without a ledger. */
-function heldText({ name, rows }: MirrorStatus['streams'][number], listed: number): string {
-  const hasNetwork = name === 'parties' && BigInt(rows) === BigInt(listed) + 1n;
-  return hasNetwork ? `${formatCount(listed)} parties and network` : formatQuantity(BigInt(rows), HELD[name]);
+function heldText(
+  { name, rows }: MirrorStatus['streams'][number],
+  { hasNetwork, coverage }: MirrorStatus,
+): string {
+  return name === 'parties' && hasNetwork
+    ? `${formatCount(coverage.listed)} parties and network`
+    : formatQuantity(BigInt(rows), HELD[name]);
 }
 
 /** When a list was last read from its oldest row on. */
@@ -118,7 +121,8 @@ function audited({ lists = [] }: MirrorStatus, name: string, nowMs: number): str
 function workLines({ work }: MirrorStatus, nowMs: number): readonly string[] {
   if (work === undefined) return [];
   if (work.workers === 0) return ['Workers: none running'];
-  const next = work.nextSlot === null ? '' : `; next night ${formatAge(Date.parse(work.nextSlot), nowMs)}`;
+  const next =
+    work.nextSlot === null ? '' : `; next nightly run ${formatAge(Date.parse(work.nextSlot), nowMs)}`;
   return [`Workers: ${work.workers}${next}`];
 }
 

@@ -1,11 +1,11 @@
-/** Ids as people copy them: the beginning of one, with or without the `…` of what showed it. */
+/** Ids as people copy them: the beginning of one, or its beginning and end with a `…` between them. */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../core/errors.ts';
 import type { Inquiry } from './questions.ts';
 
-const CUT = /(?:…|\.\.\.)$/u;
+const CUT = /…|\.\.\./u;
 /** An id in SQL that was cut off: such text stands in no row. */
-const CUT_IN_SQL = /'[^'\s]*…'/u;
+const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
 const SHOWN_MAX = 3;
 
 /** What is asked of the lake to tell which party a beginning means. */
@@ -37,7 +37,7 @@ export function refuseCutIds(sql: string): void {
   const [cut] = CUT_IN_SQL.exec(sql) ?? [];
   if (cut !== undefined)
     throw new UsageError([
-      `query: ${cut} is the beginning of an id, and equals none; give the whole id, or write starts_with(party_id, ${cut.replace('…', '')})`,
+      `query: ${cut} is the beginning of an id, and equals none; give the whole id, or write starts_with(party_id, ${cut.replace(/….*/u, "'")})`,
     ]);
 }
 
@@ -47,10 +47,10 @@ async function complete(
   known: string,
   connection: DuckDBConnection,
 ): Promise<string> {
-  const prefix = given.replace(CUT, '');
+  const [prefix = '', suffix = ''] = given.split(CUT);
   const reader = await connection.runAndReadAll(
-    `select distinct id from (${known}) where starts_with(id, $prefix) order by id <> $prefix, id limit ${SHOWN_MAX + 1}`,
-    { prefix },
+    `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $prefix, id limit ${SHOWN_MAX + 1}`,
+    { prefix, suffix },
   );
   const [first, ...others] = reader.getRows().map(([id]) => String(id));
   if (first !== undefined && (first === given || others.length === 0)) return first;

@@ -207,13 +207,15 @@ export class RunStore {
     });
   }
 
-  /** Those whose id begins so, two at most: more than one is told apart by nobody. */
-  async beginningWith(prefix: string): Promise<readonly Run[]> {
+  /** Those whose id begins and ends so, two at most: more than one is told apart by nobody. */
+  async withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     return guarded('look for a run', async () => {
       const found = this.#db
         .selectFrom('runs')
         .selectAll()
-        .where(sql<boolean>`starts_with(run_id::text, ${prefix})`)
+        .where(
+          sql<boolean>`starts_with(run_id::text, ${prefix}) and right(run_id::text, length(${suffix})) = ${suffix}`,
+        )
         .limit(2);
       return (await found.execute()).map(toRun);
     });

@@ -9,6 +9,7 @@ interface CostRow {
   readonly startedMs: number | null;
   readonly endedMs: number;
   readonly requests: string;
+  readonly listRequests: string;
   readonly retries: string;
   readonly bytes: string;
 }
@@ -18,6 +19,7 @@ const COSTS = `
     (extract(epoch from r.started_at) * 1000)::float8 as "startedMs",
     (extract(epoch from coalesce(r.finished_at, clock_timestamp())) * 1000)::float8 as "endedMs",
     coalesce(sum(c.list_requests + c.export_requests), 0)::text as requests,
+    coalesce(sum(c.list_requests), 0)::text as "listRequests",
     coalesce(sum(c.retries), 0)::text as retries, coalesce(sum(c.bytes), 0)::text as bytes
   from mirror.runs r left join mirror.source_costs c using (run_id)
   where r.run_id = $1 or r.parent_run_id = $1
@@ -37,7 +39,10 @@ export async function readCosts(rows: Rows, runId: string): Promise<readonly Sta
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
     // What a nightly run asks itself are its exports; they lie between its lists and its load.
-    costOf({ ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs }, 'exports'),
+    costOf(
+      { ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs },
+      own.listRequests === '0' ? 'exports' : `exports, and ${own.listRequests} for the source’s time`,
+    ),
     ...(load === undefined ? [] : [costOf(load, 'load'), verification(own, load)]),
   ];
 }

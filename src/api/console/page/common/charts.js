@@ -82,8 +82,8 @@ function optionsOf(target, times, series, form, powers) {
     series: [
       {
         label: 'Time',
-        value: (_plot, seconds) =>
-          seconds === null || seconds === undefined ? '–' : formatTime(seconds * 1_000, form),
+        // Where nothing is pointed at, the legend tells the latest values.
+        value: (_plot, seconds) => formatTime((seconds ?? times.at(-1)) * 1_000, form),
       },
       ...series.map((one) => seriesOf(one)),
     ],
@@ -138,6 +138,6 @@ function seriesOf({ label, tone, scale = 'y', texts, bars = false }) {
     ...(bars ? { fill: `color-mix(in srgb, ${stroke} 40%, transparent)`, width: 1 } : {}),
     points: { show: false },
     paths: bars ? uPlot.paths.bars({ size: [0.7, 40], align: 0 }) : uPlot.paths.stepped({ align: 1 }),
-    value: (_plot, _value, _series, index) => (index === null || index === undefined ? '–' : texts[index]),
+    value: (_plot, _value, _series, index) => texts[index ?? texts.length - 1] ?? '–',
   };
 }

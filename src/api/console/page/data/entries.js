@@ -91,18 +91,21 @@ function pager(party, form, { body, told, more }) {
 }
 
 function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
-  const side = (party, account) => [
-    account === null ? '–' : account.toLowerCase().replaceAll('_', ' '),
-    party !== null && party !== partyId && [' of ', partyName(party)],
-  ];
+  const side = (party, account) =>
+    el(
+      'span',
+      {},
+      account === null ? '–' : account.toLowerCase().replaceAll('_', ' '),
+      ...(party !== null && party !== partyId ? [' of ', partyName(party)] : []),
+    );
   return el(
     'tr',
     {},
     el('th', { scope: 'row' }, time(at, 'full')),
     el('td', { 'data-label': 'Type' }, transferType.toLowerCase().replaceAll('_', ' ')),
     el('td', { class: 'number', 'data-label': 'Amount' }, count(quantity)),
-    el('td', { 'data-label': 'From' }, side(entry.fromParty, entry.fromAccount).flat()),
-    el('td', { 'data-label': 'To' }, side(entry.toParty, entry.toAccount).flat()),
+    el('td', { 'data-label': 'From' }, side(entry.fromParty, entry.fromAccount)),
+    el('td', { 'data-label': 'To' }, side(entry.toParty, entry.toAccount)),
     el('td', { 'data-label': 'Asset', title: assetId, class: 'id' }, shortId(assetId)),
   );
 }

@@ -1,10 +1,10 @@
 // SQL over the lake and the ready questions: the result as a table, a chart where it makes sense, a file.
 import { ask, post } from '../common/ask.js';
-import { chart } from '../common/charts.js';
 import { completeNames } from './complete.js';
 import { action, announce, el, place, show } from '../common/dom.js';
 import { plural } from '../common/format.js';
-import { columnKind, resultTable, tabled } from './result.js';
+import { resultChart } from './result-chart.js';
+import { resultTable, tabled } from './result.js';
 
 const SECONDS_MAX = 60;
 const LAST = 'ledger-mirror query';
@@ -98,7 +98,7 @@ async function answer(asked, run, target) {
     });
     const { columns, rows } = tabled(found);
     const told = `${plural(rows.length, 'row')}${isCut ? ', and more: the files hold all of them' : ''}, ${(tookMs / 1_000).toFixed(1)} s`;
-    const shown = rows.length === 0 ? [] : [...drawn(columns, rows), resultTable(columns, rows)];
+    const shown = rows.length === 0 ? [] : [...resultChart(columns, rows), resultTable(columns, rows)];
     show(target, el('p', { class: 'hint' }, told), ...shown);
     announce(told);
   } catch (error) {
@@ -107,39 +107,6 @@ async function answer(asked, run, target) {
   } finally {
     run.removeAttribute('aria-disabled');
   }
-}
-
-/** One column of time and one of numbers: a line. More columns are a table's business. */
-function drawn(columns, rows) {
-  const times = columns.findIndex((column) => columnKind(column) === 'time');
-  const figures = columns.findIndex((column) => columnKind(column) === 'number');
-  const isPlain = columns.every((column, index) => index === times || columnKind(column) === 'number');
-  if (times < 0 || figures < 0 || !isPlain || rows.length < 3) return [];
-  const points = rows
-    .filter((row) => row[times] !== null && row[figures] !== null)
-    .map((row) => ({ at: Date.parse(`${row[times]}`.replace(' ', 'T')) / 1_000, text: String(row[figures]) }))
-    .toSorted((a, b) => a.at - b.at);
-  if (points.some(({ at }) => Number.isNaN(at))) return [];
-  const target = el('div', { class: 'chart' });
-  const name = columns[figures].name;
-  // Not before the page has it: a chart is as wide as its place.
-  queueMicrotask(() =>
-    chart(target, {
-      label: name,
-      said: `${name} over time; the table below has every value.`,
-      times: points.map(({ at }) => at),
-      form: 'full',
-      series: [
-        {
-          label: name,
-          tone: 'live',
-          values: points.map(({ text }) => Number(text)),
-          texts: points.map(({ text }) => text),
-        },
-      ],
-    }),
-  );
-  return [target];
 }
 
 function fileButton(label, format, asked) {

@@ -4,7 +4,7 @@ import { shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
-const TIME = /^\d{4}-\d\d-\d\d(?:[ T]|$)/;
+const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
 /** Rows as objects → `{ columns: [{ name, kind }], rows: [[value]] }`; a column is what all its values are. */
 export function tabled(found) {

@@ -12,14 +12,13 @@ export function showStreams({ status }) {
   const items = status.streams.map((stream) => ({
     ...stream,
     auditedAt: audits.get(stream.name),
-    held: heldOf(stream, status.coverage.listed),
+    held: heldOf(stream, status.hasNetwork),
   }));
   keyed(target, items, ({ name }) => name, makeStream);
 }
 
 /** How much is held, and what that number counts. */
-function heldOf({ name, rows }, listed) {
-  const hasNetwork = name === 'parties' && BigInt(rows) === BigInt(listed) + 1n;
+function heldOf({ name, rows }, hasNetwork) {
   const notes = {
     parties: hasNetwork ? 'network among them, which has no ledger' : '',
     checkpoints: 'different ones: a list may name one twice',
