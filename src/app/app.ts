@@ -3,17 +3,13 @@
  * down last-in first-out. Whatever has no URL configured is embedded.
  */
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { ProgressHints } from '../runs/progress-hints.ts';
 import type { JobDeps } from '../runs/job.ts';
 import type { StatusStore } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
-import { secretsOfUrl } from '../config/secrets.ts';
-import { UnreachableError, UsageError } from '../core/errors.ts';
+import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import { rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
-import { startEmbeddedPostgres } from '../embedded/postgres.ts';
 import { RowPool } from '../export/read/row-pool.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { openObjectStore } from '../objects/open-store.ts';
@@ -24,15 +20,11 @@ import { openRedisBackend } from '../queue/redis-backend.ts';
 import { CostMeter } from '../source/cost-meter.ts';
 import type { SourceObserver } from '../source/ports.ts';
 import { openSource, type Source, type SourceDeps } from '../source/source-client.ts';
-import { openPostgresState } from '../state/postgres-state.ts';
-import { openRedisState } from '../state/redis-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
-import { tolerantState } from '../state/tolerant-state.ts';
 import { CostStore } from '../runs/store/cost-store.ts';
-import { openWarehouse, type Warehouse } from '../postgres/database.ts';
+import type { Warehouse } from '../postgres/database.ts';
 import { Presence } from '../postgres/presence.ts';
-import { type Identity, queuePrefix, readIdentity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
-import { migrate } from '../postgres/migrate.ts';
+import { type Identity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
 import { forgetHistory } from '../runs/store/history.ts';
 import { NightlyStore } from '../runs/store/nightly-store.ts';
@@ -43,11 +35,13 @@ import { PostgresStatusStore } from '../runs/store/status-store.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { posterTo } from '../runs/report/post-report.ts';
-import { type Patience, untilReachable } from './reachable.ts';
+import { type BaseOptions, openBase } from './base.ts';
+import { untilReachable } from './reachable.ts';
 import { RunCosts } from '../runs/run-costs.ts';
 import { RunMetrics } from '../worker/run-metrics.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
 import { nextSlotMs, type Schedule } from '../runs/night/schedule.ts';
+import { objectsAt } from './reader.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
 import type { Meters } from '../worker/meters.ts';
@@ -83,8 +77,7 @@ export interface App extends AsyncDisposable {
 /** What runs are of, in the mirror's own table. */
 const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'];
 
-export interface AppOptions extends Patience {
-  readonly config: Config;
+export interface AppOptions extends BaseOptions {
   /** Default: the source client's own. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
 }
@@ -209,7 +202,7 @@ export async function openStore({
   return openObjectStore({
     // Half of it: whoever waits shorter than a minute wants to hear why.
     patienceMs: reachableMaxMs === undefined ? undefined : reachableMaxMs / 2,
-    url: config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects')),
+    url: objectsAt(config),
     spoolDir: join(config.dataDir, 'spool'),
     ambient: config.ambient,
     log,
@@ -221,29 +214,18 @@ type Services = Pick<
   'warehouse' | 'databaseUrl' | 'identity' | 'state' | 'queues' | 'metrics' | 'migrated'
 >;
 
-/** The stores that every process needs, the one that others are described in first. */
 async function openServices(options: AppOptions, stack: AsyncDisposableStack): Promise<Services> {
   const { config, log } = options;
-  const databaseUrl = await openDatabase(options, stack);
-  const warehouse = stack.use(
-    openWarehouse({
-      url: databaseUrl,
-      onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
-    }),
-  );
-  const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
-  const identity = await identify(warehouse, options);
-  const prefix = queuePrefix(identity);
-  const state = openState(options, warehouse, prefix, stack);
+  const { prefix, ...base } = await openBase(options, stack);
   const metrics = new WorkMetrics();
   const tracing = await openTracing(config.ambient, log);
   if (tracing !== undefined) stack.use(tracing);
   const backend = await untilReachable('queues', options, () =>
-    openBackend(options, databaseUrl, prefix, tracing),
+    openBackend(options, base.databaseUrl, prefix, tracing),
   );
   const queues = new Queues({ backend, prefix, log, onJob: (report) => metrics.onJob(report) });
   stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
-  return { databaseUrl, warehouse, identity, state, queues, metrics, migrated };
+  return { ...base, queues, metrics };
 }
 
 /** @throws UsageError where SOURCE_URL is not set */
@@ -252,63 +234,6 @@ export function needSource(config: Config): URL {
   throw new UsageError([
     'SOURCE_URL: not set, and this command asks the source; give the URL of the query service',
   ]);
-}
-
-async function openDatabase(
-  { config, log, signal }: AppOptions,
-  stack: AsyncDisposableStack,
-): Promise<string> {
-  if (config.databaseUrl !== undefined) return config.databaseUrl.href;
-  const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
-  rememberSecrets(secretsOfUrl(new URL(embedded.connectionString)));
-  return embedded.connectionString;
-}
-
-async function identify({ db }: Warehouse, { config, log }: AppOptions): Promise<Identity> {
-  const identity = await readIdentity(db);
-  const { sourceUrl } = config;
-  const isOther =
-    identity.sourceUrl !== undefined && sourceUrl !== undefined && shownUrl(sourceUrl) !== identity.sourceUrl;
-  if (isOther) {
-    // Workers that were started with the former address refuse the jobs of this one.
-    log.warn(
-      { provenUrl: identity.sourceUrl, url: shownUrl(sourceUrl) },
-      'SOURCE_URL is not the address that the mirror was read from: start running workers again with it',
-    );
-  }
-  return identity;
-}
-
-/** The first that is asked of the database: where it is away, its address is what a person must look at. */
-async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promise<readonly string[]> {
-  try {
-    return await migrate(warehouse.db);
-  } catch (error) {
-    if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
-    throw new UnreachableError(`Cannot reach the database at ${databaseUrl.host}; check DATABASE_URL`, {
-      code: 'DATABASE_UNREACHABLE',
-      meta: { host: databaseUrl.host },
-      cause: error,
-    });
-  }
-}
-
-function openState(
-  { config, log }: AppOptions,
-  warehouse: Warehouse,
-  prefix: string,
-  stack: AsyncDisposableStack,
-): ResumeState {
-  const inner =
-    config.redisUrl === undefined
-      ? openPostgresState({ pool: warehouse.pool, prefix })
-      : openRedisState({
-          url: config.redisUrl.href,
-          prefix,
-          onConnectionError: (error) => log.debug({ err: error }, 'Redis connection failed'),
-        });
-  stack.defer(() => inner.close());
-  return tolerantState(inner, { log });
 }
 
 /** Progress is told to whoever follows the run, and counted here. */

@@ -1,9 +1,9 @@
 /** The console's way to the lake: `ledger-mirror query` and `lake` in processes of their own. */
-import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { type LakeDesk, type LakeTable, QueryRunner } from '../api/console/lake-desk.ts';
 import type { Config } from '../config/environment.ts';
 import { sharedLoad } from '../core/shared-load.ts';
+import { objectsAt } from './reader.ts';
 import { READY_QUESTIONS } from '../lake/query/questions.ts';
 import { SHAPES } from '../lake/tables/tables.ts';
 
@@ -26,7 +26,7 @@ interface Overview {
 }
 
 export function openLakeDesk(config: Config): LakeDesk {
-  const objects = config.objectStoreUrl ?? pathToFileURL(join(config.dataDir, 'objects'));
+  const objects = objectsAt(config);
   const runner = new QueryRunner({
     command: [process.execPath, MAIN],
     env: {

@@ -1,5 +1,5 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
-import { missedSlotMs } from '../runs/night/missed-slot.ts';
+import { missedSlotMs } from '../runs/night/missed.ts';
 import { nextSlotMs, type Schedule } from '../runs/night/schedule.ts';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import { isLakeDecidedHere } from '../lake/store/decided-commits.ts';

@@ -2,6 +2,7 @@
  * Objects in an S3 bucket. Each is written under a condition, with its checksum, and carries the SHA-256
  * of its bytes as metadata: whether a lost or contradicted write has happened is settled by asking.
  */
+import { prefixOf } from './store-url.ts';
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
@@ -40,7 +41,7 @@ export interface S3StoreOptions {
 
 /** @throws UsageError where the endpoint is no URL */
 export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: S3StoreOptions): S3Store {
-  const prefix = url.pathname.replaceAll(/^\/+|\/+$/g, '');
+  const prefix = prefixOf(url);
   return new S3Store(openS3Client(url, ambient, patienceMs), url.host, prefix, new Spool(spoolDir));
 }
 

@@ -96,7 +96,7 @@ describe('an operator', () => {
     const table = page.getByRole('table', { name: 'Cost by stage' });
     await expect
       .poll(() => table.locator('tbody th').allInnerTexts())
-      .toEqual(['parties', 'checkpoints', 'exports', 'load', 'verify', 'all']);
+      .toEqual(['parties', 'checkpoints', 'exports, and 1 for the source’s time', 'load', 'verify', 'all']);
     const requests = await table.locator('tbody tr td:nth-child(2)').allInnerTexts();
     const [parties = 0, checkpoints = 0, exports = 0, load, verify, all] = requests.map((text) =>
       Number(text.split(' ', 1)[0]),

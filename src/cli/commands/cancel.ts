@@ -1,10 +1,10 @@
 /** `cancel`: ends a run of any kind, and those below it, at its next safe point. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { App } from '../../app/app.ts';
+import type { Reader } from '../../app/reader.ts';
 import { UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { findRun, openMirror } from '../mirror.ts';
+import { findRun, openMirrorReader } from '../mirror.ts';
 import { runDocument } from '../../runs/run-document.ts';
 
 const POLL_MS = 200;
@@ -15,18 +15,18 @@ export async function cancel(
   { runId: given }: { readonly runId: string },
   context: CommandContext,
 ): Promise<CommandResult> {
-  await using app = await openMirror(context);
+  await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'cancel', given);
-  const before = await app.jobs.runs.requestCancel(runId);
+  const before = await app.runs.requestCancel(runId);
   if (before === undefined) throw new UsageError([`cancel: there is no run ${runId} any more`]);
   const run = await untilEnded(app, runId, context);
   return { exitCode: EXIT.done, document: runDocument(run), text: `${describe(run, before)}\n` };
 }
 
-async function untilEnded(app: App, runId: string, { signal }: CommandContext): Promise<Run> {
+async function untilEnded(app: Reader, runId: string, { signal }: CommandContext): Promise<Run> {
   const startedMs = performance.now();
   for (;;) {
-    const run = await app.jobs.runs.get(runId);
+    const run = await app.runs.get(runId);
     if (run === undefined) throw new UsageError([`cancel: there is no run ${runId} any more`]);
     const isOpen = run.state === 'queued' || run.state === 'running';
     if (!isOpen || performance.now() - startedMs > WAIT_MAX_MS) return run;

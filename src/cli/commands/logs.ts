@@ -1,6 +1,6 @@
 /** `logs`: the log lines of a run and of those below it, whichever process wrote them. */
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { findRun, openMirror } from '../mirror.ts';
+import { findRun, openMirrorReader } from '../mirror.ts';
 import { readableLog } from '../output/log-lines.ts';
 
 const PAGE_LINES = 1_000;
@@ -10,7 +10,7 @@ export async function logs(
   { runId: given }: { readonly runId: string },
   context: CommandContext,
 ): Promise<CommandResult> {
-  await using app = await openMirror(context);
+  await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'logs', given);
   const lines: Record<string, unknown>[] = [];
   for (let next: string | undefined = '0'; next !== undefined && lines.length < LINES_MAX;) {

@@ -1,7 +1,7 @@
 /** `runs`: what ran and how it ended; with an id, one run with its evidence. */
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { findRun, openMirror } from '../mirror.ts';
+import { findRun, openMirrorReader } from '../mirror.ts';
 import { formatAge, formatDuration } from '../output/format.ts';
 import { runReport } from '../output/report.ts';
 import { formatTable } from '../output/table.ts';
@@ -21,12 +21,12 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
       `--limit: ${JSON.stringify(options.limit)} is not accepted; give 1 to ${LIMIT_MAX}`,
     ]);
   }
-  await using app = await openMirror(context);
+  await using app = await openMirrorReader(context);
   if (options.runId !== undefined) {
     const run = runDocument(await findRun(app, 'runs', options.runId));
     return { exitCode: EXIT.done, document: run, text: runReport(run) };
   }
-  const listed = await app.jobs.runs.list({ limit });
+  const listed = await app.runs.list({ limit });
   const now = Date.now();
   const rows = listed.map((run) => {
     const startMs = Date.parse(run.startedAt ?? run.queuedAt);

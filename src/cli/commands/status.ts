@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProgressLine } from '../../runs/job.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
-import type { App } from '../../app/app.ts';
+import type { Reader } from '../../app/reader.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { openMirror } from '../mirror.ts';
+import { openMirrorReader } from '../mirror.ts';
 import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
 
@@ -33,7 +33,7 @@ export async function status(options: StatusOptions, context: CommandContext): P
       '--watch: not with --json, which is one document; call status --json again and again',
     ]);
   }
-  await using app = await openMirror(context);
+  await using app = await openMirrorReader(context);
   if (options.watch) return await watch(app, context);
   const found = glance(await app.status.facts());
   return {
@@ -44,7 +44,7 @@ export async function status(options: StatusOptions, context: CommandContext): P
 }
 
 /** Until it is told to stop: in place on a terminal, otherwise a text whenever something has changed. */
-async function watch(app: App, { stdout, signal }: CommandContext): Promise<CommandResult> {
+async function watch(app: Reader, { stdout, signal }: CommandContext): Promise<CommandResult> {
   const isTerminal = 'isTTY' in stdout && stdout.isTTY === true;
   for (let shown = ''; !signal.aborted;) {
     const text = await look(app);
@@ -57,7 +57,7 @@ async function watch(app: App, { stdout, signal }: CommandContext): Promise<Comm
 }
 
 /** A store that is away for a while does not end the watching. */
-async function look(app: App): Promise<string> {
+async function look(app: Reader): Promise<string> {
   try {
     const [facts, runs] = await Promise.all([app.status.facts(), underway(app)]);
     return describe(glance(facts), runs, Date.now());
@@ -66,9 +66,9 @@ async function look(app: App): Promise<string> {
   }
 }
 
-async function underway(app: App): Promise<readonly Underway[]> {
-  const runs = await app.jobs.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
-  return Promise.all(runs.map(async (run) => ({ run, progress: await app.jobs.progress.read(run.runId) })));
+async function underway(app: Reader): Promise<readonly Underway[]> {
+  const runs = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
+  return Promise.all(runs.map(async (run) => ({ run, progress: await app.progress.read(run.runId) })));
 }
 
 function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number): string {

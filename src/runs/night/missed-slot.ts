@@ -1,31 +1,13 @@
 /** Scheduled times that were missed, or whose nightly run failed, are noticed and made up. */
 import { enqueueRun } from '../enqueue.ts';
 import type { JobDeps } from '../job.ts';
+import { LATE_MS } from './missed.ts';
 import { auditSlotName, lastSlotMs, nextSlotMs, slotName, type Schedule } from './schedule.ts';
 
-/** The queue may be this late before a scheduled time counts as missed. */
-const LATE_MS = 2 * 60_000;
 /** A nightly run that failed is tried again after so long, then after twice as long, and so on. */
 const RETRY_MIN_MS = 5 * 60_000;
 const RETRY_MAX_MS = 2 * 3_600_000;
 const LISTS = ['parties', 'checkpoints'] as const;
-
-/**
- * The last scheduled time, in milliseconds since 1970, for which no run was started, was still going then, or came
- * after it. A mirror that was made after it has missed nothing.
- */
-export async function missedSlotMs(
-  schedule: Schedule,
-  deps: Pick<JobDeps, 'nightly'>,
-  nowMs: number,
-): Promise<number | undefined> {
-  const dueMs = lastSlotMs(schedule, nowMs);
-  if (nowMs - dueMs < LATE_MS) return undefined;
-  const scheduledAt = new Date(dueMs).toISOString();
-  if (await deps.nightly.hasNightSince(scheduledAt)) return undefined;
-  const { runs } = await deps.nightly.failedSince(scheduledAt);
-  return runs > 0 ? undefined : dueMs;
-}
 
 type MakeUpDeps = Pick<JobDeps, 'nightly' | 'runs' | 'queue' | 'log'>;
 

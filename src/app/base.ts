@@ -1,0 +1,101 @@
+/** The database and the resume state: what every process needs, the one that others are described in first. */
+import { openWarehouse, type Warehouse } from '../postgres/database.ts';
+import { type Identity, queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
+import { migrate } from '../postgres/migrate.ts';
+import type { Config } from '../config/environment.ts';
+import { secretsOfUrl } from '../config/secrets.ts';
+import { UnreachableError } from '../core/errors.ts';
+import { rememberSecrets } from '../core/secrets.ts';
+import { startEmbeddedPostgres } from '../embedded/postgres.ts';
+import { openPostgresState } from '../state/postgres-state.ts';
+import type { ResumeState } from '../state/resume-state.ts';
+import { tolerantState } from '../state/tolerant-state.ts';
+import { type Patience, untilReachable } from './reachable.ts';
+
+export interface BaseOptions extends Patience {
+  readonly config: Config;
+}
+
+export interface Base {
+  readonly databaseUrl: string;
+  readonly warehouse: Warehouse;
+  readonly identity: Identity;
+  /** Of queues, and of keys in Redis. */
+  readonly prefix: string;
+  readonly state: ResumeState;
+  /** The names of the migrations that were run now. */
+  readonly migrated: readonly string[];
+}
+
+export async function openBase(options: BaseOptions, stack: AsyncDisposableStack): Promise<Base> {
+  const { config, log } = options;
+  const databaseUrl = await openDatabase(options, stack);
+  const warehouse = stack.use(
+    openWarehouse({
+      url: databaseUrl,
+      onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
+    }),
+  );
+  const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
+  const identity = await identify(warehouse, options);
+  const prefix = queuePrefix(identity);
+  const state = await openState(options, warehouse, prefix, stack);
+  return { databaseUrl, warehouse, identity, prefix, state, migrated };
+}
+
+async function openDatabase(
+  { config, log, signal }: BaseOptions,
+  stack: AsyncDisposableStack,
+): Promise<string> {
+  if (config.databaseUrl !== undefined) return config.databaseUrl.href;
+  const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
+  rememberSecrets(secretsOfUrl(new URL(embedded.connectionString)));
+  return embedded.connectionString;
+}
+
+async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promise<Identity> {
+  const identity = await readIdentity(db);
+  const { sourceUrl } = config;
+  const isOther =
+    identity.sourceUrl !== undefined && sourceUrl !== undefined && shownUrl(sourceUrl) !== identity.sourceUrl;
+  if (isOther) {
+    // Workers that were started with the former address refuse the jobs of this one.
+    log.warn(
+      { provenUrl: identity.sourceUrl, url: shownUrl(sourceUrl) },
+      'SOURCE_URL is not the address that the mirror was read from: start running workers again with it',
+    );
+  }
+  return identity;
+}
+
+/** The first that is asked of the database: where it is away, its address is what a person must look at. */
+async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promise<readonly string[]> {
+  try {
+    return await migrate(warehouse.db);
+  } catch (error) {
+    if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
+    throw new UnreachableError(`Cannot reach the database at ${databaseUrl.host}; check DATABASE_URL`, {
+      code: 'DATABASE_UNREACHABLE',
+      meta: { host: databaseUrl.host },
+      cause: error,
+    });
+  }
+}
+
+async function openState(
+  { config, log }: BaseOptions,
+  warehouse: Warehouse,
+  prefix: string,
+  stack: AsyncDisposableStack,
+): Promise<ResumeState> {
+  const inner =
+    config.redisUrl === undefined
+      ? openPostgresState({ pool: warehouse.pool, prefix })
+      : (await import('../state/redis-state.ts')).openRedisState({
+          url: config.redisUrl.href,
+          prefix,
+          onConnectionError: (error) => log.debug({ err: error }, 'Redis connection failed'),
+        });
+  stack.defer(() => inner.close());
+  return tolerantState(inner, { log });
+}

@@ -1,0 +1,20 @@
+import { pathToFileURL } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { FileStore } from '../../src/objects/file-store.ts';
+import { openS3Store } from '../../src/objects/s3-store.ts';
+import { storeUrl } from '../../src/objects/store-url.ts';
+
+describe('the name of a store', () => {
+  test.each(['/tmp/a mirror/objects', '/tmp/objects/'])('is that of the folder %s', (folder) => {
+    expect(storeUrl(pathToFileURL(folder))).toBe(new FileStore(folder).url);
+  });
+
+  test.each(['s3://bucket', 's3://bucket/', 's3://bucket/some/prefix/?region=eu-west-1'])(
+    'is that of %s',
+    (text) => {
+      const url = new URL(text);
+      const store = openS3Store({ url, spoolDir: '/tmp/none', ambient: {} });
+      expect(storeUrl(url)).toBe(store.url);
+    },
+  );
+});
