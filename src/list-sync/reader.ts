@@ -7,7 +7,7 @@ import { NETWORK_PARTY } from '../core/ids.ts';
 import { CEILING, endless, type SyncContext } from './context.ts';
 import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group, type Overlap } from './groups.ts';
 import { checkOrder, doubt, EndNotShown } from './guards.ts';
-import { PageAsker, SIZE_MAX, type Asked } from './page-asker.ts';
+import { PageRequests, SIZE_MAX, type Asked } from './page-requests.ts';
 import type { ListedRow, Page } from './ports.ts';
 import { advance, isSamePlace, keepGroups, readResumePoint, type ResumePoint } from './resume-point.ts';
 import type { ResumePointWriter } from './resume-point-writer.ts';
@@ -34,7 +34,7 @@ export class Reader {
   readonly #context: SyncContext;
   readonly #writer: ResumePointWriter;
   readonly #meter: ProgressMeter;
-  readonly #asker: PageAsker;
+  readonly #requests: PageRequests;
   #sequence: bigint;
   #groups: readonly Group[];
   #clamp: number | undefined;
@@ -62,7 +62,7 @@ export class Reader {
     this.#meter = meter;
     this.#sequence = resumeFrom === undefined ? generation.sequence : BigInt(resumeFrom.sequence);
     this.#groups = resumeFrom?.groups ?? [];
-    this.#asker = new PageAsker(context, resumeFrom?.sizeMax);
+    this.#requests = new PageRequests(context, resumeFrom?.sizeMax);
     this.#clamp = resumeFrom?.clamp;
     this.rows = generation.rows;
     this.lastPos = generation.lastPos;
@@ -78,7 +78,7 @@ export class Reader {
 
   /** How many rows a page is asked for, at most. */
   get size(): number {
-    return this.#asker.size;
+    return this.#requests.size;
   }
 
   /** Whether a page of so many rows could have held more. */
@@ -161,7 +161,7 @@ export class Reader {
       generationId: `${this.generation.generationId}`,
       sequence: `${sequence}`,
       groups: this.#groups,
-      ...(this.#asker.sizeMax === undefined ? {} : { sizeMax: this.#asker.sizeMax }),
+      ...(this.#requests.sizeMax === undefined ? {} : { sizeMax: this.#requests.sizeMax }),
       ...(this.#clamp === undefined ? {} : { clamp: this.#clamp }),
     };
   }
@@ -172,7 +172,7 @@ export class Reader {
     overlap: Extract<Overlap, { kind: 'shown' }> & { expected: number };
   }> {
     if (this.#groups.length === 0) {
-      const asked = await this.#asker.ask(undefined, this.size);
+      const asked = await this.#requests.ask(undefined, this.size);
       const rows = this.#withoutNetwork(asked.page);
       return { asked, overlap: { kind: 'shown', fresh: rows, groups: groupRows(rows), expected: 0 } };
     }
@@ -201,7 +201,7 @@ export class Reader {
     for (let size = this.size + repeated; ; size = Math.min(size * 2, SIZE_MAX)) {
       let asked: Asked;
       try {
-        asked = await this.#asker.ask(sent?.cursor, size);
+        asked = await this.#requests.ask(sent?.cursor, size);
       } catch (error) {
         if (errorCode(error) === 'CURSOR_REFUSED') return undefined;
         throw error;
@@ -228,7 +228,7 @@ export class Reader {
     const last = this.lastGroup;
     if (last === undefined) return NOTHING;
     for (let { size, page } = asked; page.rows.length === size && size < SIZE_MAX;) {
-      const larger = await this.#asker.ask(sent?.cursor, size * 2);
+      const larger = await this.#requests.ask(sent?.cursor, size * 2);
       if (larger.size <= size) break;
       ({ size, page } = larger);
       const rows = this.#withoutNetwork(page);
@@ -249,7 +249,7 @@ export class Reader {
     const before = this.#groups.slice(0, -1);
     const found: ListedRow[] = [];
     for (let attempt = 1; attempt <= TIGHT_ATTEMPTS_MAX; attempt += 1) {
-      const asked = await this.#asker.ask(last.cursor, this.size);
+      const asked = await this.#requests.ask(last.cursor, this.size);
       const rest = classifyRest(asked.page.rows, last);
       if (rest.kind === 'more') {
         found.push(...rest.fresh);
@@ -259,7 +259,7 @@ export class Reader {
       if (rest.kind === 'unseen') {
         if (rest.fresh.length === 0) return NOTHING;
         if (last.keys.length > 1) throw unread();
-        await this.#asker.askTwice(asked);
+        await this.#requests.askTwice(asked);
       }
       return this.#take(asked, [...found, ...rest.fresh], [...before, last, ...rest.groups], -1);
     }
@@ -271,7 +271,7 @@ export class Reader {
     this.#unverified = undefined;
     const length = short?.page.rows.length ?? 0;
     if (short === undefined || length === 0 || length === short.size || length === this.#clamp) return;
-    const again = await this.#asker.ask(short.after, length);
+    const again = await this.#requests.ask(short.after, length);
     if (!isSameRows(short.page.rows, again.page.rows)) {
       throw doubt(this.#context.list, 'SHORT_PAGE', 'a page that was shorter than asked lacked rows', {
         rows: length,
@@ -285,7 +285,7 @@ export class Reader {
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
     const keys = [...(this.lastGroup?.keys ?? []), ...fresh.map(({ key }) => key)];
     if (new Set(keys).size === keys.length) return;
-    await this.#asker.askTwice(asked);
+    await this.#requests.askTwice(asked);
   }
 
   /** `network` behind all others has no place: what is new comes before it. The public service lists it on one page only. */
@@ -300,11 +300,11 @@ export class Reader {
     const sent = this.#groups.at(-2);
     const last = this.lastGroup;
     if (last === undefined) return;
-    this.#asker.askAhead(sent?.cursor, this.size + last.keys.length + (sent?.keys.length ?? 1) - 1);
+    this.#requests.askAhead(sent?.cursor, this.size + last.keys.length + (sent?.keys.length ?? 1) - 1);
   }
 
   askNewest(fromEnd: boolean): Promise<Asked> {
-    return this.#asker.askNewest(fromEnd);
+    return this.#requests.askNewest(fromEnd);
   }
 }
 

@@ -64,6 +64,6 @@ function later({ lists, exports, requests, seconds, ratePerSecond }: NightPrevie
     `  lists     ${formatCount(lists.requests)} (${lists.known})`,
     `  exports   ${formatCount(asked)} of ${formatCount(due)} parties due` +
       (quarantined > 0 ? `, ${formatCount(quarantined)} of them quarantined before` : '') +
-      (notDue > 0 ? `; ${formatCount(notDue)} idle ones wait for another night` : ''),
+      (notDue > 0 ? `; ${formatCount(notDue)} idle ones wait for another nightly run` : ''),
   ];
 }

@@ -87,7 +87,7 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
     ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
     '',
     formatTable(
-      ['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held', 'read whole'],
+      ['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held', 'last audit'],
       streams,
     ).trimEnd(),
     '',

@@ -61,7 +61,7 @@ function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
   if (isFirst)
     return `Asks for every page of both lists, then each party’s ledger: how much that is, nobody knows yet. At most ${ratePerSecond} requests a second.`;
   const waiting = exports.deferred + exports.notDue;
-  const left = waiting === 0 ? '' : ` ${plural(waiting, 'ledger')} wait for another night.`;
+  const left = waiting === 0 ? '' : ` ${plural(waiting, 'ledger')} wait for another nightly run.`;
   return `${asks(requests, seconds * 1_000)} ${count(exports.asked)} of them ${exports.asked === 1 ? 'is an export' : 'are exports'}.${left}`;
 }
 

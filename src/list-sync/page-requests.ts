@@ -17,7 +17,7 @@ export interface Asked extends Question {
   readonly page: Page;
 }
 
-export class PageAsker {
+export class PageRequests {
   readonly #context: SyncContext;
   #sizeMax: number | undefined;
   #ahead: { readonly question: Question; readonly answer: Promise<Page | Error> } | undefined;
