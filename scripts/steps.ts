@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 
 export const ROOT = resolve(import.meta.dirname, '..');
-const OUTPUT_CHARACTERS_MAX = 200_000;
+const OUTPUT_CHARACTERS_MAX = 4_000_000;
 const TIMEOUT_MS = 10 * 60_000;
 const SHOWN_LINES = 40;
 
