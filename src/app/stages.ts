@@ -99,6 +99,7 @@ function stagesOfSource({
         objects: store,
         compression: config.exportCompression,
         segmentBytesMax: config.exportSegmentMax,
+        retentionMicros: BigInt(config.sourceRetention) * 1000n,
         exportLimit: config.sourceExportConcurrency,
         rowPool,
         assets: config.sourceAssets,

@@ -195,6 +195,13 @@ export const SETTINGS = {
     help: 'exports a night at most; unset: no limit',
     parse: integer(0, 2 ** 31),
   }),
+  sourceRetention: setting({
+    name: 'SOURCE_RETENTION',
+    fallback: '90d',
+    accepted: 'a duration from 1d to 36500d',
+    help: 'how long the source keeps ledger entries for certain: what is older is not audited, and proves nothing',
+    parse: duration(86_400_000, 36_500 * 86_400_000),
+  }),
   nightlyAuditShare: setting({
     name: 'NIGHTLY_AUDIT_SHARE',
     fallback: '1%',
@@ -359,6 +366,7 @@ type Required =
   | 'firstRun'
   | 'auditSchedule'
   | 'historyRetention'
+  | 'sourceRetention'
   | 'nightlyAuditShare'
   | 'nightlyParties'
   | 'exportCompression'

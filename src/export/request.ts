@@ -41,6 +41,8 @@ export interface ExportDeps {
   readonly objects: ObjectStore;
   readonly compression: Compression;
   readonly segmentBytesMax: number;
+  /** How long the source keeps entries for certain; 90 days by default. */
+  readonly retentionMicros?: Micros;
   /** Exports at once, over all workers. */
   readonly exportLimit: number;
   /** Absent: the rows of every answer are read on the calling thread. */

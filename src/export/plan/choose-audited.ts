@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../core/time.ts';
 import type { Coverage, ExportRepository, ExportScope } from '../ports.ts';
-import { OVERLAP_AGE_MAX_MICROS } from './remaining.ts';
+import { RETENTION_MICROS } from './remaining.ts';
 
 export interface AuditChoice {
   /** Of the closed segments that the source should still have; from 0 to 1. */
@@ -11,6 +11,8 @@ export interface AuditChoice {
   readonly epoch: number | undefined;
   /** The source's own time. */
   readonly now: Micros;
+  /** How long the source keeps entries for certain; 90 days by default. */
+  readonly retentionMicros?: Micros | undefined;
 }
 
 /** Those whose last check lies the longest back. Of less than one segment a night, one every so many nights. */
@@ -19,7 +21,7 @@ export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice
   const candidates = coverage
     .filter((row) => !row.open && row.assetId === scope.assetId && row.content !== undefined)
     .filter((row) => row.isFaulty !== true && row.epoch === epoch)
-    .filter((row) => row.from === BEGINNING || isServed(row.from, now))
+    .filter((row) => row.from === BEGINNING || isServed(row.from, choice))
     .filter((row) => now - (row.checkedAt ?? 0n) > DAY_MICROS)
     .toSorted((one, other) => Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)));
   const wanted = share * candidates.length + chance(scope, now);
@@ -35,7 +37,7 @@ export async function servedAudits(
   const chosen = chooseAudited(coverage, choice);
   if (chosen.every(({ from }) => from !== BEGINNING)) return chosen;
   const first = await repository.firstEntry(choice.scope.partyId);
-  if (first !== undefined && isServed(first, choice.now)) return chosen;
+  if (first !== undefined && isServed(first, choice)) return chosen;
   return chooseAudited(
     coverage.filter(({ from }) => from !== BEGINNING),
     choice,
@@ -43,8 +45,8 @@ export async function servedAudits(
 }
 
 /** Whether a source should still have what is of that time. */
-function isServed(time: Micros, now: Micros): boolean {
-  return now - time < OVERLAP_AGE_MAX_MICROS;
+function isServed(time: Micros, { now, retentionMicros = RETENTION_MICROS }: AuditChoice): boolean {
+  return now - time < retentionMicros;
 }
 
 /** From 0 to 1; the same for a ledger all day, and another one the next. */

@@ -6,11 +6,8 @@ import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '.
 import type { Coverage, SourceProfile, TailSum } from '../ports.ts';
 import { overlaps, type Range, subtract, union } from './ranges.ts';
 
-/**
- * A known tail older than this, by the source's clock, may have fallen to its retention (half of the six months
- * that nodes keep by default), so that its absence would prove nothing.
- */
-export const OVERLAP_AGE_MAX_MICROS = 90n * DAY_MICROS;
+/** Half of the six months that nodes of the public service keep by default. */
+export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
  * From release 0.73 on the bounds apply to an entry's own time, up to some microseconds behind the block time that
  * is exported: an end is asked for this much later, and cut locally.
@@ -30,6 +27,8 @@ export interface Target {
   readonly isWindow?: boolean;
   /** The source's own time. */
   readonly now: Micros;
+  /** How long the source keeps entries for certain: the absence of an older tail would prove nothing. 90 days by default. */
+  readonly retentionMicros?: Micros | undefined;
   /** Of the source's chain; absent where no list is known. */
   readonly epoch?: number | undefined;
   readonly trust?: Trust | undefined;
@@ -235,7 +234,7 @@ function overlapAt(first: Micros, known: readonly Coverage[], target: Target): O
   if (row?.tail === undefined) return undefined;
   const isOtherEpoch = row.epoch !== undefined && target.epoch !== undefined && row.epoch !== target.epoch;
   if (isOtherEpoch) return 'the chain of the source began again since';
-  if (target.now - row.tail.from > OVERLAP_AGE_MAX_MICROS) {
+  if (target.now - row.tail.from > (target.retentionMicros ?? RETENTION_MICROS)) {
     return row.tail.rows === 0 ? undefined : 'what is known is older than a source may keep';
   }
   return { to: first, tail: row.tail, sides: row.sides };

@@ -21,12 +21,15 @@ export interface NightPreview {
   readonly ratePerSecond: number;
 }
 
+type AuditSettings = Pick<Config, 'sourceRate' | 'sourceRetention' | 'nightlyAuditShare'>;
+
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 export async function describeNight(
   jobs: Pick<JobDeps, 'nightly' | 'nightlyParties' | 'nightlyExportsMax'>,
-  { sourceRate, nightlyAuditShare }: Pick<Config, 'sourceRate' | 'nightlyAuditShare'>,
+  { sourceRate, sourceRetention, nightlyAuditShare }: AuditSettings,
 ): Promise<NightPreview> {
   const estimate = await previewNight(jobs, jobs.nightlyExportsMax);
+  const auditable = await jobs.nightly.auditable(sourceRetention);
   const due = estimate.parties - estimate.notDue;
   const exports = Math.min(due, jobs.nightlyExportsMax ?? Infinity);
   const requests = exports + estimate.listRequests;
@@ -44,8 +47,8 @@ export async function describeNight(
       quarantined: estimate.quarantined,
     },
     audits: {
-      segments: Math.ceil(estimate.auditable.segments * nightlyAuditShare),
-      bytes: Math.ceil(Number(estimate.auditable.bytes) * nightlyAuditShare),
+      segments: Math.ceil(auditable.segments * nightlyAuditShare),
+      bytes: Math.ceil(Number(auditable.bytes) * nightlyAuditShare),
     },
     requests,
     seconds: Math.ceil(Math.max(requests / sourceRate, exports * (estimate.secondsPerExport ?? 0))),

@@ -70,7 +70,6 @@ export interface Estimate {
   readonly isFirst: boolean;
   readonly listRequests: number;
   /** Closed segments that the source should still have, and their bytes. */
-  readonly auditable: { readonly segments: number; readonly bytes: bigint };
   /** From export to export, in the last nightly run that exported anything. */
   readonly secondsPerExport: number | undefined;
 }
@@ -92,10 +91,6 @@ export interface Summary {
 /** The newest page and one that joins it, for each of the two lists, and one request for `network`. */
 const LIST_REQUESTS = 5;
 const UNASKED_LISTED_MAX = 20;
-
-/** Sources keep half a year by default; what is asked for again must be younger than half of that. */
-const AUDITABLE = sql`(select bytes from mirror.segments
-  where status = 'current' and not open and to_time > clock_timestamp() - interval '90 days') auditable`;
 
 interface PlanRow {
   readonly parties: bigint;
@@ -251,16 +246,12 @@ export class NightlyStore {
         quarantined: bigint;
         synced: boolean;
         seconds: number | null;
-        segments: bigint;
-        bytes: string;
       }>`
         select count(*) as parties, count(u.quarantined_at) as quarantined,
           exists (select from mirror.runs where kind = 'sync' and state = 'done') as synced,
           (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
              where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
-             order by queued_at desc limit 1) as seconds,
-          (select count(*) from ${AUDITABLE}) as segments,
-          (select coalesce(sum(bytes), 0) from ${AUDITABLE}) as bytes
+             order by queued_at desc limit 1) as seconds
         from (select party_id from mirror.parties where ${chosen}::text[] is null
               union select unnest(${chosen}::text[])) ids
         left join (${ASKED}) u on u.party_id = ids.party_id
@@ -271,9 +262,20 @@ export class NightlyStore {
         quarantined: Number(row?.quarantined ?? 0n),
         isFirst: row?.synced !== true,
         listRequests: LIST_REQUESTS,
-        auditable: { segments: Number(row?.segments ?? 0n), bytes: BigInt(row?.bytes ?? 0) },
         secondsPerExport: row?.seconds ?? undefined,
       };
+    });
+  }
+
+  /** The closed segments of which the source still has a part for certain. */
+  async auditable(retentionMs: number): Promise<{ readonly segments: number; readonly bytes: bigint }> {
+    return guarded('count the segments to audit', async () => {
+      const found = await sql<{ segments: bigint; bytes: string }>`
+        select count(*) as segments, coalesce(sum(bytes), 0) as bytes from mirror.segments
+        where status = 'current' and not open
+          and to_time > clock_timestamp() - ${retentionMs}::float8 * interval '1 millisecond'`.execute(this.#db);
+      const row = found.rows[0];
+      return { segments: Number(row?.segments ?? 0n), bytes: BigInt(row?.bytes ?? 0) };
     });
   }
 

@@ -52,6 +52,12 @@ describe('the audit of closed segments', () => {
     expect(asked).toBeLessThan(140);
   });
 
+  test('asks for all that a source keeps, where it says for how long', () => {
+    const years = [segment(100), segment(1_000)];
+    expect(chooseAudited(years, choice)).toEqual([]);
+    expect(chooseAudited(years, { ...choice, retentionMicros: 3_650n * DAY_MICROS })).toHaveLength(2);
+  });
+
   test('takes the first segment too, whose range begins before all entries', () => {
     expect(chooseAudited([segment(3, { from: 0n })], choice)).toHaveLength(1);
   });
