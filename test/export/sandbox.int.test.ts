@@ -99,8 +99,10 @@ describe('objects hold exactly what the books say', () => {
       expect(received / Number(outcome.bytes)).toBeLessThan(3);
       const { rows } = await night.world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
       const largest = Math.max(...rows.map(({ bytes }) => Number(bytes)));
-      // A release that cannot be asked in windows is one object, however large.
-      expect(largest <= segmentBytesMax).toBe(release !== '0.71.6');
+      // A release that cannot be asked in windows is one object, however large. Of unsorted rows an object may be
+      // larger where another cancelled stream would ask for more than twice the ledger.
+      const isSorted = release === '0.73';
+      expect(largest <= segmentBytesMax * (isSorted ? 1 : 1.5)).toBe(release !== '0.71.6');
       // What comes in comes with every piece: such a release is asked once for all, after it was found out.
       expect(outcome.requests > 4).toBe(release !== '0.71.6');
       night.sandbox.advance(86_400_000);

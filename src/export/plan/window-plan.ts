@@ -239,9 +239,10 @@ export class WindowPlan {
       return sortedTo > from && sortedTo < to ? sortedTo : undefined;
     }
     if (this.#sortedTo !== undefined) {
+      if (this.#breaks > BREAKS_MAX) return borderAt(seen, windowBytes) ?? this.#sortedTo;
       // With its last second: what is left over would come again with the next stream that is cancelled.
-      if (this.#breaks <= BREAKS_MAX) return this.#sortedTo + 1;
-      return borderAt(seen, windowBytes) ?? this.#sortedTo;
+      const border = borderAt(seen, this.#segmentBytesMax);
+      return border !== undefined && border < this.#sortedTo ? border : this.#sortedTo + 1;
     }
     const leap = outgrownTimes > 1 ? leapBefore(seen, outgrownTimes) : undefined;
     if (leap !== undefined && leap > from) return leap;
