@@ -1,0 +1,71 @@
+// A result over time: a line of its first figures, or a line for each kind where they are told by day or month.
+import { chart } from '../common/charts.js';
+import { el } from '../common/dom.js';
+import { count, shortId } from '../common/format.js';
+import { columnKind } from './result.js';
+
+const LINES_MAX = 6;
+const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
+
+/** @returns the chart's place, or nothing where a line would say nothing */
+export function resultChart(columns, rows) {
+  const places = (kind) => columns.flatMap((column, index) => (columnKind(column) === kind ? [index] : []));
+  const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];
+  const isDaily = rows.every((row) => `${row[time]}`.length <= 10);
+  if (time === undefined || figure === undefined || rows.length < 3 || (kinds.length > 0 && !isDaily)) return [];
+  const kind = fewest(kinds, rows);
+  if (kinds.length > 0 && kind === undefined) return [];
+  const lines = linesOf(rows, { time, figure, kind });
+  const times = [...new Set(lines.flatMap(({ at }) => [...at.keys()]))].toSorted((a, b) => a - b);
+  if (times.length < 2 || times.some(Number.isNaN)) return [];
+  const target = el('div', { class: 'chart' });
+  const name = columns[figure].name;
+  const label = kind === undefined ? name : `${name} by ${columns[kind].name}`;
+  // Not before the page has it: a chart is as wide as its place.
+  queueMicrotask(() =>
+    chart(target, {
+      label,
+      said: `${label}, over time; the table below has every value.`,
+      times,
+      form: isDaily ? 'day' : 'full',
+      series: lines.map(({ name: line, at }, index) => ({
+        label: line === undefined ? name : shortId(line),
+        tone: TONES[index],
+        values: times.map((one) => Number(at.get(one) ?? 0)),
+        texts: times.map((one) => shown(at.get(one) ?? '0')),
+      })),
+    }),
+  );
+  return [el('p', { class: 'hint' }, label), target];
+}
+
+/** The column of text with the fewest values, where these are few enough to tell apart. */
+function fewest(kinds, rows) {
+  const valuesOf = (index) => new Set(rows.map((row) => row[index])).size;
+  const [least] = kinds.toSorted((a, b) => valuesOf(a) - valuesOf(b));
+  return least !== undefined && valuesOf(least) <= LINES_MAX ? least : undefined;
+}
+
+/** Whole figures of one time and kind are added up; others stand alone. */
+function linesOf(rows, { time, figure, kind }) {
+  const lines = new Map();
+  for (const row of rows) {
+    if (row[time] === null || row[figure] === null) continue;
+    const name = kind === undefined ? undefined : `${row[kind] ?? '–'}`;
+    if (!lines.has(name)) lines.set(name, { name, at: new Map() });
+    const { at } = lines.get(name);
+    const when = Date.parse(`${row[time]}`.replace(' ', 'T')) / 1_000;
+    const [known, value] = [at.get(when), String(row[figure])];
+    at.set(when, known === undefined ? value : sum(known, value));
+  }
+  return [...lines.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function sum(one, other) {
+  const isWhole = /^-?\d+$/.test(one) && /^-?\d+$/.test(other);
+  return isWhole ? String(BigInt(one) + BigInt(other)) : String(Number(one) + Number(other));
+}
+
+function shown(value) {
+  return /^-?\d+$/.test(value) ? count(value) : value;
+}
