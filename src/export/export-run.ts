@@ -151,7 +151,13 @@ export class ExportRun {
     this.#contradictions = contradictions;
     this.#earlier = coverage;
     const { auditShare: share = 0, seenTime: now } = this.#request;
-    const choice = { share, scope: this.#lease.scope, epoch, now, retentionMicros: this.#deps.retentionMicros };
+    const choice = {
+      share,
+      scope: this.#lease.scope,
+      epoch,
+      now,
+      retentionMicros: this.#deps.retentionMicros,
+    };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#audited.add(coverageId);
     const rate = expectedBytesPerSecond(coverage, this.#target());

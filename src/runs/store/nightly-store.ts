@@ -273,7 +273,9 @@ export class NightlyStore {
       const found = await sql<{ segments: bigint; bytes: string }>`
         select count(*) as segments, coalesce(sum(bytes), 0) as bytes from mirror.segments
         where status = 'current' and not open
-          and to_time > clock_timestamp() - ${retentionMs}::float8 * interval '1 millisecond'`.execute(this.#db);
+          and to_time > clock_timestamp() - ${retentionMs}::float8 * interval '1 millisecond'`.execute(
+        this.#db,
+      );
       const row = found.rows[0];
       return { segments: Number(row?.segments ?? 0n), bytes: BigInt(row?.bytes ?? 0) };
     });

@@ -12,7 +12,8 @@ export function resultChart(columns, rows) {
   const places = (kind) => columns.flatMap((column, index) => (columnKind(column) === kind ? [index] : []));
   const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];
   const isDaily = rows.every((row) => `${row[time]}`.length <= 10);
-  if (time === undefined || figure === undefined || rows.length < 3 || (kinds.length > 0 && !isDaily)) return [];
+  if (time === undefined || figure === undefined || rows.length < 3 || (kinds.length > 0 && !isDaily))
+    return [];
   const kind = fewest(kinds, rows);
   if (kinds.length > 0 && kind === undefined) return [];
   const lines = linesOf(rows, { time, figure, kind });
