@@ -234,6 +234,11 @@ describe('what reads the mirror', () => {
     }
   });
 
+  test('query --output into a folder that is not there is refused', async () => {
+    const refused = await home.run(['query', 'select 1', '--output', 'no-folder/x.csv']);
+    expectRefused(refused, /--output: cannot write .*x\.csv \(ENOENT\); name a file in a folder that exists/);
+  });
+
   test('nightly --dry-run asks nothing', async () => {
     const before = sandbox.requests.of();
     const { code, document } = await home.json(['nightly', '--dry-run']);

@@ -112,7 +112,7 @@ function verifyText(verify: Fields): string {
   const problems = Number(verify['problemCount']);
   return (
     `${plural(checked['segments'], 'segment')} (${bytes(checked['objectBytes'])}), ` +
-    `${amount(checked['warehouseRows'])} entries in the warehouse, ${amount(checked['lakeRows'])} rows in the lake: ` +
+    `${amount(checked['warehouseRows'])} entries in the warehouse, ${amount(checked['lakeRows'])} rows in all tables of the lake: ` +
     (problems === 0 ? 'every sum agrees' : plural(problems, 'problem'))
   );
 }

@@ -1,6 +1,5 @@
 /** `query`: SQL over the lake, or one of the ready questions. Asks the object store alone. */
-import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { open as openFile, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
@@ -73,10 +72,15 @@ async function answer(lake: Lake, asked: Asked, context: CommandContext, output:
   }
 }
 
-/** The file appears whole, or not at all. */
+/** The file appears whole, or not at all. @throws UsageError where it cannot be made */
 async function answerInto(path: string, lake: Lake, asked: Asked, context: CommandContext): Promise<void> {
   const part = `${path}.${process.pid}.part`;
-  const file = createWriteStream(part, { flags: 'wx' });
+  const handle = await openFile(part, 'wx').catch((error: unknown) => {
+    throw new UsageError([
+      `--output: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`,
+    ]);
+  });
+  const file = handle.createWriteStream();
   try {
     await answer(lake, asked, context, file);
     file.end();
