@@ -40,7 +40,7 @@ test('tells a whole night in a line for each part', () => {
     '  exports      2 parties, 9 new rows in 1 segment',
     '  load         9 rows of 1 segment into the warehouse',
     '  lake         snapshot 2: 12 rows in 3 files, 1.0 KiB',
-    '  verify       4 segments (2.0 KiB), 9 entries in the warehouse, 12 rows in the lake: every sum agrees',
+    '  verify       4 segments (2.0 KiB), 9 entries in the warehouse, 12 rows in all tables of the lake: every sum agrees',
     '  source       4 requests, 1.5 KiB received',
     '  run          ledger-mirror runs 0199-run',
     '',
