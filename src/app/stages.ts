@@ -63,6 +63,16 @@ export function composeStages(parts: StageParts): Stages {
   return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
 }
 
+function exportSettings(config: StageParts['config']) {
+  return {
+    compression: config.exportCompression,
+    segmentBytesMax: config.exportSegmentMax,
+    retentionMicros: BigInt(config.sourceRetention) * 1000n,
+    exportLimit: config.sourceExportConcurrency,
+    assets: config.sourceAssets,
+  };
+}
+
 /** @throws UsageError from whatever asks the source where there is none */
 function stagesOfSource({
   config,
@@ -97,12 +107,8 @@ function stagesOfSource({
         source: asked().ledger,
         repository,
         objects: store,
-        compression: config.exportCompression,
-        segmentBytesMax: config.exportSegmentMax,
-        retentionMicros: BigInt(config.sourceRetention) * 1000n,
-        exportLimit: config.sourceExportConcurrency,
+        ...exportSettings(config),
         rowPool,
-        assets: config.sourceAssets,
         onProgress: (progress) => onProgress([exportLine(progress)]),
       },
       signal,

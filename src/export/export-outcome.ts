@@ -1,6 +1,6 @@
 /** What an export says of itself: the verdict's evidence, for people and for the checks of other stages. */
 import { ceilSecond, formatInstant } from '../core/time.ts';
-import { worst, type Verdict } from '../core/verdict.ts';
+import { type Outcome, worst, type Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
 import type { Coverage, ExportScope, SourceProfile } from './ports.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
@@ -18,6 +18,12 @@ export interface ExportFacts {
     | { readonly sides: Sides; readonly profile: SourceProfile; readonly coverage: readonly Coverage[] }
     | undefined;
   readonly evidence: Record<string, unknown>;
+}
+
+/** The requests that a run may make are used up. */
+export function exhausted(requests: number, fruitless: number): Outcome {
+  const reason = `the source was asked ${requests} times, the last ${fruitless} in vain; the next run goes on`;
+  return { verdict: 'incomplete', evidence: { reason } };
 }
 
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {

@@ -1,7 +1,7 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
 import { BEGINNING, ceilSecond, DAY_MICROS, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import { worst, type Verdict } from '../core/verdict.ts';
-import { type ExportFacts, exportOutcome } from './export-outcome.ts';
+import { exhausted, type ExportFacts, exportOutcome } from './export-outcome.ts';
 import {
   type Again,
   type Answered,
@@ -181,24 +181,17 @@ export class ExportRun {
       const evidence = this.#fetcher.requests === 0 ? { covered: true } : {};
       return { kind: 'covered', data: { verdict: 'complete', evidence } };
     }
-    if (this.#fruitless >= FRUITLESS_MAX || this.#fetcher.requests >= REQUESTS_MAX) return this.#exhausted();
+    const { requests } = this.#fetcher;
+    if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX)
+      return { kind: 'exhausted', data: exhausted(requests, this.#fruitless) };
     const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
     if (probe !== undefined) return { kind: 'unproven', data: { probe, profile } };
     return { kind: 'planned', data: { plan: next.plan, coverage, profile } };
   }
 
-  #exhausted(): EventOf<'planning'> {
-    const { requests } = this.#fetcher;
-    const reason = `the source was asked ${requests} times, the last ${this.#fruitless} in vain; the next run goes on`;
-    return { kind: 'exhausted', data: { verdict: 'incomplete', evidence: { reason } } };
-  }
-
   #target(): Target {
     const { assetId, from, to, closedTo, seenTime, again, runId } = this.#request;
-    const range = {
-      from: floorSecond(from ?? BEGINNING),
-      to: to === undefined ? undefined : ceilSecond(to),
-    };
+    const range = { from: floorSecond(from ?? BEGINNING), to: to && ceilSecond(to) };
     return {
       ...range,
       assetId,

@@ -236,6 +236,7 @@ describe('what reads the mirror', () => {
 
   test('query --output into a folder that is not there is refused', async () => {
     const refused = await home.run(['query', 'select 1', '--output', 'no-folder/x.csv']);
+    expect(refused.code).toBe(1);
     expectRefused(refused, /--output: cannot write .*x\.csv \(ENOENT\); name a file in a folder that exists/);
   });
 
