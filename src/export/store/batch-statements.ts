@@ -4,8 +4,8 @@ import { formatInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { Coverage, ExportLease, Publication, SourceProfile } from '../ports.ts';
-import { OWN_ID } from './export-store.ts';
-import { changed, encodeTail, guardConstraint, readCoverages } from './publications.ts';
+import { takeLeases } from './leases.ts';
+import { coverageRow, insertCoverage, readCoverages, supersede } from './publications.ts';
 import { decodeProfile } from './source-profile.ts';
 
 /** What is known of a party when its lease was taken. */
@@ -61,42 +61,15 @@ export async function leaseParties(
   leaseMs: number,
   holder: number | undefined,
 ): Promise<ReadonlyMap<string, Leased>> {
-  const ids = [...partyIds];
   const takenAtMs = performance.now();
-  return inTransaction(db, { action: `lease the exports of ${ids.length} parties` }, async (tx) => {
-    // As for one party, in the order of their ids: two batches never wait for each other in a circle.
-    await sql`select pg_advisory_xact_lock(mirror.lock_key('export ' || id))
-      from (select id from unnest(${ids}::text[]) id order by id) ordered`.execute(tx);
-    await sql`insert into mirror.exports (party_id)
-      select id from unnest(${ids}::text[]) id
-      where not exists (select from mirror.exports where party_id = id and asset_id is null)
-      on conflict do nothing`.execute(tx);
-    const taken = await sql<{
-      party_id: string;
-      export_id: bigint;
-      lease_token: string;
-      window_plan: unknown;
-      contradictions: number;
-      has_own_ids: boolean;
-      has_intents: boolean;
-    }>`
-      update mirror.exports u
-      set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
-        lease_holder = ${holder ?? null}, is_at_source = false
-      where u.party_id = any(${ids}::text[]) and u.asset_id is null
-        and not exists (
-          select from mirror.exports o where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder))
-      returning party_id, export_id, lease_token, window_plan, contradictions,
-        exists (select from mirror.parties where ${OWN_ID}) as has_own_ids,
-        exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent') as has_intents`.execute(
-      tx,
-    );
+  return inTransaction(db, { action: `lease the exports of ${partyIds.length} parties` }, async (tx) => {
+    const taken = await takeLeases(tx, partyIds, undefined, { leaseMs, holder });
     const coverage = await readCoverages(
       tx,
-      taken.rows.map((row) => row.party_id),
+      taken.map((row) => row.party_id),
     );
     return new Map(
-      taken.rows.map((row) => {
+      taken.map((row) => {
         const scope = { partyId: row.party_id, ...(row.has_own_ids ? { hasOwnIds: true } : {}) };
         return [
           row.party_id,
@@ -111,30 +84,6 @@ export async function leaseParties(
       }),
     );
   });
-}
-
-/** @returns those of the leases that another has not taken over */
-export async function renewLeases(
-  db: Database,
-  leases: readonly ExportLease[],
-  leaseMs: number,
-): Promise<ReadonlySet<bigint>> {
-  const renewed = await sql<{ export_id: bigint }>`
-    update mirror.exports e set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
-    returning e.export_id`.execute(db);
-  return new Set(renewed.rows.map((row) => row.export_id));
-}
-
-export async function releaseLeases(db: Database, leases: readonly ExportLease[]): Promise<void> {
-  await sql`
-    update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
-    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`.execute(db);
-}
-
-function tokens(leases: readonly ExportLease[]): ReturnType<typeof sql> {
-  return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
-    ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
 }
 
 /**
@@ -157,46 +106,21 @@ export async function commitEmpty(
     const held = new Set(fenced.rows.map((row) => row.lease_token));
     const ours = exports.filter(({ lease }) => held.has(lease.token));
     if (ours.length === 0) return ours;
-    const superseded = ours.flatMap(({ publication }) => publication?.supersedes ?? []);
-    if (superseded.length > 0) {
-      const removed = await sql`
-        delete from mirror.coverage where coverage_id = any(${superseded.map(String)}::bigint[])`.execute(tx);
-      if (removed.numAffectedRows !== BigInt(superseded.length)) throw changed();
-    }
-    const ranges = ours.flatMap(coverageRows);
-    if (ranges.length > 0) await insertCoverage(tx, ranges);
+    await supersede(
+      tx,
+      ours.flatMap(({ publication }) => publication?.supersedes ?? []),
+    );
+    const ranges = ours.flatMap(
+      ({ lease, publication }) =>
+        publication?.coverage.map((range) => coverageRow(lease.scope, publication, range)) ?? [],
+    );
+    await insertCoverage(tx, ranges);
     await recordSuccess(tx, ours);
     if (asking !== undefined)
       await sql`update mirror.exports set is_at_source = true
         where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(tx);
     return ours;
   });
-}
-
-function coverageRows({ lease, publication }: EmptyExport): readonly object[] {
-  return (publication?.coverage ?? []).map((range) => ({
-    party_id: lease.scope.partyId,
-    asset_id: range.ofAsset ?? null,
-    epoch: publication?.epoch ?? null,
-    from_time: formatInstant(range.from),
-    to_time: formatInstant(range.to),
-    open: range.open,
-    sides: range.sides,
-    tail: range.tail === undefined ? null : encodeTail(range.tail),
-    run_id: publication?.runId,
-  }));
-}
-
-async function insertCoverage(tx: Database, ranges: readonly object[]): Promise<void> {
-  await guardConstraint(() =>
-    sql`
-      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, tail, run_id)
-      select party_id, asset_id, epoch, from_time, to_time, open, sides, tail, run_id
-      from jsonb_to_recordset(${JSON.stringify(ranges)}::jsonb) as t(party_id text, asset_id text, epoch int,
-        from_time timestamptz, to_time timestamptz, open boolean, sides text, tail jsonb, run_id uuid)`.execute(
-      tx,
-    ),
-  );
 }
 
 /** As `commit`, `succeed` and `release` do for one. */

@@ -20,11 +20,10 @@ import {
   type Leased,
   leaseParties,
   readSurroundings,
-  releaseLeases,
-  renewLeases,
   type Surroundings,
 } from './batch-statements.ts';
 import { ExportStore } from './export-store.ts';
+import { releaseLeases, renewLeases } from './leases.ts';
 
 /** A party of the batch that is being worked. */
 interface InHand {

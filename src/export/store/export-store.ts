@@ -21,16 +21,14 @@ import {
   readCoverage,
   readIdentity,
 } from './publications.ts';
-import { lockObjects, lockParty } from './export-locks.ts';
+import { lockObjects } from './export-locks.ts';
+import { releaseLeases, renewLeases, takeLeases } from './leases.ts';
 import { quarantineSegment } from './quarantine-segment.ts';
 import { decodeProfile, encodeProfile } from './source-profile.ts';
 import { guarded, inTransaction } from '../../postgres/transaction.ts';
 
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
-
-/** As the index `parties_own_ids` has it. */
-export const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`);
 
 export class ExportStore implements ExportRepository {
   readonly #db: Database;
@@ -47,27 +45,9 @@ export class ExportStore implements ExportRepository {
   }
 
   acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
-    const assetId = scope.assetId ?? null;
     return inTransaction(this.#db, { action: `lease the export of party ${scope.partyId}` }, async (tx) => {
-      // Units of one party overlap where one is "all assets": their claims are taken one after another.
-      await lockParty(tx, scope.partyId);
-      await tx
-        .insertInto('exports')
-        .values({ party_id: scope.partyId, asset_id: assetId })
-        .onConflict((conflict) => conflict.columns(['party_id', 'asset_id']).doNothing())
-        .execute();
-      const claimed = await sql<{ export_id: bigint; lease_token: string; has_own_ids: boolean }>`
-        update mirror.exports u
-        set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
-          lease_holder = ${this.#holder ?? null}, is_at_source = false
-        where u.party_id = ${scope.partyId} and u.asset_id is not distinct from ${assetId}
-          and not exists (
-            select from mirror.exports o
-            where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
-              and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
-        returning export_id, lease_token,
-          exists (select from mirror.parties where ${OWN_ID}) as has_own_ids`.execute(tx);
-      const row = claimed.rows[0];
+      const holding = { leaseMs, holder: this.#holder };
+      const [row] = await takeLeases(tx, [scope.partyId], scope.assetId, holding);
       if (row === undefined) return undefined;
       const known = row.has_own_ids ? { ...scope, hasOwnIds: true } : scope;
       return { scope: known, exportId: row.export_id, token: row.lease_token };
@@ -76,22 +56,13 @@ export class ExportStore implements ExportRepository {
 
   renew(lease: ExportLease, leaseMs: number): Promise<void> {
     return guarded(`renew the lease of ${nameOf(lease.scope)}`, async () => {
-      const renewed = await sql`
-        update mirror.exports set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
-        where export_id = ${lease.exportId} and lease_token = ${lease.token}`.execute(this.#db);
-      if (renewed.numAffectedRows !== 1n) throw new FencedError(nameOf(lease.scope));
+      const renewed = await renewLeases(this.#db, [lease], leaseMs);
+      if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
     });
   }
 
   release(lease: ExportLease): Promise<void> {
-    return guarded(`release ${nameOf(lease.scope)}`, async () => {
-      await this.#db
-        .updateTable('exports')
-        .set({ lease_token: null, lease_until: null, is_at_source: false })
-        .where('export_id', '=', lease.exportId)
-        .where('lease_token', '=', lease.token)
-        .execute();
-    });
+    return guarded(`release ${nameOf(lease.scope)}`, () => releaseLeases(this.#db, [lease]));
   }
 
   coverage(scope: ExportScope): Promise<readonly Coverage[]> {
@@ -336,6 +307,6 @@ async function checkFence(tx: Database, lease: ExportLease): Promise<void> {
   if (held.rows.length !== 1) throw new FencedError(nameOf(lease.scope));
 }
 
-export function nameOf(scope: ExportScope): string {
+function nameOf(scope: ExportScope): string {
   return `party ${scope.partyId}, ${scope.assetId === undefined ? 'all assets' : `asset ${scope.assetId}`}`;
 }

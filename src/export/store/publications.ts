@@ -184,9 +184,11 @@ export async function commitPublication(
   for (const { manifest } of publication.segments) {
     segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
   }
-  for (const range of publication.coverage) {
-    await insertCoverage(tx, lease.scope, publication, range, segmentIds);
-  }
+  const ranges = publication.coverage.map((range) => {
+    const segmentId = range.objectKey === undefined ? undefined : segmentIds.get(range.objectKey);
+    return coverageRow(lease.scope, publication, range, segmentId);
+  });
+  await insertCoverage(tx, ranges);
   await tx
     .updateTable('exports')
     .set((eb) => ({
@@ -222,7 +224,7 @@ async function forgetOlder(tx: Database, lease: ExportLease, publication: Public
     .execute();
 }
 
-async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<void> {
+export async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<void> {
   if (coverageIds.length === 0) return;
   const removed = await tx
     .deleteFrom('coverage')
@@ -287,41 +289,47 @@ async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> 
   return inserted.segment_id;
 }
 
-async function insertCoverage(
-  tx: Database,
-  scope: ExportScope,
+/** The row of a range that becomes known. @param segmentId of the object that holds its entries, where it has any */
+export function coverageRow(
+  { partyId, assetId }: ExportScope,
   { runId, epoch }: Publication,
   range: NewCoverage,
-  segmentIds: ReadonlyMap<string, bigint>,
-): Promise<void> {
-  const { objectKey } = range;
+  segmentId?: bigint,
+): object {
+  return {
+    party_id: partyId,
+    asset_id: range.ofAsset === undefined ? (assetId ?? null) : range.ofAsset,
+    epoch: epoch ?? null,
+    from_time: formatInstant(range.from),
+    to_time: formatInstant(range.to),
+    open: range.open,
+    sides: range.sides,
+    segment_id: segmentId === undefined ? null : String(segmentId),
+    tail: range.tail === undefined ? null : encodeTail(range.tail),
+    run_id: runId,
+  };
+}
+
+export async function insertCoverage(tx: Database, rows: readonly object[]): Promise<void> {
+  if (rows.length === 0) return;
   await guardConstraint(() =>
-    tx
-      .insertInto('coverage')
-      .values({
-        party_id: scope.partyId,
-        asset_id: range.ofAsset === undefined ? (scope.assetId ?? null) : range.ofAsset,
-        epoch: epoch ?? null,
-        from_time: formatInstant(range.from),
-        to_time: formatInstant(range.to),
-        open: range.open,
-        sides: range.sides,
-        segment_id: objectKey === undefined ? null : (segmentIds.get(objectKey) ?? null),
-        tail: range.tail === undefined ? null : JSON.stringify(encodeTail(range.tail)),
-        run_id: runId,
-      })
-      .execute(),
+    sql`
+      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id)
+      select party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id
+      from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as t(party_id text, asset_id text, epoch int,
+        from_time timestamptz, to_time timestamptz, open boolean, sides text, segment_id bigint, tail jsonb,
+        run_id uuid)`.execute(tx),
   );
 }
 
-export function encodeTail(sum: TailSum): Record<string, unknown> {
+function encodeTail(sum: TailSum): Record<string, unknown> {
   return z.encode(tailSum, { ...sum });
 }
 
 const EXCLUSION_VIOLATION = '23P01';
 
 /** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
-export async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Result> {
+async function guardConstraint<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
@@ -330,7 +338,7 @@ export async function guardConstraint<Result>(work: () => Promise<Result>): Prom
   }
 }
 
-export function changed(cause?: unknown): RetryableError {
+function changed(cause?: unknown): RetryableError {
   return new RetryableError(
     'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
     { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },

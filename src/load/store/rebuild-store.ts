@@ -8,7 +8,7 @@ import type { PartyBooks, RebuildRepository, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
-import { lockParty } from '../../export/store/export-locks.ts';
+import { lockParties } from '../../export/store/export-locks.ts';
 import { readCoverage, readIdentity } from '../../export/store/publications.ts';
 import { guarded, inTransaction } from '../../postgres/transaction.ts';
 
@@ -55,7 +55,7 @@ export class RebuildStore implements RebuildRepository {
   async adopt({ partyId, current, superseded, coverage }: PartyBooks): Promise<void> {
     await inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
       // Neither an export of the party nor another rebuild comes between.
-      await lockParty(tx, partyId);
+      await lockParties(tx, [partyId]);
       const known = await readCoverage(tx, { partyId });
       if (coverage.every((range) => known.some((row) => isSame(row, range)))) return;
       await giveWay(

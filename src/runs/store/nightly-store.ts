@@ -69,7 +69,6 @@ export interface Estimate {
   /** No list was read yet: the parties are not known. */
   readonly isFirst: boolean;
   readonly listRequests: number;
-  /** Closed segments that the source should still have, and their bytes. */
   /** From export to export, in the last nightly run that exported anything. */
   readonly secondsPerExport: number | undefined;
 }

@@ -1,0 +1,79 @@
+/** Who works on which export: leases by the database's clock, of one ledger or of many in one statement. */
+import { sql } from 'kysely';
+import type { Database } from '../../postgres/database.ts';
+import type { ExportLease } from '../ports.ts';
+import { lockParties } from './export-locks.ts';
+
+/** As the index `parties_own_ids` has it. */
+const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`);
+
+/** An export that was leased, with what lies in its row. */
+export interface LeasedRow {
+  readonly party_id: string;
+  readonly export_id: bigint;
+  readonly lease_token: string;
+  readonly window_plan: unknown;
+  readonly contradictions: number;
+  readonly has_own_ids: boolean;
+  /** A dead worker of it left publications that were intended. */
+  readonly has_intents: boolean;
+}
+
+/**
+ * Leases the exports of these parties in one asset, or in all: those of which nobody works on an overlapping one.
+ * @param holder by which others see that this process is there; absent: its leases are soon taken over
+ */
+export async function takeLeases(
+  tx: Database,
+  partyIds: readonly string[],
+  assetId: string | undefined,
+  { leaseMs, holder }: { readonly leaseMs: number; readonly holder: number | undefined },
+): Promise<readonly LeasedRow[]> {
+  const [ids, asset] = [[...partyIds], assetId ?? null];
+  // Exports of one party overlap where one is "all assets": they are leased one after another.
+  await lockParties(tx, ids);
+  await sql`insert into mirror.exports (party_id, asset_id)
+    select id, ${asset} from unnest(${ids}::text[]) id
+    where not exists (
+      select from mirror.exports where party_id = id and asset_id is not distinct from ${asset}::text)
+    on conflict do nothing`.execute(tx);
+  const taken = await sql<LeasedRow>`
+    update mirror.exports u
+    set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
+      lease_holder = ${holder ?? null}, is_at_source = false
+    where u.party_id = any(${ids}::text[]) and u.asset_id is not distinct from ${asset}::text
+      and not exists (
+        select from mirror.exports o
+        where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
+          and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
+    returning party_id, export_id, lease_token, window_plan, contradictions,
+      exists (select from mirror.parties where ${OWN_ID}) as has_own_ids,
+      exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent') as has_intents`.execute(
+    tx,
+  );
+  return taken.rows;
+}
+
+/** @returns the exports whose leases another has not taken over */
+export async function renewLeases(
+  db: Database,
+  leases: readonly ExportLease[],
+  leaseMs: number,
+): Promise<ReadonlySet<bigint>> {
+  const renewed = await sql<{ export_id: bigint }>`
+    update mirror.exports e set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
+    returning e.export_id`.execute(db);
+  return new Set(renewed.rows.map((row) => row.export_id));
+}
+
+export async function releaseLeases(db: Database, leases: readonly ExportLease[]): Promise<void> {
+  await sql`
+    update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`.execute(db);
+}
+
+function tokens(leases: readonly ExportLease[]): ReturnType<typeof sql> {
+  return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
+    ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
+}
