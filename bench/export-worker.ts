@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseInstant } from '../src/core/time.ts';
 import { exportLedger } from '../src/export/export-ledger.ts';
-import type { Compression } from '../src/ledger/object-keys.ts';
+import type { Compression } from '../src/ledger/objects/object-keys.ts';
 import { RowPool } from '../src/export/read/row-pool.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openSource } from '../src/source/source-client.ts';

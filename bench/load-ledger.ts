@@ -5,7 +5,7 @@ import { zstdCompressSync } from 'node:zlib';
 import type { Pool } from 'pg';
 import { parseInstant } from '../src/core/time.ts';
 import { hashRow, RowDigest } from '../src/ledger/digest.ts';
-import { segmentKey } from '../src/ledger/object-keys.ts';
+import { segmentKey } from '../src/ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../src/objects/object-store.ts';
 
 const HEADER =

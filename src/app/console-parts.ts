@@ -6,7 +6,7 @@ import type { ConsoleParts } from '../api/console/console-ports.ts';
 import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
 import { shownSettings } from '../config/shown-settings.ts';
 import type { App } from './app.ts';
-import { openLakeDesk } from './lake-desk.ts';
+import { openLakeDesk } from './lake/lake-desk.ts';
 import { openUpkeep } from './upkeep.ts';
 
 export function consoleParts(app: App): ConsoleParts {

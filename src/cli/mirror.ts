@@ -5,6 +5,7 @@ import type { App } from '../app/app.ts';
 import { openReader, type Reader } from '../app/reader.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
+import { splitCutId } from '../core/ids.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 
@@ -30,7 +31,7 @@ export function requireMirror({ dataDir }: Config, url: URL | undefined, folder:
 
 /** @throws UsageError where no run, or more than one, has an id that begins so */
 export async function findRun({ runs }: Pick<Reader, 'runs'>, command: string, given: string): Promise<Run> {
-  const [prefix = '', suffix = ''] = given.toLowerCase().split(/…|\.\.\./u);
+  const { prefix, suffix } = splitCutId(given.toLowerCase());
   const shown = JSON.stringify(given.slice(0, 80));
   const found = /^[0-9a-f][0-9a-f-]{3,35}$/.test(prefix) ? await runs.withId(prefix, suffix) : [];
   const [run, another] = found;

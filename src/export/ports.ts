@@ -1,8 +1,8 @@
 /** What an export needs from the source and from the warehouse. */
 import type { Micros } from '../core/time.ts';
 import type { Sides } from '../ledger/header.ts';
-import type { PartyCoverage } from '../ledger/coverage-record.ts';
-import type { Manifest } from '../ledger/manifest.ts';
+import type { PartyCoverage } from '../ledger/objects/coverage-record.ts';
+import type { Manifest } from '../ledger/objects/manifest.ts';
 
 export interface WindowRequest {
   readonly partyId: string;

@@ -1,7 +1,7 @@
 /** What an export is asked for, what it works with, and what it answers. */
 import type { Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
-import type { Compression } from '../ledger/object-keys.ts';
+import type { Compression } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { ExportRepository, ExportScope, LedgerSource } from './ports.ts';
 import type { Step } from './publish/publish.ts';

@@ -5,7 +5,7 @@
 import { PermanentError, RetryableError } from '../core/errors.ts';
 import { effectOf } from './canonical.ts';
 import { decodeId, decodeInteger } from './encodings.ts';
-import { gluedError } from './glued-error.ts';
+import { gluedError } from './answer/glued-error.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from './header.ts';
 import { RowFields } from './row-fields.ts';
 import { RowSplitter } from './row-splitter.ts';

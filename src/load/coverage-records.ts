@@ -12,8 +12,8 @@ import {
   type RecordName,
   RECORDS_PREFIX,
   recordsOf,
-} from '../ledger/coverage-record.ts';
-import { plainStream } from '../ledger/plain-stream.ts';
+} from '../ledger/objects/coverage-record.ts';
+import { plainStream } from '../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 
 /** What was recorded of a party, and by which number. */

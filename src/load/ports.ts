@@ -1,6 +1,6 @@
 /** What loading and verifying need from the warehouse. */
-import type { RecordedRange } from '../ledger/coverage-record.ts';
-import type { Manifest } from '../ledger/manifest.ts';
+import type { RecordedRange } from '../ledger/objects/coverage-record.ts';
+import type { Manifest } from '../ledger/objects/manifest.ts';
 
 /** A current segment as the manifest table has it. */
 export interface SegmentRecord {

@@ -4,9 +4,9 @@
  */
 import { errorLine, PermanentError } from '../core/errors.ts';
 import { isHexId } from '../core/ids.ts';
-import { readRecordKey, recordsOf } from '../ledger/coverage-record.ts';
-import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
-import { isManifestKey, manifestKey, partyName } from '../ledger/object-keys.ts';
+import { readRecordKey, recordsOf } from '../ledger/objects/coverage-record.ts';
+import { decodeManifest, type Manifest } from '../ledger/objects/manifest.ts';
+import { isManifestKey, manifestKey, partyName } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
 import type { RebuildRepository } from './ports.ts';

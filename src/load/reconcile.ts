@@ -2,7 +2,7 @@
  * What a party's manifests and its recorded coverage say together. Pure. Nothing is claimed that neither
  * says: a recorded range whose object is gone is not covered.
  */
-import type { Manifest } from '../ledger/manifest.ts';
+import type { Manifest } from '../ledger/objects/manifest.ts';
 import type { PartyBooks, RebuiltRange } from './ports.ts';
 import type { RecordedParty } from './coverage-records.ts';
 

@@ -8,8 +8,8 @@ import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
-import { compressionOf } from '../ledger/object-keys.ts';
-import { plainStream } from '../ledger/plain-stream.ts';
+import { compressionOf } from '../ledger/objects/object-keys.ts';
+import { plainStream } from '../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './ports.ts';
 

@@ -4,8 +4,8 @@
  */
 import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
 import { formatInstant } from '../core/time.ts';
-import { decodeManifest, type Manifest } from '../ledger/manifest.ts';
-import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/object-keys.ts';
+import { decodeManifest, type Manifest } from '../ledger/objects/manifest.ts';
+import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeCheck, NeverFetched, Problem, SegmentRecord, VerifyRepository } from './ports.ts';
 import { readSegment } from './segment-reader.ts';

@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import { fileSha256 } from './file-hash.ts';
-import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
+import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
 import type { ConditionSupport, ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
 import { absent, Spool } from './spool.ts';
 import { trialSteps } from './trial-steps.ts';

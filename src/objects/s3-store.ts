@@ -20,7 +20,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
-import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
+import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
 import { openS3Client } from './s3-client.ts';
 import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './s3-errors.ts';

@@ -1,7 +1,7 @@
 /** The folder where objects grow before they are published. Nothing in it is visible to readers. */
 import { lstat, mkdir, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { checkKey } from '../ledger/object-keys.ts';
+import { checkKey } from '../ledger/objects/object-keys.ts';
 
 export class Spool {
   readonly #folder: string;

@@ -9,7 +9,7 @@ import { exportParty } from '../../src/export/export-party.ts';
 import { createLog } from '../../src/core/log.ts';
 import { tidyStore } from '../../src/export/publish/janitor.ts';
 import { recordCoverage } from '../../src/export/publish/record-coverage.ts';
-import { readRecordKey } from '../../src/ledger/coverage-record.ts';
+import { readRecordKey } from '../../src/ledger/objects/coverage-record.ts';
 import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../src/load/rebuild.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ReleaseName } from '../../src/sandbox/release-names.ts';

@@ -8,8 +8,8 @@ import { onTestFinished } from 'vitest';
 import type { Pool } from 'pg';
 import { nowMicros, parseInstant } from '../../src/core/time.ts';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
-import { encodeManifest } from '../../src/ledger/manifest.ts';
-import { type Compression, manifestKey, segmentKey } from '../../src/ledger/object-keys.ts';
+import { encodeManifest } from '../../src/ledger/objects/manifest.ts';
+import { type Compression, manifestKey, segmentKey } from '../../src/ledger/objects/object-keys.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 

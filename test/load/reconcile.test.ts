@@ -1,7 +1,7 @@
 /** What manifests and recorded coverage say together. */
 import { expect, test } from 'vitest';
-import type { Manifest } from '../../src/ledger/manifest.ts';
-import type { RecordedRange } from '../../src/ledger/coverage-record.ts';
+import type { Manifest } from '../../src/ledger/objects/manifest.ts';
+import type { RecordedRange } from '../../src/ledger/objects/coverage-record.ts';
 import { reconcile } from '../../src/load/reconcile.ts';
 import { fc } from '../support/properties.ts';
 

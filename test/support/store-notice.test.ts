@@ -17,5 +17,5 @@ test('a run that met S3 only as a double says so in its last line, and another d
   expect(lastLineOf('test/objects/s3-store.test.ts')).toMatch(
     /^No real object store was run: .*npm run test:stores/,
   );
-  expect(lastLineOf('test/ledger/object-keys.test.ts')).not.toContain('No real object store');
+  expect(lastLineOf('test/ledger/objects/object-keys.test.ts')).not.toContain('No real object store');
 });

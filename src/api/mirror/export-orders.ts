@@ -6,7 +6,7 @@ import type { JobDeps } from '../../runs/job.ts';
 import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http/ports.ts';
 import { isHexId } from '../../core/ids.ts';
 import { formatInstant, parseInstant } from '../../core/time.ts';
-import { partyName } from '../../ledger/object-keys.ts';
+import { partyName } from '../../ledger/objects/object-keys.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Downloads } from './downloads.ts';

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { errorCode } from '../../core/errors.ts';
 import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
-import { partyName } from '../../ledger/object-keys.ts';
+import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';

@@ -9,8 +9,8 @@ import type { Coverage, ExportArchive, ExportRepository, Segment } from '../../e
 import { RowFilter } from '../../export/read/row-filter.ts';
 import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
-import { compressionOf } from '../../ledger/object-keys.ts';
-import { plainStream } from '../../ledger/plain-stream.ts';
+import { compressionOf } from '../../ledger/objects/object-keys.ts';
+import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportReader, LedgerQuestion } from '../http/ports.ts';

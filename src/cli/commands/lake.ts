@@ -1,7 +1,7 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
 import { openStore } from '../../app/app.ts';
-import { lakeDeps, scratchDirOf } from '../../app/lake-deps.ts';
-import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
+import { lakeDeps, scratchDirOf } from '../../app/lake/lake-deps.ts';
+import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';

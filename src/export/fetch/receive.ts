@@ -3,7 +3,7 @@
  * only what was proven whole; on any failure nothing of it is kept.
  */
 import { RetryableError } from '../../core/errors.ts';
-import { gluedError } from '../../ledger/glued-error.ts';
+import { gluedError } from '../../ledger/answer/glued-error.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { RowSum } from '../../ledger/row-sum.ts';

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { ceilSecond, type Micros, nowMicros, SECOND_MICROS } from '../../core/time.ts';
 import type { Layout } from '../../ledger/header.ts';
-import type { Manifest } from '../../ledger/manifest.ts';
-import { type Compression, segmentKey } from '../../ledger/object-keys.ts';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
+import { type Compression, segmentKey } from '../../ledger/objects/object-keys.ts';
 import type { Coverage, ExportScope, NewCoverage, Publication } from '../ports.ts';
 import { instantOf, type ReceivedSegment } from '../spool/segment-spool.ts';
 import type { Received } from '../fetch/receive.ts';

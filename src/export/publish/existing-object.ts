@@ -5,9 +5,9 @@
 import { createHash } from 'node:crypto';
 import { PassThrough, pipeline } from 'node:stream';
 import { errorCode } from '../../core/errors.ts';
-import type { Manifest } from '../../ledger/manifest.ts';
-import { manifestKey } from '../../ledger/object-keys.ts';
-import { plainStream } from '../../ledger/plain-stream.ts';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
+import { manifestKey } from '../../ledger/objects/object-keys.ts';
+import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 
 /**

@@ -7,8 +7,8 @@ import { buffer } from 'node:stream/consumers';
 import { errorCode } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { nowMicros } from '../../core/time.ts';
-import { decodeManifest, type Manifest } from '../../ledger/manifest.ts';
-import { isManifestKey, isSegmentKey, manifestKey, objectKeyOf } from '../../ledger/object-keys.ts';
+import { decodeManifest, type Manifest } from '../../ledger/objects/manifest.ts';
+import { isManifestKey, isSegmentKey, manifestKey, objectKeyOf } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportArchive } from '../ports.ts';
 

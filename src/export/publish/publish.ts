@@ -5,8 +5,8 @@
 import { access, unlink } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
 import { errorCode, FencedError, RetryableError } from '../../core/errors.ts';
-import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/manifest.ts';
-import { manifestKey } from '../../ledger/object-keys.ts';
+import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/objects/manifest.ts';
+import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { existingObject } from './existing-object.ts';
 import type { ExportRepository, Publication, ExportLease } from '../ports.ts';

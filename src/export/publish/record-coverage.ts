@@ -15,7 +15,7 @@ import {
   readRecordKey,
   recordKey,
   recordsOf,
-} from '../../ledger/coverage-record.ts';
+} from '../../ledger/objects/coverage-record.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
 

@@ -5,8 +5,8 @@
 import { errorCode, errorLine, RetryableError } from '../../core/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
-import { type Compression, compressionOf } from '../../ledger/object-keys.ts';
-import { plainStream } from '../../ledger/plain-stream.ts';
+import { type Compression, compressionOf } from '../../ledger/objects/object-keys.ts';
+import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';

@@ -1,6 +1,6 @@
 /** Puts an answer's rows where they belong in the spool: each range of the plan becomes one object. */
 import { type Micros, SECOND_MICROS } from '../../core/time.ts';
-import type { Compression } from '../../ledger/object-keys.ts';
+import type { Compression } from '../../ledger/objects/object-keys.ts';
 import type { BlockFindings, Seconds, SpanFindings } from '../read/block-reader.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { larger, NOTHING_SEEN, type Sample } from '../plan/sample.ts';

@@ -7,7 +7,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import type { Transform } from 'node:stream';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
-import type { Compression } from '../../ledger/object-keys.ts';
+import type { Compression } from '../../ledger/objects/object-keys.ts';
 import { RowSum } from '../../ledger/row-sum.ts';
 import type { SpanFindings } from '../read/block-reader.ts';
 import { TimeHistogram } from '../plan/time-histogram.ts';

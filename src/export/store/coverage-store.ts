@@ -2,7 +2,7 @@
 import type { Pool, PoolClient } from 'pg';
 import { readInstant } from '../../core/time.ts';
 import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
-import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/coverage-record.ts';
+import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/objects/coverage-record.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE } from '../../postgres/database.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';

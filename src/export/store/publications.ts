@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { errorCode, RetryableError } from '../../core/errors.ts';
 import { formatInstant, readInstant } from '../../core/time.ts';
 import type { Coverage, ExportScope, NewCoverage, Publication, TailSum, ExportLease } from '../ports.ts';
-import { tailSum } from '../../ledger/coverage-record.ts';
+import { tailSum } from '../../ledger/objects/coverage-record.ts';
 import { instant } from '../../ledger/json-values.ts';
-import { decodeManifest, type Manifest, manifestJson } from '../../ledger/manifest.ts';
+import { decodeManifest, type Manifest, manifestJson } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import { segmentColumns } from './segment-row.ts';
 

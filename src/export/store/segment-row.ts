@@ -1,7 +1,7 @@
 /** What a manifest says, as the columns of `mirror.segments`: the same when published and when rebuilt. */
 import type { Insertable } from 'kysely';
 import { formatInstant } from '../../core/time.ts';
-import type { Manifest } from '../../ledger/manifest.ts';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 
 /** All but `status`, `evidence` and what follows from them. */

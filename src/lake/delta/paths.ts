@@ -1,6 +1,6 @@
 /** Paths of files in a Delta log, and the keys that they stand for. */
 import { PermanentError } from '../../core/errors.ts';
-import { checkKey } from '../../ledger/object-keys.ts';
+import { checkKey } from '../../ledger/objects/object-keys.ts';
 
 const VERSION_DIGITS = 20;
 

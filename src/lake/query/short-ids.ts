@@ -1,9 +1,9 @@
 /** Ids as people copy them: the beginning of one, or its beginning and end with a `…` between them. */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../core/errors.ts';
+import { splitCutId } from '../../core/ids.ts';
 import type { Inquiry } from './questions.ts';
 
-const CUT = /…|\.\.\./u;
 /** An id in SQL that was cut off: such text stands in no row. */
 const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
 const SHOWN_MAX = 3;
@@ -47,7 +47,7 @@ async function complete(
   known: string,
   connection: DuckDBConnection,
 ): Promise<string> {
-  const [prefix = '', suffix = ''] = given.split(CUT);
+  const { prefix, suffix } = splitCutId(given);
   const reader = await connection.runAndReadAll(
     `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $prefix, id limit ${SHOWN_MAX + 1}`,
     { prefix, suffix },

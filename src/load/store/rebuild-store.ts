@@ -1,8 +1,8 @@
 /** Manifest tables and coverage rebuilt from the store, one party a transaction. */
 import { type Insertable, sql, type Transaction } from 'kysely';
 import { formatInstant, nowMicros } from '../../core/time.ts';
-import { tailSum } from '../../ledger/coverage-record.ts';
-import type { Manifest } from '../../ledger/manifest.ts';
+import { tailSum } from '../../ledger/objects/coverage-record.ts';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Coverage } from '../../export/ports.ts';
 import type { PartyBooks, RebuildRepository, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';

@@ -5,7 +5,7 @@ import { checkpointKey } from '../../core/checkpoint-key.ts';
 import { storable } from '../../core/evidence.ts';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { hideSecrets } from '../../core/secrets.ts';
-import { isRecord, sampleOf } from '../../ledger/error-body.ts';
+import { isRecord, sampleOf } from '../../ledger/answer/error-body.ts';
 import type { ListedRow, ListName, Page } from '../../list-sync/ports.ts';
 import { findExcess, type JsonBounds } from './bounded-json.ts';
 

@@ -7,7 +7,7 @@ import {
   readErrorBody,
   sampleOf,
   type SourceErrorBody,
-} from '../../ledger/error-body.ts';
+} from '../../ledger/answer/error-body.ts';
 import { isLimitedInTime, retryAfterMs } from '../wire/answer-headers.ts';
 import { codeOfErrno, codeOfStatus, RETRY_RULES, type FailureCode } from './retry-policy.ts';
 

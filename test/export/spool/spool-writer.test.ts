@@ -7,7 +7,7 @@ import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SpoolWriter, Tally } from '../../../src/export/spool/spool-writer.ts';
 import { TimeHistogram } from '../../../src/export/plan/time-histogram.ts';
-import { plainStream } from '../../../src/ledger/plain-stream.ts';
+import { plainStream } from '../../../src/ledger/objects/plain-stream.ts';
 
 let folder: string;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { RetryableError } from '../../src/core/errors.ts';
-import { gluedError } from '../../src/ledger/glued-error.ts';
+import { RetryableError } from '../../../src/core/errors.ts';
+import { gluedError } from '../../../src/ledger/answer/glued-error.ts';
 
 const MESSAGE =
   '{"error":{"code":13, "message":"Internal error", "details":[{"@type":"t","code":260002,"inner":"copying"}]}}';

@@ -3,9 +3,9 @@
  * closed as it stood are in no manifest. A record is JSON lines, compressed: a head, then a line a party.
  */
 import { z } from 'zod';
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError } from '../../core/errors.ts';
 import { checkKey } from './object-keys.ts';
-import { decimal, hex64, id, instant, partyId } from './json-values.ts';
+import { decimal, hex64, id, instant, partyId } from '../json-values.ts';
 
 export const RECORDS_PREFIX = 'coverage/';
 

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { parseInstant } from '../../src/core/time.ts';
+import { parseInstant } from '../../../src/core/time.ts';
 import {
   checkKey,
   checkPrefix,
   compressionOf,
   manifestKey,
   segmentKey,
-} from '../../src/ledger/object-keys.ts';
+} from '../../../src/ledger/objects/object-keys.ts';
 
 const name = {
   partyId: 'a'.repeat(64),
@@ -43,7 +43,7 @@ describe('keys', () => {
 
   test('accept prefixes that end anywhere', () => {
     expect(['', 'ledger/', 'ledger/party=ab'].map(checkPrefix)).toEqual(['', 'ledger/', 'ledger/party=ab']);
-    expect(() => checkPrefix('../')).toThrow(expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }));
+    expect(() => checkPrefix('../../')).toThrow(expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }));
   });
 
   test('tell the compression', () => {

@@ -2,7 +2,7 @@
  * The service's error body, `{code, message, details}`: bare, or enveloped in `error`. Both shapes
  * occur on every route, and spacing differs between answers, so only the parsed value is looked at.
  */
-import { hideSecrets } from '../core/secrets.ts';
+import { hideSecrets } from '../../core/secrets.ts';
 
 const TEXT_MAX = 500;
 

@@ -3,8 +3,8 @@
  * rebuilt from the objects alone. Readable by people: pretty JSON, instants as RFC 3339, counts as text.
  */
 import { z } from 'zod';
-import { PermanentError } from '../core/errors.ts';
-import { decimal, hex64, id, instant, partyId } from './json-values.ts';
+import { PermanentError } from '../../core/errors.ts';
+import { decimal, hex64, id, instant, partyId } from '../json-values.ts';
 
 const schema = z.object({
   version: z.literal(1),

@@ -1,8 +1,8 @@
 /** The keys of objects: made and checked in one place, so that none can leave its store. */
 import { createHash } from 'node:crypto';
-import { PermanentError } from '../core/errors.ts';
-import { isHexId } from '../core/ids.ts';
-import { formatCompact, type Micros } from '../core/time.ts';
+import { PermanentError } from '../../core/errors.ts';
+import { isHexId } from '../../core/ids.ts';
+import { formatCompact, type Micros } from '../../core/time.ts';
 
 export type Compression = 'zstd' | 'gzip' | 'none';
 

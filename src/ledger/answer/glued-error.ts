@@ -2,7 +2,7 @@
  * The service tells of a failure in mid-export by JSON glued to the last row's bytes, under status 200
  * and with a clean end. Found here, so that it never becomes a row.
  */
-import { RetryableError } from '../core/errors.ts';
+import { RetryableError } from '../../core/errors.ts';
 import { errorBodyLine, errorBodyMeta, readErrorBody } from './error-body.ts';
 
 const OPENING = /\{\s*"error"\s*:/;

@@ -1,13 +1,13 @@
 /** The console's way to the lake: `ledger-mirror query` and `lake` in processes of their own. */
 import { fileURLToPath } from 'node:url';
-import { type LakeDesk, type LakeTable, QueryRunner } from '../api/console/lake-desk.ts';
-import type { Config } from '../config/environment.ts';
-import { sharedLoad } from '../core/shared-load.ts';
-import { objectsAt } from './reader.ts';
-import { READY_QUESTIONS } from '../lake/query/questions.ts';
-import { SHAPES } from '../lake/tables/tables.ts';
+import { type LakeDesk, type LakeTable, QueryRunner } from '../../api/console/lake-desk.ts';
+import type { Config } from '../../config/environment.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
+import { objectsAt } from '../reader.ts';
+import { READY_QUESTIONS } from '../../lake/query/questions.ts';
+import { SHAPES } from '../../lake/tables/tables.ts';
 
-const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
 /** Tables change when a load ends. */
 const TABLES_MAX_AGE_MS = 15_000;
 

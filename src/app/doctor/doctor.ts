@@ -1,14 +1,14 @@
 /** Looks at everything the configuration points to, and says what is wrong and what to do. */
 import { mkdir, statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { version } from '../core/version.ts';
-import { errorLine } from '../core/errors.ts';
-import { formatInstant, type Micros, nowMicros } from '../core/time.ts';
-import type { Config } from '../config/environment.ts';
-import { isWrittenOnce } from '../objects/object-store.ts';
+import { version } from '../../core/version.ts';
+import { errorLine } from '../../core/errors.ts';
+import { formatInstant, type Micros, nowMicros } from '../../core/time.ts';
+import type { Config } from '../../config/environment.ts';
+import { isWrittenOnce } from '../../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
-import { openApp, type App, type AppOptions } from './app.ts';
-import { requireWritable } from './data-dir.ts';
+import { openApp, type App, type AppOptions } from '../app.ts';
+import { requireWritable } from '../data-dir.ts';
 
 export interface Finding {
   readonly what: string;

@@ -3,7 +3,7 @@
  * JSON makes it base64, others send the text itself. The first payload decides, by its content.
  */
 import { isUtf8 } from 'node:buffer';
-import { RetryableError } from '../core/errors.ts';
+import { RetryableError } from '../../core/errors.ts';
 
 export type DataEncoding = 'base64' | 'plain';
 

@@ -1,7 +1,7 @@
-import { fc } from '../support/properties.ts';
+import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError } from '../../src/core/errors.ts';
-import { AnswerReader } from '../../src/ledger/answer-form.ts';
+import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { AnswerReader } from '../../../src/ledger/answer/answer-form.ts';
 import {
   chunksOf,
   collected,
@@ -12,7 +12,7 @@ import {
   RAW,
   type Wire,
 } from './answer-forms.ts';
-import { cutAt, HEADER_12 } from './csv.ts';
+import { cutAt, HEADER_12 } from '../csv.ts';
 
 const CSV = Buffer.from(
   `${HEADER_12}\n2023-05-01 10:00:00.5+00,1,"a ""quoted"" {brace}","Zoë\\,\n€ 𝄞",\\x,\n`,

@@ -4,7 +4,7 @@
  * messages, and its releases send CSV.
  */
 import { isUtf8 } from 'node:buffer';
-import { PermanentError, RetryableError } from '../core/errors.ts';
+import { PermanentError, RetryableError } from '../../core/errors.ts';
 import {
   errorBodyLine,
   errorBodyMeta,
@@ -20,7 +20,7 @@ import {
   encodePlain,
   type DataEncoding,
 } from './message-data.ts';
-import { storable } from '../core/evidence.ts';
+import { storable } from '../../core/evidence.ts';
 import { MESSAGE_BYTES_MAX, MessageSplitter, type SplitMessage } from './message-splitter.ts';
 
 export type AnswerForm = 'csv' | 'messages';
