@@ -1,5 +1,5 @@
 /** The console's pages: all of it local, nothing inline, everything it names there. */
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
@@ -77,5 +77,22 @@ describe('an asset', () => {
     expect(gunzipSync(packed.rawPayload)).toEqual(plain.rawPayload);
     const kept = await ask({ 'if-none-match': `${plain.headers.etag}` });
     expect([kept.statusCode, kept.rawPayload.length]).toEqual([304, 0]);
+  });
+});
+
+describe('the style sheet', () => {
+  it('is every file of the folder, in an order that ends with the phone', async () => {
+    const folder = new URL('../../src/api/console/page/style/', import.meta.url);
+    const { body, type } = await bodyOf('/assets/console.css');
+    expect(type).toBe('text/css; charset=utf-8');
+    const places = readdirSync(folder).map((file) => ({
+      file,
+      at: body.indexOf(readFileSync(new URL(file, folder), 'utf8')),
+    }));
+    expect(places.filter(({ at }) => at < 0)).toEqual([]);
+    expect(places.toSorted((a, b) => a.at - b.at).map(({ file }) => file)).toMatchObject({
+      0: 'base.css',
+      [places.length - 1]: 'phone.css',
+    });
   });
 });

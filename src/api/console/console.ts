@@ -20,14 +20,15 @@ const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   svg: 'image/svg+xml',
 };
+/** One style sheet of several files; what comes later wins. */
+const STYLES = ['base', 'frame', 'status', 'runs', 'tables', 'dialog', 'phone'] as const;
 /** The chart library's own files. */
 const LIBRARY = [
-  { paths: ['/assets/uplot.js'], url: import.meta.resolve('uplot/dist/uPlot.iife.min.js') },
-  { paths: ['/assets/uplot.css'], url: import.meta.resolve('uplot/dist/uPlot.min.css') },
+  { paths: ['/assets/uplot.js'], urls: [new URL(import.meta.resolve('uplot/dist/uPlot.iife.min.js'))] },
+  { paths: ['/assets/uplot.css'], urls: [new URL(import.meta.resolve('uplot/dist/uPlot.min.css'))] },
 ] as const;
 
 interface Asset {
-  readonly path: string;
   readonly type: string;
   readonly content: Buffer;
   readonly packed: Buffer;
@@ -36,24 +37,31 @@ interface Asset {
 
 /** Adds the pages and what they load. */
 export async function addConsole(server: FastifyInstance): Promise<void> {
-  const files = (await readdir(FOLDER, { recursive: true })).filter((file) => file.includes('.'));
+  const files = (await readdir(FOLDER, { recursive: true })).filter((file) =>
+    /\.(?:html|js|svg)$/.test(file),
+  );
   const own = files.map((file) => ({
     paths: PAGES[file] ?? [`/assets/${file}`],
-    url: new URL(file, FOLDER).href,
+    urls: [new URL(file, FOLDER)],
   }));
-  for (const { paths, url } of [...own, ...LIBRARY]) {
-    const asset = await readAsset(paths[0] ?? '', new URL(url));
+  const style = {
+    paths: ['/assets/console.css'],
+    urls: STYLES.map((name) => new URL(`style/${name}.css`, FOLDER)),
+  };
+  for (const { paths, urls } of [...own, style, ...LIBRARY]) {
+    const asset = await readAsset(urls);
     for (const path of paths)
       server.get(path, { schema: { hide: true } }, (request, reply) => sendAsset(request, reply, asset));
   }
 }
 
-async function readAsset(path: string, url: URL): Promise<Asset> {
-  const content = await readFile(url);
+/** @param urls files of one type, sent as one */
+async function readAsset(urls: readonly URL[]): Promise<Asset> {
+  const content = Buffer.concat(await Promise.all(urls.map((url) => readFile(url))));
   const packed = await promisify(gzip)(content, { level: 9 });
-  const type = TYPES[url.pathname.split('.').at(-1) ?? ''] ?? 'application/octet-stream';
+  const type = TYPES[urls[0]?.pathname.split('.').at(-1) ?? ''] ?? 'application/octet-stream';
   const tag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
-  return { path, type, content, packed, tag };
+  return { type, content, packed, tag };
 }
 
 function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
