@@ -34,14 +34,21 @@ for (const part of ['tests', 'faults', 'browser', 'stores']) {
   if (!result.success && told.length === before) told.push(`${part}: failed outside of its tests: see above`);
 }
 
-const checks = join(folder, 'check.txt');
-const text = existsSync(checks) ? readFileSync(checks, 'utf8') : '';
-const sum = /^(\d+) passed, (\d+) failed$/m.exec(text);
-passed += sum === null ? 0 : Number(sum[1]);
-failed += sum === null ? 1 : Number(sum[2]);
-if (sum === null) told.push('npm run check: ended without its sum: see above');
-for (const [, step, said] of text.matchAll(/^FAILED (.*?) +[\d.]+ s\n((?: {7}.*\n)*)/gm)) {
-  told.push(`✗ npm run check > ${step}\n${shortened(said)}`);
+// The parts that print their steps and count them in a line of their own.
+for (const [part, command] of [
+  ['package', 'npm run test:package'],
+  ['check', 'npm run check'],
+]) {
+  const path = join(folder, `${part}.txt`);
+  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  const sum = /^(\d+) passed, (\d+) failed(?:, (\d+) not run)?$/m.exec(text);
+  passed += sum === null ? 0 : Number(sum[1]);
+  // A step that could not run here is no passed step.
+  failed += sum === null ? 1 : Number(sum[2]) + Number(sum[3] ?? 0);
+  if (sum === null) told.push(`${command}: ended without its sum: see above`);
+  for (const [, step, said] of text.matchAll(/^(?:FAILED|not run) +(.*?) +[\d.]+ s\n((?: {7,}.*\n)*)/gm)) {
+    told.push(`✗ ${command} > ${step}\n${shortened(said)}`);
+  }
 }
 // A part that ended badly without a single failed test counts as one.
 if (broken === '1' && failed === 0) {

@@ -61,7 +61,8 @@ async function verifyUnits(): Promise<void> {
     const text = await readFile(join(ROOT, 'deploy/systemd', name), 'utf8');
     await writeFile(
       join(folder, name),
-      text.replace('/usr/local/bin/ledger-mirror', join(ROOT, 'bin/ledger-mirror.js')),
+      // Quoted: a checkout may lie on a path with a space.
+      text.replace('/usr/local/bin/ledger-mirror', `"${join(ROOT, 'bin/ledger-mirror.js')}"`),
     );
     const { code, output } = await command('systemd-analyze', ['verify', '--man=no', join(folder, name)]);
     const ours = output.split('\n').filter((line) => line.includes(name));
