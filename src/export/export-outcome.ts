@@ -2,7 +2,7 @@
 import { ceilSecond, formatInstant } from '../core/time.ts';
 import { type Outcome, worst, type Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
-import type { Coverage, ExportScope, SourceProfile } from './ports.ts';
+import type { Coverage, ExportScope, PublishedSegment, SourceProfile } from './ports.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
 import type { Books } from './validate/books.ts';
 
@@ -11,8 +11,8 @@ export interface ExportFacts {
   readonly request: ExportRequest;
   readonly requests: number;
   readonly books: Books;
-  /** What this run published before it was interrupted, and is current. */
-  readonly earlier: readonly Coverage[];
+  /** By this run, whoever worked it. */
+  readonly published: readonly PublishedSegment[];
   /** Of the last answer, where there was one. */
   readonly last:
     | { readonly sides: Sides; readonly profile: SourceProfile; readonly coverage: readonly Coverage[] }
@@ -27,22 +27,16 @@ export function exhausted(requests: number, fruitless: number): Outcome {
 }
 
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {
-  const { scope, request, requests, books, last } = facts;
-  const manifests = books.publications.flatMap(({ segments }) => segments.map(({ manifest }) => manifest));
-  const added = new Set(manifests.map(({ objectKey }) => objectKey));
-  const earlier = facts.earlier.flatMap(({ objectKey, rows, content }) =>
-    objectKey === undefined || added.has(objectKey) ? [] : [{ objectKey, rows, bytes: content?.bytes ?? 0n }],
-  );
-  const all = [...earlier, ...manifests];
-  const rows = all.reduce((sum, segment) => sum + segment.rows, 0n);
+  const { scope, request, requests, books, last, published } = facts;
+  const rows = published.reduce((sum, segment) => sum + segment.rows, 0n);
   const { leftOut } = books;
   const ahead = aheadNote(request);
   return {
     verdict: worst([verdict, ahead === undefined ? 'complete' : 'incomplete']),
     rows,
-    bytes: all.reduce((sum, segment) => sum + segment.bytes, 0n),
+    bytes: published.reduce((sum, segment) => sum + segment.bytes, 0n),
     requests,
-    objectKeys: all.map(({ objectKey }) => objectKey),
+    objectKeys: published.map(({ objectKey }) => objectKey),
     evidence: {
       party: scope.partyId,
       asset: scope.assetId ?? 'all',
@@ -55,7 +49,7 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
       publishedRows: String(rows),
       heldRows: String(books.held),
       ...(books.unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(books.unused) }),
-      segments: all.length,
+      segments: published.length,
       leftOut: { party: String(leftOut.party), asset: String(leftOut.asset), range: String(leftOut.range) },
       ...(books.keptNotes.length === 0 ? {} : { kept: books.keptNotes }),
       ...(books.audits.length === 0 ? {} : { audited: books.audits }),

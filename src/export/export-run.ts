@@ -68,7 +68,8 @@ export class ExportRun {
   #distrusted: Range | undefined;
   #overlap: string | undefined;
   #last: ExportFacts['last'];
-  #earlier: readonly Coverage[] | undefined;
+  /** By an earlier try of this run, or by this one. */
+  #hasPublished = false;
   #epoch: number | undefined;
   #contradictions = 0;
   #isContradicted = false;
@@ -127,7 +128,7 @@ export class ExportRun {
       const contradictions = this.#isContradicted ? this.#contradictions + 1 : 0;
       const isDone = ended.verdict === 'complete' && !this.#isContradicted;
       await this.#deps.repository.succeed(this.#lease, contradictions, isDone);
-      return this.#outcome(ended.verdict, ended.evidence);
+      return await this.#outcome(ended.verdict, ended.evidence);
     } catch (error) {
       // What is intended already can be finished from the spool by the next owner.
       if (!this.#isIntended) await this.#clearSpool().catch(() => undefined);
@@ -139,8 +140,7 @@ export class ExportRun {
   async #recover(): Promise<EventOf<'recovering'>> {
     const { repository, segmentBytesMax } = this.#deps;
     await this.#publishing.failpoint('claimed');
-    for (const publication of await recover(this.#lease, this.#publishing, this.#signal))
-      this.#books.published(publication, 0);
+    await recover(this.#lease, this.#publishing, this.#signal);
     const [coverage, kept, epoch, contradictions] = await Promise.all([
       repository.coverage(this.#lease.scope),
       repository.plan(this.#lease),
@@ -149,15 +149,10 @@ export class ExportRun {
     ]);
     this.#epoch = epoch;
     this.#contradictions = contradictions;
-    this.#earlier = coverage;
-    const { auditShare: share = 0, seenTime: now } = this.#request;
-    const choice = {
-      share,
-      scope: this.#lease.scope,
-      epoch,
-      now,
-      retentionMicros: this.#deps.retentionMicros,
-    };
+    const { auditShare: share = 0, seenTime: now, runId } = this.#request;
+    this.#hasPublished = coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
+    const { scope } = this.#lease;
+    const choice = { share, scope, epoch, now, retentionMicros: this.#deps.retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#audited.add(coverageId);
     const rate = expectedBytesPerSecond(coverage, this.#target());
@@ -376,7 +371,8 @@ export class ExportRun {
     const { publication, held } = done;
     this.#isIntended = false;
     this.#fruitless = 0;
-    this.#books.balance(received, publication, held);
+    this.#books.balance(received, held);
+    this.#hasPublished ||= publication.segments.length > 0;
     this.#verdicts.push(...this.#books.strangers(received, this.#lease.scope));
     const stood = new Set(publication.closes.map(({ coverageId }) => coverageId));
     for (const row of plan.standing) {
@@ -403,13 +399,14 @@ export class ExportRun {
     return { kind: 'published', data: {} };
   }
 
-  #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): ExportOutcome {
+  async #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<ExportOutcome> {
+    const { repository } = this.#deps;
     return exportOutcome(worst([verdict, ...this.#verdicts]), {
       scope: this.#lease.scope,
       request: this.#request,
       requests: this.#fetcher.requests,
       books: this.#books,
-      earlier: (this.#earlier ?? []).filter((row) => row.runId === this.#request.runId),
+      published: this.#hasPublished ? await repository.published(this.#lease.scope, this.#request.runId) : [],
       last: this.#last,
       evidence: {
         ...(this.#last === undefined && this.#overlap === undefined

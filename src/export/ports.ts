@@ -169,6 +169,12 @@ export interface Quarantine {
   readonly isQuarantined: boolean;
 }
 
+export interface PublishedSegment {
+  readonly objectKey: string;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+}
+
 /** The export's truth. Every lease is by the database's clock. */
 export interface ExportRepository {
   identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
@@ -179,6 +185,8 @@ export interface ExportRepository {
   release(lease: ExportLease): Promise<void>;
   /** What is known of the party, in every asset that the scope overlaps, by time. */
   coverage(scope: ExportScope): Promise<readonly Coverage[]>;
+  /** Current segments of this scope that the run published, whoever worked it. */
+  published(scope: ExportScope, runId: string): Promise<readonly PublishedSegment[]>;
   /** Of the source's chain, by the lists; undefined where none is known. */
   epoch(): Promise<number | undefined>;
   /** Its object does not hold what was published: its range is asked for again. */

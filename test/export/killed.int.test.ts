@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -9,9 +10,11 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
 import { killAt, LARGE, NOW } from './killed-case.ts';
-import { PARTY, row12 } from './ledger-double.ts';
+import { entries, PARTY, row12 } from './ledger-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
+/** So small that the ledger comes in several. */
+const WINDOWS = { segmentBytesMax: 2 ** 16 };
 /** Rows of objects that a reader who goes by the tables would see. */
 async function visibleSegments(world: World): Promise<number> {
   return (await world.pool.query('select from mirror.segments')).rowCount ?? 0;
@@ -158,3 +161,40 @@ test.each(['asked', 'spooled', 'intended', 'object', 'manifest', 'committed'])(
     expect(units.rows).toEqual([{ attempts: 0 }]);
   },
 );
+
+describe('the evidence of a run', () => {
+  test('counts what it published before it was told to stop, between two windows', async () => {
+    await using world = await World.open(database);
+    world.source.entries = LARGE;
+    const runId = randomUUID();
+    const stop = new AbortController();
+    const failpoint = (step: string): void => {
+      if (step === 'committed') stop.abort(new Error('told to stop'));
+    };
+    const stopped = world.export(NOW, { runId }, { ...WINDOWS, failpoint }, stop.signal);
+    await expect(stopped).rejects.toThrow('told to stop');
+    const before = await visibleSegments(world);
+    expect(before).toBeGreaterThan(0);
+    const outcome = await world.export(NOW, { runId }, WINDOWS);
+    expect(await visibleSegments(world)).toBeGreaterThan(before);
+    expect(outcome).toMatchObject({ verdict: 'complete', rows: BigInt(LARGE.length) });
+  });
+
+  test('counts each row once, where its second worker replaced what the first, killed, had published', async () => {
+    await using world = await World.open(database);
+    world.source.entries = LARGE;
+    await killAt(world, database.url, 'committed', 1);
+    const { rows } = await world.pool.query<{ run_id: string }>(
+      'select distinct run_id from mirror.segments',
+    );
+    const [{ run_id: runId } = { run_id: '' }] = rows;
+    await world.expireLeases();
+    const later = entries('2023-05-01T13:59:30Z', 5, 1);
+    world.source.entries = [...LARGE, ...later];
+    const outcome = await world.export(NOW, { runId });
+    const all = await world.rows();
+    expect(all).toEqual(world.source.entries.map(row12).toSorted());
+    expect(outcome).toMatchObject({ verdict: 'complete', rows: BigInt(all.length) });
+    expect(outcome.evidence).toMatchObject({ publishedRows: String(all.length), segments: 2 });
+  });
+});

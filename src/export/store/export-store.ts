@@ -9,6 +9,7 @@ import type {
   ExportScope,
   OpenPublication,
   Publication,
+  PublishedSegment,
   Quarantine,
   SourceProfile,
   ExportLease,
@@ -67,6 +68,20 @@ export class ExportStore implements ExportRepository {
 
   coverage(scope: ExportScope): Promise<readonly Coverage[]> {
     return guarded(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
+  }
+
+  published({ partyId, assetId }: ExportScope, runId: string): Promise<readonly PublishedSegment[]> {
+    return guarded(`read what run ${runId} has published`, () =>
+      this.#db
+        .selectFrom('segments')
+        .select(['object_key as objectKey', 'rows', 'bytes'])
+        .where('party_id', '=', partyId)
+        .where('asset_id', 'is not distinct from', assetId ?? null)
+        .where('run_id', '=', runId)
+        .where('status', '=', 'current')
+        .orderBy('from_time')
+        .execute(),
+    );
   }
 
   quarantineSegment(

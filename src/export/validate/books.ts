@@ -3,7 +3,7 @@ import { PermanentError } from '../../core/errors.ts';
 import { formatInstant } from '../../core/time.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Outgrown, Received } from '../fetch/receive.ts';
-import type { Coverage, ExportScope, Publication } from '../ports.ts';
+import type { Coverage, ExportScope } from '../ports.ts';
 
 export class Books {
   /** Over all answers that came to their end. */
@@ -12,7 +12,6 @@ export class Books {
   cancelled = 0;
   readonly leftOut = { party: 0n, asset: 0n, range: 0n };
   held = 0;
-  readonly publications: Publication[] = [];
   /** Of answers that were not published, and asked for again. */
   unused = 0;
   /** Ranges that were asked for once more. */
@@ -29,7 +28,7 @@ export class Books {
   }
 
   /** @throws PermanentError `BOOKS_UNBALANCED` where a row of the answer is in none of them */
-  balance(received: Received, publication: Publication, heldRows: number): void {
+  balance(received: Received, heldRows: number): void {
     const { leftOut, before, known, rows } = received;
     const held = before.rows + known + heldRows;
     const left = leftOut.party + leftOut.asset + leftOut.range;
@@ -44,12 +43,7 @@ export class Books {
     this.leftOut.party += leftOut.party;
     this.leftOut.asset += leftOut.asset;
     this.leftOut.range += leftOut.range;
-    this.published(publication, rows);
-  }
-
-  published(publication: Publication, receivedRows: number): void {
-    this.publications.push(publication);
-    this.unused -= receivedRows;
+    this.unused -= rows;
   }
 
   kept(rows: readonly Coverage[], reason: string): void {
