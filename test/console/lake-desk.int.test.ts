@@ -70,11 +70,19 @@ describe('the Data view', () => {
     ['a statement that is wrong', 'select from where', /SQL: /],
     ['a statement that writes', "copy (select 1) to '/tmp/written-by-a-console'", /SQL: /],
     ['a file outside', "select * from read_text('/etc/passwd')", /SQL: |Cannot /],
+    ['a table by half of its name', 'select * from entries', /Did you mean "ledger_entries"\?/],
     ['an option in the place of SQL', '--output=/tmp/written-by-a-console', /SQL: /],
   ])('refuses %s, and says why', async (_, sql, why) => {
     await expect(desk().ask({ sql }, signal)).rejects.toMatchObject({
       statusCode: 400,
       message: expect.stringMatching(why),
+    });
+  });
+
+  test('names the field whose value it refuses, not an option of the command line', async () => {
+    const question = { question: 'top-parties', options: { since: 'yesterday', asset: 'zz' } };
+    await expect(desk().ask(question, signal)).rejects.toMatchObject({
+      message: expect.stringMatching(/^since: "yesterday" is not accepted; /),
     });
   });
 

@@ -1,9 +1,11 @@
 /** The console in states that the demo never shows: everything empty, something wrong, nothing answering. */
+import { Readable } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type Facts, type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
+import { StatusError } from '../../src/api/http/status-error.ts';
 import { CALM, EMPTY_FACTS, NO_LAKE } from '../api/mirror.ts';
 
 const EVERY_MS = 50;
@@ -209,6 +211,74 @@ describe('what the source, or anybody, wrote', () => {
     expect(await view.page.title()).toContain('ledger-mirror');
     expect([...view.weights.keys()]).not.toContain('/evil');
     expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+});
+
+describe('a result', () => {
+  it('separates the thousands of whole numbers, exactly, and of no id and no year', async () => {
+    const rows = [
+      {
+        party_id: 'ab'.repeat(32),
+        year: 2026,
+        at_block: 51234567,
+        code: '00123456',
+        quantity: '170141183460469231731687303715884105727',
+        change: '-1234567',
+        median: '1234.5678',
+      },
+      {
+        party_id: 'cd'.repeat(32),
+        year: 2025,
+        at_block: 1,
+        code: '1234567',
+        quantity: '5',
+        change: '0',
+        median: '0.1',
+      },
+    ];
+    const lake = { ...NO_LAKE, ask: async () => ({ rows, isCut: false, tookMs: 1 }) };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    await view.page.getByRole('button', { name: 'Run', exact: true }).click();
+    const cells = view.page.locator('#query-result tbody tr').first().locator('td');
+    await expect
+      .poll(() => cells.allInnerTexts())
+      .toEqual([
+        'abababab…abab',
+        '2026',
+        '51234567',
+        '00123456',
+        '170,141,183,460,469,231,731,687,303,715,884,105,727',
+        '-1,234,567',
+        '1,234.5678',
+      ]);
+  });
+
+  it.each([
+    ['your own SQL', /^query-\d{4}-\d\d-\d\d\.csv$/],
+    ['top-parties: who', /^top-parties-\d{4}-\d\d-\d\d\.csv$/],
+  ])('of %s is saved under a name that says what it is and of which day', async (label, name) => {
+    const lake = {
+      ...NO_LAKE,
+      questions: [{ name: 'top-parties', title: 'who', parameters: [] }],
+      file: async () => Readable.from(['party_id\n']),
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    await view.page.getByLabel('Question').selectOption({ label });
+    const [saved] = await Promise.all([
+      view.page.waitForEvent('download'),
+      view.page.getByRole('button', { name: 'CSV' }).click(),
+    ]);
+    expect(saved.suggestedFilename()).toMatch(name);
+  });
+
+  it('that cannot be had is told as it was said, down to the mark below the wrong place', async () => {
+    const said = 'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
+    const ask = async (): Promise<never> => {
+      throw StatusError.ofGateway('invalidArgument', said);
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake: { ...NO_LAKE, ask } });
+    await view.page.getByRole('button', { name: 'Run', exact: true }).click();
+    await expect.poll(() => view.page.locator('#query-result .notice').textContent()).toBe(said);
   });
 });
 

@@ -170,6 +170,7 @@ function untilEnded(child: Child): Promise<string | undefined> {
   });
 }
 
+/** The page has fields where the command line has options. */
 function refused(said: string): StatusError {
-  return StatusError.ofGateway('invalidArgument', said.replaceAll(/^ledger-mirror: /gm, ''));
+  return StatusError.ofGateway('invalidArgument', said.replaceAll(/^ledger-mirror: (?:--)?/gm, ''));
 }

@@ -60,9 +60,15 @@ export function addLakeRoutes(server: FastifyInstance, desk: LakeDesk): void {
       });
       reply.headers({
         'content-type': type,
-        'content-disposition': `attachment; filename="result.${ending}"`,
+        'content-disposition': `attachment; filename="${fileName(request.body)}.${ending}"`,
       });
       return reply.send(file);
     },
   );
+}
+
+/** What was asked, and the day of the answer. */
+function fileName(question: LakeQuestion): string {
+  const asked = 'question' in question ? question.question : 'query';
+  return `${asked}-${new Date().toISOString().slice(0, 10)}`;
 }

@@ -4,8 +4,10 @@
  */
 import { type DuckDBConnection, type DuckDBPreparedStatement, StatementType } from '@duckdb/node-api';
 import { UsageError } from '../../core/errors.ts';
+import { LAKE_TABLES } from '../tables/columns.ts';
 
 const BLANK = /^(?:\s+|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*/;
+const UNKNOWN_TABLE = /(Table with name (\w+) does not exist!)(?:\nDid you mean .*)?/;
 /** Options are words: a value that is an expression has no place here. */
 const OPTIONS = /^(?:analyze\b|\(\s*\w+(?:\s+\w+)?(?:\s*,\s*\w+(?:\s+\w+)?)*\s*\))/i;
 
@@ -50,9 +52,17 @@ async function prepareOne(connection: DuckDBConnection, sql: string): Promise<Du
     const statements = await connection.extractStatements(sql);
     if (statements.count === 1) return await statements.prepare(0);
   } catch (error) {
-    throw new UsageError([`SQL: ${error instanceof Error ? error.message : String(error)}`]);
+    throw new UsageError([`SQL: ${suggestTable(error instanceof Error ? error.message : String(error))}`]);
   }
   throw new UsageError(['SQL: it must be one statement']);
+}
+
+/** DuckDB counts letters: for `entries` it suggests `parties`. Part of a table's name means that table. */
+function suggestTable(message: string): string {
+  return message.replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
+    const meant = LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));
+    return meant === undefined ? told : `${problem}\nDid you mean "${meant}"?`;
+  });
 }
 
 function writes(): UsageError {

@@ -9,11 +9,11 @@ export async function ask(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {
     ...options,
     headers: { accept: 'application/json', ...options.headers },
   }).catch(() => {
-    throw new Error('the mirror does not answer.');
+    throw new Error('the mirror does not answer');
   });
   if (response.status === 401) location.assign('/login');
   const body = response.status === 204 ? undefined : await response.json().catch(() => undefined);
-  if (!response.ok) throw new Error(`${body?.message ?? `status ${response.status}`}.`);
+  if (!response.ok) throw new Error(body?.message ?? `status ${response.status}`);
   return body;
 }
 

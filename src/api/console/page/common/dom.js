@@ -72,7 +72,7 @@ export function failed(error, again) {
   return el(
     'p',
     { class: 'notice bad' },
-    `This could not be loaded: ${error instanceof Error ? error.message : String(error)} `,
+    `This could not be loaded: ${error instanceof Error ? error.message : String(error)}. `,
     el('button', { type: 'button', click: again }, 'Try again'),
   );
 }

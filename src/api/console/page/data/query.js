@@ -119,7 +119,8 @@ function fileButton(label, format, asked) {
     });
     if (!response.ok) throw new Error((await response.json()).message);
     const url = URL.createObjectURL(await response.blob());
-    el('a', { href: url, download: `result.${format}` }).click();
+    const [, name] = /filename="(.+)"/.exec(response.headers.get('content-disposition'));
+    el('a', { href: url, download: name }).click();
     URL.revokeObjectURL(url);
     return `${label} saved`;
   });

@@ -2,14 +2,13 @@
 import { chart } from '../common/charts.js';
 import { el } from '../common/dom.js';
 import { count, shortId } from '../common/format.js';
-import { columnKind } from './result.js';
 
 const LINES_MAX = 6;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 
 /** @returns the chart's place, or nothing where a line would say nothing */
 export function resultChart(columns, rows) {
-  const places = (kind) => columns.flatMap((column, index) => (columnKind(column) === kind ? [index] : []));
+  const places = (kind) => columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
   const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];
   const isDaily = rows.every((row) => `${row[time]}`.length <= 10);
   if (time === undefined || figure === undefined || rows.length < 3 || (kinds.length > 0 && !isDaily))

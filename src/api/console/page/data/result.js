@@ -1,15 +1,23 @@
 // A result as a table that stays fast: rows are added as they are scrolled to.
 import { el } from '../common/dom.js';
-import { shortId } from '../common/format.js';
+import { count, shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
+/** Columns whose numbers are names or places, not amounts. */
+const NAMED = /(?:^|_)(?:id|year|month|day|hour|week|quarter|epoch|block|height|pos|version)$/i;
+const CODED = /^-?0\d/;
 const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
-/** Rows as objects → `{ columns: [{ name, kind }], rows: [[value]] }`; a column is what all its values are. */
+/** Rows as objects → `{ columns: [{ name, kind, isAmount }], rows: [[value]] }`; a column is what all its values are. */
 export function tabled(found) {
   const names = Object.keys(found[0] ?? {});
-  const columns = names.map((name) => ({ name, kind: kindOf(found.map((row) => row[name])) }));
+  const columns = names.map((name) => {
+    const values = found.map((row) => row[name]);
+    const kind = kindOf(values);
+    const isAmount = kind === 'number' && !NAMED.test(name) && !values.some((value) => CODED.test(value));
+    return { name, kind, isAmount };
+  });
   return { columns, rows: found.map((row) => names.map((name) => row[name])) };
 }
 
@@ -18,10 +26,6 @@ function kindOf(values) {
   const are = (pattern) => given.length > 0 && given.every((value) => pattern.test(String(value)));
   if (are(NUMBER)) return 'number';
   return are(TIME) ? 'time' : 'text';
-}
-
-export function columnKind({ kind }) {
-  return kind;
 }
 
 /** @param rows arrays of JSON values; amounts are text, so that no digit is lost */
@@ -68,12 +72,13 @@ export function resultTable(columns, rows) {
 }
 
 function classOf(column) {
-  return columnKind(column) === 'number' ? 'number' : undefined;
+  return column.kind === 'number' ? 'number' : undefined;
 }
 
 function cell(value, column) {
   if (value === null) return el('td', { class: 'quiet' }, '–');
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
-  return el('td', { class: classOf(column), title: isId ? text : undefined }, isId ? shortId(text) : text);
+  const shown = isId ? shortId(text) : column.isAmount ? text.replace(/^-?\d+/, count) : text;
+  return el('td', { class: classOf(column), title: isId ? text : undefined }, shown);
 }
