@@ -24,6 +24,7 @@ import { describeStore } from './doctor/describe-store.ts';
 import type { Source } from '../source/source-client.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../list-sync/look-up.ts';
+import { findListedParties } from '../list-sync/store/listed-parties.ts';
 import type { SyncDeps } from '../list-sync/context.ts';
 import { syncList } from '../list-sync/sync.ts';
 import type { Warehouse } from '../postgres/database.ts';
@@ -181,6 +182,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       const found = await store.tryOut(signal);
       return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(store.url, found) };
     },
+    listedParties: (given) => findListedParties(warehouse.db, given),
     recordCoverage: async (signal, { againAfterMs = 0 } = {}) => {
       if (performance.now() - recordedAtMs < againAfterMs) return;
       recordedAtMs = performance.now();

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import type { App } from '../app/app.ts';
 import { openReader, type Reader } from '../app/reader.ts';
 import type { Config } from '../config/environment.ts';
+import { chooseById, splitCutId } from '../core/cut-ids.ts';
 import { UsageError } from '../core/errors.ts';
-import { splitCutId } from '../core/ids.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 
@@ -29,13 +29,29 @@ export function requireMirror({ dataDir }: Config, url: URL | undefined, folder:
   ]);
 }
 
+/** Whether it may be the id of a run, or the beginning of one that is long enough to tell. */
+export function isRunId(given: string): boolean {
+  return /^[0-9a-f][0-9a-f-]{3,35}$/.test(splitCutId(given.toLowerCase()).prefix);
+}
+
 /** @throws UsageError where no run, or more than one, has an id that begins so */
-export async function findRun({ runs }: Pick<Reader, 'runs'>, command: string, given: string): Promise<Run> {
+export async function findRun({ runs }: Pick<Reader, 'runs'>, where: string, given: string): Promise<Run> {
   const { prefix, suffix } = splitCutId(given.toLowerCase());
-  const shown = JSON.stringify(given.slice(0, 80));
-  const found = /^[0-9a-f][0-9a-f-]{3,35}$/.test(prefix) ? await runs.withId(prefix, suffix) : [];
-  const [run, another] = found;
-  if (run !== undefined && another === undefined) return run;
-  const problem = run === undefined ? 'there is no run' : 'more than one run begins with';
-  throw new UsageError([`${command}: ${problem} ${shown}; 'ledger-mirror runs' lists them`]);
+  const found = isRunId(given) ? await runs.withId(prefix, suffix) : [];
+  return chooseById(given, found, {
+    idOf: ({ runId }) => runId,
+    where,
+    noun: 'run',
+    hint: "'ledger-mirror runs' lists them",
+  });
+}
+
+/** @throws UsageError where no listed party, or more than one, has this id or one that begins so */
+export function chooseParty(given: string, listed: readonly string[]): string {
+  return chooseById(given, listed, {
+    idOf: (id) => id,
+    where: '--party',
+    noun: 'listed party',
+    hint: "give an id as the source lists it; 'ledger-mirror sync parties' reads the list",
+  });
 }

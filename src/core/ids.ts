@@ -68,9 +68,3 @@ export function isExportableParty(id: string): boolean {
 export function compareIds(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right));
 }
-
-/** An id as people copy it: whole, its beginning, or its beginning and end with a `…` between them. */
-export function splitCutId(given: string): { readonly prefix: string; readonly suffix: string } {
-  const [prefix = '', suffix = ''] = given.split(/…|\.\.\./u);
-  return { prefix, suffix };
-}

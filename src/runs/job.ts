@@ -90,6 +90,8 @@ export interface Stages {
     },
     call: StageCall,
   ): Promise<Outcome>;
+  /** The listed parties that a whole or cut id may mean, the one that has it first. */
+  listedParties(given: string): Promise<readonly string[]>;
   /** One party by filter: the evidence says whether the source lists it. */
   lookUpParty(partyId: string, signal: AbortSignal): Promise<Outcome>;
   clock(signal: AbortSignal): Promise<SourceClock>;

@@ -137,9 +137,52 @@ describe('export', () => {
     );
     expectRefused(
       await home.run(['export', '--party', '../etc']),
-      /--party: "\.\.\/etc" is no party that is listed/,
+      /--party: there is no listed party "\.\.\/etc"; give an id as the source lists it/,
     );
     expectRefused(await home.run(['export', '--party', 'network']), /--party: "network" cannot be exported/);
+    expect(sandbox.requests.of()).toBe(before);
+  });
+});
+
+describe('an id that was cut', () => {
+  test('exports its party, is looked up, and finds a report', async () => {
+    const cut = `${party.slice(0, 8)}…`;
+    const { code, document } = await home.json(['export', '--party', cut]);
+    expect([code, document['subject']]).toEqual([0, party]);
+    const between = await home.run([
+      'export',
+      '--party',
+      `${party.slice(0, 8)}…${party.slice(-4)}`,
+      '--out',
+      '-',
+    ]);
+    expect(csvSum(between.stdout).digest).toBe(sandbox.truth.party(party).digest);
+    const looked = await home.run(['sync', 'parties', '--party', party.slice(0, 8)]);
+    expect([looked.code, looked.stdout]).toEqual([
+      0,
+      `${party}: listed by the source, and now in the mirror\n`,
+    ]);
+    const { document: listed } = await home.json(['runs', '--limit', '50']);
+    const night = (listed as unknown as { runId: string; kind: string }[]).find(
+      ({ kind }) => kind === 'nightly',
+    );
+    expect((await home.run(['verify', '--against', night?.runId.slice(0, 23) ?? ''])).code).toBe(0);
+  });
+
+  test('of several parties is refused with them, before anything is asked', async () => {
+    const { rows } = await database.pool.query<{ ids: string[] }>(
+      `select array_agg(party_id order by party_id) as ids from mirror.parties where party_id <> 'network'
+        group by left(party_id, 1) having count(*) > 1 limit 1`,
+    );
+    const several = rows[0]?.ids ?? [];
+    const cut = `${several[0]?.[0]}…`;
+    const before = sandbox.requests.of();
+    for (const command of [['export'], ['sync', 'parties']]) {
+      const refused = await home.run([...command, '--party', cut]);
+      expectRefused(refused, /--party: more than one listed party begins with ".…": /);
+      for (const id of several.slice(0, 3)) expect(refused.stderr).toContain(id);
+    }
+    expectRefused(await home.run(['export', '--party', 'network…']), /there is no listed party "network…"/);
     expect(sandbox.requests.of()).toBe(before);
   });
 });
@@ -166,7 +209,10 @@ describe('what reads the mirror', () => {
     expect(one.document).toMatchObject({ kind: 'nightly', evidence: { exports: { verdict: 'complete' } } });
     const short = await home.run(['runs', `${night?.runId.slice(0, 23)}…`]);
     expect(short.stdout).toContain(night?.runId);
-    expectRefused(await home.run(['runs', night?.runId.slice(0, 4) ?? '']), /more than one run begins with/);
+    expectRefused(
+      await home.run(['runs', night?.runId.slice(0, 4) ?? '']),
+      /more than one run begins with .*: [0-9a-f-]{36}, /,
+    );
     expectRefused(await home.run(['runs', 'last']), /there is no run "last"/);
     const unknown = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
     expectRefused(await home.run(['runs', unknown]), /there is no run "01a1fc01/);

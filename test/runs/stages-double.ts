@@ -1,5 +1,6 @@
 /** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
 import type { JobDeps, ProgressLine, Stages } from '../../src/runs/job.ts';
+import { findListedParties } from '../../src/list-sync/store/listed-parties.ts';
 import { handleJob } from '../../src/worker/registry.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { Outcome } from '../../src/core/verdict.ts';
@@ -51,6 +52,7 @@ export async function openJobWorld(
       asked.push(`walk ${request.list}`);
       return (await answers.sync?.(request, call)) ?? COMPLETE;
     },
+    listedParties: (given) => findListedParties(warehouse.db, given),
     lookUpParty: async () => COMPLETE,
     tryStore: async (signal) => (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },
     clock: async () => CLOCK,

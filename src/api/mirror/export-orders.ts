@@ -72,7 +72,7 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
     ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
     ...(order.again === true ? { again: true } : {}),
   };
-  if (!isHexId(order.partyId) && !(await deps.nightly.isListed(order.partyId))) {
+  if (!isHexId(order.partyId) && (await deps.stages.listedParties(order.partyId))[0] !== order.partyId) {
     throw StatusError.ofGateway('invalidArgument', 'partyId: no such party is listed');
   }
   if ((await deps.runs.openOrders()) >= ORDERS_OPEN_MAX) {

@@ -7,6 +7,7 @@ import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } fro
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { outProblem, writeCsv } from '../output/csv-out.ts';
 import { followRuns, joinOrCreate } from '../follow.ts';
+import { chooseParty } from '../mirror.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
@@ -31,10 +32,10 @@ interface Wanted {
 }
 
 export async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
-  const wanted = await parse(options, context);
+  const given = await parse(options, context);
   needSource(context.config);
   await using app = await openApp(context);
-  await refuseUnlisted(wanted.partyId, app);
+  const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
   const params = {
     ...(wanted.assetId === undefined ? {} : { assetId: wanted.assetId }),
     ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
@@ -84,13 +85,9 @@ async function followLoad(app: App, { evidence }: Run, context: CommandContext):
   return ended;
 }
 
-/** The source says what it thinks of hex; any other text is a party only where it is listed. */
-async function refuseUnlisted(partyId: string, app: App): Promise<void> {
-  if (isHexId(partyId) || (await app.jobs.nightly.isListed(partyId))) return;
-  const shown = JSON.stringify(partyId.slice(0, 80));
-  throw new UsageError([
-    `--party: ${shown} is no party that is listed; give an id as the source lists it, and sync parties first`,
-  ]);
+/** The source says what it thinks of a whole hex id; any other text means a party that is listed. */
+async function knownParty(given: string, app: App): Promise<string> {
+  return isHexId(given) ? given : chooseParty(given, await app.jobs.stages.listedParties(given));
 }
 
 /** Everything that is wrong, at once. */

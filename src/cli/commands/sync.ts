@@ -7,6 +7,7 @@ import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, joinOrCreate } from '../follow.ts';
+import { chooseParty } from '../mirror.ts';
 import { formatCount } from '../output/format.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
@@ -94,13 +95,16 @@ function planText(
 async function lookUp(options: SyncOptions, given: string, context: CommandContext): Promise<CommandResult> {
   if (options.what === 'checkpoints')
     throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
-  const id = canonicalPartyId(given);
-  if (id === undefined) {
+  const text = canonicalPartyId(given);
+  if (text === undefined) {
     throw new UsageError([
       `--party: ${JSON.stringify(given.slice(0, 80))} is no party id; give it as the source lists it`,
     ]);
   }
   await using app = await openApp(context);
+  // Of an id that is not listed yet the source knows more.
+  const listed = await app.jobs.stages.listedParties(text);
+  const id = listed.length === 0 ? text : chooseParty(text, listed);
   const outcome = await app.jobs.stages.lookUpParty(id, context.signal);
   const isListed = outcome.evidence['listed'] === true;
   return {

@@ -1,12 +1,11 @@
 /** `verify`: does everything that is recorded as published or loaded agree with its sums? */
 import { readFile } from 'node:fs/promises';
-import { validate as isUuid } from 'uuid';
 import type { App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { openMirror } from '../mirror.ts';
+import { findRun, isRunId, openMirror } from '../mirror.ts';
 import { updateOf, verifyHere } from '../follow.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
@@ -37,7 +36,7 @@ async function findReport(
 ): Promise<VerifyRequest['against']> {
   const file = await readFile(given, 'utf8').catch(() => undefined);
   if (file !== undefined) return { text: file, where: given };
-  const run = isUuid(given) ? await app.jobs.runs.get(given) : undefined;
+  const run = isRunId(given) ? await findRun(app.jobs, '--against', given) : undefined;
   const key = run?.evidence['report'] ?? given;
   if (typeof key === 'string' && key.startsWith(REPORTS_PREFIX)) {
     try {

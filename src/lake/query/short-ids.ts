@@ -1,12 +1,11 @@
-/** Ids as people copy them: the beginning of one, or its beginning and end with a `…` between them. */
+/** Cut ids in what is asked of the lake. */
 import type { DuckDBConnection } from '@duckdb/node-api';
+import { CANDIDATES_MAX, chooseById, splitCutId } from '../../core/cut-ids.ts';
 import { UsageError } from '../../core/errors.ts';
-import { splitCutId } from '../../core/ids.ts';
 import type { Inquiry } from './questions.ts';
 
 /** An id in SQL that was cut off: such text stands in no row. */
 const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
-const SHOWN_MAX = 3;
 
 /** What is asked of the lake to tell which party a beginning means. */
 export const KNOWN_PARTIES = 'select party_id as id from parties union select party_id from coverage';
@@ -49,14 +48,14 @@ async function complete(
 ): Promise<string> {
   const { prefix, suffix } = splitCutId(given);
   const reader = await connection.runAndReadAll(
-    `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $prefix, id limit ${SHOWN_MAX + 1}`,
-    { prefix, suffix },
+    `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $given, id limit ${CANDIDATES_MAX}`,
+    { prefix, suffix, given },
   );
-  const [first, ...others] = reader.getRows().map(([id]) => String(id));
-  if (first !== undefined && (first === given || others.length === 0)) return first;
-  const problem =
-    first === undefined
-      ? `no ${name} here has an id that begins with ${JSON.stringify(prefix.slice(0, 80))}`
-      : `${others.length === SHOWN_MAX ? 'many ids begin' : `${others.length + 1} ids begin`} with ${JSON.stringify(prefix.slice(0, 80))}, such as ${first} and ${others[0]}`;
-  throw new UsageError([`--${name}: ${problem}; give the id, or a beginning that only one has`]);
+  const candidates = reader.getRows().map(([id]) => String(id));
+  return chooseById(given, candidates, {
+    idOf: (id) => id,
+    where: `--${name}`,
+    noun: name,
+    hint: `give the id of ${name === 'party' ? 'a party' : 'an asset'} in the lake, or its beginning`,
+  });
 }

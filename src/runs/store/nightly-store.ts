@@ -106,14 +106,6 @@ export class NightlyStore {
     this.#db = db;
   }
 
-  /** Whether the source has ever listed the party. */
-  async isListed(partyId: string): Promise<boolean> {
-    return guarded('look a party up', async () => {
-      const found = await sql`select from mirror.parties where party_id = ${partyId}`.execute(this.#db);
-      return found.rows.length > 0;
-    });
-  }
-
   /**
    * Writes once whom the run asks, in a partition of its own, with what it leaves out; a resumed run finds both.
    * The order is `dueUnits`'. Leaving out an idle party loses nothing: its next question starts where the last ended.

@@ -1,6 +1,7 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { sql, type Selectable } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
+import { CANDIDATES_MAX } from '../../core/cut-ids.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -207,7 +208,7 @@ export class RunStore {
     });
   }
 
-  /** Those whose id begins and ends so, two at most: more than one is told apart by nobody. */
+  /** Those whose id begins and ends so: as many as one is chosen of. */
   async withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     return guarded('look for a run', async () => {
       const found = this.#db
@@ -216,7 +217,8 @@ export class RunStore {
         .where(
           sql<boolean>`starts_with(run_id::text, ${prefix}) and right(run_id::text, length(${suffix})) = ${suffix}`,
         )
-        .limit(2);
+        .orderBy('run_id')
+        .limit(CANDIDATES_MAX);
       return (await found.execute()).map(toRun);
     });
   }

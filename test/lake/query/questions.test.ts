@@ -241,12 +241,14 @@ describe('ready questions', () => {
     expect(await complete({ party: one })).toEqual({ party: one, asset: null });
     expect(await complete({ party: `${one.slice(0, 8)}…` })).toMatchObject({ party: one });
     expect(await complete({ party: `${one.slice(0, 8)}…${one.slice(-4)}` })).toMatchObject({ party: one });
-    await expect(complete({ party: `${one.slice(0, 8)}…zz` })).rejects.toThrow('no party here');
+    await expect(complete({ party: `${one.slice(0, 8)}…zz` })).rejects.toThrow('there is no party');
     await expect(complete({ party: 'nobody' })).rejects.toThrow(
-      'no party here has an id that begins with "nobody"',
+      '--party: there is no party "nobody"; give the id of a party in the lake',
     );
-    await expect(complete({ party: '' })).rejects.toThrow(/ids begin with ""/);
-    await expect(complete({ asset: 'none' })).rejects.toThrow('no asset here has an id');
+    await expect(complete({ party: '' })).rejects.toThrow(
+      `more than one party begins with "": ${[one, other].toSorted().join(', ')}`,
+    );
+    await expect(complete({ asset: 'none' })).rejects.toThrow('there is no asset "none"');
   });
 
   it('refuse an id in SQL that was cut off, which stands in no row', () => {
