@@ -9,9 +9,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { command, expect, NotRun, ROOT, runSteps } from './steps.ts';
+import { openVenv } from './venv.ts';
 
 const EXAMPLES = join(ROOT, 'deploy/examples');
-const PYTHON = process.env['PYTHON'] ?? 'python3';
+const ORCHESTRATORS = ['dagster==1.13.29', 'apache-airflow==3.3.2'];
 /** Plays the exit codes of a file, one a call, and says what a run's document says. */
 const PLAYER = `#!/bin/sh
 code=$(head -n 1 "$PLAYED"); sed -i 1d "$PLAYED"; echo called >> "$PLAYED.calls"
@@ -76,13 +77,15 @@ async function play(
   return { env: environment(played, { PLAYED: file }), calls };
 }
 
-async function needModule(name: string, way = `pip install ${name}`): Promise<void> {
-  const { code } = await command(PYTHON, ['-c', `import ${name}`]);
-  if (code !== 0) throw new NotRun(`${PYTHON} has no ${name}: ${way}, or set PYTHON`);
+/** @returns the Python that has the orchestrators */
+async function openPython(): Promise<string> {
+  const venv = await openVenv('orchestrators', ORCHESTRATORS);
+  if ('missing' in venv) throw new NotRun(`the orchestrators cannot be installed: ${venv.missing}`);
+  return join(venv.bin, 'python');
 }
 
-function materialize(env: Record<string, string>): ReturnType<typeof command> {
-  return command(PYTHON, ['-c', MATERIALIZE], { env });
+async function materialize(env: Record<string, string>): ReturnType<typeof command> {
+  return command(await openPython(), ['-c', MATERIALIZE], { env });
 }
 
 const RUN_DAG = `
@@ -94,10 +97,9 @@ print("STATE", ledger_mirror().test().state)
 
 /** In a home of its own: Airflow keeps its runs in a database there. */
 async function runDag(env: Record<string, string>): ReturnType<typeof command> {
-  await needModule('airflow.sdk', 'pip install apache-airflow');
   const AIRFLOW_HOME = await mkdtemp(join(scratch, 'airflow-'));
   const settings = { AIRFLOW__CORE__LOAD_EXAMPLES: 'False', AIRFLOW__CORE__DAGS_FOLDER: EXAMPLES };
-  return command(PYTHON, ['-c', RUN_DAG], { env: { ...env, ...settings, AIRFLOW_HOME } });
+  return command(await openPython(), ['-c', RUN_DAG], { env: { ...env, ...settings, AIRFLOW_HOME } });
 }
 
 const CRON = join(EXAMPLES, 'cron.sh');
@@ -138,7 +140,7 @@ try {
         const page = await readFile(join(ROOT, 'docs/guides/check-us.md'), 'utf8');
         const [, program = ''] = /```python check-objects\.py\n(.*?)```/s.exec(page) ?? [];
         const store = join(env['DATA_DIR'] ?? '', 'objects');
-        const check = (): ReturnType<typeof command> => command(PYTHON, ['-c', program, store], { env });
+        const check = (): ReturnType<typeof command> => command('python3', ['-c', program, store], { env });
         const { code, stdout, output } = await check();
         expect(code === 0 && /^[0-9a-f]{64} \d+$/m.test(stdout), output);
         const [object = ''] = (await readdir(store, { recursive: true })).filter((name) =>
@@ -154,7 +156,6 @@ try {
     {
       name: 'Dagster: a complete night materialises',
       run: async () => {
-        await needModule('dagster');
         const { code, output } = await materialize(environment(real));
         expect(code === 0, output);
       },
@@ -162,7 +163,6 @@ try {
     {
       name: 'Dagster: 75 is retried',
       run: async () => {
-        await needModule('dagster');
         const { env, calls } = await play([75, 0]);
         const { code, output } = await materialize(env);
         expect(code === 0 && (await calls()) === 2, output);
@@ -171,7 +171,6 @@ try {
     {
       name: "Dagster: another verdict fails at once, with the run's id",
       run: async () => {
-        await needModule('dagster');
         const { env, calls } = await play([2, 0]);
         const { code, stdout, output } = await materialize(env);
         expect(code === 3 && stdout.includes('run-7 ended incomplete') && (await calls()) === 1, output);
