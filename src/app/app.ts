@@ -27,10 +27,12 @@ import { Presence } from '../postgres/presence.ts';
 import { type Identity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
 import { forgetHistory } from '../runs/store/history.ts';
+import { NightlyPlans } from '../runs/store/nightly-plans.ts';
 import { NightlyStore } from '../runs/store/nightly-store.ts';
 import { RunLogs } from '../runs/run-logs.ts';
 import { RunLogStore } from '../runs/store/run-log-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
+import { ScheduledRuns } from '../runs/store/scheduled-runs.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
@@ -112,7 +114,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     runs: new RunStore(warehouse.db, asked?.url, (ended) => runMetrics.onRun(ended)),
     source: asked,
     completeness: () => readCompleteness(warehouse.db),
-    nightly: new NightlyStore(warehouse.db),
+    ...openNightlyStores(warehouse.db),
     queue: queues,
     progress: progressOf(state, metrics, stack),
     costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
@@ -149,12 +151,16 @@ export async function openApp(options: AppOptions): Promise<App> {
     status: openStatusSource({
       store: new PostgresStatusStore(warehouse),
       db: warehouse.db,
-      nightly: jobs.nightly,
+      scheduled: jobs.scheduled,
       objectsUrl: store.url,
       schedule,
     }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function openNightlyStores(db: Database): Pick<JobDeps, 'nightly' | 'plans' | 'scheduled'> {
+  return { nightly: new NightlyStore(db), plans: new NightlyPlans(db), scheduled: new ScheduledRuns(db) };
 }
 
 function nightSettings(

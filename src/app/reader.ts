@@ -5,7 +5,7 @@ import type { StatusStore } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { storeUrl } from '../objects/store-url.ts';
 import { ProgressHints } from '../runs/progress-hints.ts';
-import { NightlyStore } from '../runs/store/nightly-store.ts';
+import { ScheduledRuns } from '../runs/store/scheduled-runs.ts';
 import { RunLogStore } from '../runs/store/run-log-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';
@@ -31,7 +31,7 @@ export async function openReader(options: BaseOptions): Promise<Reader> {
     status: openStatusSource({
       store: new PostgresStatusStore(warehouse),
       db,
-      nightly: new NightlyStore(db),
+      scheduled: new ScheduledRuns(db),
       objectsUrl: storeUrl(objectsAt(config)),
       schedule: { pattern: config.schedule, tz: config.scheduleTz },
     }),

@@ -5,13 +5,13 @@ import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import { isLakeDecidedHere } from '../lake/store/decided-commits.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
 import type { Database } from '../postgres/database.ts';
-import type { NightlyStore } from '../runs/store/nightly-store.ts';
+import type { ScheduledRuns } from '../runs/store/scheduled-runs.ts';
 import { readWorkerFacts } from '../worker/store/work-facts.ts';
 
 export interface StatusSourceDeps {
   readonly store: StatusStore;
   readonly db: Database;
-  readonly nightly: NightlyStore;
+  readonly scheduled: ScheduledRuns;
   /** Of the object store. */
   readonly objectsUrl: string;
   /** This process's own, where no worker is running whose schedule counts. */
@@ -21,7 +21,7 @@ export interface StatusSourceDeps {
 export function openStatusSource({
   store,
   db,
-  nightly,
+  scheduled,
   objectsUrl,
   schedule: own,
 }: StatusSourceDeps): StatusStore {
@@ -30,7 +30,7 @@ export function openStatusSource({
     const { workers, isScheduled, schedule: working } = await readWorkerFacts(db);
     const schedule = working ?? own;
     const isExpected = isScheduled || workers > 0;
-    const missedMs = isExpected ? await missedSlotMs(schedule, { nightly }, nowMs) : undefined;
+    const missedMs = isExpected ? await missedSlotMs(schedule, { scheduled }, nowMs) : undefined;
     return {
       workers,
       nextSlot: workers === 0 ? null : new Date(nextSlotMs(schedule, nowMs)).toISOString(),

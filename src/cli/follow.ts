@@ -5,7 +5,7 @@ import type { ProgressLine, ReportProgress, VerifyRequest } from '../runs/job.ts
 import { UNREACHABLE_MAX_MS, workRun } from '../runs/work-run.ts';
 import type { App } from '../app/app.ts';
 import { errorLine, UnreachableError } from '../core/errors.ts';
-import type { NewRun, Run } from '../runs/store/run-store.ts';
+import type { NewRun, Run } from '../runs/store/run.ts';
 import type { CommandContext } from './context.ts';
 import type { ProgressUpdate } from './output/progress.ts';
 
@@ -31,8 +31,8 @@ export async function startNight(app: App, subject: string, context: CommandCont
     const isAttended = await app.workers.anyAlive(app.jobs.source?.url);
     const going = await goingNight(app.jobs, isAttended);
     if (going === undefined) {
-      const { run, isNew } = await app.jobs.runs.createNight({ kind: 'nightly', subject });
-      if (isNew) return run;
+      const { run, found } = await app.jobs.runs.order({ kind: 'nightly', subject });
+      if (found === 'none') return run;
     } else if (told !== going.runId) {
       told = going.runId;
       log.info(

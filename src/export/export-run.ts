@@ -1,23 +1,15 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
-import { BEGINNING, ceilSecond, DAY_MICROS, floorSecond, formatInstant, type Micros } from '../core/time.ts';
+import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import { worst, type Verdict } from '../core/verdict.ts';
 import { exhausted, type ExportFacts, exportOutcome } from './export-outcome.ts';
-import {
-  type Again,
-  type Answered,
-  type EventOf,
-  type Planned,
-  type Publishing,
-  runStates,
-  type States,
-} from './export-states.ts';
+import { type EventOf, type Planned, type Publishing, runStates, type States } from './export-states.ts';
 import { Fetcher } from './fetch/fetcher.ts';
 import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-window.ts';
 import { probeRequest } from './fetch/probe.ts';
 import { servedAudits } from './plan/choose-audited.ts';
+import { Judging } from './judging.ts';
 import { Learning } from './learning.ts';
-import { decided, doubted } from './plan/profile.ts';
-import type { Range } from './plan/ranges.ts';
+import { decided } from './plan/profile.ts';
 import type { Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
 import type { Coverage, ExportLease } from './ports.ts';
@@ -26,29 +18,12 @@ import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 import { Books } from './validate/books.ts';
-import {
-  closedRange,
-  type Doubt,
-  judge,
-  NO_DOUBTS,
-  shrinking,
-  sumsOf,
-  fewerInOpen,
-  closedBytes,
-} from './validate/judge.ts';
+import { closedBytes, closedRange } from './validate/judge.ts';
 
-/** To one plan, doubts included: then it is clear that no answer can be believed. */
-const REQUESTS_PER_PLAN_MAX = 3;
 /** In a row and without anything published by them. */
 const FRUITLESS_MAX = 8;
 /** Of one run and export; at the default size that is most of a terabyte. */
 const REQUESTS_MAX = 1_000;
-/** Of what is known from before such a rest, a source that keeps little may have nothing left. */
-const RESTED_MICROS = 7n * DAY_MICROS;
-/** In so many runs in a row the source says the same against what is known: then it is so. */
-const CONTRADICTIONS_MAX = 3;
-
-const LESS_SERVED = 'the source serves less of them than it did';
 const NO_TIMES =
   'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
 
@@ -60,19 +35,11 @@ export class ExportRun {
   readonly #startedMs = performance.now();
   readonly #publishing: PublishDeps;
   readonly #books = new Books();
-  readonly #kept = new Set<bigint>();
   readonly #audited = new Set<bigint>();
-  readonly #findings: Doubt[] = [];
-  readonly #verdicts: Verdict[] = [];
-  #doubts = NO_DOUBTS();
-  #distrusted: Range | undefined;
-  #overlap: string | undefined;
   #last: ExportFacts['last'];
   /** By an earlier try of this run, or by this one. */
   #hasPublished = false;
   #epoch: number | undefined;
-  #contradictions = 0;
-  #isContradicted = false;
   /** Of the profile that was planned with. */
   #shownTo: Micros | undefined;
   #isIntended = false;
@@ -82,6 +49,7 @@ export class ExportRun {
   #windows = new WindowPlan(1);
   readonly #fetcher: Fetcher;
   readonly #learning: Learning;
+  readonly #judging: Judging;
 
   constructor(
     lease: ExportLease,
@@ -94,6 +62,7 @@ export class ExportRun {
     this.#request = request;
     this.#deps = deps;
     this.#learning = new Learning(lease.scope, request, deps);
+    this.#judging = new Judging(request, deps, this.#learning, this.#books);
     this.#signal = signal;
     const failpoint = async (step: Step): Promise<void> => {
       await deps.failpoint?.(step);
@@ -120,14 +89,14 @@ export class ExportRun {
           probing: (data) => this.#probe(data),
           requesting: (data) => this.#ask(data),
           shrinking: (data) => this.#shrink(data),
-          judging: (data) => this.#judge(data),
-          publishing: (data) => this.#publish(data),
+          judging: async (data) => this.#cleared(await this.#judging.judge(data, this.#windows)),
+          publishing: async (data) => this.#cleared(await this.#publish(data)),
         },
         { name: 'recovering', data: {} },
       );
-      const contradictions = this.#isContradicted ? this.#contradictions + 1 : 0;
-      const isDone = ended.verdict === 'complete' && !this.#isContradicted;
-      await this.#deps.repository.succeed(this.#lease, contradictions, isDone);
+      const { isContradicted, contradictions } = this.#judging;
+      const isDone = ended.verdict === 'complete' && !isContradicted;
+      await this.#deps.repository.succeed(this.#lease, isContradicted ? contradictions + 1 : 0, isDone);
       return await this.#outcome(ended.verdict, ended.evidence);
     } catch (error) {
       // What is intended already can be finished from the spool by the next owner.
@@ -148,7 +117,7 @@ export class ExportRun {
       repository.contradictions(this.#lease),
     ]);
     this.#epoch = epoch;
-    this.#contradictions = contradictions;
+    this.#judging.contradictions = contradictions;
     const { auditShare: share = 0, seenTime: now, runId } = this.#request;
     this.#hasPublished = coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
     const { scope } = this.#lease;
@@ -195,10 +164,10 @@ export class ExportRun {
       retentionMicros: this.#deps.retentionMicros,
       epoch: this.#epoch,
       trust: {
-        distrusted: this.#distrusted,
+        distrusted: this.#judging.distrusted,
         again: again === true ? { from: range.from, to: range.to ?? seenTime, runId } : undefined,
         audited: this.#audited,
-        kept: this.#kept,
+        kept: this.#judging.kept,
       },
     };
   }
@@ -221,12 +190,10 @@ export class ExportRun {
 
   async #ask(planned: Planned): Promise<EventOf<'requesting'>> {
     const { plan, coverage, profile } = planned;
-    const { found, isEmptyBelieved } = this.#doubts;
-    const isDoubted = found.length === 1 && isEmptyBelieved !== true && found[0]?.state !== 'end unproven';
-    const request = isDoubted ? secondWay(plan, profile) : plan.question;
+    const request = this.#judging.wantsSecondWay ? secondWay(plan, profile) : plan.question;
     await this.#fetcher.pause(this.#fruitless);
     this.#fruitless += 1;
-    this.#doubts.requests += 1;
+    this.#judging.doubts.requests += 1;
     let received: Received | Outgrown;
     try {
       const asked = { plan, request, profile, coverage, target: this.#target() };
@@ -248,105 +215,15 @@ export class ExportRun {
   /** After an answer that was cancelled, the next request is about less. */
   async #shrink({ outgrown, plan }: States['shrinking']): Promise<EventOf<'shrinking'>> {
     await this.#clearSpool();
-    const doubt = this.#doubts.found.at(-1);
+    const doubt = this.#judging.doubts.found.at(-1);
     this.#windows.outgrown(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
     await this.#fetcher.keep(this.#windows);
     if (doubt === undefined) return { kind: 'divided', data: {} };
     if (doubt.state !== 'nothing left')
       return { kind: 'contradicted', data: { verdict: 'suspicious', evidence: {} } };
     if ((outgrown.leaving ?? 0) > 0) await this.#learning.distrustBounds();
-    else this.#doubts.isEmptyBelieved = true;
+    else this.#judging.doubts.isEmptyBelieved = true;
     return { kind: 'divided', data: {} };
-  }
-
-  async #judge(answered: Answered): Promise<EventOf<'judging'>> {
-    const { plan, request, received, before, profile } = answered;
-    // Asked by what was true of another release.
-    const isOutdated =
-      request.to !== undefined && before.header !== undefined && before.header !== profile.header;
-    const isWrong =
-      request.to !== undefined && profile.bounds !== 'right' && before.bounds !== profile.bounds;
-    if ((isOutdated || isWrong) && this.#doubts.requests < REQUESTS_PER_PLAN_MAX) return this.#again();
-    const { overlap, doubt } = judge(
-      plan,
-      request,
-      received,
-      this.#windows,
-      this.#doubts.lastSums,
-      profile.boundsDemanded === true,
-    );
-    this.#overlap = overlap ?? plan.noOverlap ?? this.#overlap;
-    this.#doubts.lastSums = sumsOf(received);
-    const isOvercome = doubt?.state === 'nothing left' && this.#doubts.isEmptyBelieved === true;
-    if (doubt !== undefined && !isOvercome) return await this.#doubt(doubt, answered);
-    const shrunk = shrinking(plan, received);
-    if (shrunk.length > 0) return this.#keep(shrunk, LESS_SERVED);
-    if (this.#doubts.found[0]?.state === 'nothing left' && received.leaving > 0)
-      await this.#learning.distrustBounds();
-    return { kind: 'believed', data: answered };
-  }
-
-  async #doubt(doubt: Doubt, answered: Answered): Promise<EventOf<'judging'>> {
-    const { found, requests } = this.#doubts;
-    const { plan, profile } = answered;
-    found.push(doubt);
-    this.#findings.push(doubt);
-    const isEnd = doubt.state === 'end unproven';
-    // The first of two answers that may end anywhere says nothing yet.
-    if (isEnd && requests < REQUESTS_PER_PLAN_MAX) return this.#again();
-    if (!isEnd && doubt.state !== 'nothing left')
-      await this.#deps.repository.learn(doubted(profile, this.#request.seenTime));
-    const isFewer = doubt.state !== 'other';
-    const isOver = requests >= REQUESTS_PER_PLAN_MAX || (found.length > 1 && isFewer);
-    if (!isOver) {
-      // Twice the same surprise: what was known before is asked for again and replaced.
-      if (found.length > 1 && plan.overlap !== undefined) {
-        this.#distrusted = { from: plan.overlap.tail.from, to: plan.overlap.to };
-      }
-      return this.#again();
-    }
-    return this.#contradict(doubt, answered);
-  }
-
-  /** What is known stays; what is new is published all the same, for it contradicts nothing. */
-  #contradict(doubt: Doubt, answered: Answered): Promise<EventOf<'judging'>> | EventOf<'judging'> {
-    const { plan, received } = answered;
-    if (doubt.state === 'fewer in the open segment' && !this.#hasTimes) {
-      this.#verdicts.push('suspicious');
-      return { kind: 'believed', data: answered };
-    }
-    // Whatever else is doubted: rows that were shown once are not replaced by fewer.
-    if (fewerInOpen(plan, received) !== undefined)
-      return this.#keep(
-        plan.supersedes.filter(({ open }) => open),
-        'rows of the last open segment are gone',
-      );
-    const isEnd = doubt.state === 'end unproven';
-    this.#verdicts.push(isEnd ? 'incomplete' : 'suspicious');
-    const hasNew = received.segments.some(({ spooled }) => spooled !== undefined);
-    const tailFrom = plan.overlap?.tail.from ?? this.#request.seenTime;
-    const isOld = this.#request.seenTime - tailFrom > RESTED_MICROS;
-    const isGone = doubt.state === 'fewer' && received.before.rows === 0 && hasNew && isOld;
-    const isAccepted = !isEnd && doubt.state !== 'other' && this.#contradictions + 1 >= CONTRADICTIONS_MAX;
-    if (isGone || isAccepted) return { kind: 'believed', data: answered };
-    this.#isContradicted = !isEnd;
-    const replacesClosed = plan.trims.length > 0 || plan.supersedes.some(({ open }) => !open);
-    const mayShow = hasNew && !replacesClosed && doubt.state !== 'repeated';
-    if (mayShow) return { kind: 'contradicted', data: answered };
-    return { kind: 'refused', data: { verdict: 'complete', evidence: { doubt } } };
-  }
-
-  async #keep(rows: readonly Coverage[], reason: string): Promise<Again> {
-    this.#verdicts.push('suspicious');
-    this.#books.kept(rows, reason);
-    for (const { coverageId } of rows) this.#kept.add(coverageId);
-    this.#doubts = NO_DOUBTS();
-    return this.#again();
-  }
-
-  async #again(): Promise<Again> {
-    await this.#clearSpool();
-    return { kind: 'doubted', data: {} };
   }
 
   async #publish(answer: Publishing): Promise<EventOf<'publishing'>> {
@@ -358,7 +235,7 @@ export class ExportRun {
       publishing: this.#publishing,
       as,
       epoch: this.#epoch,
-      closesKept: coverage.filter((row) => row.open && this.#kept.has(row.coverageId)),
+      closesKept: coverage.filter((row) => row.open && this.#judging.kept.has(row.coverageId)),
       spoolFile: () => this.#spoolFile(),
       onIntend: (segments) => {
         this.#isIntended = true;
@@ -367,28 +244,23 @@ export class ExportRun {
       },
       signal: this.#signal,
     });
-    if ('shrunk' in done) return this.#keep(done.shrunk, LESS_SERVED);
+    if ('shrunk' in done) return this.#judging.keep(done.shrunk);
     const { publication, held } = done;
     this.#isIntended = false;
     this.#fruitless = 0;
     this.#books.balance(received, held);
     this.#hasPublished ||= publication.segments.length > 0;
-    this.#verdicts.push(...this.#books.strangers(received, this.#lease.scope));
+    if (this.#books.hasStrangers(received, this.#lease.scope)) this.#judging.suspect();
     const stood = new Set(publication.closes.map(({ coverageId }) => coverageId));
     for (const row of plan.standing) {
       if (!this.#audited.delete(row.coverageId)) continue;
       const isSame = stood.has(row.coverageId);
       // Otherwise the source tells another story of a range that it had closed.
-      if (!isSame) this.#verdicts.push('suspicious');
+      if (!isSame) this.#judging.suspect();
       this.#books.audited(row, isSame);
     }
     this.#last = { sides: received.layout.sides, profile, coverage };
-    if (
-      as === 'closed' &&
-      this.#doubts.found.some(({ state }) => state === 'other' || state === 'less than seen')
-    )
-      this.#verdicts.push('suspicious');
-    this.#doubts = NO_DOUBTS();
+    this.#judging.published(as);
     const range = closedRange(plan);
     if (range !== undefined && as === 'closed')
       this.#windows.done(range, closedBytes(received), received.oldestSecond);
@@ -401,7 +273,8 @@ export class ExportRun {
 
   async #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<ExportOutcome> {
     const { repository } = this.#deps;
-    return exportOutcome(worst([verdict, ...this.#verdicts]), {
+    const { overlap, findings } = this.#judging;
+    return exportOutcome(worst([verdict, ...this.#judging.verdicts]), {
       scope: this.#lease.scope,
       request: this.#request,
       requests: this.#fetcher.requests,
@@ -409,14 +282,18 @@ export class ExportRun {
       published: this.#hasPublished ? await repository.published(this.#lease.scope, this.#request.runId) : [],
       last: this.#last,
       evidence: {
-        ...(this.#last === undefined && this.#overlap === undefined
-          ? {}
-          : { overlap: this.#overlap ?? 'none' }),
-        ...(this.#findings.length === 0 ? {} : { findings: this.#findings }),
+        ...(this.#last === undefined && overlap === undefined ? {} : { overlap: overlap ?? 'none' }),
+        ...(findings.length === 0 ? {} : { findings }),
         ...(this.#hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
       },
     });
+  }
+
+  /** What a doubted answer left is asked for again. */
+  async #cleared<Event extends { readonly kind: string }>(event: Event): Promise<Event> {
+    if (event.kind === 'doubted') await this.#clearSpool();
+    return event;
   }
 
   #clearSpool(): Promise<unknown> {

@@ -35,12 +35,6 @@ export interface Ended {
   readonly evidence: Readonly<Record<string, unknown>>;
 }
 
-/** To the plan again. */
-export interface Again {
-  readonly kind: 'doubted';
-  readonly data: object;
-}
-
 /** What a state knows. */
 export interface States {
   recovering: object;

@@ -5,7 +5,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { JobDeps } from './job.ts';
-import type { Run, RunStore } from './store/run-store.ts';
+import type { Run } from './store/run.ts';
+import type { RunStore } from './store/run-store.ts';
 
 /** So many processes may end over one and the same piece of work. */
 export const DEATHS_MAX = 3;

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { QUEUE_NAMES, type QueueName } from '../queue/queues.ts';
 import { JOBS, PRIORITY, type JobDeps } from './job.ts';
-import type { Run } from './store/run-store.ts';
+import type { Run } from './store/run.ts';
 
 /** A living process renews its run every three seconds. */
 const SILENT_MS = 10_000;

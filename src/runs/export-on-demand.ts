@@ -7,7 +7,7 @@ import { enqueueRun } from './enqueue.ts';
 import { fixClock, reportTo } from './night/export-units.ts';
 import type { JobDeps } from './job.ts';
 import { exportKey } from './progress-hints.ts';
-import type { Run } from './store/run-store.ts';
+import type { Run } from './store/run.ts';
 
 /** Many orders are recorded together: what a lost database forgets of them is asked for again. */
 export const RECORD_EVERY_MS = 300_000;

@@ -10,10 +10,13 @@ import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
 import type { SourceCost } from '../source/ports.ts';
 import type { Notices } from './report/post-report.ts';
+import type { NightlyPlans } from './store/nightly-plans.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
+import type { ScheduledRuns } from './store/scheduled-runs.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './night/schedule.ts';
-import type { Run, RunStore } from './store/run-store.ts';
+import type { Run } from './store/run.ts';
+import type { RunStore } from './store/run-store.ts';
 import type { ListName } from '../postgres/schema.ts';
 
 /** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
@@ -124,6 +127,8 @@ export interface JobDeps {
   readonly stages: Stages;
   readonly runs: RunStore;
   readonly nightly: NightlyStore;
+  readonly plans: NightlyPlans;
+  readonly scheduled: ScheduledRuns;
   readonly queue: {
     add(queue: QueueName, jobs: readonly NewJob[]): Promise<void>;
     /** Whether the job waits, or is worked. */

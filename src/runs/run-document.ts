@@ -5,7 +5,7 @@
  */
 import type { Verdict } from '../core/verdict.ts';
 import type { RunKind } from '../postgres/schema.ts';
-import type { Run } from './store/run-store.ts';
+import type { Run } from './store/run.ts';
 
 export const RUN_KINDS = [
   'sync',

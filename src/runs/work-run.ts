@@ -12,7 +12,8 @@ import { inRun } from '../core/run-scope.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { countDeaths, DEATHS_MAX } from './deaths.ts';
 import type { JobContext, JobDeps } from './job.ts';
-import type { Run, RunStore } from './store/run-store.ts';
+import type { Run } from './store/run.ts';
+import type { RunStore } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
 /** A run of any length says so often how far it is. */

@@ -89,7 +89,7 @@ describe('the status', () => {
     const { work } = await openStatusSource({
       store: new PostgresStatusStore(warehouse),
       db: warehouse.db,
-      nightly: jobs.nightly,
+      scheduled: jobs.scheduled,
       objectsUrl: 'file:///tmp',
       schedule: { pattern: '0 12 * * *', tz: 'UTC' },
     }).facts();

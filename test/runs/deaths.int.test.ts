@@ -2,7 +2,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { countDeaths, DEATHS_MAX } from '../../src/runs/deaths.ts';
 import type { ProgressLine } from '../../src/runs/job.ts';
-import type { Run, RunStore } from '../../src/runs/store/run-store.ts';
+import type { Run } from '../../src/runs/store/run.ts';
+import type { RunStore } from '../../src/runs/store/run-store.ts';
 import { workRun } from '../../src/runs/work-run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';

@@ -3,13 +3,13 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { forgetHistory } from '../../src/runs/store/history.ts';
 import { CostStore } from '../../src/runs/store/cost-store.ts';
-import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
+import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const { db } = openWarehouse({ url: database.url, onIdleError: () => undefined });
-const [runs, nightly, costs] = [new RunStore(db), new NightlyStore(db), new CostStore(db)];
+const [runs, plans, costs] = [new RunStore(db), new NightlyPlans(db), new CostStore(db)];
 const DAY_MS = 86_400_000;
 const ALL = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
 
@@ -20,7 +20,7 @@ beforeEach(async () => {
 
 async function night(daysAgo: number): Promise<string> {
   const { runId } = await runs.create({ kind: 'nightly', subject: 'scheduled' });
-  await nightly.plan({ ...ALL, runId });
+  await plans.plan({ ...ALL, runId });
   const child = await runs.create({ kind: 'load', subject: 'warehouse and lake', parentRunId: runId });
   await costs.add(runId, '0199a000-0000-7000-8000-000000000001', {
     requests: { lists: 1, exports: 1 },

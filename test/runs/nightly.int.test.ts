@@ -6,7 +6,7 @@ import { handleJob } from '../../src/worker/registry.ts';
 import { SourceWatch } from '../../src/runs/night/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
-import type { Run } from '../../src/runs/store/run-store.ts';
+import type { Run } from '../../src/runs/store/run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { COMPLETE, openJobWorld, type JobWorld } from './stages-double.ts';

@@ -10,7 +10,8 @@ import {
 } from '../../src/runs/report/report-form.ts';
 import type { Completeness } from '../../src/runs/store/completeness.ts';
 import { ReportStore } from '../../src/runs/store/report-store.ts';
-import { type Run, RunStore } from '../../src/runs/store/run-store.ts';
+import type { Run } from '../../src/runs/store/run.ts';
+import { RunStore } from '../../src/runs/store/run-store.ts';
 import { loadWorld } from '../load/load-world.ts';
 import { HEADER_12, PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
 

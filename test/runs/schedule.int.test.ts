@@ -261,14 +261,14 @@ describe('the night plan', () => {
       everyParty: false,
       idleNightsMax: 28,
     };
-    expect(await world.deps.nightly.preview(request)).toMatchObject({
+    expect(await world.deps.plans.preview(request)).toMatchObject({
       parties: 5,
       notDue: 1,
       asked: 4,
       deferred: 0,
     });
     expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({ due: 0, queued: 0 });
-    expect(await world.deps.nightly.plan(request)).toMatchObject({
+    expect(await world.deps.plans.plan(request)).toMatchObject({
       parties: 5,
       notDue: 1,
       asked: 4,
@@ -294,7 +294,7 @@ describe('the night plan', () => {
     await using world = await openWorld();
     const order = async (): Promise<unknown> => {
       const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-      await world.deps.nightly.plan({
+      await world.deps.plans.plan({
         runId: run.runId,
         partyIds: parties,
         exportsMax: undefined,
@@ -324,7 +324,7 @@ describe('the night plan', () => {
       const plan = async (): Promise<string> => {
         const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
         const all = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
-        await world.deps.nightly.plan({ ...all, runId: run.runId });
+        await world.deps.plans.plan({ ...all, runId: run.runId });
         await world.deps.runs.finish(run.runId, 'incomplete', {});
         return run.runId;
       };
@@ -360,10 +360,10 @@ describe('the night plan', () => {
       idleNightsMax: 28,
     };
     const plan = { asked: 2, deferred: 3, deferredNeverAsked: 2 };
-    expect(await world.deps.nightly.plan(request)).toMatchObject(plan);
+    expect(await world.deps.plans.plan(request)).toMatchObject(plan);
     // Delivered again, it finds what was planned.
     await database.pool.query(`delete from mirror.parties`);
-    expect(await world.deps.nightly.plan(request)).toMatchObject(plan);
+    expect(await world.deps.plans.plan(request)).toMatchObject(plan);
     expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
   });
 
@@ -373,7 +373,7 @@ describe('the night plan', () => {
     );
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    await world.deps.nightly.plan({
+    await world.deps.plans.plan({
       runId: run.runId,
       partyIds: [id('1'), id('2')],
       exportsMax: undefined,

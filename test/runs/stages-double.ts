@@ -7,8 +7,10 @@ import type { Outcome } from '../../src/core/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
 import { QUEUE_NAMES, Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
+import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
 import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
+import { ScheduledRuns } from '../../src/runs/store/scheduled-runs.ts';
 
 export const COMPLETE: Outcome = { verdict: 'complete', evidence: {} };
 /** Every listed ledger is covered: stages that are doubles cover nothing. */
@@ -87,6 +89,8 @@ export async function openJobWorld(
     stages,
     runs: new RunStore(warehouse.db, options.source?.url),
     nightly: new NightlyStore(warehouse.db),
+    plans: new NightlyPlans(warehouse.db),
+    scheduled: new ScheduledRuns(warehouse.db),
     queue: queues,
     progress: {
       report: (runId, lines) => void progress.set(runId, lines),

@@ -50,7 +50,7 @@ describe('an analyst who holds the locks that can be guessed', () => {
   it('stops no order and no partition', async () => {
     const runs = new RunStore(warehouse.db, undefined);
     const orders = Array.from({ length: 12 }, () =>
-      runs.createUnlessOpen({ kind: 'export', subject: PARTY, params: { isOrdered: true } }),
+      runs.order({ kind: 'export', subject: PARTY, params: { isOrdered: true } }),
     );
     const ids = (await Promise.all(orders)).map(({ run }) => run.runId);
     expect(new Set(ids).size).toBe(1);

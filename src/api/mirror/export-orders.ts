@@ -7,7 +7,7 @@ import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http
 import { isHexId } from '../../core/ids.ts';
 import { formatInstant, parseInstant } from '../../core/time.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
-import type { Run } from '../../runs/store/run-store.ts';
+import type { Run } from '../../runs/store/run.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Downloads } from './downloads.ts';
 
@@ -81,12 +81,12 @@ async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }
       `${ORDERS_OPEN_MAX} orders are open already; wait for some of them, or cancel them`,
     );
   }
-  const { run, isNew } = await deps.runs.createUnlessOpen({
+  const { run, found } = await deps.runs.order({
     kind: 'export',
     subject: order.partyId,
     params: { ...params, isOrdered: true },
   });
-  if (isNew) await enqueueRun(run, deps);
+  if (found === 'none') await enqueueRun(run, deps);
   return { id: run.runId };
 }
 

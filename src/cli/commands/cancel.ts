@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Reader } from '../../app/reader.ts';
 import { UsageError } from '../../core/errors.ts';
-import type { Run } from '../../runs/store/run-store.ts';
+import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';
 import { runDocument } from '../../runs/run-document.ts';

@@ -8,7 +8,7 @@ import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../co
 import { outProblem, writeCsv } from '../output/csv-out.ts';
 import { followRuns, joinOrCreate } from '../follow.ts';
 import { chooseParty } from '../mirror.ts';
-import type { Run } from '../../runs/store/run-store.ts';
+import type { Run } from '../../runs/store/run.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
 

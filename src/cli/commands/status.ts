@@ -5,7 +5,7 @@ import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/reader.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
-import type { Run } from '../../runs/store/run-store.ts';
+import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { openMirrorReader } from '../mirror.ts';
 import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../output/format.ts';

@@ -1,7 +1,6 @@
 /** What came of every answer: received = published + left out + already held, checked before it counts. */
 import { PermanentError } from '../../core/errors.ts';
 import { formatInstant } from '../../core/time.ts';
-import type { Verdict } from '../../core/verdict.ts';
 import type { Outgrown, Received } from '../fetch/receive.ts';
 import type { Coverage, ExportScope } from '../ports.ts';
 
@@ -57,8 +56,8 @@ export class Books {
   }
 
   /** Rows of others where a source can send none. */
-  strangers({ leftOut, layout }: Received, { assetId }: ExportScope): readonly Verdict[] {
+  hasStrangers({ leftOut, layout }: Received, { assetId }: ExportScope): boolean {
     const isForeignAsset = assetId !== undefined && layout.sides === 'from' && leftOut.asset > 0n;
-    return leftOut.party > 0n || isForeignAsset ? ['suspicious'] : [];
+    return leftOut.party > 0n || isForeignAsset;
   }
 }

@@ -14,7 +14,7 @@ import { z } from 'zod';
 import type { JobContext, JobDeps, ReportProgress } from '../job.ts';
 import { exportKey } from '../progress-hints.ts';
 import { LedgerBatch } from './ledger-batch.ts';
-import type { Run } from '../store/run-store.ts';
+import type { Run } from '../store/run.ts';
 import { describeError, knownRun, refuseOtherSource } from '../work-run.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */

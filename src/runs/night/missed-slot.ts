@@ -9,14 +9,14 @@ const RETRY_MIN_MS = 5 * 60_000;
 const RETRY_MAX_MS = 2 * 3_600_000;
 const LISTS = ['parties', 'checkpoints'] as const;
 
-type MakeUpDeps = Pick<JobDeps, 'nightly' | 'runs' | 'queue' | 'log'>;
+type MakeUpDeps = Pick<JobDeps, 'scheduled' | 'runs' | 'queue' | 'log'>;
 
 /** Starts the run of a scheduled time that was missed, or whose runs have failed until now. */
 export async function makeUpMissedSlot(schedule: Schedule, deps: MakeUpDeps, nowMs: number): Promise<void> {
   const dueMs = lastSlotMs(schedule, nowMs);
   const scheduledAt = new Date(dueMs).toISOString();
-  if (await deps.nightly.hasNightSince(scheduledAt)) return;
-  const { runs: failed, lastAt } = await deps.nightly.failedSince(scheduledAt);
+  if (await deps.scheduled.hasNightSince(scheduledAt)) return;
+  const { runs: failed, lastAt } = await deps.scheduled.failedSince(scheduledAt);
   if (failed === 0 && nowMs - dueMs < LATE_MS) return;
   const waitMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.max(0, Math.min(failed, 10) - 1));
   if (lastAt !== undefined && nowMs - Date.parse(lastAt) < waitMs) return;
@@ -37,7 +37,7 @@ export async function makeUpMissedAudits(schedule: Schedule, deps: MakeUpDeps, n
   const dueMs = lastSlotMs(schedule, nowMs);
   if (nowMs - dueMs < LATE_MS) return;
   for (const list of LISTS) {
-    if (await deps.nightly.hasAuditSince(list, new Date(dueMs).toISOString())) continue;
+    if (await deps.scheduled.hasAuditSince(list, new Date(dueMs).toISOString())) continue;
     const slot = auditSlotName(list, dueMs);
     deps.log.warn({ slot }, 'An audit was missed and is made up now');
     const run = await deps.runs.create({ kind: 'sync', subject: list, slot, params: { full: true } });

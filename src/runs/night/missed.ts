@@ -10,13 +10,13 @@ export const LATE_MS = 2 * 60_000;
  */
 export async function missedSlotMs(
   schedule: Schedule,
-  deps: Pick<JobDeps, 'nightly'>,
+  deps: Pick<JobDeps, 'scheduled'>,
   nowMs: number,
 ): Promise<number | undefined> {
   const dueMs = lastSlotMs(schedule, nowMs);
   if (nowMs - dueMs < LATE_MS) return undefined;
   const scheduledAt = new Date(dueMs).toISOString();
-  if (await deps.nightly.hasNightSince(scheduledAt)) return undefined;
-  const { runs } = await deps.nightly.failedSince(scheduledAt);
+  if (await deps.scheduled.hasNightSince(scheduledAt)) return undefined;
+  const { runs } = await deps.scheduled.failedSince(scheduledAt);
   return runs > 0 ? undefined : dueMs;
 }

@@ -25,11 +25,11 @@ type AuditSettings = Pick<Config, 'sourceRate' | 'sourceRetention' | 'nightlyAud
 
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 export async function describeNight(
-  jobs: Pick<JobDeps, 'nightly' | 'nightlyParties' | 'nightlyExportsMax'>,
+  jobs: Pick<JobDeps, 'plans' | 'nightlyParties' | 'nightlyExportsMax'>,
   { sourceRate, sourceRetention, nightlyAuditShare }: AuditSettings,
 ): Promise<NightPreview> {
   const estimate = await previewNight(jobs, jobs.nightlyExportsMax);
-  const auditable = await jobs.nightly.auditable(sourceRetention);
+  const auditable = await jobs.plans.auditable(sourceRetention);
   const due = estimate.parties - estimate.notDue;
   const exports = Math.min(due, jobs.nightlyExportsMax ?? Infinity);
   const requests = exports + estimate.listRequests;

@@ -7,8 +7,9 @@ import { fixClock } from './export-units.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps, type ProgressLine } from '../job.ts';
 import { SourceWatch } from './source-watch.ts';
 import type { NightScope } from '../store/night-scope.ts';
-import type { DueUnit, Estimate, NightlyCounts, Plan } from '../store/nightly-store.ts';
-import type { Run } from '../store/run-store.ts';
+import type { Estimate, Plan } from '../store/nightly-plans.ts';
+import type { DueUnit, NightlyCounts } from '../store/nightly-store.ts';
+import type { Run } from '../store/run.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
 const NIGHT_MS = 6 * 3_600_000;
@@ -32,20 +33,20 @@ export function everyPartyFits(parties: number, secondsPerExport: number | undef
   return secondsPerExport === undefined || parties * secondsPerExport * 1_000 <= NIGHT_MS;
 }
 
-type Night = Pick<JobDeps, 'nightly' | 'nightlyParties'>;
+type Night = Pick<JobDeps, 'plans' | 'nightlyParties'>;
 
 /** Whom tonight is about, by the configuration and by what an export took lately. */
-async function nightScope({ nightly, nightlyParties }: Night): Promise<NightScope> {
+async function nightScope({ plans, nightlyParties }: Night): Promise<NightScope> {
   const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
-  const { parties, secondsPerExport } = await nightly.estimate(partyIds);
+  const { parties, secondsPerExport } = await plans.estimate(partyIds);
   return { partyIds, everyParty: everyPartyFits(parties, secondsPerExport), idleNightsMax: IDLE_NIGHTS_MAX };
 }
 
 /** What a nightly run that began now would ask; nothing is written. */
 export async function previewNight(night: Night, exportsMax?: number): Promise<Estimate & Plan> {
   const scope = await nightScope(night);
-  const estimate = await night.nightly.estimate(scope.partyIds);
-  return { ...estimate, ...(await night.nightly.preview(scope, exportsMax)) };
+  const estimate = await night.plans.estimate(scope.partyIds);
+  return { ...estimate, ...(await night.plans.preview(scope, exportsMax)) };
 }
 
 export interface ExportLimits {
@@ -69,7 +70,7 @@ export async function exportDue(
 ): Promise<Outcome> {
   const clock = await fixClock(run, deps, signal);
   const scope = await nightScope(deps);
-  const plan = await deps.nightly.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
+  const plan = await deps.plans.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
   const startedMs = performance.now();
   const before = await deps.nightly.counts(run.runId, plan.asked);
@@ -78,7 +79,7 @@ export async function exportDue(
   const exported = counts.done - before.done;
   const secondsPerExport = exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported;
   const summary = await deps.nightly.summary(run.runId, FAILED_LISTED_MAX);
-  const { late, oldestFrontier } = await deps.nightly.lateness(IDLE_NIGHTS_MAX);
+  const { late, oldestFrontier } = await deps.plans.lateness(IDLE_NIGHTS_MAX);
   const left = counts.due + counts.queued;
   const lacking = counts.failed + left + late + plan.deferred + summary.incomplete;
   return {

@@ -10,7 +10,7 @@ import { exportDue } from './nightly-exports.ts';
 import { PRIORITY, type JobDeps, type ProgressLine, type ReportProgress } from '../job.ts';
 import { nextSlotMs } from './schedule.ts';
 import type { Completeness } from '../store/completeness.ts';
-import type { NewRun, Run } from '../store/run-store.ts';
+import type { NewRun, Run } from '../store/run.ts';
 import { describeError } from '../work-run.ts';
 
 const POLL_MS = 200;

@@ -6,7 +6,7 @@ import type { ObjectStore } from '../../objects/object-store.ts';
 import { type NightlyReport, readReport, reportKey } from './report-form.ts';
 import type { Completeness } from '../store/completeness.ts';
 import type { ReportStore } from '../store/report-store.ts';
-import type { Run } from '../store/run-store.ts';
+import type { Run } from '../store/run.ts';
 
 export interface ReportDeps {
   readonly store: ReportStore;

@@ -4,7 +4,7 @@
  * given up a day after the run ended.
  */
 import { errorLine } from '../../core/errors.ts';
-import type { Run } from '../store/run-store.ts';
+import type { Run } from '../store/run.ts';
 import type { UntoldRun } from '../store/untold-runs.ts';
 import type { JobDeps } from '../job.ts';
 import type { NoticeType } from './post-report.ts';

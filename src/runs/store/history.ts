@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { guarded } from '../../postgres/transaction.ts';
-import { partitionOf } from './nightly-store.ts';
+import { partitionOf } from './nightly-plans.ts';
 
 const BATCH = 1_000;
 const BATCHES_MAX = 100;

@@ -1,44 +1,14 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
-import { sql, type Selectable } from 'kysely';
+import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import { CANDIDATES_MAX } from '../../core/cut-ids.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { MirrorSchema, RunKind, RunState } from '../../postgres/schema.ts';
+import type { RunKind, RunState } from '../../postgres/schema.ts';
 import { guarded } from '../../postgres/transaction.ts';
+import { type NewRun, type Run, toRun } from './run.ts';
 import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
-
-export interface Run {
-  readonly runId: string;
-  readonly parentRunId: string | undefined;
-  readonly kind: RunKind;
-  readonly subject: string;
-  /** The source that it asks; undefined where it asks none. */
-  readonly sourceUrl: string | undefined;
-  readonly slot: string | undefined;
-  readonly params: Readonly<Record<string, unknown>>;
-  readonly state: RunState;
-  readonly verdict: Verdict | undefined;
-  readonly evidence: Readonly<Record<string, unknown>>;
-  readonly queuedAt: string;
-  readonly startedAt: string | undefined;
-  readonly heartbeatAt: string | undefined;
-  readonly finishedAt: string | undefined;
-  readonly attempts: number;
-  readonly cancelRequested: boolean;
-  /** Of the job that was queued for it last. */
-  readonly jobId: string | undefined;
-}
-
-export interface NewRun {
-  readonly kind: RunKind;
-  readonly subject: string;
-  readonly parentRunId?: string | undefined;
-  /** At most one run has a given slot: the scheduled instant of a nightly run. */
-  readonly slot?: string | undefined;
-  readonly params?: Readonly<Record<string, unknown>>;
-}
 
 export interface RunFilter {
   readonly kind?: RunKind;
@@ -54,7 +24,7 @@ export interface RunFilter {
 const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['sync', 'export', 'nightly']);
 /** Renewed every three seconds: one that was renewed so lately is worked by a living process. */
 const WORKED_MS = 8_000;
-/** As told to who counts. */
+/** What metrics are told of a run. */
 export interface EndedRun {
   readonly kind: string;
   readonly verdict: Verdict;
@@ -136,19 +106,6 @@ export class RunStore {
     });
   }
 
-  /** The equal open run, else a new one: who asks for the same at the same moment gets the same. */
-  async createUnlessOpen(fresh: NewRun): Promise<{ readonly run: Run; readonly isNew: boolean }> {
-    return guarded('record a run', () =>
-      this.#db.transaction().execute(async (transaction) => {
-        const lock = `${fresh.kind} ${fresh.subject}`;
-        await sql`select pg_advisory_xact_lock(mirror.lock_key(${lock}))`.execute(transaction);
-        const runs = new RunStore(transaction, this.#sourceUrl);
-        const open = await runs.findOpen(fresh);
-        return { run: open ?? (await runs.create(fresh)), isNew: open === undefined };
-      }),
-    );
-  }
-
   /**
    * The run that a key stands for, or the same work that is open, or a new run.
    * @param isExclusive an open one is only told of: the key stands for nothing yet
@@ -156,7 +113,10 @@ export class RunStore {
    */
   async order(
     fresh: NewRun,
-    { key, isExclusive }: { key: { name: string; hash: string } | undefined; isExclusive: boolean },
+    {
+      key,
+      isExclusive = false,
+    }: { key?: { name: string; hash: string } | undefined; isExclusive?: boolean } = {},
   ): Promise<{ readonly run: Run; readonly found: 'key' | 'other' | 'open' | 'none' }> {
     return guarded('record a run', () =>
       this.#db.transaction().execute(async (tx) => {
@@ -251,18 +211,6 @@ export class RunStore {
     );
   }
 
-  /** A nightly run, unless one is queued or running: then that one. */
-  async createNight(fresh: NewRun): Promise<{ readonly run: Run; readonly isNew: boolean }> {
-    return guarded('record a nightly run', () =>
-      this.#db.transaction().execute(async (transaction) => {
-        await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly'))`.execute(transaction);
-        const runs = new RunStore(transaction, this.#sourceUrl);
-        const [going] = await runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 });
-        return { run: going ?? (await runs.create(fresh)), isNew: going === undefined };
-      }),
-    );
-  }
-
   /** Counts one more attempt. @returns undefined where the run has ended, or a living process works it */
   async start(runId: string): Promise<Run | undefined> {
     return guarded('start a run', async () => {
@@ -312,12 +260,12 @@ export class RunStore {
     );
   }
 
-  /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   /** Whom nobody was told of, oldest first. */
   untold(rowsMax: number): Promise<readonly UntoldRun[]> {
     return readUntoldRuns(this.#db, rowsMax);
   }
 
+  /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
     await guarded('update a run', () =>
       sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`.execute(
@@ -393,26 +341,4 @@ export class RunStore {
       return rows.map(toRun);
     });
   }
-}
-
-function toRun(row: Selectable<MirrorSchema['runs']>): Run {
-  return {
-    runId: row.run_id,
-    parentRunId: row.parent_run_id ?? undefined,
-    kind: row.kind,
-    subject: row.subject,
-    sourceUrl: row.source_url ?? undefined,
-    slot: row.slot ?? undefined,
-    params: row.params,
-    state: row.state,
-    verdict: row.verdict ?? undefined,
-    evidence: row.evidence,
-    queuedAt: row.queued_at,
-    startedAt: row.started_at ?? undefined,
-    heartbeatAt: row.heartbeat_at ?? undefined,
-    finishedAt: row.finished_at ?? undefined,
-    attempts: row.attempts,
-    cancelRequested: row.cancel_requested,
-    jobId: row.job_id ?? undefined,
-  };
 }

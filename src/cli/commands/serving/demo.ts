@@ -19,7 +19,7 @@ import { inquiry, readyQuestion } from '../../../lake/query/questions.ts';
 import { runQuery } from '../../../lake/query/query.ts';
 import { keptGenesis } from './kept-genesis.ts';
 import { startSandbox, type Sandbox } from '../../../sandbox/http/server.ts';
-import type { Run } from '../../../runs/store/run-store.ts';
+import type { Run } from '../../../runs/store/run.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../../context.ts';
 import { followRuns, startNight, verifyHere } from '../../follow.ts';
 import { formatCount, formatDuration } from '../../output/format.ts';
