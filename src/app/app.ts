@@ -22,7 +22,7 @@ import type { SourceObserver } from '../source/ports.ts';
 import { openSource, type Source, type SourceDeps } from '../source/source-client.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { CostStore } from '../runs/store/cost-store.ts';
-import type { Warehouse } from '../postgres/database.ts';
+import type { Database, Warehouse } from '../postgres/database.ts';
 import { Presence } from '../postgres/presence.ts';
 import { type Identity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
