@@ -12,7 +12,7 @@ import { Learning } from './learning.ts';
 import { decided } from './plan/profile.ts';
 import type { Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
-import type { Coverage, ExportLease } from './ports.ts';
+import type { ExportLease } from './ports.ts';
 import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
