@@ -272,6 +272,8 @@ export interface CoverageSnapshot {
   readonly warehouseId: string;
   /** Above that of every publication and record before it. */
   readonly seq: bigint;
+  /** Of at least half of all exports the coverage changed since the last record. */
+  readonly isMostlyChanged: boolean;
   /** In the order of their ids: every party, or only those whose coverage changed since the last record. */
   parties(which: 'all' | 'changed'): AsyncIterable<PartyCoverage>;
 }

@@ -5,8 +5,10 @@ import { exportParty } from '../../src/export/export-party.ts';
 import type { ExportOutcome } from '../../src/export/request.ts';
 import { BatchStore } from '../../src/export/store/batch-store.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
+import { takeLeases } from '../../src/export/store/leases.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
+import { rowsRead } from '../support/rows-read.ts';
 import { signal, World } from './export-world.ts';
 import { at, entries } from './ledger-double.ts';
 
@@ -144,4 +146,27 @@ test('what was not begun can be given back, and another exports it', async () =>
   await opened.batch.write();
   await opened.export(SECOND, NOW, new ExportStore(opened.warehouse.db));
   expect(await covered(opened)).toEqual([FIRST, SECOND]);
+});
+
+test('what a lease reads does not grow with the parties that there are', async () => {
+  await using opened = await open();
+  await opened.world.pool.query(
+    `insert into mirror.parties (party_id, first_epoch)
+     select encode(sha256(('party ' || n)::bytea), 'hex'), 1 from generate_series(1, 5000) n`,
+  );
+  await opened.world.pool.query(
+    'insert into mirror.exports (party_id) select party_id from mirror.parties on conflict do nothing',
+  );
+  await opened.world.pool.query('analyze mirror.parties, mirror.exports');
+  const { rows } = await opened.world.pool.query<{ party_id: string }>(
+    'select party_id from mirror.exports order by party_id limit 10',
+  );
+  const ids = rows.map((row) => row.party_id);
+  const read = await opened.warehouse.db.transaction().execute(async (tx) => {
+    const taken = await takeLeases(tx, ids, undefined, { leaseMs: 60_000, holder: undefined });
+    expect(taken).toHaveLength(10);
+    return rowsRead(tx);
+  });
+  expect(read).toBeLessThan(200);
+  await opened.world.pool.query('delete from mirror.parties');
 });

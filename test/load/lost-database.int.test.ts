@@ -1,6 +1,6 @@
 /** A lost database, rebuilt from the store: the next night asks for what it would have asked anyway. */
 import { randomUUID } from 'node:crypto';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
@@ -187,11 +187,13 @@ test('a database that went back to a backup takes over what was published since,
 test('what was published since the last record is known by its manifests', async () => {
   const scene = await openScene('0.71.4');
   await scene.night();
-  const keys = await recordKeys(scene.world);
+  const records = join(scene.world.folder, 'objects', 'coverage');
+  const before = join(scene.world.folder, 'before');
+  await cp(records, before, { recursive: true });
   scene.sandbox.advance(86_400_000);
   await scene.night();
-  const newer = (await recordKeys(scene.world)).filter((key) => !keys.includes(key));
-  for (const key of newer) await scene.world.objects.remove(key, signal);
+  await rm(records, { recursive: true });
+  await rename(before, records);
   const lost = await scene.rebuilt();
   const segments = `select object_key from mirror.segments where status = 'current' and not open order by 1`;
   const { rows: known } = await scene.world.pool.query(segments);
@@ -199,6 +201,20 @@ test('what was published since the last record is known by its manifests', async
   expect(known).toEqual(expect.arrayContaining(again));
   await lost.night();
   await expectTheBooks({ ...scene, world: lost.world });
+});
+
+test('a record is of every party where most have changed, so that the next one is small', async () => {
+  const scene = await openScene('0.71.4');
+  await scene.night();
+  scene.sandbox.advance(86_400_000);
+  await scene.night();
+  const isWhole = async (): Promise<unknown[]> =>
+    (await recordKeys(scene.world)).map((key) => readRecordKey(key)?.isWhole);
+  expect(await isWhole()).toEqual([true]);
+  await scene.world.pool.query(`update mirror.exports set coverage_seq = coverage_seq + 1
+    where export_id = (select min(export_id) from mirror.exports)`);
+  await scene.record();
+  expect(await isWhole()).toEqual([true, false]);
 });
 
 test('records stay few, however often one is written, and say the same', async () => {

@@ -22,6 +22,8 @@ import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
 /** A rebuild reads them side by side. */
 const CHANGES_MAX = 32;
 const SPOOL_PREFIX = 'coverage.';
+/** Written together: a line by itself would cost compression ten times its time. */
+const CHUNK_CHARACTERS = 65_536;
 
 export interface RecordDeps {
   readonly repository: CoverageRepository;
@@ -43,7 +45,8 @@ export async function recordCoverage(
   return repository.recording(async (snapshot) => {
     await objects.clearSpool(SPOOL_PREFIX, new Set());
     const before = await storedRecords(snapshot.warehouseId, objects, signal);
-    const isWhole = wantsWhole(before);
+    // Then it costs hardly more, and the next one need not be.
+    const isWhole = snapshot.isMostlyChanged || wantsWhole(before);
     const key = await write(snapshot, isWhole, objects, signal);
     // One above ours is of a database that went back to a backup: it knows what this one has forgotten.
     const older = isWhole ? before.filter(({ seq }) => seq < snapshot.seq) : [];
@@ -93,8 +96,14 @@ async function write(
 }
 
 async function* linesOf(snapshot: CoverageSnapshot, isWhole: boolean): AsyncGenerator<string> {
-  yield encodeHead({ version: 1, warehouseId: snapshot.warehouseId, seq: snapshot.seq });
-  for await (const party of snapshot.parties(isWhole ? 'all' : 'changed')) yield encodeParty(party);
+  let lines = encodeHead({ version: 1, warehouseId: snapshot.warehouseId, seq: snapshot.seq });
+  for await (const party of snapshot.parties(isWhole ? 'all' : 'changed')) {
+    lines += encodeParty(party);
+    if (lines.length < CHUNK_CHARACTERS) continue;
+    yield lines;
+    lines = '';
+  }
+  yield lines;
 }
 
 /** Lets everything through. */

@@ -14,7 +14,8 @@ const ROWS_AT_ONCE = 2000;
 /** What was noted and not recorded, a killed process leaves to the next. */
 const NOTE = `update mirror.exports set recording_seq = coverage_seq where coverage_seq <> recorded_seq`;
 const NUMBER = `update mirror.identity set publication_seq = publication_seq + 1
-  returning warehouse_id, publication_seq`;
+  returning warehouse_id, publication_seq, (
+    select 2 * count(*) filter (where recorded_seq <> recording_seq) >= count(*) from mirror.exports) as is_mostly_changed`;
 const DONE = `update mirror.exports set recorded_seq = recording_seq where recorded_seq <> recording_seq`;
 
 const CHANGED = `where c.party_id in (select party_id from mirror.exports where recorded_seq <> recording_seq)`;
@@ -67,13 +68,17 @@ export class CoverageStore implements CoverageRepository {
   }
 }
 
-async function numbered(client: PoolClient): Promise<{ warehouseId: string; seq: bigint }> {
+async function numbered(client: PoolClient): Promise<Omit<CoverageSnapshot, 'parties'>> {
   const { rows } = await guarded(ACTION, () =>
-    client.query<{ warehouse_id: string; publication_seq: bigint }>(NUMBER),
+    client.query<{ warehouse_id: string; publication_seq: bigint; is_mostly_changed: boolean }>(NUMBER),
   );
   const [row] = rows;
   if (row === undefined) throw new RangeError('the warehouse has no identity');
-  return { warehouseId: row.warehouse_id, seq: row.publication_seq };
+  return {
+    warehouseId: row.warehouse_id,
+    seq: row.publication_seq,
+    isMostlyChanged: row.is_mostly_changed,
+  };
 }
 
 async function* readParties(

@@ -4,8 +4,12 @@ import type { Database } from '../../postgres/database.ts';
 import type { ExportLease } from '../ports.ts';
 import { lockParties } from './export-locks.ts';
 
-/** As the index `parties_own_ids` has it. */
-const OWN_ID = sql.raw(`(length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`);
+/**
+ * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition to hold for nearly every party,
+ * and would look for the first one by reading all of them.
+ */
+const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
+  where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
 /** An export that was leased, with what lies in its row. */
 export interface LeasedRow {
@@ -47,7 +51,7 @@ export async function takeLeases(
         where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
           and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
     returning party_id, export_id, lease_token, window_plan, contradictions,
-      exists (select from mirror.parties where ${OWN_ID}) as has_own_ids,
+      ${HAS_OWN_IDS} as has_own_ids,
       exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent') as has_intents`.execute(
     tx,
   );
