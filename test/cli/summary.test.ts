@@ -21,7 +21,10 @@ test('tells a whole night in a line for each part', () => {
     subject: 'now',
     verdict: 'complete',
     evidence: {
-      lists: { parties: WALK, checkpoints: { ...WALK, rows: '1' } },
+      lists: {
+        parties: { ...WALK, list: 'parties', network: 'stored' },
+        checkpoints: { ...WALK, list: 'checkpoints', rows: '1' },
+      },
       exports: { verdict: 'complete', parties: 2, newRows: '9', newSegments: '1', failed: 0 },
       load: {
         verdict: 'complete',
@@ -35,12 +38,12 @@ test('tells a whole night in a line for each part', () => {
   });
   expect(summary.split('\n')).toEqual([
     '✓ nightly now: complete in 12 s',
-    '  parties      1,200 listed, 3 new, in 2 pages, as of block 99',
-    '  checkpoints  1 listed, 3 new, in 2 pages, as of block 99',
+    '  parties      1,200 and network listed, 3 new, in 2 pages, as of block 99',
+    '  checkpoints  1 listed (repeats included), 3 new, in 2 pages, as of block 99',
     '  exports      2 parties, 9 new rows in 1 segment',
     '  load         9 rows of 1 segment into the warehouse',
     '  lake         snapshot 2: 12 rows in 3 files, 1.0 KiB',
-    '  verify       4 segments (2.0 KiB), 9 entries in the warehouse, 12 rows in all tables of the lake: every sum agrees',
+    '  verify       4 segments (2.0 KiB as stored), 9 entries in the warehouse, 12 rows in all tables of the lake: every sum agrees',
     '  source       4 requests, 1.5 KiB received',
     '  run          ledger-mirror runs 0199-run',
     '',

@@ -104,6 +104,18 @@ describe('the glance', () => {
     await expect.poll(() => view.page.locator('#numbers').innerText()).toMatch(/7 of 9[\s\S]*2\.0 KiB/);
   });
 
+  it('says what each figure counts, where the same thing has two', async () => {
+    const status = wholeFacts();
+    const streams = status.streams.map((stream) =>
+      stream.name === 'parties' ? { ...stream, rows: '152' } : stream,
+    );
+    const coverage = { ...status.coverage, listed: 151, wanted: 151, covered: 151 };
+    const { view } = await open({ status: { ...status, streams, coverage } });
+    await expect
+      .poll(() => view.page.locator('#streams h3 .figures').allTextContents())
+      .toEqual(['151 and network', '1,234,567 different', '1,234,567']);
+  });
+
   it('says that work waits for a worker', async () => {
     await open({
       live: { ...quiet(), workers: 0, openRuns: [run({ state: 'queued', verdict: null, finishedAt: null })] },
@@ -130,6 +142,31 @@ function run(changes: Partial<Facts['runs'][number]>): Facts['runs'][number] {
     ...changes,
   };
 }
+
+describe('evidence', () => {
+  it.each([
+    [
+      'sync',
+      { list: 'parties', rows: '151', newRows: '151', requests: 4, network: 'stored' },
+      '151 rows and network listed, 151 of them new, by 4 requests.',
+    ],
+    [
+      'sync',
+      { list: 'checkpoints', rows: '2137', newRows: '0', requests: 1 },
+      '2,137 rows listed (repeats included), 0 of them new, by 1 request.',
+    ],
+    ['export', { rows: '9', bytes: '2048', segments: '1' }, '9 new entries, 2.0 KiB as CSV, in 1 segment.'],
+    [
+      'verify',
+      { checked: { segments: 4, objectBytes: '1024' }, problemCount: 0 },
+      '4 segments, 1.0 KiB as stored, compared with their sums: everything agrees.',
+    ],
+  ])('of a run of %s says what each figure counts', async (kind, evidence, said) => {
+    const { view } = await open({ runs: [run({ kind, evidence })] }, '/runs');
+    await view.page.locator('#runs summary').click();
+    expect(await view.page.locator('#runs .said').innerText()).toBe(said);
+  });
+});
 
 describe('the quarantine', () => {
   it('is shown fifty at a time, and all of it stays over an update', async () => {

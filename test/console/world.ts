@@ -134,7 +134,11 @@ export function calmFacts(): Facts {
     live: quiet(),
     status: {
       ...whole,
-      streams: whole.streams.map((stream) => ({ ...stream, asOfBlock: '51234567' })),
+      streams: whole.streams.map((stream) => ({
+        ...stream,
+        ...(stream.name === 'parties' ? { rows: `${PARTIES + 1}` } : {}),
+        asOfBlock: '51234567',
+      })),
       ledger: {
         segments: '1812',
         bytes: '9876543210',

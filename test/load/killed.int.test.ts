@@ -81,8 +81,7 @@ test('in the middle of COPY, and of a build: nothing half is visible, the next o
       expect(await readMoment(objects, signal)).toBeUndefined();
       expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     }
-    const built = await buildLake(lake, signal);
-    expect(built).toMatchObject({ rows: BigInt(2 * ROWS) });
+    await buildLake(lake, signal);
     expect(await verifyAll()).toMatchObject({ checked: { lakeSegmentsBehind: 0 } });
     expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     expect(await readdir(join(folder, '.spool')).catch(() => [])).toEqual([]);

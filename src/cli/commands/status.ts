@@ -91,7 +91,7 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
       streams,
     ).trimEnd(),
     '',
-    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(BigInt(ledger.segments))} segments of ${formatCount(BigInt(ledger.parties))} parties with entries, ${formatBytes(BigInt(ledger.bytes))}` +
+    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(BigInt(ledger.segments))} segments of ${formatCount(BigInt(ledger.parties))} parties with entries, ${formatBytes(BigInt(ledger.bytes))} as CSV` +
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
     ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...workLines(found, nowMs),

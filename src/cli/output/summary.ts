@@ -66,7 +66,13 @@ function nightlyLines(evidence: Fields): string[] {
   ];
 }
 
-/** A row that the source lists twice counts twice here, and is held once. */
+/** The source lists checkpoints twice, each held once, and `network` beside the parties. */
+function listedText(sync: Fields): string {
+  const network = sync['network'] === 'stored' ? ' and network' : '';
+  const repeats = sync['list'] === 'checkpoints' ? ' (repeats included)' : '';
+  return `${amount(sync['rows'])}${network} listed${repeats}`;
+}
+
 function syncText(sync: Fields): string {
   if (!hasAny(sync, 'rows')) return '';
   const asOf = hasAny(sync, 'asOfHeight') ? `, as of block ${text(sync['asOfHeight'])}` : '';
@@ -74,14 +80,14 @@ function syncText(sync: Fields): string {
   const gaps = Array.isArray(sync['knownGaps']) ? sync['knownGaps'].length : 0;
   const open = doubts === 0 ? '' : `; ${plural(doubts, 'open doubt')}, the next sync reads everything again`;
   const known = gaps === 0 ? '' : `; ${plural(gaps, 'known gap')}`;
-  return `${amount(sync['rows'])} listed, ${amount(sync['newRows'])} new, in ${plural(sync['pages'], 'page')}${asOf}${open}${known}`;
+  return `${listedText(sync)}, ${amount(sync['newRows'])} new, in ${plural(sync['pages'], 'page')}${asOf}${open}${known}`;
 }
 
 function exportText(evidence: Fields): string {
   const closed = hasAny(evidence, 'closedTo')
     ? `; closed up to ${text(evidence['closedTo']).slice(0, 19)}Z`
     : '';
-  return `${amount(evidence['rows'])} new rows, ${bytes(evidence['bytes'])}, in ${plural(evidence['segments'], 'segment')}${closed}`;
+  return `${amount(evidence['rows'])} new rows, ${bytes(evidence['bytes'])} as CSV, in ${plural(evidence['segments'], 'segment')}${closed}`;
 }
 
 function nightExportsText(exports: Fields): string {
@@ -111,7 +117,7 @@ function verifyText(verify: Fields): string {
   const checked = fields(verify['checked']);
   const problems = Number(verify['problemCount']);
   return (
-    `${plural(checked['segments'], 'segment')} (${bytes(checked['objectBytes'])}), ` +
+    `${plural(checked['segments'], 'segment')} (${bytes(checked['objectBytes'])} as stored), ` +
     `${amount(checked['warehouseRows'])} entries in the warehouse, ${amount(checked['lakeRows'])} rows in all tables of the lake: ` +
     (problems === 0 ? 'every sum agrees' : plural(problems, 'problem'))
   );

@@ -119,21 +119,26 @@ function said([name, value]) {
   return `${name}=${text}`;
 }
 
+/** The source lists checkpoints twice, each held once, and `network` beside the parties. */
+function listed({ rows, network, list }) {
+  return `${plural(rows, 'row')}${network === 'stored' ? ' and network' : ''} listed${list === 'checkpoints' ? ' (repeats included)' : ''}`;
+}
+
 const SENTENCES = {
   sync: (found) =>
     found.rows === undefined
       ? undefined
-      : `${plural(found.rows, 'row')} read with ${plural(found.requests ?? 0, 'request')}, ${count(found.newRows ?? 0)} of them new. The pages join what was known.`,
+      : `${listed(found)}, ${count(found.newRows ?? 0)} of them new, by ${plural(found.requests ?? 0, 'request')}. The pages join what was known.`,
   export: (found) =>
-    `${plural(found.rows ?? 0, 'new entry', 'new entries')}, ${bytes(found.bytes ?? 0)}, in ${plural(found.segments ?? 0, 'segment')}.`,
+    `${plural(found.rows ?? 0, 'new entry', 'new entries')}, ${bytes(found.bytes ?? 0)} as CSV, in ${plural(found.segments ?? 0, 'segment')}.`,
   load: (found) =>
     `${plural(found.rows ?? 0, 'row')} of ${plural(found.segments ?? 0, 'segment')} brought into the warehouse.`,
   verify: ({ checked, problemCount }) =>
     checked &&
-    `${plural(checked.segments ?? 0, 'segment')} and ${bytes(checked.objectBytes ?? 0)} of objects compared with their sums: ${problemCount === 0 ? 'everything agrees' : plural(problemCount, 'problem')}.`,
+    `${plural(checked.segments ?? 0, 'segment')}, ${bytes(checked.objectBytes ?? 0)} as stored, compared with their sums: ${problemCount === 0 ? 'everything agrees' : plural(problemCount, 'problem')}.`,
   nightly: ({ exports, verify }) =>
     exports &&
-    `${plural(exports.parties ?? 0, 'ledger')} looked after: ${plural(exports.newRows ?? 0, 'new entry', 'new entries')}, ${bytes(exports.newBytes ?? 0)}, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
+    `${plural(exports.parties ?? 0, 'ledger')} looked after: ${plural(exports.newRows ?? 0, 'new entry', 'new entries')}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
 };
 
 /** Plain facts first, then what has parts of its own; at the top those are folded. */

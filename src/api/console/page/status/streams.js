@@ -12,18 +12,15 @@ export function showStreams({ status }) {
   const items = status.streams.map((stream) => ({
     ...stream,
     auditedAt: audits.get(stream.name),
-    held: heldOf(stream, status.hasNetwork),
+    held: heldOf(stream, status),
   }));
   keyed(target, items, ({ name }) => name, makeStream);
 }
 
-/** How much is held, and what that number counts. */
-function heldOf({ name, rows }, hasNetwork) {
-  const notes = {
-    parties: hasNetwork ? 'network among them, which has no ledger' : '',
-    checkpoints: 'different ones: a list may name one twice',
-  };
-  return [count(rows), notes[name] ?? ''];
+/** `network` has no ledger; a checkpoint that the source lists twice is held once. */
+function heldOf({ name, rows }, { hasNetwork, coverage }) {
+  if (name === 'parties' && hasNetwork) return `${count(coverage.listed)} and network`;
+  return name === 'checkpoints' ? `${count(rows)} different` : count(rows);
 }
 
 export function verdictBadge(node, verdict, otherwise = 'not yet') {
@@ -52,8 +49,7 @@ function makeStream({ name }) {
     update: ({ verdict, asOfTime, asOfBlock, checkedAt, auditedAt, held }) => {
       put(audited, auditedAt, () => [time(auditedAt, 'full')]);
       verdictBadge(badge, verdict);
-      setText(rows, held[0]);
-      rows.title = held[1];
+      setText(rows, held);
       put(asOf, `${asOfTime} ${asOfBlock}`, () => [
         asOfTime === null ? '–' : time(asOfTime, 'full'),
         asOfBlock === null ? '' : el('span', { class: 'quiet' }, ` block ${asOfBlock}`),
