@@ -10,14 +10,15 @@ import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/read/row-pool.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
 import { recordCoverage } from '../export/publish/record-coverage.ts';
-import { sourceClock } from '../export/plan/source-clock.ts';
+import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
 import { lakeDeps, scratchDirOf } from './lake/lake-deps.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { RowSpool } from '../lake/build/row-spool.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import type { LakeCheck } from '../load/ports.ts';
 import { loadAll } from '../load/load-all.ts';
-import { type RebuildDeps, rebuildIfEmpty, catchUpWithStore } from '../load/rebuild.ts';
+import { type RebuildDeps, rebuildIfEmpty } from '../load/rebuild.ts';
+import { StoreWatch } from '../load/store-watch.ts';
 import { verify } from '../load/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import { describeStore } from './doctor/describe-store.ts';
@@ -124,10 +125,7 @@ function stagesOfSource({
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, syncDeps(), signal),
-    clock: async (signal) => {
-      const { blockTime, answeredAt } = await asked().lists.page(CLOCK_QUESTION, signal);
-      return sourceClock(blockTime, nowMicros(), answeredAt);
-    },
+    clock: openClock(asked),
     sourceLatency: async (signal) => {
       await asked().lists.page(CLOCK_QUESTION, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
@@ -145,6 +143,19 @@ function stagesOfSource({
   };
 }
 
+/** The source's time, as this process read it last. */
+function openClock(asked: () => Source): Stages['clock'] {
+  let last: { readonly clock: SourceClock; readonly atMs: number } | undefined;
+  return async (signal, { maxAgeMs = 0 } = {}) => {
+    const atMs = performance.now();
+    if (last !== undefined && atMs - last.atMs < maxAgeMs) return last.clock;
+    const { blockTime, answeredAt } = await asked().lists.page(CLOCK_QUESTION, signal);
+    const clock = sourceClock(blockTime, nowMicros(), answeredAt);
+    last = { clock, atMs };
+    return clock;
+  };
+}
+
 /** What works without the source. */
 function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   const { log, warehouse, store } = parts;
@@ -152,7 +163,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   const reports = { store: new ReportStore(warehouse), objects: store };
   const archive = new ExportArchiveStore(warehouse.db);
   const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
-  let recordedAtMs = Number.NEGATIVE_INFINITY;
+  const watch = new StoreWatch(rebuildDeps(parts));
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>
       reader.read({ partyId, assetId, from, to }, signal),
@@ -177,15 +188,18 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       };
     },
     publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
-    catchUpWithStore: (signal) => catchUp(parts, signal),
+    catchUpWithStore: async (signal, { maxAgeMs = 0 } = {}) => {
+      const found = await watch.catchUp(signal, maxAgeMs);
+      if (found === undefined) return;
+      const { problemCount: problems } = found;
+      log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
+    },
     tryStore: async (signal) => {
       const found = await store.tryOut(signal);
       return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(store.url, found) };
     },
     listedParties: (given) => findListedParties(warehouse.db, given),
-    recordCoverage: async (signal, { againAfterMs = 0 } = {}) => {
-      if (performance.now() - recordedAtMs < againAfterMs) return;
-      recordedAtMs = performance.now();
+    recordCoverage: async (signal) => {
       try {
         await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects: store }, signal);
       } catch (error) {
@@ -198,13 +212,6 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       await tidyStore({ objects: store, archive, log }, signal);
     },
   };
-}
-
-async function catchUp(parts: StageParts, signal: AbortSignal): Promise<void> {
-  const found = await catchUpWithStore(rebuildDeps(parts), signal);
-  if (found === undefined) return;
-  const { problemCount: problems } = found;
-  parts.log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
 }
 
 function rebuildDeps({ warehouse, store }: StageParts): RebuildDeps {

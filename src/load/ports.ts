@@ -123,11 +123,9 @@ export interface PartyBooks {
 export interface RebuildRepository {
   /** Nothing is published or covered. */
   isEmpty(): Promise<boolean>;
-  /** A rebuild was begun and not finished. */
-  isRebuilding(): Promise<boolean>;
   begin(): Promise<void>;
-  /** The warehouse's own, and its last number. */
-  lineage(): Promise<{ readonly warehouseId: string; readonly seq: bigint }>;
+  /** The warehouse's own, its last number, and whether a rebuild was begun and not finished. */
+  lineage(): Promise<{ readonly warehouseId: string; readonly seq: bigint; readonly isRebuilding: boolean }>;
   /** Records one party in one transaction. What is known and overlaps nothing of it stays; the rest gives way. */
   adopt(party: PartyBooks): Promise<void>;
   /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */

@@ -35,7 +35,7 @@ export async function rebuildIfEmpty(
   deps: RebuildDeps,
   signal: AbortSignal,
 ): Promise<RebuildResult | undefined> {
-  const isWanted = (await deps.repository.isEmpty()) || (await deps.repository.isRebuilding());
+  const isWanted = (await deps.repository.isEmpty()) || (await deps.repository.lineage()).isRebuilding;
   return isWanted ? rebuild(deps, signal) : undefined;
 }
 
@@ -49,8 +49,8 @@ export async function catchUpWithStore(
   deps: RebuildDeps,
   signal: AbortSignal,
 ): Promise<RebuildResult | undefined> {
-  if (await deps.repository.isRebuilding()) return rebuild(deps, signal);
-  const { warehouseId, seq } = await deps.repository.lineage();
+  const { warehouseId, seq, isRebuilding } = await deps.repository.lineage();
+  if (isRebuilding) return rebuild(deps, signal);
   if (!(await isBehind(warehouseId, seq, deps.objects, signal))) return undefined;
   return rebuild(deps, signal, warehouseId);
 }

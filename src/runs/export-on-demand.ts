@@ -9,8 +9,9 @@ import type { JobDeps } from './job.ts';
 import { exportKey } from './progress-hints.ts';
 import type { Run } from './store/run.ts';
 
-/** Many orders are recorded together: what a lost database forgets of them is asked for again. */
-export const RECORD_EVERY_MS = 300_000;
+/** Orders that come close together share what does not depend on their party. */
+const CLOCK_AGE_MAX_MS = 2_000;
+const STORE_AGE_MAX_MS = 300_000;
 
 const instant = z.string().transform((text, context): Micros => {
   const parsed = parseInstant(text);
@@ -28,13 +29,18 @@ const params = z.object({
 
 export async function exportOnDemand(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   const { load, ...range } = params.parse(run.params);
-  await deps.stages.catchUpWithStore(signal);
-  const clock = await fixClock(run, deps, signal);
+  await deps.stages.catchUpWithStore(signal, { maxAgeMs: STORE_AGE_MAX_MS });
+  // A range with an end may end behind an older clock.
+  const clock = await fixClock(
+    run,
+    deps,
+    signal,
+    range.to === undefined ? { maxAgeMs: CLOCK_AGE_MAX_MS } : {},
+  );
   const outcome = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
-  await deps.stages.recordCoverage(signal, { againAfterMs: RECORD_EVERY_MS });
   const isLoaded = load && outcome.evidence['segments'] !== 0;
   return isLoaded
     ? { ...outcome, evidence: { ...outcome.evidence, loadRunId: await beginLoad(deps) } }

@@ -97,7 +97,8 @@ export interface Stages {
   listedParties(given: string): Promise<readonly string[]>;
   /** One party by filter: the evidence says whether the source lists it. */
   lookUpParty(partyId: string, signal: AbortSignal): Promise<Outcome>;
-  clock(signal: AbortSignal): Promise<SourceClock>;
+  /** @param options `maxAgeMs`: one that this process read so lately will do */
+  clock(signal: AbortSignal, options?: { readonly maxAgeMs?: number }): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<Outcome>;
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
@@ -108,15 +109,15 @@ export interface Stages {
   verify(request: VerifyRequest, call: StageCall): Promise<Outcome>;
   /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
   publishReport(run: Run, outcome: Outcome, covers: Completeness, signal: AbortSignal): Promise<Outcome>;
-  /** Takes over what the store records and the database has forgotten. To be done before the source is asked for entries. */
-  catchUpWithStore(signal: AbortSignal): Promise<void>;
+  /**
+   * Takes over what the store records and the database has forgotten. To be done before the source is asked for entries.
+   * @param options `maxAgeMs`: not where this process did so lately, and the database has not gone back since
+   */
+  catchUpWithStore(signal: AbortSignal, options?: { readonly maxAgeMs?: number }): Promise<void>;
   /** Tries the object store out: what it honours, in a line. @throws what it refuses, or UnreachableError */
   tryStore(signal: AbortSignal): Promise<StoreState>;
-  /**
-   * Records in the store what is covered: a lost database need not ask for it again.
-   * @param options `againAfterMs`: not where this process did so later than that
-   */
-  recordCoverage(signal: AbortSignal, options?: { readonly againAfterMs?: number }): Promise<void>;
+  /** Records in the store what is covered: a lost database need not ask for it again. */
+  recordCoverage(signal: AbortSignal): Promise<void>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */

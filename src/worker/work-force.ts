@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { RECORD_EVERY_MS } from '../runs/export-on-demand.ts';
 import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
@@ -16,9 +15,12 @@ const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
 const SLOT_CHECK_MS = 30_000;
 const FORGET_MS = 3_600_000;
+/** Many exports are recorded together: what a lost database forgets of them is asked for again. */
+const RECORD_EVERY_MS = 300_000;
 const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
+const COULD_NOT_RECORD = 'What is covered could not be recorded';
 /** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
 
@@ -68,7 +70,7 @@ export class WorkForce implements AsyncDisposable {
     await keepSchedules(this.#options);
     this.#every(SLOT_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
     this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
-    this.#every(RECORD_EVERY_MS, 'What is covered could not be recorded', () =>
+    this.#every(RECORD_EVERY_MS, COULD_NOT_RECORD, () =>
       this.#options.jobs.stages.recordCoverage(AbortSignal.timeout(RECORD_EVERY_MS)),
     );
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(this.#options.jobs));
@@ -88,7 +90,15 @@ export class WorkForce implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
+    if (this.#isWorking) await this.#record(SHUTDOWN_GRACE_MS);
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
+  }
+
+  /** What is not recorded now, the next process records. */
+  async #record(timeoutMs: number): Promise<void> {
+    const { stages, log } = this.#options.jobs;
+    const recorded = stages.recordCoverage(AbortSignal.timeout(timeoutMs));
+    await recorded.catch((error: unknown) => log.debug({ err: error }, COULD_NOT_RECORD));
   }
 
   #beat(): Promise<void> {

@@ -241,7 +241,7 @@ describe('rebuildIfEmpty', () => {
     const repository = new RebuildStore(warehouse.db);
     await catchUpWithStore({ repository, objects }, signal);
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
-    expect(await repository.isRebuilding()).toBe(false);
+    expect((await repository.lineage()).isRebuilding).toBe(false);
     expect(await rebuildIfEmpty({ repository, objects }, signal)).toBeUndefined();
   });
 

@@ -9,7 +9,7 @@ import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
 import { lockParties } from '../../export/store/export-locks.ts';
-import { readCoverage, readIdentity } from '../../export/store/publications.ts';
+import { readCoverage } from '../../export/store/publications.ts';
 import { guarded, inTransaction } from '../../postgres/transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
@@ -32,24 +32,19 @@ export class RebuildStore implements RebuildRepository {
     });
   }
 
-  isRebuilding(): Promise<boolean> {
-    return guarded('see whether a rebuild is under way', async () => {
-      const row = await this.#db.selectFrom('identity').select('is_rebuilding').executeTakeFirstOrThrow();
-      return row.is_rebuilding;
-    });
-  }
-
   async begin(): Promise<void> {
     await guarded('begin to rebuild', () =>
       this.#db.updateTable('identity').set({ is_rebuilding: true }).execute(),
     );
   }
 
-  lineage(): Promise<{ warehouseId: string; seq: bigint }> {
-    return guarded('read the identity of the warehouse', async () => {
-      const { warehouseId, publicationSeq } = await readIdentity(this.#db);
-      return { warehouseId, seq: publicationSeq };
-    });
+  lineage(): Promise<{ warehouseId: string; seq: bigint; isRebuilding: boolean }> {
+    return guarded('read the identity of the warehouse', () =>
+      this.#db
+        .selectFrom('identity')
+        .select(['warehouse_id as warehouseId', 'publication_seq as seq', 'is_rebuilding as isRebuilding'])
+        .executeTakeFirstOrThrow(),
+    );
   }
 
   async adopt({ partyId, current, superseded, coverage }: PartyBooks): Promise<void> {

@@ -31,10 +31,15 @@ const instant = z.string().transform((text, context): Micros => {
 const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
 
 /** Read once a run and kept with it: a resumed run closes at the same instant. */
-export async function fixClock(run: Run, deps: JobDeps, signal: AbortSignal): Promise<SourceClock> {
+export async function fixClock(
+  run: Run,
+  deps: JobDeps,
+  signal: AbortSignal,
+  options: { readonly maxAgeMs?: number } = {},
+): Promise<SourceClock> {
   const stored = storedClock.safeParse(run.params['clock']);
   if (stored.success) return stored.data;
-  const clock = await deps.stages.clock(signal);
+  const clock = await deps.stages.clock(signal, options);
   const kept = { ...clock, seen: formatInstant(clock.seen), closedTo: formatInstant(clock.closedTo) };
   await deps.runs.keep(run.runId, { clock: kept });
   return clock;

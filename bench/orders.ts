@@ -1,0 +1,93 @@
+/**
+ * How fast orders of single parties are worked while there are many parties: `npm run bench -- orders [PARTIES] [RATE]`.
+ * A thousand idle parties are ordered over HTTP, as fast as the read API takes them; `RATE` is the source's.
+ */
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { openApp } from '../src/app/app.ts';
+import { startApi } from '../src/app/serve.ts';
+import { readConfig } from '../src/config/environment.ts';
+import { createLog } from '../src/core/log.ts';
+import { say } from './api-world.ts';
+import { startSource } from './lists-bench.ts';
+
+const [PARTIES = 100_000, RATE = 10] = process.argv
+  .slice(2)
+  .filter((word) => /^\d+$/.test(word))
+  .map(Number);
+const ORDERS = 1_000;
+const RETRY_MS = 100;
+const SECONDS_MAX = 120;
+
+function idle(index: number): string {
+  return createHash('sha256').update(`idle ${index}`).digest('hex');
+}
+
+const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+const source = stack.use(await startSource(20, 0));
+const env = { SOURCE_URL: source.url.href, DATA_DIR: dataDir, SOURCE_RATE: `${RATE}`, API_PORT: '0' };
+const config = readConfig({ env, cwd: dataDir });
+const app = stack.use(
+  await openApp({ config, log: createLog('warn'), signal: new AbortController().signal }),
+);
+// As a night leaves them.
+await app.warehouse.pool.query(
+  `with parties as (insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1 returning party_id),
+     exports as (insert into mirror.exports (party_id, coverage_seq) select party_id, 1 from parties returning party_id)
+   insert into mirror.coverage (party_id, from_time, to_time, sides)
+     select party_id, '1970-01-01Z', '2020-01-01Z', 'both' from exports`,
+  [Array.from({ length: PARTIES }, (_, index) => idle(index))],
+);
+await app.warehouse.pool.query('analyze');
+await app.jobs.stages.recordCoverage(new AbortController().signal);
+await app.workForce.startAndRegister();
+const { url } = stack.use(await startApi(app));
+
+/** As many as may be open are taken; then one is, whenever one has ended. */
+async function order(partyId: string): Promise<void> {
+  for (;;) {
+    const response = await fetch(`${url}/mirror/exports`, {
+      method: 'POST',
+      body: JSON.stringify({ partyId }),
+      headers: { 'content-type': 'application/json' },
+    });
+    await response.arrayBuffer();
+    if (response.status === 202) return;
+    if (response.status !== 429) throw new Error(`an order was answered ${response.status}`);
+    await sleep(RETRY_MS);
+  }
+}
+
+async function complete(): Promise<number> {
+  const { rows } = await app.warehouse.pool.query<{ count: string }>(
+    `select count(*)::text as count from mirror.runs where kind = 'export' and verdict = 'complete'`,
+  );
+  return Number(rows[0]?.count);
+}
+
+say(
+  'load of the machine before',
+  loadavg()
+    .map((load) => load.toFixed(1))
+    .join(' '),
+);
+const startedMs = performance.now();
+for (let at = 0; at < ORDERS; at += 1) await order(idle(at * Math.floor(PARTIES / ORDERS)));
+while ((await complete()) < ORDERS) await sleep(RETRY_MS);
+const seconds = (performance.now() - startedMs) / 1_000;
+say(
+  `${ORDERS} orders of idle parties among ${PARTIES}, ${RATE} requests a second`,
+  `${seconds.toFixed(1)} s, ${(ORDERS / seconds).toFixed(1)} orders/s`,
+  `at most ${SECONDS_MAX} s`,
+);
+say(
+  'load of the machine after',
+  loadavg()
+    .map((load) => load.toFixed(1))
+    .join(' '),
+);

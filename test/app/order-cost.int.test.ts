@@ -1,0 +1,63 @@
+/** What an order of a party of which nothing is new costs the stores, among few parties and among many. */
+import { createHash } from 'node:crypto';
+import { afterAll, expect, it } from 'vitest';
+import { exportOnDemand } from '../../src/runs/export-on-demand.ts';
+import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { countStatements } from '../support/count-statements.ts';
+import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { type RealApp, startRealApp } from './real-app.ts';
+
+const ORDERS = 9;
+const { signal } = new AbortController();
+
+const sandbox = await startSandbox({ parties: 1, rateLimit: 'none' });
+afterAll(() => sandbox.stop());
+
+function idle(index: number): string {
+  return createHash('sha256').update(`idle ${index}`).digest('hex');
+}
+
+/** As a night leaves them. */
+async function cover({ app }: RealApp, parties: number): Promise<void> {
+  const ids = Array.from({ length: parties }, (_, index) => idle(index));
+  await app.warehouse.pool.query(
+    `with parties as (insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1 returning party_id),
+       exports as (insert into mirror.exports (party_id, coverage_seq) select party_id, 1 from parties returning party_id)
+     insert into mirror.coverage (party_id, from_time, to_time, sides)
+       select party_id, '1970-01-01Z', '2020-01-01Z', 'both' from exports`,
+    [ids],
+  );
+}
+
+async function order({ app: { jobs } }: RealApp, partyId: string): Promise<string> {
+  const run = await jobs.runs.create({ kind: 'export', subject: partyId });
+  const { verdict } = await exportOnDemand(run, jobs, signal);
+  return verdict;
+}
+
+async function costOf(parties: number): Promise<{ statements: number; lists: number }> {
+  await using store = await S3Double.start();
+  const url = `s3://bucket/mirror?region=us-east-1&endpoint=${store.endpoint}`;
+  const env = {
+    SOURCE_URL: sandbox.url,
+    OBJECT_STORE_URL: url,
+    AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
+  };
+  await using real = await startRealApp(env, { isWorking: false });
+  await cover(real, parties);
+  // The first one compares the database with the store.
+  expect(await order(real, idle(0))).toBe('complete');
+  store.calls.length = 0;
+  using counted = countStatements();
+  for (let at = 0; at < ORDERS; at += 1) expect(await order(real, idle(at + 1))).toBe('complete');
+  const lists = store.calls.filter((call) => call.includes('list-type')).length;
+  return { statements: counted.statements, lists };
+}
+
+it('costs an order as many statements among 1,000 parties as among 10, and no listing of the store', async () => {
+  const [few, many] = [await costOf(10), await costOf(1_000)];
+  expect([few.lists, many.lists]).toEqual([0, 0]);
+  // What the rate limit and the clock share among orders depends on how close together they come.
+  expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
+});
