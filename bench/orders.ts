@@ -45,7 +45,7 @@ await app.warehouse.pool.query(
 );
 await app.warehouse.pool.query('analyze');
 await app.jobs.stages.recordCoverage(new AbortController().signal);
-await app.workForce.startAndRegister();
+await app.jobWorker.startAndRegister();
 const { url } = stack.use(await startApi(app));
 
 /** As many as may be open are taken; then one is, whenever one has ended. */

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { partyId } from '../src/ledger/json-values.ts';
 import { exportOnDemand } from '../src/runs/export-on-demand.ts';
-import { exportUnits } from '../src/runs/night/export-units.ts';
+import { exportUnits } from '../src/runs/nightly/export-units.ts';
 import { BATCH_MAX, JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';
 

@@ -1,9 +1,9 @@
 /** The nightly run, as its schedule or somebody has asked for it. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
-import { reportFailedNight, runNight } from '../src/runs/night/nightly-run.ts';
+import { reportFailedNightly, runNightly } from '../src/runs/nightly/nightly-run.ts';
 import { sendNotices } from '../src/runs/report/notify.ts';
-import { slotName } from '../src/runs/night/schedule.ts';
+import { nightlyScheduleKey } from '../src/runs/nightly/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
 import { runDocument } from '../src/runs/run-document.ts';
 
@@ -23,8 +23,8 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       runId,
       deps,
       context,
-      (run, signal) => runNight(run, deps, signal),
-      (run, outcome, signal) => reportFailedNight(run, outcome, deps, signal),
+      (run, signal) => runNightly(run, deps, signal),
+      (run, outcome, signal) => reportFailedNightly(run, outcome, deps, signal),
     );
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: runDocument(ended) }, 'Nightly report');
@@ -39,13 +39,13 @@ function refuseOther(sourceId: string | undefined, { source }: JobDeps): void {
 
 /** One run for each scheduled time, however often its job is delivered; none while the last is still going. */
 async function claimScheduled(dueMs: number, deps: JobDeps): Promise<string | undefined> {
-  const slot = slotName(dueMs);
+  const scheduleKey = nightlyScheduleKey(dueMs);
   const going = await deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 10 });
-  const other = going.find((run) => run.slot !== slot);
+  const other = going.find((run) => run.scheduleKey !== scheduleKey);
   if (other !== undefined) {
-    deps.log.warn({ slot, runId: other.runId }, 'Nightly run skipped: the last one is still going');
+    deps.log.warn({ scheduleKey, runId: other.runId }, 'Nightly run skipped: the last one is still going');
     return undefined;
   }
-  const run = await deps.runs.create({ kind: 'nightly', subject: 'scheduled', slot });
+  const run = await deps.runs.create({ kind: 'nightly', subject: 'scheduled', scheduleKey });
   return run.runId;
 }

@@ -1,7 +1,7 @@
 /** Syncs one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
-import { auditSlotName } from '../src/runs/night/schedule.ts';
+import { auditScheduleKey } from '../src/runs/nightly/schedule.ts';
 import { otherSource, workRun } from '../src/runs/work-run.ts';
 
 const subject = z.enum(['parties', 'checkpoints']);
@@ -28,9 +28,9 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
   },
 };
 
-/** One run a slot, however often the schedule's job is delivered. */
+/** One run for each scheduled time, however often the schedule's job is delivered. */
 async function claimAudit(list: z.infer<typeof subject>, dueMs: number, deps: JobDeps): Promise<string> {
-  const slot = auditSlotName(list, dueMs);
-  const run = await deps.runs.create({ kind: 'sync', subject: list, slot, params: { full: true } });
+  const scheduleKey = auditScheduleKey(list, dueMs);
+  const run = await deps.runs.create({ kind: 'sync', subject: list, scheduleKey, params: { full: true } });
   return run.runId;
 }

@@ -52,7 +52,7 @@ async function main(): Promise<void> {
   const stop = new AbortController();
   const app = stack.use(await openApp({ config, log: createLog('silent'), signal: stop.signal }));
   stack.defer(() => stop.abort());
-  await app.workForce.startAndRegister();
+  await app.jobWorker.startAndRegister();
   const api = stack.use(await startApi(app));
   await rm(IMAGES, { recursive: true, force: true });
   await mkdir(IMAGES, { recursive: true });

@@ -42,7 +42,7 @@ import { untilReachable } from './reachable.ts';
 import { RunCosts } from '../runs/run-costs.ts';
 import { RunMetrics } from '../worker/run-metrics.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
-import { nextSlotMs, type Schedule } from '../runs/night/schedule.ts';
+import { nextScheduledMs, type Schedule } from '../runs/nightly/schedule.ts';
 import { objectsAt } from './reader.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
@@ -50,7 +50,7 @@ import type { Meters } from '../worker/meters.ts';
 import { openMeters } from './open-meters.ts';
 import { openTracing, type Tracing } from '../worker/tracing.ts';
 import { WorkMetrics } from '../worker/work-metrics.ts';
-import { SHUTDOWN_GRACE_MS, WorkForce } from '../worker/work-force.ts';
+import { SHUTDOWN_GRACE_MS, JobWorker } from '../worker/job-worker.ts';
 
 export interface App extends AsyncDisposable {
   readonly config: Config;
@@ -65,7 +65,7 @@ export interface App extends AsyncDisposable {
   readonly runLogs: RunLogStore;
   readonly jobs: JobDeps;
   /** This process's own workers; idle until started. */
-  readonly workForce: WorkForce;
+  readonly jobWorker: JobWorker;
   /** How the mirror stands. */
   readonly status: StatusStore;
   /** What the work in this process did and cost. */
@@ -119,13 +119,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     progress: progressOf(state, metrics, stack),
     costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
     notices: openNotices(config, runMetrics),
-    ...nightSettings(config),
+    ...nightlySettings(config),
     schedule,
     exportConcurrency: config.sourceExportConcurrency,
     log,
   };
   const workers = new WorkerRegistry(warehouse.db);
-  const workForce = new WorkForce({
+  const jobWorker = new JobWorker({
     queues,
     workers,
     jobs,
@@ -136,7 +136,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     },
     schedules: { nightly: schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
   });
-  stack.use(workForce);
+  stack.use(jobWorker);
   const owned = stack.move();
   return {
     ...services,
@@ -147,7 +147,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     workers,
     jobs,
     meters,
-    workForce,
+    jobWorker,
     status: openStatusSource({
       store: new PostgresStatusStore(warehouse),
       db: warehouse.db,
@@ -163,7 +163,7 @@ function openNightlyStores(db: Database): Pick<JobDeps, 'nightly' | 'plans' | 's
   return { nightly: new NightlyStore(db), plans: new NightlyPlans(db), scheduled: new ScheduledRuns(db) };
 }
 
-function nightSettings(
+function nightlySettings(
   config: Config,
 ): Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyAuditShare' | 'nightlyWindowMs'> {
   const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow: nightlyWindowMs } = config;
@@ -174,7 +174,7 @@ function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMet
   return new RunMetrics({
     kinds: RUN_KINDS,
     read: () => readRunFacts(db),
-    nextMs: () => nextSlotMs(schedule, Date.now()),
+    nextMs: () => nextScheduledMs(schedule, Date.now()),
     log,
   });
 }

@@ -1,12 +1,12 @@
 /** The console's parts over this mirror: its store, live progress, and what a run would ask. */
 import { CronExpressionParser } from 'cron-parser';
 import { exportKey } from '../runs/progress-hints.ts';
-import { describeNight } from '../runs/night/night-preview.ts';
+import { describeNightly } from '../runs/nightly/nightly-preview.ts';
 import type { ConsoleParts } from '../api/console/console-ports.ts';
 import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
 import { shownSettings } from '../config/shown-settings.ts';
 import type { App } from './app.ts';
-import { openLakeDesk } from './lake/lake-desk.ts';
+import { openConsoleLake } from './lake/open-console-lake.ts';
 import { openUpkeep } from './upkeep.ts';
 
 export function consoleParts(app: App): ConsoleParts {
@@ -14,7 +14,7 @@ export function consoleParts(app: App): ConsoleParts {
   const { schedule, scheduleTz } = config;
   return {
     store: new PostgresConsoleStore(warehouse.pool),
-    lake: openLakeDesk(config),
+    lake: openConsoleLake(config),
     settings: shownSettings(config),
     nextNight: () =>
       config.sourceUrl === undefined
@@ -22,7 +22,7 @@ export function consoleParts(app: App): ConsoleParts {
         : CronExpressionParser.parse(schedule, { tz: scheduleTz }).next().toISOString(),
     progress: (runId) => jobs.progress.read(runId),
     exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
-    preview: () => describeNight(jobs, config),
+    preview: () => describeNightly(jobs, config),
     upkeep: openUpkeep(app),
   };
 }

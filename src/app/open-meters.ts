@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
 import { Meters, type MetricsSource } from '../worker/meters.ts';
 import { openMetricsPush } from '../worker/metrics-push.ts';
-import { PlaceMetrics } from '../worker/place-metrics.ts';
+import { QueueMetrics } from '../worker/queue-metrics.ts';
 import { processMetrics } from '../worker/process-metrics.ts';
 import { type ProbedApp, storeProbes } from './store-probes.ts';
 
@@ -20,7 +20,7 @@ export function openMeters(
     (made ??= new Meters([
       processMetrics({ version: version(), dataDir: config.dataDir }),
       ...counted,
-      new PlaceMetrics({ queues, probes: storeProbes(app), log }),
+      new QueueMetrics({ queues, probes: storeProbes(app), log }),
     ]));
   const push = openMetricsPush(config.ambient, meters, log);
   if (push !== undefined) stack.use(push);

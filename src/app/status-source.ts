@@ -1,6 +1,6 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
-import { missedSlotMs } from '../runs/night/missed.ts';
-import { nextSlotMs, type Schedule } from '../runs/night/schedule.ts';
+import { missedScheduledMs } from '../runs/nightly/missed-run.ts';
+import { nextScheduledMs, type Schedule } from '../runs/nightly/schedule.ts';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import { isLakeDecidedHere } from '../lake/store/decided-commits.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
@@ -30,10 +30,10 @@ export function openStatusSource({
     const { workers, isScheduled, schedule: working } = await readWorkerFacts(db);
     const schedule = working ?? own;
     const isExpected = isScheduled || workers > 0;
-    const missedMs = isExpected ? await missedSlotMs(schedule, { scheduled }, nowMs) : undefined;
+    const missedMs = isExpected ? await missedScheduledMs(schedule, { scheduled }, nowMs) : undefined;
     return {
       workers,
-      nextSlot: workers === 0 ? null : new Date(nextSlotMs(schedule, nowMs)).toISOString(),
+      nextSlot: workers === 0 ? null : new Date(nextScheduledMs(schedule, nowMs)).toISOString(),
       missedSlot: missedMs === undefined ? null : new Date(missedMs).toISOString(),
     };
   };

@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { Upkeep } from '../api/console/console-ports.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
-import { nextSlotMs } from '../runs/night/schedule.ts';
+import { nextScheduledMs } from '../runs/nightly/schedule.ts';
 import type { App } from './app.ts';
 
 /** However many look. */
@@ -22,7 +22,7 @@ export function openUpkeep({ config, queues }: Pick<App, 'config' | 'queues'>): 
       jobsWaiting: waiting?.reduce((sum, jobs) => sum + jobs, 0) ?? null,
       oldestSeconds: Math.round(Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000),
       nextAudit:
-        sourceUrl === undefined ? null : new Date(nextSlotMs({ pattern, tz }, Date.now())).toISOString(),
+        sourceUrl === undefined ? null : new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString(),
       diskFreeBytes: disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
       diskBytes: disk === undefined ? null : (disk.blocks * disk.bsize).toString(),
     };

@@ -55,7 +55,7 @@ export async function startWorkerHealth(app: App, port: number): Promise<WorkerH
 }
 
 function sendHealth(app: App, response: ServerResponse): void {
-  const { isHealthy, queues } = app.workForce.health();
+  const { isHealthy, queues } = app.jobWorker.health();
   response.writeHead(isHealthy ? 200 : 503, {
     'content-type': 'application/json',
     'cache-control': 'no-store',

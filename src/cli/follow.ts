@@ -1,6 +1,6 @@
 /** Starts runs and follows them to their verdicts; works them here where no worker is running. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { closeAbandoned, enqueueRun, goingNight, queuesOf } from '../runs/enqueue.ts';
+import { closeAbandoned, enqueueRun, findOpenNightly, queuesOf } from '../runs/enqueue.ts';
 import type { ProgressLine, ReportProgress, VerifyRequest } from '../runs/job.ts';
 import { UNREACHABLE_MAX_MS, workRun } from '../runs/work-run.ts';
 import type { App } from '../app/app.ts';
@@ -29,7 +29,7 @@ export async function startNight(app: App, subject: string, context: CommandCont
   const { log, signal, stderr } = context;
   for (let told = ''; ;) {
     const isAttended = await app.workers.anyAlive(app.jobs.source?.url);
-    const going = await goingNight(app.jobs, isAttended);
+    const going = await findOpenNightly(app.jobs, isAttended);
     if (going === undefined) {
       const { run, found } = await app.jobs.runs.order({ kind: 'nightly', subject });
       if (found === 'none') return run;
@@ -155,7 +155,7 @@ async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>):
   // A worker of another source refuses what asks this one.
   const asked = runs.find((run) => run.sourceUrl !== undefined)?.sourceUrl;
   if (await app.workers.anyAlive(asked)) return;
-  app.workForce.start(queuesOf(runs));
+  app.jobWorker.start(queuesOf(runs));
   for (const lost of await app.jobs.runs.stale(LOST_MS)) {
     if (requeued.has(lost.runId) || !runs.some((run) => run.runId === lost.runId)) continue;
     // Once: from then on the queue itself tries again.

@@ -4,13 +4,13 @@ import { type Outcome, worst, type Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
 import type { Coverage, ExportScope, PublishedSegment, SourceProfile } from './ports.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
-import type { Books } from './validate/books.ts';
+import type { Tally } from './validate/tally.ts';
 
 export interface ExportFacts {
   readonly scope: ExportScope;
   readonly request: ExportRequest;
   readonly requests: number;
-  readonly books: Books;
+  readonly tally: Tally;
   /** By this run, whoever worked it. */
   readonly published: readonly PublishedSegment[];
   /** Of the last answer, where there was one. */
@@ -27,9 +27,9 @@ export function exhausted(requests: number, fruitless: number): Outcome {
 }
 
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {
-  const { scope, request, requests, books, last, published } = facts;
+  const { scope, request, requests, tally, last, published } = facts;
   const rows = published.reduce((sum, segment) => sum + segment.rows, 0n);
-  const { leftOut } = books;
+  const { leftOut } = tally;
   const ahead = aheadNote(request);
   return {
     verdict: worst([verdict, ahead === undefined ? 'complete' : 'incomplete']),
@@ -43,16 +43,16 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
       closedTo: formatInstant(request.closedTo),
       sides: last?.sides,
       requests,
-      ...(books.cancelled === 0 ? {} : { cancelled: books.cancelled }),
-      receivedRows: String(books.received),
-      receivedBytes: String(books.bytes),
+      ...(tally.cancelled === 0 ? {} : { cancelled: tally.cancelled }),
+      receivedRows: String(tally.received),
+      receivedBytes: String(tally.bytes),
       publishedRows: String(rows),
-      heldRows: String(books.held),
-      ...(books.unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(books.unused) }),
+      heldRows: String(tally.held),
+      ...(tally.unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(tally.unused) }),
       segments: published.length,
       leftOut: { party: String(leftOut.party), asset: String(leftOut.asset), range: String(leftOut.range) },
-      ...(books.keptNotes.length === 0 ? {} : { kept: books.keptNotes }),
-      ...(books.audits.length === 0 ? {} : { audited: books.audits }),
+      ...(tally.keptNotes.length === 0 ? {} : { kept: tally.keptNotes }),
+      ...(tally.audits.length === 0 ? {} : { audited: tally.audits }),
       ...(last?.profile.bounds === 'broken' ? { release: brokenNote(last.profile) } : {}),
       ...(last !== undefined && isMixed(last) ? { mixedSides: MIXED_NOTE } : {}),
       ...(ahead === undefined ? {} : { reason: ahead }),

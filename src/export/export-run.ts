@@ -8,7 +8,7 @@ import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-windo
 import { probeRequest } from './fetch/probe.ts';
 import { servedAudits } from './plan/choose-audited.ts';
 import { Judging } from './judging.ts';
-import { Learning } from './learning.ts';
+import { ProfileLearner } from './profile-learner.ts';
 import { decided } from './plan/profile.ts';
 import type { Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
@@ -17,7 +17,7 @@ import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/pub
 import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
-import { Books } from './validate/books.ts';
+import { Tally } from './validate/tally.ts';
 import { closedBytes, closedRange } from './validate/judge.ts';
 
 /** In a row and without anything published by them. */
@@ -34,7 +34,7 @@ export class ExportRun {
   readonly #signal: AbortSignal;
   readonly #startedMs = performance.now();
   readonly #publishing: PublishDeps;
-  readonly #books = new Books();
+  readonly #tally = new Tally();
   readonly #audited = new Set<bigint>();
   #last: ExportFacts['last'];
   /** By an earlier try of this run, or by this one. */
@@ -48,7 +48,7 @@ export class ExportRun {
   #segments = 0;
   #windows = new WindowPlan(1);
   readonly #fetcher: Fetcher;
-  readonly #learning: Learning;
+  readonly #learner: ProfileLearner;
   readonly #judging: Judging;
 
   constructor(
@@ -61,8 +61,8 @@ export class ExportRun {
     this.#lease = lease;
     this.#request = request;
     this.#deps = deps;
-    this.#learning = new Learning(lease.scope, request, deps);
-    this.#judging = new Judging(request, deps, this.#learning, this.#books);
+    this.#learner = new ProfileLearner(lease.scope, request, deps);
+    this.#judging = new Judging(request, deps, this.#learner, this.#tally);
     this.#signal = signal;
     const failpoint = async (step: Step): Promise<void> => {
       await deps.failpoint?.(step);
@@ -75,7 +75,7 @@ export class ExportRun {
       checkLease,
       failpoint,
       spoolFile: () => this.#spoolFile(),
-      onProgress: ({ bytes, rows }) => this.#progress(this.#books.bytes + bytes, this.#books.received + rows),
+      onProgress: ({ bytes, rows }) => this.#progress(this.#tally.bytes + bytes, this.#tally.received + rows),
       signal,
     });
   }
@@ -199,11 +199,11 @@ export class ExportRun {
       const asked = { plan, request, profile, coverage, target: this.#target() };
       received = await this.#fetcher.ask(asked, this.#windows);
     } catch (error) {
-      if (await this.#learning.mayWantBounds(error, profile)) return { kind: 'refused', data: {} };
+      if (await this.#learner.mayWantBounds(error, profile)) return { kind: 'refused', data: {} };
       throw error;
     }
-    const known = await this.#learning.learn(profile, request, received);
-    this.#books.count(received);
+    const known = await this.#learner.learn(profile, request, received);
+    this.#tally.count(received);
     if (received.state === 'outgrown')
       return { kind: 'outgrown', data: { ...planned, profile: known, request, outgrown: received } };
     return {
@@ -221,7 +221,7 @@ export class ExportRun {
     if (doubt === undefined) return { kind: 'divided', data: {} };
     if (doubt.state !== 'nothing left')
       return { kind: 'contradicted', data: { verdict: 'suspicious', evidence: {} } };
-    if ((outgrown.leaving ?? 0) > 0) await this.#learning.distrustBounds();
+    if ((outgrown.leaving ?? 0) > 0) await this.#learner.distrustBounds();
     else this.#judging.doubts.isEmptyBelieved = true;
     return { kind: 'divided', data: {} };
   }
@@ -240,7 +240,7 @@ export class ExportRun {
       onIntend: (segments) => {
         this.#isIntended = true;
         this.#segments += segments;
-        this.#progress(this.#books.bytes, this.#books.received);
+        this.#progress(this.#tally.bytes, this.#tally.received);
       },
       signal: this.#signal,
     });
@@ -248,16 +248,16 @@ export class ExportRun {
     const { publication, held } = done;
     this.#isIntended = false;
     this.#fruitless = 0;
-    this.#books.balance(received, held);
+    this.#tally.balance(received, held);
     this.#hasPublished ||= publication.segments.length > 0;
-    if (this.#books.hasStrangers(received, this.#lease.scope)) this.#judging.suspect();
+    if (this.#tally.hasStrangers(received, this.#lease.scope)) this.#judging.suspect();
     const stood = new Set(publication.closes.map(({ coverageId }) => coverageId));
     for (const row of plan.standing) {
       if (!this.#audited.delete(row.coverageId)) continue;
       const isSame = stood.has(row.coverageId);
       // Otherwise the source tells another story of a range that it had closed.
       if (!isSame) this.#judging.suspect();
-      this.#books.audited(row, isSame);
+      this.#tally.audited(row, isSame);
     }
     this.#last = { sides: received.layout.sides, profile, coverage };
     this.#judging.published(as);
@@ -278,7 +278,7 @@ export class ExportRun {
       scope: this.#lease.scope,
       request: this.#request,
       requests: this.#fetcher.requests,
-      books: this.#books,
+      tally: this.#tally,
       published: this.#hasPublished ? await repository.published(this.#lease.scope, this.#request.runId) : [],
       last: this.#last,
       evidence: {

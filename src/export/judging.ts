@@ -2,13 +2,13 @@
 import { DAY_MICROS } from '../core/time.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Answered, EventOf, Publishing } from './export-states.ts';
-import type { Learning } from './learning.ts';
+import type { ProfileLearner } from './profile-learner.ts';
 import { doubted } from './plan/profile.ts';
 import type { Range } from './plan/ranges.ts';
 import type { WindowPlan } from './plan/window-plan.ts';
 import type { Coverage } from './ports.ts';
 import type { ExportDeps, ExportRequest } from './request.ts';
-import type { Books } from './validate/books.ts';
+import type { Tally } from './validate/tally.ts';
 import { type Doubt, fewerInOpen, judge, NO_DOUBTS, shrinking, sumsOf } from './validate/judge.ts';
 
 /** To one plan, doubts included: then it is clear that no answer can be believed. */
@@ -24,8 +24,8 @@ const AGAIN = { kind: 'doubted', data: {} } as const;
 export class Judging {
   readonly #request: ExportRequest;
   readonly #deps: ExportDeps;
-  readonly #learning: Learning;
-  readonly #books: Books;
+  readonly #learner: ProfileLearner;
+  readonly #tally: Tally;
   readonly kept = new Set<bigint>();
   readonly findings: Doubt[] = [];
   readonly verdicts: Verdict[] = [];
@@ -37,11 +37,11 @@ export class Judging {
   contradictions = 0;
   isContradicted = false;
 
-  constructor(request: ExportRequest, deps: ExportDeps, learning: Learning, books: Books) {
+  constructor(request: ExportRequest, deps: ExportDeps, learner: ProfileLearner, tally: Tally) {
     this.#request = request;
     this.#deps = deps;
-    this.#learning = learning;
-    this.#books = books;
+    this.#learner = learner;
+    this.#tally = tally;
   }
 
   /** The first doubt is met by another request that must hold the same. */
@@ -83,7 +83,7 @@ export class Judging {
     const shrunk = shrinking(plan, received);
     if (shrunk.length > 0) return this.keep(shrunk);
     if (this.doubts.found[0]?.state === 'nothing left' && received.leaving > 0)
-      await this.#learning.distrustBounds();
+      await this.#learner.distrustBounds();
     return { kind: 'believed', data: answered };
   }
 
@@ -140,7 +140,7 @@ export class Judging {
   /** What is known is kept, and is not asked for again. */
   keep(rows: readonly Coverage[], reason = 'the source serves less of them than it did'): typeof AGAIN {
     this.suspect();
-    this.#books.kept(rows, reason);
+    this.#tally.kept(rows, reason);
     for (const { coverageId } of rows) this.kept.add(coverageId);
     this.doubts = NO_DOUBTS();
     return AGAIN;

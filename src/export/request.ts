@@ -51,7 +51,7 @@ export interface ExportDeps {
   readonly failpoint?: (step: Step) => Promise<void> | void;
   /** Before a request after so many that came to nothing. */
   readonly pauseMs?: (fruitless: number) => number;
-  /** How long to wait for a scope or a slot that others hold. */
+  /** How long to wait for a lease that others hold. */
   readonly waitMs?: number;
 }
 
@@ -62,5 +62,5 @@ export interface ExportOutcome extends Outcome {
   readonly objectKeys: readonly string[];
 }
 
-/** For a scope or a slot that others hold, where nobody says otherwise. */
+/** How long to wait for a lease that others hold, where nobody says otherwise. */
 export const WAIT_MS = 3_600_000;

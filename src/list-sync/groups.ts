@@ -98,13 +98,13 @@ export function isSameRows(left: readonly ListedRow[], right: readonly ListedRow
 /**
  * What a page behind a cursor whose own group may have been cut says of that group: with `ask` the source was
  * asked behind the last group that is held, because no page is large enough to show it again.
- * - `whole`: the rest of the group came, one row less than is held, so that no row of it is missing
+ * - `complete`: the rest of the group came, one row less than is held, so that no row of it is missing
  * - `more`: rows of the group came that were not held
  * - `unseen`: none of its rows came again; where it is one row, nothing can be said against the page
  */
 export type Rest =
   | {
-      readonly kind: 'whole' | 'unseen';
+      readonly kind: 'complete' | 'unseen';
       readonly fresh: readonly ListedRow[];
       readonly groups: readonly Group[];
     }
@@ -117,7 +117,7 @@ export function classifyRest(rows: readonly ListedRow[], last: Group): Rest {
   if (!isOwn) return { kind: 'unseen', fresh: rows, groups: page };
   const unknown = subtract(first.keys, last.keys);
   if (unknown.length === 0 && first.keys.length < last.keys.length) {
-    return { kind: 'whole', fresh: rows.slice(first.keys.length), groups: page.slice(1) };
+    return { kind: 'complete', fresh: rows.slice(first.keys.length), groups: page.slice(1) };
   }
   const group = { cursor: first.cursor, keys: [...last.keys, ...unknown] };
   return { kind: 'more', fresh: withoutKeys(rows.slice(0, first.keys.length), last.keys), group };

@@ -130,10 +130,10 @@ class Totals {
   }
 
   outcome(): LoadOutcome {
-    const isWhole = this.#quarantinedCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
+    const isComplete = this.#quarantinedCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
     return {
       verdict: worst([
-        isWhole ? 'complete' : 'incomplete',
+        isComplete ? 'complete' : 'incomplete',
         this.#effectsContradicted === 0n ? 'complete' : 'suspicious',
       ]),
       parties: this.#parties,

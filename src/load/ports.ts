@@ -111,7 +111,7 @@ export interface LoadRepository {
 export type RebuiltRange = RecordedRange;
 
 /** All that is known of a party's ledger without the database. */
-export interface PartyBooks {
+export interface RebuiltParty {
   readonly partyId: string;
   readonly current: readonly Manifest[];
   readonly superseded: readonly Manifest[];
@@ -127,7 +127,7 @@ export interface RebuildRepository {
   /** The warehouse's own, its last number, and whether a rebuild was begun and not finished. */
   lineage(): Promise<{ readonly warehouseId: string; readonly seq: bigint; readonly isRebuilding: boolean }>;
   /** Records one party in one transaction. What is known and overlaps nothing of it stays; the rest gives way. */
-  adopt(party: PartyBooks): Promise<void>;
+  adopt(party: RebuiltParty): Promise<void>;
   /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
   finish(lineage: { readonly warehouseId: string; readonly seq: bigint } | undefined): Promise<void>;
 }
@@ -161,8 +161,8 @@ export interface VerifyRepository {
   /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
   loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
   /** Statements about the tables that must hold, each with how often it does not. */
-  /** @param isWhole also those that read every row */
-  inconsistencies(signal: AbortSignal, isWhole: boolean): Promise<readonly Inconsistency[]>;
+  /** @param isFull also those that read every row */
+  inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Inconsistency[]>;
   neverFetched(): Promise<NeverFetched>;
 }
 

@@ -3,7 +3,7 @@
  * says: a recorded range whose object is gone is not covered.
  */
 import type { Manifest } from '../ledger/objects/manifest.ts';
-import type { PartyBooks, RebuiltRange } from './ports.ts';
+import type { RebuiltParty, RebuiltRange } from './ports.ts';
 import type { RecordedParty } from './coverage-records.ts';
 
 interface Claim {
@@ -20,7 +20,7 @@ export function reconcile(
   partyId: string,
   manifests: readonly Manifest[],
   recorded: RecordedParty | undefined,
-): PartyBooks {
+): RebuiltParty {
   const byKey = new Map(manifests.map((manifest) => [manifest.objectKey, manifest]));
   const claims: Claim[] = [];
   for (const range of recorded?.coverage ?? []) {

@@ -99,10 +99,10 @@ class Verification {
 
   async run(): Promise<VerifyReport> {
     await this.#checkSegments();
-    if (this.#isWhole) await this.#checkStore();
+    if (this.#isFull) await this.#checkStore();
     for (const { code, message, count } of await this.#deps.repository.inconsistencies(
       this.#signal,
-      this.#isWhole,
+      this.#isFull,
     )) {
       if (count > 0n) this.#add({ code, subject: 'mirror', message: `${message}: ${count}` });
     }
@@ -110,7 +110,7 @@ class Verification {
     return {
       verdict: this.#problemCount === 0 ? 'complete' : 'failed',
       deep: this.#options.deep ?? false,
-      scope: this.#isWhole ? 'whole' : 'nightly',
+      scope: this.#isFull ? 'whole' : 'nightly',
       provenSince: await this.#deps.repository.oldestProof(),
       objectsNotRecorded: this.#notRecorded,
       checked: this.#checked,
@@ -120,7 +120,7 @@ class Verification {
     };
   }
 
-  get #isWhole(): boolean {
+  get #isFull(): boolean {
     return this.#options.scope !== 'nightly';
   }
 
@@ -140,7 +140,7 @@ class Verification {
 
   async *#pages(): AsyncGenerator<readonly SegmentRecord[]> {
     const { repository } = this.#deps;
-    if (!this.#isWhole) {
+    if (!this.#isFull) {
       const ids = await repository.segmentsToProve(NIGHTLY_PARTS);
       for (let start = 0; start < ids.length; start += PAGE_SEGMENTS)
         yield await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
@@ -277,7 +277,7 @@ class Verification {
   async #checkLake(): Promise<void> {
     if (this.#deps.lake === undefined) return;
     const deep = this.#options.deep ?? false;
-    const parts = this.#isWhole ? {} : { parts: NIGHTLY_PARTS };
+    const parts = this.#isFull ? {} : { parts: NIGHTLY_PARTS };
     const found = await this.#deps.lake({ deep, ...parts }, this.#signal);
     const { files, filesRead, rows, problems, segmentsBehind } = found;
     this.#count({

@@ -116,7 +116,7 @@ export class FileStore implements ObjectStore {
   ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }> {
     checkPrefix(prefix);
     const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
-    yield* this.#walk(folder, prefix, signal);
+    yield* this.#listFolder(folder, prefix, signal);
   }
 
   remove(key: string, signal: AbortSignal): Promise<void> {
@@ -178,7 +178,7 @@ export class FileStore implements ObjectStore {
     return join(this.#root, checkKey(key));
   }
 
-  async *#walk(
+  async *#listFolder(
     folder: string,
     prefix: string,
     signal: AbortSignal,
@@ -190,7 +190,7 @@ export class FileStore implements ObjectStore {
     for (const { entry, name } of named.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
       const key = folder + name;
       if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;
-      if (entry.isDirectory()) yield* this.#walk(key, prefix, signal);
+      if (entry.isDirectory()) yield* this.#listFolder(key, prefix, signal);
       else if (entry.isFile()) {
         const facts = await stat(join(this.#root, key), { bigint: true }).catch(absent);
         if (facts !== undefined) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };

@@ -118,7 +118,7 @@ class S3Store implements ObjectStore {
     return this.#guard(`read ${key}`, async () => {
       try {
         const bytes = await readObject(this.#client, this.#target(key), range, signal);
-        return Readable.from(this.#guarded(`read ${key}`, bytes), { objectMode: false });
+        return Readable.from(this.#mapDatabaseError(`read ${key}`, bytes), { objectMode: false });
       } catch (error) {
         if (!isMissing(error)) throw error;
         throw new PermanentError(`Cannot read the object ${key}: it is not in ${this.url}`, {
@@ -179,7 +179,7 @@ class S3Store implements ObjectStore {
     this.#client.destroy();
   }
 
-  async *#guarded(what: string, bytes: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
+  async *#mapDatabaseError(what: string, bytes: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
     try {
       yield* bytes;
     } catch (error) {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PoolClient } from 'pg';
 import { RetryableError } from '../core/errors.ts';
-import { guarded } from './transaction.ts';
+import { mapDatabaseError } from './transaction.ts';
 
 const POLL_MS = 200;
 /** How long another process's load of a segment, or build of the lake, may take. */
@@ -25,7 +25,7 @@ export async function takeLock(
   const startedMs = performance.now();
   for (;;) {
     signal.throwIfAborted();
-    const { rows } = await guarded(`take the lock ${name}`, () =>
+    const { rows } = await mapDatabaseError(`take the lock ${name}`, () =>
       client.query<{ taken: boolean }>(`select ${attempt}(mirror.lock_key($1)) as taken`, [name]),
     );
     if (rows[0]?.taken === true) return;

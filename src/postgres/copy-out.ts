@@ -2,7 +2,7 @@
 import type { Pool, PoolClient } from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { ENTRY_COLUMNS, type EntryColumn } from '../ledger/canonical.ts';
-import { databaseError, guarded } from './transaction.ts';
+import { databaseError, mapDatabaseError } from './transaction.ts';
 
 function canonicalExpression(column: EntryColumn): string {
   if (column !== 'vega_time') return `${column}::text`;
@@ -24,7 +24,7 @@ export async function* copyOut(
 ): AsyncGenerator<Buffer> {
   signal.throwIfAborted();
   let isBroken = true;
-  const client = await guarded(action, () => pool.connect());
+  const client = await mapDatabaseError(action, () => pool.connect());
   try {
     yield* copyOutOn(client, statement, action, signal);
     isBroken = false;

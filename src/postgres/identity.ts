@@ -1,7 +1,7 @@
 /** Which mirror this is, and of which source: the address that was proven by a sync, and the one configured now. */
 import { createHash } from 'node:crypto';
 import type { Database } from './database.ts';
-import { guarded } from './transaction.ts';
+import { mapDatabaseError } from './transaction.ts';
 
 export interface Identity {
   /** This database's own, for ever: queues and Redis keys carry it. */
@@ -23,7 +23,7 @@ export function shownUrl(url: URL): string {
 }
 
 export async function readIdentity(db: Database): Promise<Identity> {
-  const row = await guarded("read the mirror's identity", () =>
+  const row = await mapDatabaseError("read the mirror's identity", () =>
     db.selectFrom('identity').selectAll().executeTakeFirstOrThrow(),
   );
   return {

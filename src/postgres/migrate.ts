@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { type Kysely, sql } from 'kysely';
 import { type Migration, type MigrationProvider, Migrator } from 'kysely/migration';
 import { PermanentError, UnreachableError } from '../core/errors.ts';
-import { databaseError, guarded } from './transaction.ts';
+import { databaseError, mapDatabaseError } from './transaction.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
@@ -44,9 +44,9 @@ class FolderMigrations implements MigrationProvider {
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const provider = new FolderMigrations();
   const known = Object.keys(await provider.getMigrations());
-  await guarded('open the database', () => ensureSchema(db));
+  await mapDatabaseError('open the database', () => ensureSchema(db));
   // A current schema takes no lock: Kysely's lock key is the same for all its users.
-  if (await guarded("read the schema's version", () => isCurrent(db, known))) return [];
+  if (await mapDatabaseError("read the schema's version", () => isCurrent(db, known))) return [];
   const migrator = new Migrator({
     db,
     provider,

@@ -1,5 +1,5 @@
 import type { Pool, PoolClient } from 'pg';
-import { guarded } from './transaction.ts';
+import { mapDatabaseError } from './transaction.ts';
 
 /**
  * Runs `work` on a connection that is closed behind it: its locks and settings end with it, whatever happens.
@@ -10,7 +10,7 @@ export async function onOwnConnection<Result>(
   action: string,
   work: (client: PoolClient) => Promise<Result>,
 ): Promise<Result> {
-  const client = await guarded(action, () => pool.connect());
+  const client = await mapDatabaseError(action, () => pool.connect());
   try {
     return await work(client);
   } finally {

@@ -89,7 +89,7 @@ export async function inTransaction<Result>(
 }
 
 /** Runs statements outside a transaction and classifies their errors. */
-export async function guarded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+export async function mapDatabaseError<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {

@@ -9,7 +9,7 @@ export interface BullJob {
   readonly id?: string | undefined;
   readonly name: string;
   readonly data: JobData;
-  /** `prevMillis`: of a scheduled job, its slot. */
+  /** `prevMillis`: of a scheduled job, its scheduled time. */
   readonly opts: { readonly delay?: number | undefined; readonly prevMillis?: number | undefined };
   readonly timestamp: number;
   readonly attemptsMade: number;

@@ -18,7 +18,7 @@ export interface WorkedJob {
   readonly id: string;
   readonly name: string;
   readonly data: JobData;
-  /** The slot a scheduled job was due at, in milliseconds since 1970. */
+  /** When a scheduled job was due, in milliseconds since 1970. */
   readonly dueMs: number;
   readonly attempt: number;
 }
@@ -147,7 +147,7 @@ function toWorked(job: BullJob): WorkedJob {
     id: job.id ?? '',
     name: job.name,
     data: job.data,
-    // Of a slot that is met late, time and delay would make another instant: two runs for one slot.
+    // Of a job that is late, time and delay would make another instant: two runs for one scheduled time.
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };

@@ -11,7 +11,7 @@ const STALE_MS = 30_000;
 /** Longer than a job waits to be tried again: the run's process is gone. */
 const ABANDONED_MS = 75_000;
 
-type Books = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
+type RunDeps = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
 
 /**
  * Queues the run, unless its job is still there. Each job has an id of its own: a queue remembers the ids of ended
@@ -43,7 +43,7 @@ const ABANDONED = {
 };
 
 /** For workers: runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
-export async function reconcileRuns(deps: Books): Promise<void> {
+export async function reconcileRuns(deps: RunDeps): Promise<void> {
   for (const run of await deps.runs.stale(STALE_MS)) {
     if (isWorkedWhereAsked(run) || (await isOrphan(run, deps))) {
       deps.log.warn(
@@ -66,10 +66,10 @@ export async function reconcileRuns(deps: Books): Promise<void> {
  * For commands, where no worker is running: what a dead command left is closed, for nobody waits for it.
  * Nightly runs of the schedule and orders of the read API are left to the worker that will come back.
  */
-export async function closeAbandoned(deps: Books): Promise<void> {
+export async function closeAbandoned(deps: RunDeps): Promise<void> {
   for (const run of await deps.runs.stale(ABANDONED_MS)) {
     const isOwnAccord = run.parentRunId === undefined;
-    const isAwaited = run.slot !== undefined || run.params['isOrdered'] === true;
+    const isAwaited = run.scheduleKey !== undefined || run.params['isOrdered'] === true;
     if (isOwnAccord ? !isAwaited : await isOrphan(run, deps)) {
       deps.log.info({ runId: run.runId, kind: run.kind }, 'Run closed: the command that began it is gone');
       await deps.runs.finish(run.runId, 'failed', ABANDONED);
@@ -82,7 +82,7 @@ export async function closeAbandoned(deps: Books): Promise<void> {
  * @param isAttended a worker is running, which goes on with what a dead process left
  * @returns the nightly run that is going on; without a worker, one whose process is gone is closed first
  */
-export async function goingNight(deps: Books, isAttended: boolean): Promise<Run | undefined> {
+export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promise<Run | undefined> {
   for (const run of isAttended ? [] : await deps.runs.stale(SILENT_MS)) {
     if (run.kind === 'nightly' || (await isOrphan(run, deps))) {
       await deps.runs.finish(run.runId, 'failed', ABANDONED);
@@ -93,7 +93,7 @@ export async function goingNight(deps: Books, isAttended: boolean): Promise<Run 
 }
 
 /** The run that it was a part of has ended. */
-async function isOrphan(run: Run, deps: Books): Promise<boolean> {
+async function isOrphan(run: Run, deps: RunDeps): Promise<boolean> {
   if (run.parentRunId === undefined) return false;
   const parent = await deps.runs.get(run.parentRunId);
   return parent?.state === 'done' || parent?.state === 'cancelled';

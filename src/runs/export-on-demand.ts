@@ -4,7 +4,7 @@ import { id } from '../ledger/json-values.ts';
 import { parseInstant, type Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
-import { fixClock, reportTo } from './night/export-units.ts';
+import { fixClock, reportTo } from './nightly/export-units.ts';
 import type { JobDeps } from './job.ts';
 import { exportKey } from './progress-hints.ts';
 import type { Run } from './store/run.ts';

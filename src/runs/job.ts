@@ -14,7 +14,7 @@ import type { NightlyPlans } from './store/nightly-plans.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
 import type { ScheduledRuns } from './store/scheduled-runs.ts';
 import type { Completeness } from './store/completeness.ts';
-import type { Schedule } from './night/schedule.ts';
+import type { Schedule } from './nightly/schedule.ts';
 import type { Run } from './store/run.ts';
 import type { RunStore } from './store/run-store.ts';
 import type { ListName } from '../postgres/schema.ts';

@@ -3,7 +3,7 @@ import { errorCode, PermanentError } from '../core/errors.ts';
 import { canonicalId, isExportableParty } from '../core/ids.ts';
 import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
 import type { ExportAnswer, WindowRequest, LedgerSource } from '../export/ports.ts';
-import { AnswerReader } from '../ledger/answer/answer-form.ts';
+import { AnswerReader } from '../ledger/answer/answer-reader.ts';
 import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
 import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
 import { EXPORT_LIMITS, type HttpLimits } from './wire/http.ts';

@@ -1,7 +1,7 @@
 /** The schedules of nightly runs and audits: kept in the queue's store, put back when that has lost them. */
 import { JOBS, type JobDeps } from '../runs/job.ts';
-import { makeUpMissedAudits, makeUpMissedSlot } from '../runs/night/missed-slot.ts';
-import type { Schedule } from '../runs/night/schedule.ts';
+import { makeUpMissedAudits, makeUpMissedRun } from '../runs/nightly/make-up-missed.ts';
+import type { Schedule } from '../runs/nightly/schedule.ts';
 import type { Queues } from '../queue/queues.ts';
 
 export interface Schedules {
@@ -35,6 +35,6 @@ export async function keepSchedules({ queues, jobs, schedules }: ScheduleDeps): 
 
 /** What was due while nobody was there, or has failed. */
 export async function makeUp({ jobs, schedules }: Omit<ScheduleDeps, 'queues'>): Promise<void> {
-  await makeUpMissedSlot(schedules.nightly, jobs, Date.now());
+  await makeUpMissedRun(schedules.nightly, jobs, Date.now());
   await makeUpMissedAudits(schedules.audit, jobs, Date.now());
 }

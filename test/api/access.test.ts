@@ -8,11 +8,11 @@ import { apiWithoutDatabase, sessionsInMemory } from './mirror.ts';
 
 const TOKEN = 'correct horse battery';
 let open: FastifyInstance;
-let guarded: FastifyInstance;
+let mapDatabaseError: FastifyInstance;
 
 beforeAll(async () => {
   open = await apiWithoutDatabase({});
-  guarded = await apiWithoutDatabase({ token: TOKEN });
+  mapDatabaseError = await apiWithoutDatabase({ token: TOKEN });
 });
 
 async function statusOf(server: FastifyInstance, request: InjectOptions): Promise<number> {
@@ -125,7 +125,7 @@ describe('the Host, also with a token', () => {
   });
 
   it.each(['/healthz', '/readyz'])('does not matter to %s, which probes ask by address', async (url) => {
-    for (const server of [open, guarded]) {
+    for (const server of [open, mapDatabaseError]) {
       expect(await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } })).toBe(200);
     }
   });
@@ -211,10 +211,10 @@ async function sessionCookie(server: FastifyInstance, token: string): Promise<st
 
 describe('with a token', () => {
   it('answers only who shows it', async () => {
-    expect(await statusOf(guarded, {})).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: 'Bearer wrong' } })).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: `Basic ${TOKEN}` } })).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: `Bearer ${TOKEN}` } })).toBe(401);
+    expect(await statusOf(mapDatabaseError, {})).toBe(401);
+    expect(await statusOf(mapDatabaseError, { headers: { authorization: 'Bearer wrong' } })).toBe(401);
+    expect(await statusOf(mapDatabaseError, { headers: { authorization: `Basic ${TOKEN}` } })).toBe(401);
+    expect(await statusOf(mapDatabaseError, { headers: { authorization: `Bearer ${TOKEN}` } })).toBe(401);
     const spaceless = await apiWithoutDatabase({ token: 'correct-horse-battery' });
     expect(await statusOf(spaceless, { headers: { authorization: 'Bearer correct-horse-battery' } })).toBe(
       200,
@@ -237,29 +237,32 @@ describe('with a token', () => {
     '/nothing',
     '/queues',
   ])('%s asks for it', async (url) => {
-    expect(await statusOf(guarded, { url })).toBe(401);
+    expect(await statusOf(mapDatabaseError, { url })).toBe(401);
   });
 
   it.each(['/healthz', '/readyz', '/login', '/assets/console.css'])('%s does not', async (url) => {
-    expect(await statusOf(guarded, { url })).toBe(200);
+    expect(await statusOf(mapDatabaseError, { url })).toBe(200);
   });
 
   it('sends browsers to the login page', async () => {
-    const { statusCode, headers } = await guarded.inject({ url: '/', headers: { accept: 'text/html' } });
+    const { statusCode, headers } = await mapDatabaseError.inject({
+      url: '/',
+      headers: { accept: 'text/html' },
+    });
     expect([statusCode, headers.location]).toEqual([303, '/login']);
   });
 
   it('opens a session that scripts cannot read and other sites cannot use', async () => {
-    const login = await guarded.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
+    const login = await mapDatabaseError.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
     expect(login.statusCode).toBe(204);
     const cookie = String(login.headers['set-cookie']);
     expect(cookie).toMatch(/; HttpOnly; SameSite=Strict$/);
     expect(cookie).not.toContain(TOKEN);
     const [pair = ''] = cookie.split(';');
-    expect(await statusOf(guarded, { headers: { cookie: `other=1; ${pair}` } })).toBe(200);
-    expect(await statusOf(guarded, { headers: { cookie: `x${pair}` } })).toBe(401);
+    expect(await statusOf(mapDatabaseError, { headers: { cookie: `other=1; ${pair}` } })).toBe(200);
+    expect(await statusOf(mapDatabaseError, { headers: { cookie: `x${pair}` } })).toBe(401);
     // A later end would be a longer session: it is part of what is signed.
-    expect(await statusOf(guarded, { headers: { cookie: pair.replace(/=\d/, '=9') } })).toBe(401);
+    expect(await statusOf(mapDatabaseError, { headers: { cookie: pair.replace(/=\d/, '=9') } })).toBe(401);
     const others = await apiWithoutDatabase({ token: `${TOKEN}!` });
     expect(await statusOf(others, { headers: { cookie: pair } })).toBe(401);
   });
@@ -277,7 +280,7 @@ describe('with a token', () => {
 
   it('takes a form, and marks the cookie Secure behind TLS', async () => {
     const form = { 'content-type': 'application/x-www-form-urlencoded', 'x-forwarded-proto': 'https' };
-    const right = await guarded.inject({
+    const right = await mapDatabaseError.inject({
       method: 'POST',
       url: '/login',
       headers: form,
@@ -285,7 +288,7 @@ describe('with a token', () => {
     });
     expect([right.statusCode, right.headers.location]).toEqual([303, '/']);
     expect(right.headers['set-cookie']).toMatch(/; Secure$/);
-    const wrong = await guarded.inject({
+    const wrong = await mapDatabaseError.inject({
       method: 'POST',
       url: '/login',
       headers: form,
@@ -302,14 +305,14 @@ describe('with a token', () => {
     'text',
     { token: 'x'.repeat(20_000) },
   ])('a login with %j opens nothing', async (payload) => {
-    const { statusCode, headers } = await guarded.inject({ method: 'POST', url: '/login', payload });
+    const { statusCode, headers } = await mapDatabaseError.inject({ method: 'POST', url: '/login', payload });
     expect(statusCode).toBeGreaterThanOrEqual(400);
     expect(headers['set-cookie']).toBeUndefined();
   });
 
   it('refuses other origins also to those who know it', async () => {
     const headers = { authorization: `Bearer ${TOKEN}`, origin: 'https://evil.example' };
-    expect(await statusOf(guarded, { headers })).toBe(403);
+    expect(await statusOf(mapDatabaseError, { headers })).toBe(403);
   });
 });
 

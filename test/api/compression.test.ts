@@ -15,7 +15,7 @@ let released = 0;
 let isEndless = false;
 
 const lists: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: 7n, headTime: 1n, isWhole: true }),
+  state: async () => ({ epoch: 1, headHeight: 7n, headTime: 1n, isComplete: true }),
   parties: async ({ rowsMax }) => ({
     ids: IDS.slice(0, rowsMax),
     places: Buffer.alloc(8 * IDS.slice(0, rowsMax).length),

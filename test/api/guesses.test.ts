@@ -13,7 +13,7 @@ interface Guarded {
   readonly lines: Record<string, unknown>[];
 }
 
-async function guarded(): Promise<Guarded> {
+async function mapDatabaseError(): Promise<Guarded> {
   const lines: Record<string, unknown>[] = [];
   const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>);
   const server = await apiWithoutDatabase({
@@ -40,7 +40,7 @@ describe('a wrong token', () => {
     ['as a bearer', bearer],
     ['at the login', login],
   ])('%s is refused and logged, with the address and without the token', async (_way, ask) => {
-    const { server, lines } = await guarded();
+    const { server, lines } = await mapDatabaseError();
     expect((await ask(server, 'guess-number-one')).statusCode).toBe(401);
     expect(lines).toEqual([
       expect.objectContaining({ level: 'warn', msg: 'A wrong token was refused', address: '203.0.113.1' }),
@@ -49,7 +49,7 @@ describe('a wrong token', () => {
   });
 
   it('after twenty others in a minute waits for its answer, which says no more whether it was wrong', async () => {
-    const { server, lines } = await guarded();
+    const { server, lines } = await mapDatabaseError();
     for (let guess = 0; guess < FREE; guess += 1) {
       expect((await (guess % 2 === 0 ? bearer : login)(server, `guess-${guess}`)).statusCode).toBe(401);
     }
@@ -61,7 +61,7 @@ describe('a wrong token', () => {
   });
 
   it('does not hold back the right one, nor anybody at another address', async () => {
-    const { server } = await guarded();
+    const { server } = await mapDatabaseError();
     for (let guess = 0; guess < FREE; guess += 1) await bearer(server, `guess-${guess}`);
     expect((await bearer(server, 'one-more')).statusCode).toBe(429);
     expect((await bearer(server, TOKEN)).statusCode).toBe(200);
@@ -70,7 +70,7 @@ describe('a wrong token', () => {
   });
 
   it('in a crowd is not even compared: so many guesses a second are possible, and no more', async () => {
-    const { server } = await guarded();
+    const { server } = await mapDatabaseError();
     for (let guess = 0; guess < FREE; guess += 1) await bearer(server, `guess-${guess}`);
     const crowd = Array.from({ length: 200 }, (_, guess) => bearer(server, `crowd-${guess}`));
     const right = bearer(server, TOKEN);

@@ -10,7 +10,7 @@ import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
 import { Meters } from '../../src/worker/meters.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
-import type { LakeDesk } from '../../src/api/console/lake-desk.ts';
+import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
 import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -58,7 +58,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 }
 
 const EMPTY_LISTS: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, isWhole: false }),
+  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, isComplete: false }),
   parties: async () => ({ ids: [], places: Buffer.alloc(0) }),
   party: async () => undefined,
   checkpoints: async () => [],
@@ -113,7 +113,7 @@ function unused(): never {
 }
 
 /** A mirror without a lake. */
-export const NO_LAKE: LakeDesk = { tables: async () => [], questions: [], ask: unused, file: unused };
+export const NO_LAKE: LakeQueries = { tables: async () => [], questions: [], ask: unused, file: unused };
 
 /** Nothing waits, and nothing is known of the disk. */
 export const CALM: Upkeep = {

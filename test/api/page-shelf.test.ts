@@ -4,7 +4,7 @@ import type { Page, PageRequest } from '../../src/api/service/paging.ts';
 import type { ListState } from '../../src/api/http/ports.ts';
 
 const LAST = 40;
-const STATE: ListState = { epoch: 1, headHeight: 7n, headTime: 7n, isWhole: true };
+const STATE: ListState = { epoch: 1, headHeight: 7n, headTime: 7n, isComplete: true };
 let made: string[];
 let isFailing: boolean;
 let shelf: PageShelf<number>;
@@ -86,7 +86,7 @@ describe('pages', () => {
 
 describe('the next page', () => {
   it.each(['forward', 'backward'] as const)(
-    'of whoever walks %s is there before it is asked for, and then the one behind it',
+    'of whoever reads %s is there before it is asked for, and then the one behind it',
     async (way) => {
       const step = way === 'forward' ? 1 : -1;
       await shelf.page(from(5, way), STATE);

@@ -37,7 +37,7 @@ export async function startRealApp(
   stack.defer(() => stop.abort());
   const log = createLog(process.env['TEST_LOG'] === undefined ? 'silent' : 'debug');
   const app = stack.use(await openApp({ config, log, signal: stop.signal, sourceLimits }));
-  if (isWorking) await app.workForce.startAndRegister();
+  if (isWorking) await app.jobWorker.startAndRegister();
   const { url } = stack.use(await startApi(app));
   const owned = stack.move();
   return { app, url, [Symbol.asyncDispose]: () => owned.disposeAsync() };

@@ -14,10 +14,10 @@ import { startRealApp } from './real-app.ts';
 
 const sandbox = await startSandbox({ parties: 2, entriesMean: 5, rateLimit: 'none', seed: 'status' });
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
-/** The last slot of the schedule, half a year ago: in this year, or in the one before. */
+/** The last scheduled time, half a year ago: in this year, or in the one before. */
 const now = new Date();
 const isThisYear = farMonth(now.getTime()) <= now.getUTCMonth() + 1;
-const SLOT = new Date(
+const SCHEDULED_AT = new Date(
   Date.UTC(now.getUTCFullYear() - (isThisYear ? 0 : 1), farMonth(now.getTime()) - 1),
 ).toISOString();
 afterAll(async () => {
@@ -57,9 +57,12 @@ describe('the status', () => {
       values (gen_random_uuid(), 'nightly', 'scheduled', 'done', 'complete', 'an old one', '2021-01-01', '2021-01-01')`);
     expect(await mirrorStatus()).toMatchObject({
       whole: false,
-      work: { workers: 0, missedSlot: SLOT },
+      work: { workers: 0, missedSlot: SCHEDULED_AT },
       attention: [
-        { what: `the nightly run of ${SLOT.slice(0, 10)} 00:00 UTC was missed`, why: 'no worker is running' },
+        {
+          what: `the nightly run of ${SCHEDULED_AT.slice(0, 10)} 00:00 UTC was missed`,
+          why: 'no worker is running',
+        },
       ],
     });
     await pool.query(
@@ -77,7 +80,7 @@ describe('the status', () => {
     mirror.app.jobs.progress.report(run.runId, [{ label: 'from the oldest', done: '1234', unit: 'rows' }]);
     await waitFor(() => stdout().includes('from the oldest: 1,234 rows'), { what: 'the progress' });
     expect(stdout()).toContain('sync parties, begun');
-    await mirror.app.workForce.startAndRegister();
+    await mirror.app.jobWorker.startAndRegister();
     await waitFor(() => /Workers: 1; next nightly run in \d+ d/.test(stdout()), { what: 'the worker' });
     stop.abort();
     expect(await watching).toEqual({ exitCode: 0 });

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { csvSum } from './as-the-books.ts';
+import { csvSum } from './expect-truth.ts';
 import { openHome, type Ended, type MirrorHome } from './mirror-home.ts';
 
 const database = await freshDatabase();
@@ -41,7 +41,7 @@ function expectRefused(ended: Ended, ...lines: readonly RegExp[]): void {
 }
 
 describe('export', () => {
-  test('--out - is the CSV and nothing else, as the books have it', async () => {
+  test('--out - is the CSV and nothing else, as the truth have it', async () => {
     const { code, stdout } = await home.run(['export', '--party', party, '--out', '-']);
     expect(code).toBe(0);
     const { entries, digest } = sandbox.truth.party(party);

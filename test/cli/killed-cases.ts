@@ -1,5 +1,5 @@
 /**
- * kill -9 of the command or of the worker it follows, mid-walk and mid-export: the next one ends exactly. The
+ * kill -9 of the command or of the worker it follows, mid-sync and mid-export: the next one ends exactly. The
  * same for both stores that queues can live in, each in a file of its own, so that they run side by side.
  */
 import { basename } from 'node:path';
@@ -10,7 +10,7 @@ import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
+import { expectLedgers, expectLists, strayObjects } from './expect-truth.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
 
 /** What the contract allows a successor. */
@@ -60,7 +60,7 @@ async function countOf(pool: Pool, from: string): Promise<number> {
   return Number(rows[0]?.found);
 }
 
-/** Meets a walk in its middle: a few pages come, and the next ones not before what is returned is called. */
+/** Meets a sync in its middle: a few pages come, and the next ones not before what is returned is called. */
 async function midWalk({ sandbox, pool }: World): Promise<() => void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   let pages = 0;
@@ -172,7 +172,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a command that stood still for longer than its lease is fenced: the walk is exact', async () => {
+  test('a command that stood still for longer than its lease is fenced: the sync is exact', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'parties', '--json']);
@@ -234,7 +234,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a worker works for the command; killed mid-walk, the command takes over', async () => {
+  test('a worker works for the command; killed mid-sync, the command takes over', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const worker = home.start(['worker']);

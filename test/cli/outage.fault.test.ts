@@ -7,7 +7,7 @@ import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { SilentProxy } from '../support/silent-proxy.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { expectLedgers, expectLists } from './as-the-books.ts';
+import { expectLedgers, expectLists } from './expect-truth.ts';
 import { openHome } from './mirror-home.ts';
 
 const AWAY_MS = 5_000;

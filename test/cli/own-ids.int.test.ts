@@ -1,7 +1,7 @@
 /** A source whose parties have ids of its own is mirrored wholly, from its list to a query and back. */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { makeBook } from '../export/hostile/book.ts';
+import { makeLedger } from '../export/hostile/ledger.ts';
 import { declare, honestAnswer, WHOLE } from '../export/hostile/case.ts';
 import { startHostileSource } from '../export/hostile/start.ts';
 import { openFreshDatabase } from '../support/database.ts';
@@ -25,8 +25,8 @@ test('parties of any id are listed, exported, loaded, in the lake, verified, ser
   const ids = Object.values(IDS);
   const cases = Object.entries(IDS).map(([name, party], at) => ({
     ...declare(name, 'an honest ledger', honestAnswer, WHOLE, {
-      books: (now, own) =>
-        makeBook(now, { seed: name, party: own, rows: 30 }).map((entry, row) => {
+      truth: (now, own) =>
+        makeLedger(now, { seed: name, party: own, rows: 30 }).map((entry, row) => {
           // Every party deals with others of its kind.
           const other = { party: ids[(at + row) % ids.length] ?? '' };
           return entry.from.party === own
@@ -49,7 +49,7 @@ test('parties of any id are listed, exported, loaded, in the lake, verified, ser
     { listed: ids.length, covered: ids.length },
   ]);
   const truth = cases.flatMap(({ name, party }) =>
-    host.books(name).map((row) => ({ ...row, party_id: party })),
+    host.truth(name).map((row) => ({ ...row, party_id: party })),
   );
   const rows = `select party_id, to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as vega_time,
     quantity::text, effect::text, account_from_party_id, account_to_party_id from mirror.ledger_entries`;
@@ -61,7 +61,7 @@ test('parties of any id are listed, exported, loaded, in the lake, verified, ser
   const counted = await home.json(['query', 'select party_id, count(*) as n from ledger_entries group by 1']);
   const counts = counted.document['rows'] as { party_id: string; n: number }[];
   expect(Object.fromEntries(counts.map(({ party_id, n }) => [party_id, n]))).toEqual(
-    Object.fromEntries(cases.map(({ name, party }) => [party, host.books(name).length])),
+    Object.fromEntries(cases.map(({ name, party }) => [party, host.truth(name).length])),
   );
   const again = await home.json(['export', '--party', IDS.odd, '--out', 'odd.csv']);
   expect([again.code, again.document.verdict]).toEqual([0, 'complete']);
@@ -75,7 +75,7 @@ test('parties of any id are listed, exported, loaded, in the lake, verified, ser
   for (const { name, party } of cases) {
     const answer = await fetch(`${url}/api/v2/ledgerentry/export?partyId=${encodeURIComponent(party)}`);
     const lines = (await answer.text()).trim().split('\n');
-    expect([name, answer.status, lines.length - 1]).toEqual([name, 200, host.books(name).length]);
+    expect([name, answer.status, lines.length - 1]).toEqual([name, 200, host.truth(name).length]);
   }
 
   await using empty = await openFreshDatabase();

@@ -7,7 +7,7 @@ const RUN = {
   startedAt: '2026-11-21T00:00:00.000Z',
   finishedAt: '2026-11-21T00:00:12.500Z',
 };
-const WALK = { verdict: 'complete', rows: '1200', newRows: '3', pages: 2, asOfHeight: '99' };
+const SYNC = { verdict: 'complete', rows: '1200', newRows: '3', pages: 2, asOfHeight: '99' };
 const VERIFY = {
   verdict: 'complete',
   checked: { segments: 4, objectBytes: '2048', warehouseRows: '9', lakeRows: '12' },
@@ -22,8 +22,8 @@ test('tells a whole night in a line for each part', () => {
     verdict: 'complete',
     evidence: {
       lists: {
-        parties: { ...WALK, list: 'parties', network: 'stored' },
-        checkpoints: { ...WALK, list: 'checkpoints', rows: '1' },
+        parties: { ...SYNC, list: 'parties', network: 'stored' },
+        checkpoints: { ...SYNC, list: 'checkpoints', rows: '1' },
       },
       exports: { verdict: 'complete', parties: 2, newRows: '9', newSegments: '1', failed: 0 },
       load: {
@@ -57,7 +57,7 @@ test('says why a run is not complete, wherever the reason lies, and nothing that
     subject: 'now',
     verdict: 'incomplete',
     evidence: {
-      lists: { parties: { ...WALK, verdict: 'incomplete', missing: ['the end\u001B[2J was not reached'] } },
+      lists: { parties: { ...SYNC, verdict: 'incomplete', missing: ['the end\u001B[2J was not reached'] } },
       exports: {
         verdict: 'incomplete',
         parties: 1,
@@ -92,7 +92,7 @@ test('tells an error that left nothing else', () => {
 test('tells the reason behind what is missing in words', () => {
   const meta = { message: 'Cannot list parties: the source answers 401', status: 401 };
   const missing = [{ code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] }];
-  const evidence = { ...WALK, missing };
+  const evidence = { ...SYNC, missing };
   expect(runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence })).toContain(
     '  because      Cannot list parties: the source answers 401 (SOURCE_UNAUTHORIZED)\n',
   );

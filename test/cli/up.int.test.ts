@@ -4,7 +4,7 @@ import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { csvSum } from './as-the-books.ts';
+import { csvSum } from './expect-truth.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
 
 const database = await freshDatabase();
@@ -54,7 +54,7 @@ describe('up', () => {
     expect(code).toBe(0);
     // The process that works a run says so when it has ended.
     await waitFor(() => up.stderr.match(/"kind":"sync"[^\n]*"msg":"Run finished"/g)?.length === 2, {
-      what: 'both walks to be said to have ended',
+      what: 'both syncs to be said to have ended',
     });
     expect(stderr).not.toContain('"Run finished"');
   });
@@ -76,7 +76,7 @@ describe('up', () => {
     expect(ids.filter((id) => id !== 'network').toSorted()).toEqual(truth.toSorted());
   });
 
-  test('an export on demand is downloaded as the books have it', async () => {
+  test('an export on demand is downloaded as the truth have it', async () => {
     const partyId = busiest();
     const order = await fetch(`${url}/mirror/exports`, {
       method: 'POST',

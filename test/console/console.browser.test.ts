@@ -56,11 +56,11 @@ describe('an operator', () => {
 
   it('runs the night, watches it, and sees the mirror whole', async () => {
     const { page, sandbox } = parts();
-    // Held in the middle of the walks, and twice amid the ledgers, until the page has shown it.
-    const [walks, few, more] = [held(), held(), held()];
+    // Held in the middle of the syncs, and twice amid the ledgers, until the page has shown it.
+    const [syncs, few, more] = [held(), held(), held()];
     let [pages, ledgers] = [0, 0];
     const release = sandbox.faults.add(({ route }) => {
-      if (route !== 'export') return (pages += 1) > 6 ? { until: walks.promise } : undefined;
+      if (route !== 'export') return (pages += 1) > 6 ? { until: syncs.promise } : undefined;
       ledgers += 1;
       return ledgers > 30 ? { until: more.promise } : ledgers > 10 ? { until: few.promise } : undefined;
     });
@@ -69,7 +69,7 @@ describe('an operator', () => {
     expect(await accessibilityFaults(page)).toEqual([]);
     await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
     await page.locator('#now article', { hasText: 'nightly run' }).waitFor();
-    walks.resolve();
+    syncs.resolve();
     const meter = page.getByRole('progressbar', { name: 'ledgers' });
     const done = async (): Promise<number> => Number((await meter.getAttribute('aria-valuenow')) ?? 0);
     await expect.poll(done).toBeGreaterThan(0);

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { openHome, type Settings } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
-import { HOUR, makeBook, type Entry, writeInstant } from './hostile/book.ts';
+import { HOUR, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
 import { type HostileCase, layoutCase, WHOLE } from './hostile/case.ts';
 import { change, changeIds, type Layout, THIRTEEN } from './hostile/layout.ts';
 import { startHostileSource } from './hostile/start.ts';
@@ -108,9 +108,9 @@ const NO_TIMES: Source = {
 /** What was booked until ten days ago, and then all of it. */
 function growing(name: string, { meaning, layout }: Source): HostileCase {
   const until = (hours: number) => (now: bigint, party: string) =>
-    makeBook(now, { seed: name, party, rows: 90 }).filter(({ time }) => time <= now - BigInt(hours) * HOUR);
-  const one = layoutCase(name, meaning, layout, WHOLE, { books: until(240), clock: -240 });
-  return { ...one, followedBy: [{ ...one, books: until(0), clock: 0 }] };
+    makeLedger(now, { seed: name, party, rows: 90 }).filter(({ time }) => time <= now - BigInt(hours) * HOUR);
+  const one = layoutCase(name, meaning, layout, WHOLE, { truth: until(240), clock: -240 });
+  return { ...one, followedBy: [{ ...one, truth: until(0), clock: 0 }] };
 }
 
 describe.concurrent.each([
@@ -118,7 +118,7 @@ describe.concurrent.each([
   ['other-spellings', OTHER_SPELLINGS, undefined],
   ['no-times', NO_TIMES, undefined],
 ])('a source of another CSV (%s)', (name, source, redisUrl) => {
-  test(`holds exactly what the books say, night after night: ${source.meaning}`, async () => {
+  test(`holds exactly what the truth say, night after night: ${source.meaning}`, async () => {
     const one = growing(name, source);
     const host = await startHostileSource({ cases: [one] });
     await using database = await openFreshDatabase();
@@ -136,8 +136,8 @@ describe.concurrent.each([
         expect([night.code, night.document.verdict]).toEqual([0, 'complete']);
         const found = await home.json(['query', SQL]);
         const lines = (found.document['rows'] as { line: string }[]).map(({ line }) => line);
-        const books = phase.books(host.now, party).map((entry) => source.expected(entry, party).join(' '));
-        expect(lines).toEqual(books.toSorted());
+        const truth = phase.truth(host.now, party).map((entry) => source.expected(entry, party).join(' '));
+        expect(lines).toEqual(truth.toSorted());
       }
     } finally {
       await host.close();

@@ -6,19 +6,19 @@ import { openHome } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startRealApp } from '../app/real-app.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { DAY, makeBook, type Entry, writeInstant } from './hostile/book.ts';
+import { DAY, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
 import { declare, honestAnswer, WHOLE } from './hostile/case.ts';
 import { startHostileSource } from './hostile/start.ts';
 
-const books = (now: bigint, party: string): Entry[] =>
-  makeBook(now, { seed: 'audit', party, fromHours: 240 });
+const truth = (now: bigint, party: string): Entry[] =>
+  makeLedger(now, { seed: 'audit', party, fromHours: 240 });
 /** An entry of the first segment has another amount, long before the overlap check of the next request. */
 const changed = (now: bigint, party: string): Entry[] =>
-  books(now, party).map((entry, at) => (at === 1 ? { ...entry, quantity: '1' } : entry));
+  truth(now, party).map((entry, at) => (at === 1 ? { ...entry, quantity: '1' } : entry));
 
 describe('a lost object', () => {
   test('is found by verify, and asked for again by the next nightly run, by itself', async () => {
-    const one = declare('lost', 'an object is lost', honestAnswer, WHOLE, { books });
+    const one = declare('lost', 'an object is lost', honestAnswer, WHOLE, { truth });
     const host = await startHostileSource({ cases: [one] });
     await using database = await openFreshDatabase();
     await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
@@ -36,7 +36,7 @@ describe('a lost object', () => {
       expect(host.requests.length).toBe(asked + 1);
       expect((await home.run(['verify', '--deep'])).code).toBe(0);
       const held = await database.pool.query('select from mirror.ledger_entries');
-      expect(held.rowCount).toBe(books(host.now, host.partyOf('lost')).length);
+      expect(held.rowCount).toBe(truth(host.now, host.partyOf('lost')).length);
     } finally {
       await host.close();
     }
@@ -46,10 +46,10 @@ describe('a lost object', () => {
 describe('the rolling audit', () => {
   test('a nightly run asks for closed segments again, the first one too, and tells what differs', async () => {
     const one = {
-      ...declare('audit', 'an entry changes after it was closed', honestAnswer, WHOLE, { books }),
+      ...declare('audit', 'an entry changes after it was closed', honestAnswer, WHOLE, { truth }),
       followedBy: [
-        { clock: 0, books, answer: honestAnswer, expected: WHOLE },
-        { clock: 0, books: changed, answer: honestAnswer, expected: WHOLE },
+        { clock: 0, truth, answer: honestAnswer, expected: WHOLE },
+        { clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE },
       ],
     };
     const host = await startHostileSource({ cases: [one] });
@@ -120,8 +120,8 @@ interface Order {
 describe('an order with `again`', () => {
   test('distrusts its range: rows that the source tells otherwise by now take the place of the known ones', async () => {
     const one = {
-      ...declare('ordered', 'an entry changes after it was closed', honestAnswer, WHOLE, { books }),
-      followedBy: [{ clock: 0, books: changed, answer: honestAnswer, expected: WHOLE }],
+      ...declare('ordered', 'an entry changes after it was closed', honestAnswer, WHOLE, { truth }),
+      followedBy: [{ clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE }],
     };
     const host = await startHostileSource({ cases: [one] });
     try {
@@ -155,11 +155,11 @@ describe('an order with `again`', () => {
         entries.map(({ quantity }) => quantity).toSorted();
       await ended('/mirror/runs', { kind: 'sync', list: 'parties' });
       expect(await ended('/mirror/exports', { partyId })).toMatchObject({ verdict: 'complete' });
-      expect(await held()).toEqual(quantities(books(host.now, partyId)));
+      expect(await held()).toEqual(quantities(truth(host.now, partyId)));
 
       host.advance('ordered');
       await ended('/mirror/exports', { partyId });
-      expect(await held()).toEqual(quantities(books(host.now, partyId)));
+      expect(await held()).toEqual(quantities(truth(host.now, partyId)));
 
       const to = writeInstant(host.now - 5n * DAY);
       expect(await ended('/mirror/exports', { partyId, to, again: true })).toMatchObject({

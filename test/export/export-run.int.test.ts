@@ -345,7 +345,7 @@ describe('workers side by side', () => {
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 
-  test('never more exports at once than there are slots', async () => {
+  test('never more exports at once than the export limit', async () => {
     await using world = await World.open(database);
     const parties = ['01', '02', '03', '04', '05'].map((pair) => pair.repeat(32));
     world.source.entries = parties.flatMap((from) =>

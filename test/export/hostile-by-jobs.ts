@@ -4,7 +4,7 @@ import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { waitFor } from '../support/wait-for.ts';
-import type { LedgerRow } from './hostile/book.ts';
+import type { LedgerRow } from './hostile/ledger.ts';
 import type { AnswerSettings, HostileCase, Phase } from './hostile/case.ts';
 import { judgeOutcome } from './hostile/judge.ts';
 import { type HostileSource, startHostileSource } from './hostile/start.ts';
@@ -108,7 +108,7 @@ async function exportRound(asked: readonly Asked[], mirror: RealApp, host: Hosti
       {
         verdict: verdict ?? 'failed',
         published: await loaded(mirror.app.warehouse.pool, host.partyOf(one.name)),
-        books: host.books(one.name).map(asPostgresHasIt),
+        truth: host.truth(one.name).map(asPostgresHasIt),
         mayStay: host.mayStay(one.name),
         mustHold: host.mustHold(one.name),
         requests,

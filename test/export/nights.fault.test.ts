@@ -1,7 +1,7 @@
 /**
  * Seeded nights of a source that grows, forgets, begins again, breaks and refuses, and of a mirror that is killed and
  * rests. Whatever happens, each night ends; what the source still serves is not lost; and `complete` is never said over
- * less than the source's own books. `NIGHTS` says how many, `SEED` where they begin.
+ * less than the source's own truth. `NIGHTS` says how many, `SEED` where they begin.
  */
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
@@ -44,7 +44,7 @@ type Fault = 'none' | 'refused' | 'broken' | 'cut' | 'error at the end' | 'kille
 
 const FAULTS: readonly Fault[] = ['refused', 'broken', 'cut', 'error at the end', 'killed'];
 
-/** A source in memory, with the books that everything is held against. */
+/** A source in memory, with the truth that everything is held against. */
 class Network implements LedgerSource {
   readonly baseUrl = 'http://network.double';
   readonly hasTimes = true;
@@ -308,7 +308,7 @@ function lacking(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, nu
 describe('nights of exports', () => {
   const worlds = Array.from({ length: Math.ceil(NIGHTS / NIGHTS_A_WORLD) }, (_, at) => SEED + at);
   test.each(worlds)(
-    'end, lose nothing that is served, and say complete over no less than the books (seed %i)',
+    'end, lose nothing that is served, and say complete over no less than the truth (seed %i)',
     async (seed) => {
       await using world = await World.open(database);
       await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });

@@ -4,7 +4,7 @@ import { RetryableError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { ASSET, at, entries, OTHER, PARTY, row12, row13 } from './ledger-double.ts';
-import { expectTheBooks, openNights } from './sandbox-night.ts';
+import { expectTruth, openNights } from './sandbox-nightly.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
@@ -117,5 +117,5 @@ test('a source believed to apply both bounds, of which nothing comes out: asked 
   });
   expect(await repository.profile()).toMatchObject({ bounds: 'broken' });
   await night.run(whale.id);
-  await expectTheBooks({ ...night, parties: [whale.id] });
+  await expectTruth({ ...night, parties: [whale.id] });
 });

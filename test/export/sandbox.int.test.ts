@@ -10,7 +10,7 @@ import type { TruthWindow } from '../../src/sandbox/truth.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openDoubleStore, S3Double } from '../support/s3-double.ts';
-import { digests, expectTheBooks, type Night, openNights } from './sandbox-night.ts';
+import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
@@ -18,7 +18,7 @@ function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Pro
   return openNights(database, options, changes);
 }
 
-describe('objects hold exactly what the books say', () => {
+describe('objects hold exactly what the truth say', () => {
   test.each([{}, { form: 'messages' }, { zoneMinutes: 330 }] as const)(
     'night after night: %j',
     async (options) => {
@@ -28,7 +28,7 @@ describe('objects hold exactly what the books say', () => {
         for (const { id } of night.sandbox.truth.parties()) {
           expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
         }
-        await expectTheBooks(night);
+        await expectTruth(night);
       }
       const rows = await night.world.rows();
       const repository = [...night.sandbox.truth.parties()].flatMap(({ id }) => [
@@ -46,7 +46,7 @@ describe('objects hold exactly what the books say', () => {
       for (const { id } of night.sandbox.truth.parties()) {
         expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
       }
-      await expectTheBooks(night);
+      await expectTruth(night);
     }
     expect((await night.world.repository.profile()).bounds).toBe(
       release === '0.71.6' ? 'broken' : 'unproven',
@@ -77,7 +77,7 @@ describe('objects hold exactly what the books say', () => {
       for (const row of twice) truth.splice(truth.indexOf(row), 1);
       expect(await night.world.rows()).toEqual(truth.toSorted());
       expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
-      await expectTheBooks({ ...night, parties: [whale.id] });
+      await expectTruth({ ...night, parties: [whale.id] });
       // It was shown by asking for a known entry, before both bounds were ever relied on.
       const bounds = { '0.71.4': 'right', '0.71.6': 'broken', '0.73': 'right' } as const;
       expect((await night.world.repository.profile()).bounds).toBe(bounds[release]);
@@ -94,7 +94,7 @@ describe('objects hold exactly what the books say', () => {
       if (whale === undefined) throw new Error('an empty network');
       const outcome = await night.run(whale.id);
       expect(outcome.verdict).toBe('complete');
-      await expectTheBooks({ ...night, parties: [whale.id] });
+      await expectTruth({ ...night, parties: [whale.id] });
       const received = Number(outcome.evidence['receivedBytes']);
       expect(received / Number(outcome.bytes)).toBeLessThan(3);
       const { rows } = await night.world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
@@ -107,7 +107,7 @@ describe('objects hold exactly what the books say', () => {
       expect(outcome.requests > 4).toBe(release !== '0.71.6');
       night.sandbox.advance(86_400_000);
       expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
-      await expectTheBooks({ ...night, parties: [whale.id] });
+      await expectTruth({ ...night, parties: [whale.id] });
       expect(await night.world.spooled()).toEqual([]);
     },
   );
@@ -126,7 +126,7 @@ describe('objects hold exactly what the books say', () => {
     for (const passed of [0, 3_600_000]) {
       night.sandbox.advance(passed);
       for (const { id } of night.sandbox.truth.parties()) await night.run(id);
-      await expectTheBooks(night);
+      await expectTruth(night);
     }
     const { rows } = await night.world.pool.query<{ object_key: string; object_sha256: string }>(
       'select object_key, object_sha256 from mirror.segments',

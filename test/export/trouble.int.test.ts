@@ -4,7 +4,7 @@ import type { SandboxRequest } from '../../src/sandbox/http/faults.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { at, entries, PARTY, row12, type Entry } from './ledger-double.ts';
-import { digests, expectTheBooks, type Night, openNights } from './sandbox-night.ts';
+import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const DAY_MS = 86_400_000;
@@ -56,7 +56,7 @@ describe('a source that is silent', () => {
       await expect(night.run(whale)).rejects.toThrow(expect.objectContaining({ code: 'SOURCE_BROKE' }));
     }
     expect(await night.run(whale)).toMatchObject({ verdict: 'complete' });
-    await expectTheBooks({ ...night, parties: [whale] });
+    await expectTruth({ ...night, parties: [whale] });
     expect(asked).toEqual([170, 170, 80, 35, 45, 45, 46]);
   });
 
@@ -174,7 +174,7 @@ describe('a source that demands an asset', () => {
     later.sandbox.advance(2 * DAY_MS);
     expect(await later.run(whale, assets)).toMatchObject({ verdict: 'complete', evidence: { asset: 'all' } });
     expect((await later.world.repository.profile()).assetRequired).toBeUndefined();
-    await expectTheBooks({ ...later, parties: [whale] });
+    await expectTruth({ ...later, parties: [whale] });
   });
 
   test('is asked for an asset that was never seen before from the beginning', async () => {

@@ -126,7 +126,7 @@ describe('the overlap check', () => {
         const taken = rest.kind === 'more' ? rest.fresh : [];
         // Never more rows of the group than the source has.
         expect(seen.length + taken.length).toBeLessThanOrEqual(own.length);
-        expect(rest.kind !== 'whole' || seen.length === own.length).toBe(true);
+        expect(rest.kind !== 'complete' || seen.length === own.length).toBe(true);
         const last = rest.kind === 'more' ? page : rest.fresh;
         expect(keysOf(last).at(-1)).toBe(keysOf(page).at(-1));
       }),

@@ -1,4 +1,4 @@
-/** Syncs over HTTP against the sandbox, compared with its books: rows, order, growth, a killed process. */
+/** Syncs over HTTP against the sandbox, compared with its truth: rows, order, growth, a killed process. */
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openSource } from '../../src/source/source-client.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';

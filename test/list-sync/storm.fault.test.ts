@@ -1,7 +1,7 @@
 /**
  * Storms: syncs in processes of their own that are killed with -9 at random, against a source that fails
  * at random and grows, over a Redis that is flushed, set back and away. Whatever happened, the mirror ends
- * with exactly the rows of the books. A seed that failed is run again with `SEED=… npm run test:faults`.
+ * with exactly the rows of the truth. A seed that failed is run again with `SEED=… npm run test:faults`.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -18,7 +18,7 @@ import { CoverageStore } from '../../src/export/store/coverage-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { RebuildStore } from '../../src/load/store/rebuild-store.ts';
 import { signal, World } from '../export/export-world.ts';
-import { expectTheBooks, type Night, openNights } from '../export/sandbox-night.ts';
+import { expectTruth, type Night, openNights } from '../export/sandbox-nightly.ts';
 import { testSource } from '../source/test-source.ts';
 import { type FreshDatabase, freshDatabase, openFreshDatabase } from '../support/database.ts';
 
@@ -127,7 +127,7 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
     expect(questions.length).toBe([...scene.sandbox.truth.parties()].length);
     expect(await lost.night()).toEqual(questions);
     expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
-    await expectTheBooks({ ...scene, world: lost.world });
+    await expectTruth({ ...scene, world: lost.world });
   });
 });
 
@@ -181,7 +181,7 @@ test('a database that went back to a backup takes over what was published since,
   expect(await catchUpWithStore(deps, signal)).toBeUndefined();
   sandbox.advance(7_200_000);
   expect(await scene.night()).toHaveLength([...sandbox.truth.parties()].length);
-  await expectTheBooks(scene);
+  await expectTruth(scene);
 });
 
 test('what was published since the last record is known by its manifests', async () => {
@@ -200,7 +200,7 @@ test('what was published since the last record is known by its manifests', async
   const { rows: again } = await lost.world.pool.query(segments);
   expect(known).toEqual(expect.arrayContaining(again));
   await lost.night();
-  await expectTheBooks({ ...scene, world: lost.world });
+  await expectTruth({ ...scene, world: lost.world });
 });
 
 test('a record is of every party where most have changed, so that the next one is small', async () => {
@@ -208,13 +208,13 @@ test('a record is of every party where most have changed, so that the next one i
   await scene.night();
   scene.sandbox.advance(86_400_000);
   await scene.night();
-  const isWhole = async (): Promise<unknown[]> =>
-    (await recordKeys(scene.world)).map((key) => readRecordKey(key)?.isWhole);
-  expect(await isWhole()).toEqual([true]);
+  const isFull = async (): Promise<unknown[]> =>
+    (await recordKeys(scene.world)).map((key) => readRecordKey(key)?.isFull);
+  expect(await isFull()).toEqual([true]);
   await scene.world.pool.query(`update mirror.exports set coverage_seq = coverage_seq + 1
     where export_id = (select min(export_id) from mirror.exports)`);
   await scene.record();
-  expect(await isWhole()).toEqual([true, false]);
+  expect(await isFull()).toEqual([true, false]);
 });
 
 test('records stay few, however often one is written, and say the same', async () => {
@@ -232,7 +232,7 @@ test('records stay few, however often one is written, and say the same', async (
   }
   const kept = await recordKeys(scene.world);
   expect(kept.length).toBeLessThan(34);
-  expect(kept.filter((key) => readRecordKey(key)?.isWhole === true).length).toBe(1);
+  expect(kept.filter((key) => readRecordKey(key)?.isFull === true).length).toBe(1);
   expect(await coverageOf((await scene.rebuilt()).world)).toEqual(await coverageOf(scene.world));
   expect(await scene.world.spooled()).toEqual([]);
 });
@@ -281,5 +281,5 @@ test.each([
   const problems = keys.map((key) => ({ key }));
   expect(lost.result).toMatchObject({ problemCount: keys.length, problems, rangesWithoutEntries: 0 });
   await lost.night();
-  await expectTheBooks({ ...scene, world: lost.world });
+  await expectTruth({ ...scene, world: lost.world });
 });

@@ -66,10 +66,10 @@ test('what was closed as it stood is closed, and ranges without entries are cove
     range({ from: 100n, to: 110n }, stood.objectKey),
     range({ from: 110n, to: 200n }),
   ];
-  const books = reconcile(PARTY, [first, stood], recorded(2n, coverage));
-  expect(books.coverage).toEqual(coverage);
-  expect(books.current.map(({ open }) => open)).toEqual([false, false]);
-  expect(books.superseded).toEqual([]);
+  const found = reconcile(PARTY, [first, stood], recorded(2n, coverage));
+  expect(found.coverage).toEqual(coverage);
+  expect(found.current.map(({ open }) => open)).toEqual([false, false]);
+  expect(found.superseded).toEqual([]);
 });
 
 test('what was published behind the record comes with it, and takes the place of what it overlaps', () => {
@@ -82,16 +82,16 @@ test('what was published behind the record comes with it, and takes the place of
     range({ from: 0n, to: 100n }, old.objectKey),
     range({ from: 100n, to: 105n, open: true }, open.objectKey),
   ];
-  const books = reconcile(PARTY, [old, open, newer], recorded(2n, coverage));
-  expect(books.current.map(({ objectKey }) => objectKey).toSorted()).toEqual(
+  const found = reconcile(PARTY, [old, open, newer], recorded(2n, coverage));
+  expect(found.current.map(({ objectKey }) => objectKey).toSorted()).toEqual(
     [old.objectKey, newer.objectKey].toSorted(),
   );
-  expect(books.superseded).toEqual([open]);
+  expect(found.superseded).toEqual([open]);
 });
 
 test('a recorded range whose object is gone is not covered', () => {
-  const books = reconcile(PARTY, [], recorded(2n, [range({ from: 0n, to: 100n }, 'ledger/gone')]));
-  expect(books).toMatchObject({ current: [], coverage: [] });
+  const found = reconcile(PARTY, [], recorded(2n, [range({ from: 0n, to: 100n }, 'ledger/gone')]));
+  expect(found).toMatchObject({ current: [], coverage: [] });
 });
 
 const place = fc

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesBelow, openHome } from '../cli/mirror-home.ts';
-import { HOUR, makeBook, type Entry } from '../export/hostile/book.ts';
+import { HOUR, makeLedger, type Entry } from '../export/hostile/ledger.ts';
 import { declare, honestAnswer, type Phase, WHOLE } from '../export/hostile/case.ts';
 import { startHostileSource } from '../export/hostile/start.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -18,12 +18,12 @@ function copy(from: string, to: string): void {
 }
 
 /** What there is at a night of so many hours before the end. */
-function phase(clock: number): Pick<Phase, 'clock' | 'books' | 'answer' | 'expected'> {
-  const books = (now: bigint, party: string): Entry[] =>
-    makeBook(now, { seed: 'backup', party, fromHours: 240 }).filter(
+function phase(clock: number): Pick<Phase, 'clock' | 'truth' | 'answer' | 'expected'> {
+  const truth = (now: bigint, party: string): Entry[] =>
+    makeLedger(now, { seed: 'backup', party, fromHours: 240 }).filter(
       ({ time }) => time < now + BigInt(clock) * HOUR,
     );
-  return { clock, books, answer: honestAnswer, expected: WHOLE };
+  return { clock, truth, answer: honestAnswer, expected: WHOLE };
 }
 
 test('a database put back from a backup knows by the next nightly run what was published since', async () => {
@@ -59,7 +59,7 @@ test('a database put back from a backup knows by the next nightly run what was p
     expect(host.requests.slice(asked).map(({ from }) => from !== undefined)).toEqual([true]);
     expect(await objects()).toEqual(expect.arrayContaining(published));
     const counted = await home.json(['query', 'select count(*)::varchar as rows from ledger_entries']);
-    expect(counted.document['rows']).toEqual([{ rows: `${host.books('backup').length}` }]);
+    expect(counted.document['rows']).toEqual([{ rows: `${host.truth('backup').length}` }]);
     expect((await home.run(['verify', '--deep'])).code).toBe(0);
   } finally {
     await host.close();

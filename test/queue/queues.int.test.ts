@@ -121,13 +121,13 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   it('replaces a schedule instead of adding another, and tells when a job was due', async () => {
     const queues = await openQueues();
     const everySecond = { pattern: '* * * * * *', tz: 'Europe/Berlin' };
-    await queues.schedule('nightly', 'slot', { pattern: '0 2 * * *', tz: 'UTC' }, { name: 'tick', data: {} });
-    await queues.schedule('nightly', 'slot', everySecond, { name: 'tick', data: {} });
+    await queues.schedule('nightly', 'tick', { pattern: '0 2 * * *', tz: 'UTC' }, { name: 'tick', data: {} });
+    await queues.schedule('nightly', 'tick', everySecond, { name: 'tick', data: {} });
     const due: number[] = [];
     queues.work('nightly', 1, async (worked) => {
       due.push(worked.dueMs);
     });
-    await waitFor(() => due.length >= 2, { what: 'two slots' });
+    await waitFor(() => due.length >= 2, { what: 'two scheduled times' });
     expect(due.map((dueMs) => dueMs % 1_000)).toEqual(due.map(() => 0));
     expect(new Set(due).size).toBe(due.length);
   });

@@ -63,10 +63,10 @@ describe('the history of runs', () => {
 
   it('keeps the newest run of each kind, however old, and what another table names', async () => {
     const only = await night(400);
-    const walk = await runs.create({ kind: 'sync', subject: 'parties' });
-    await runs.finish(walk.runId, 'complete', {});
+    const sync = await runs.create({ kind: 'sync', subject: 'parties' });
+    await runs.finish(sync.runId, 'complete', {});
     await forgetHistory(db, 90 * DAY_MS);
     expect(await runs.get(only)).toMatchObject({ verdict: 'complete' });
-    expect(await runs.get(walk.runId)).toMatchObject({ verdict: 'complete' });
+    expect(await runs.get(sync.runId)).toMatchObject({ verdict: 'complete' });
   });
 });

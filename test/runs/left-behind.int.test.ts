@@ -1,6 +1,6 @@
 /** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { closeAbandoned, goingNight, reconcileRuns } from '../../src/runs/enqueue.ts';
+import { closeAbandoned, findOpenNightly, reconcileRuns } from '../../src/runs/enqueue.ts';
 import type { NewRun } from '../../src/runs/store/run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type JobWorld, openJobWorld } from './stages-double.ts';
@@ -30,7 +30,11 @@ async function leave(world: JobWorld, { silentSeconds, ...fresh }: Left): Promis
 }
 
 async function childOf(world: JobWorld, isParentOver: boolean): Promise<NewRun> {
-  const parent = await world.deps.runs.create({ kind: 'nightly', subject: 'now', slot: 'nightly parent' });
+  const parent = await world.deps.runs.create({
+    kind: 'nightly',
+    subject: 'now',
+    scheduleKey: 'nightly parent',
+  });
   await world.deps.runs.start(parent.runId);
   if (isParentOver) await world.deps.runs.finish(parent.runId, 'complete', {});
   return { kind: 'sync', subject: 'parties', parentRunId: parent.runId };
@@ -44,14 +48,19 @@ async function fateOf(world: JobWorld, runId: string): Promise<unknown> {
 }
 
 const CLOSED = ['failed', 'ABANDONED'];
-const WALK: NewRun = { kind: 'sync', subject: 'parties' };
+const SYNC: NewRun = { kind: 'sync', subject: 'parties' };
 
 describe('a command, where no worker is running', () => {
   it.each<readonly [string, NewRun, number, unknown]>([
-    ['a run of a dead command', WALK, 80, CLOSED],
+    ['a run of a dead command', SYNC, 80, CLOSED],
     ['a night of a dead command', { kind: 'nightly', subject: 'now' }, 80, CLOSED],
-    ['a run that may be tried again by its queue', WALK, 35, 'open'],
-    ['a night of the schedule', { kind: 'nightly', subject: 'scheduled', slot: 'nightly x' }, 80, 'open'],
+    ['a run that may be tried again by its queue', SYNC, 35, 'open'],
+    [
+      'a night of the schedule',
+      { kind: 'nightly', subject: 'scheduled', scheduleKey: 'nightly x' },
+      80,
+      'open',
+    ],
     ['an order of the read API', { kind: 'export', subject: 'ab', params: { isOrdered: true } }, 80, 'open'],
   ])('%s', async (_what, fresh, silentSeconds, fate) => {
     await using world = await openWorld();
@@ -73,17 +82,17 @@ describe('a command, where no worker is running', () => {
   it('begins a night of its own once the last one has fallen silent, and not before', async () => {
     await using world = await openWorld();
     const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 0 });
-    expect(await goingNight(world.deps, false)).toMatchObject({ runId });
+    expect(await findOpenNightly(world.deps, false)).toMatchObject({ runId });
     await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
-    expect(await goingNight(world.deps, false)).toBeUndefined();
+    expect(await findOpenNightly(world.deps, false)).toBeUndefined();
     expect(await fateOf(world, runId)).toEqual(CLOSED);
   });
 });
 
 describe('a worker', () => {
   it.each<readonly [string, NewRun, number, unknown, number]>([
-    ['queues a run again whose process is gone', WALK, 40, 'open', 1],
-    ['leaves a run alone that was renewed lately', WALK, 5, 'open', 0],
+    ['queues a run again whose process is gone', SYNC, 40, 'open', 1],
+    ['leaves a run alone that was renewed lately', SYNC, 5, 'open', 0],
     ['closes a verify, which nobody can resume', { kind: 'verify', subject: 'deep' }, 40, CLOSED, 0],
   ])('%s', async (_what, fresh, silentSeconds, fate, jobs) => {
     await using world = await openWorld();

@@ -1,9 +1,9 @@
 /** The nightly run over a double of the stages: what it asks, what it concludes, what a crash leaves. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
-import { exportDue } from '../../src/runs/night/nightly-exports.ts';
+import { exportDue } from '../../src/runs/nightly/nightly-exports.ts';
 import { handleJob } from '../../src/worker/registry.ts';
-import { SourceWatch } from '../../src/runs/night/source-watch.ts';
+import { SourceWatch } from '../../src/runs/nightly/source-watch.ts';
 import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
 import type { Run } from '../../src/runs/store/run.ts';
@@ -47,7 +47,7 @@ function ended(world: JobWorld, runId: string): Promise<Run> {
 }
 
 describe('a night', () => {
-  it('walks both lists, exports every party that can be, loads and verifies', async () => {
+  it('syncs both lists, exports every party that can be, loads and verifies', async () => {
     await using world = await openWorld({
       export: async () => ({ verdict: 'complete', evidence: { rows: '7', bytes: '70', segments: '1' } }),
     });
@@ -60,7 +60,7 @@ describe('a night', () => {
       newBytes: '210',
       newSegments: '3',
     });
-    expect(new Set(world.asked.slice(0, 2))).toEqual(new Set(['walk parties', 'walk checkpoints']));
+    expect(new Set(world.asked.slice(0, 2))).toEqual(new Set(['sync parties', 'sync checkpoints']));
     expect(new Set(world.asked.slice(2, 5))).toEqual(new Set(PARTIES.map((id) => `export ${id}`)));
     expect(world.asked.slice(5)).toEqual(['load', 'verify']);
   });
@@ -297,7 +297,7 @@ describe('a night', () => {
     };
     const night = (await world.deps.runs.get(run.runId)) as Run;
     const { signal } = new AbortController();
-    const outcome = await exportDue(night, { ...world.deps, queue }, signal, undefined, { lullMs: 300 });
+    const outcome = await exportDue(night, { ...world.deps, queue }, signal, undefined, { stalledMs: 300 });
     expect(outcome).toMatchObject({ verdict: 'complete', evidence: { parties: 3, unasked: 0 } });
     expect(lost).toBeGreaterThan(0);
   });
@@ -362,7 +362,7 @@ describe('a night', () => {
   it('ends where no worker takes part, and says so', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    const limits = { noProgressMs: 1_000, lullMs: 500 };
+    const limits = { noProgressMs: 1_000, stalledMs: 500 };
     const outcome = await exportDue(run, world.deps, new AbortController().signal, undefined, limits);
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
@@ -455,11 +455,11 @@ describe('a night that was interrupted', () => {
     const run = await ended(second, runId);
     expect(run.verdict).toBe('complete');
     expect(run.evidence['exports']).toMatchObject({ parties: 3 });
-    expect(second.asked).not.toContain('walk parties');
+    expect(second.asked).not.toContain('sync parties');
     expect(second.asked).not.toContain(`export ${FIRST}`);
   });
 
-  it('is one run a slot, however often the schedule delivers it', async () => {
+  it('is one run for each scheduled time, however often the schedule delivers it', async () => {
     await using world = await openWorld({});
     const job = { name: 'nightly', data: { scheduled: true }, dueMs: 1_700_000_000_000, attempt: 1 };
     world.work();
@@ -467,20 +467,20 @@ describe('a night that was interrupted', () => {
     await handleJob({ ...job, id: 'a' }, world.deps, signal);
     await handleJob({ ...job, id: 'b' }, world.deps, signal);
     const nights = await world.deps.runs.list({ kind: 'nightly', limit: 10 });
-    expect(nights.map((night) => [night.slot, night.verdict])).toEqual([
+    expect(nights.map((night) => [night.scheduleKey, night.verdict])).toEqual([
       ['nightly 2023-11-14T22:13:20.000Z', 'complete'],
     ]);
-    expect(world.asked.filter((ask) => ask === 'walk parties')).toHaveLength(1);
+    expect(world.asked.filter((ask) => ask === 'sync parties')).toHaveLength(1);
   });
 
-  it('audits a list once a slot, and waits as long as another run walks it', async () => {
+  it('audits a list once for each scheduled time, and waits as long as another run syncs it', async () => {
     // More often than a job that ends without a result is delivered.
     let busy = 120;
     const seen: boolean[] = [];
     await using world = await openWorld({
       sync: async ({ full }) => {
         if ((busy -= 1) >= 0)
-          throw new RetryableError('Cannot walk yet', { code: 'LIST_BUSY', retryAfterMs: 1 });
+          throw new RetryableError('Cannot sync yet', { code: 'LIST_BUSY', retryAfterMs: 1 });
         seen.push(full);
         return COMPLETE;
       },
@@ -495,7 +495,7 @@ describe('a night that was interrupted', () => {
         what: 'the audit to end',
       },
     );
-    expect([audit.verdict, audit.slot?.startsWith('audit parties '), seen]).toEqual([
+    expect([audit.verdict, audit.scheduleKey?.startsWith('audit parties '), seen]).toEqual([
       'complete',
       true,
       [true],
@@ -607,6 +607,6 @@ describe('a job', () => {
     expect(world.asked).toEqual([]);
     await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
     await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
-    expect(world.asked).toEqual(['walk parties']);
+    expect(world.asked).toEqual(['sync parties']);
   });
 });

@@ -1,15 +1,15 @@
-/** Slots that are missed, reports that are posted, parties that are idle: over real Postgres. */
+/** Scheduled times that are missed, reports that are posted, parties that are idle: over real Postgres. */
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { makeUpMissedAudits, makeUpMissedSlot } from '../../src/runs/night/missed-slot.ts';
+import { makeUpMissedAudits, makeUpMissedRun } from '../../src/runs/nightly/make-up-missed.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { sendNotices } from '../../src/runs/report/notify.ts';
-import { everyPartyFits } from '../../src/runs/night/nightly-exports.ts';
-import { lastSlotMs } from '../../src/runs/night/schedule.ts';
+import { everyPartyFits } from '../../src/runs/nightly/nightly-exports.ts';
+import { lastScheduledMs } from '../../src/runs/nightly/schedule.ts';
 import type { MirrorSchema } from '../../src/postgres/schema.ts';
 import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
 import { posterTo } from '../../src/runs/report/post-report.ts';
@@ -30,13 +30,13 @@ beforeEach(async () => {
   await database.pool.query(`update mirror.identity set created_at = '2026-01-01'`);
 });
 
-describe('a missed slot', () => {
+describe('a missed scheduled time', () => {
   it('is made up once', async () => {
     await using world = await openWorld();
-    await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
-    await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
+    await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
+    await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
     const nights = await world.deps.runs.list({ kind: 'nightly', limit: 10 });
-    expect(nights.map((night) => night.slot)).toEqual(['nightly 2026-11-21T02:00:00.000Z']);
+    expect(nights.map((night) => night.scheduleKey)).toEqual(['nightly 2026-11-21T02:00:00.000Z']);
     expect((await world.queues.counts('nightly'))['prioritized']).toBe(1);
   });
 
@@ -53,7 +53,7 @@ describe('a missed slot', () => {
   ])('is none where %s', async (_why, statement) => {
     await database.pool.query(statement);
     await using world = await openWorld();
-    await makeUpMissedSlot(SCHEDULE, world.deps, MORNING_MS);
+    await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
     expect(await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).toEqual([]);
   });
 
@@ -66,9 +66,9 @@ describe('a missed slot', () => {
       );
     };
     const queued = async (at: string): Promise<readonly (string | undefined)[]> => {
-      await makeUpMissedSlot(SCHEDULE, world.deps, Date.parse(at));
+      await makeUpMissedRun(SCHEDULE, world.deps, Date.parse(at));
       return (await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).map(
-        ({ slot }) => slot,
+        ({ scheduleKey }) => scheduleKey,
       );
     };
     await fail('2026-11-21T02:02:00Z');
@@ -97,23 +97,23 @@ describe('a missed slot', () => {
     await makeUpMissedAudits(audits, world.deps, afterMs);
     await makeUpMissedAudits(audits, world.deps, afterMs);
     const made = await world.deps.runs.list({ kind: 'sync', states: ['queued'], limit: 10 });
-    expect(made.map(({ slot, params }) => [slot, params['full']])).toEqual([
+    expect(made.map(({ scheduleKey, params }) => [scheduleKey, params['full']])).toEqual([
       ['audit checkpoints 2026-11-22T04:00:00.000Z', true],
     ]);
   });
 
   it('is not called missed before the queue had its time', async () => {
     await using world = await openWorld();
-    await makeUpMissedSlot(SCHEDULE, world.deps, Date.UTC(2026, 10, 21, 2, 1));
+    await makeUpMissedRun(SCHEDULE, world.deps, Date.UTC(2026, 10, 21, 2, 1));
     expect(await world.deps.runs.list({ kind: 'nightly', limit: 10 })).toEqual([]);
   });
 
   it('is found in its own time zone, also where the clocks change', () => {
     const berlin = { pattern: '30 2 * * *', tz: 'Europe/Berlin' };
-    expect(new Date(lastSlotMs(berlin, Date.UTC(2026, 6, 1, 12))).toISOString()).toBe(
+    expect(new Date(lastScheduledMs(berlin, Date.UTC(2026, 6, 1, 12))).toISOString()).toBe(
       '2026-07-01T00:30:00.000Z',
     );
-    expect(new Date(lastSlotMs(berlin, Date.UTC(2026, 11, 1, 12))).toISOString()).toBe(
+    expect(new Date(lastScheduledMs(berlin, Date.UTC(2026, 11, 1, 12))).toISOString()).toBe(
       '2026-12-01T01:30:00.000Z',
     );
   });

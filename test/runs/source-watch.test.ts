@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isSlow, SourceWatch } from '../../src/runs/night/source-watch.ts';
+import { isSlow, SourceWatch } from '../../src/runs/nightly/source-watch.ts';
 
 const QUICK = { lastMs: 30, medianMs: 25 };
 const SLOW = { lastMs: 1_500, medianMs: 25 };

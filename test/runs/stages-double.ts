@@ -29,7 +29,7 @@ export interface JobWorld extends AsyncDisposable {
   readonly deps: JobDeps;
   readonly queues: Queues;
   readonly warehouse: Warehouse;
-  /** What the stages were asked, in order: `walk parties`, `export <party>`, … */
+  /** What the stages were asked, in order: `sync parties`, `export <party>`, … */
   readonly asked: readonly string[];
   /** Takes jobs from now on. */
   work(): void;
@@ -51,7 +51,7 @@ export async function openJobWorld(
   const progress = new Map<string, readonly ProgressLine[]>();
   const stages: Stages = {
     sync: async (request, call) => {
-      asked.push(`walk ${request.list}`);
+      asked.push(`sync ${request.list}`);
       return (await answers.sync?.(request, call)) ?? COMPLETE;
     },
     listedParties: (given) => findListedParties(warehouse.db, given),

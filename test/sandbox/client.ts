@@ -66,7 +66,7 @@ export async function page(
 }
 
 /** Follows `endCursor` as a simple client would. */
-export async function walk(
+export async function readList(
   sandbox: Sandbox,
   list: 'parties' | 'checkpoints',
   rowsMax: number,

@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => sandbox.stop());
 
 describe('what an export holds', () => {
-  it('is the books of every party, as a multiset', async () => {
+  it('is the truth of every party, as a multiset', async () => {
     for (const id of [whale, ...others]) {
       const { status, body, whole } = await ask(sandbox, exportOf(id));
       expect([status, whole]).toEqual([200, true]);
@@ -174,7 +174,7 @@ describe('money', () => {
     expect(movements).toBeGreaterThan(1000);
   });
 
-  it('is in the books as balances and as sums', () => {
+  it('is in the truth as balances and as sums', () => {
     const { sums } = sandbox.truth.party(whale);
     const rows = [...sandbox.truth.rows(whale)].map((row) => row.split(','));
     for (const { assetId, type, day, entries, quantity } of sums) {

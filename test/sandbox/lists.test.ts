@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
-import { ask, page, walk } from './client.ts';
+import { ask, page, readList } from './client.ts';
 
 let sandbox: Sandbox;
 /** Ids oldest first, without `network`. */
@@ -84,8 +84,8 @@ describe('which page a request gets', () => {
     expect(mixed.ids).toEqual((await page(sandbox, 'parties', { 'pagination.last': '3' })).ids);
   });
 
-  it('ends a walk at one row a page, because nothing compares with the time of `network`', async () => {
-    expect(await walk(sandbox, 'parties', 1, true)).toEqual(['network']);
+  it('ends a readList at one row a page, because nothing compares with the time of `network`', async () => {
+    expect(await readList(sandbox, 'parties', 1, true)).toEqual(['network']);
   });
 
   it('promises a page that is empty where only `network` is left, oldest first', async () => {
@@ -277,12 +277,14 @@ describe('checkpoints', () => {
   });
 
   it.each([true, false])(
-    'ends at the books, whole, where no page border cuts a height (newest first: %s)',
+    'ends at the truth, whole, where no page border cuts a height (newest first: %s)',
     async (newestFirst) => {
       const truth = [...sandbox.truth.checkpoints()].map(
         (row) => `${row.atBlock} ${row.hash} ${row.blockHash}`,
       );
-      expect((await walk(sandbox, 'checkpoints', 1000, newestFirst)).toSorted()).toEqual(truth.toSorted());
+      expect((await readList(sandbox, 'checkpoints', 1000, newestFirst)).toSorted()).toEqual(
+        truth.toSorted(),
+      );
     },
   );
 
@@ -298,10 +300,10 @@ describe('checkpoints', () => {
   it('shows heights beyond what a double holds, and pages by them', async () => {
     const firstHeight = 2n ** 60n;
     await using high = await startSandbox({ parties: 2, firstHeight, tieRows: [1], rateLimit: 'none' });
-    const walked = await walk(high, 'checkpoints', 100, false);
+    const read = await readList(high, 'checkpoints', 100, false);
     const truth = [...high.truth.checkpoints()].map((row) => `${row.atBlock} ${row.hash} ${row.blockHash}`);
-    expect(walked).toEqual(truth);
-    expect(walked[0]).toMatch(/^1152921504606847\d{3} /);
+    expect(read).toEqual(truth);
+    expect(read[0]).toMatch(/^1152921504606847\d{3} /);
   });
 
   it('forgets whole days, and then drops a row behind a cursor that is gone', async () => {
@@ -324,9 +326,9 @@ describe('checkpoints', () => {
 
 describe('whole walks', () => {
   it.each([2, 3, 7, 10, 100])('reach every party at %i a page, both ways', async (rowsMax) => {
-    const forward = await walk(sandbox, 'parties', rowsMax, true);
+    const forward = await readList(sandbox, 'parties', rowsMax, true);
     expect(forward).toEqual(['network', ...parties.toReversed()]);
-    const backward = await walk(sandbox, 'parties', rowsMax, false);
+    const backward = await readList(sandbox, 'parties', rowsMax, false);
     expect(backward.filter((id) => id !== 'network')).toEqual(parties);
   });
 

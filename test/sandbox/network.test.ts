@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/core/errors.ts';
 import { RateLimiter } from '../../src/sandbox/http/rate-limit.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
-import { ask, exportOf, page, rowsOf, walk } from './client.ts';
+import { ask, exportOf, page, rowsOf, readList } from './client.ts';
 
 const SMALL = { parties: 30, historyMs: 3_600_000, entriesMean: 30, rateLimit: 'none' } as const;
 
 /** All that can be asked, in one value. */
 async function everything(sandbox: Sandbox): Promise<unknown> {
-  const parties = await walk(sandbox, 'parties', 10, true);
-  const checkpoints = await walk(sandbox, 'checkpoints', 1000, false);
+  const parties = await readList(sandbox, 'parties', 10, true);
+  const checkpoints = await readList(sandbox, 'checkpoints', 1000, false);
   const rows: string[][] = [];
   for (const id of parties.slice(1)) rows.push(rowsOf((await ask(sandbox, exportOf(id))).body).toSorted());
   return { parties, checkpoints, rows };
@@ -21,7 +21,9 @@ describe('the network', () => {
     await using again = await startSandbox(SMALL);
     await using other = await startSandbox({ ...SMALL, seed: 'other' });
     expect(await everything(first)).toEqual(await everything(again));
-    expect(await walk(other, 'parties', 10, true)).not.toEqual(await walk(first, 'parties', 10, true));
+    expect(await readList(other, 'parties', 10, true)).not.toEqual(
+      await readList(first, 'parties', 10, true),
+    );
   });
 
   it('is the same whether it was served until a head or started there', async () => {
@@ -196,8 +198,8 @@ describe('faults', () => {
   });
 });
 
-describe('the books’ own port', () => {
-  it('tells as JSON what the books say', async () => {
+describe('the truth’ own port', () => {
+  it('tells as JSON what the truth say', async () => {
     await using sandbox = await startSandbox({ ...SMALL, truthPort: 0, whaleEntries: 40 });
     const text = async (path: string): Promise<string> => (await fetch(`${sandbox.truthUrl}${path}`)).text();
     const parties = (await text('/parties'))

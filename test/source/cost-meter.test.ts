@@ -10,9 +10,9 @@ function report(route: Route, more: Partial<RequestReport> = {}): RequestReport 
 test('what is asked at the same time is told apart by who asks; the next observer is told of all', async () => {
   const told: Route[] = [];
   const meter = new CostMeter({ onRequest: ({ route }) => told.push(route), onWait: () => undefined });
-  const [walk, ledger] = [new CostTally(), new CostTally()];
+  const [sync, ledger] = [new CostTally(), new CostTally()];
   await Promise.all([
-    meter.during(walk, async () => {
+    meter.during(sync, async () => {
       await sleep(2);
       meter.onRequest(report('parties'));
       meter.onWait({ route: 'parties', reason: 'rate', waitMs: 1.6 });
@@ -26,13 +26,13 @@ test('what is asked at the same time is told apart by who asks; the next observe
   ]);
   meter.onRequest(report('export'));
   expect(told).toHaveLength(4);
-  expect(walk.take()).toEqual({
+  expect(sync.take()).toEqual({
     requests: { lists: 2, exports: 0 },
     retries: 1,
     failures: 1,
     bytes: 20,
     waitedMs: 2,
   });
-  expect(walk.take()).toBeUndefined();
+  expect(sync.take()).toBeUndefined();
   expect(ledger.take()).toMatchObject({ requests: { lists: 0, exports: 1 }, failures: 1 });
 });

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
-import { expectLedgers } from '../cli/as-the-books.ts';
+import { expectLedgers } from '../cli/expect-truth.ts';
 import { type Document, type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
 import { awsVariables, rawClient, type RealStore, storeUrl } from '../support/real-store.ts';
@@ -53,7 +53,7 @@ async function openWorld(server: RealStore, whaleEntries = 0): Promise<World> {
   return { sandbox, database, home, prefix, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** Brings the ledgers' objects into the home's folder, and compares all with the books. */
+/** Brings the ledgers' objects into the home's folder, and compares all with the truth. */
 async function expectWhole(
   server: RealStore,
   { sandbox, home, prefix }: World,

@@ -82,7 +82,7 @@ describe('a Redis that was flushed', () => {
 describe('two mirrors of one source on one Redis', () => {
   it('work their own jobs only: what one queues, the other does not take', async () => {
     await client.flushall();
-    first.app.workForce.start();
+    first.app.jobWorker.start();
     const run = await second.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await enqueueRun(run, second.app.jobs);
     const own = await first.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
@@ -98,7 +98,7 @@ describe('two mirrors of one source on one Redis', () => {
     expect((await ended(first, own)).verdict).toBe('complete');
     expect((await second.app.jobs.runs.get(run.runId))?.state).toBe('queued');
     expect(await second.app.queues.open('sync')).toBe(1);
-    second.app.workForce.start();
+    second.app.jobWorker.start();
     expect((await ended(second, run)).verdict).toBe('complete');
   });
 });

@@ -1,9 +1,9 @@
 /** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { LakeDesk } from './lake-desk.ts';
+import type { LakeQueries } from './lake-queries.ts';
 import type { ShownSetting } from '../../config/shown-settings.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
-import type { NightPreview } from '../../runs/night/night-preview.ts';
+import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 
 export interface ExportName {
   readonly partyId: string;
@@ -224,7 +224,7 @@ export interface ShownProgress {
 
 export interface ConsoleParts {
   readonly store: ConsoleStore;
-  readonly lake: LakeDesk;
+  readonly lake: LakeQueries;
   readonly settings: readonly ShownSetting[];
   /** The next time the schedule fires; null where nothing is scheduled. */
   nextNight(): string | null;
@@ -232,7 +232,7 @@ export interface ConsoleParts {
   /** Of an export that is in flight, whoever ordered it. */
   exportProgress(partyId: string): Promise<readonly ShownProgress[]>;
   /** What a nightly run that began now would ask the source. */
-  preview(): Promise<NightPreview>;
+  preview(): Promise<NightlyPreview>;
   upkeep(): Promise<Upkeep>;
 }
 

@@ -1,6 +1,6 @@
 /** The Data view's questions to the lake: tables, ready questions, SQL, and results as files. */
 import type { FastifyInstance } from 'fastify';
-import { FILE_FORMATS, type FileFormat, type LakeDesk, type LakeQuestion } from './lake-desk.ts';
+import { FILE_FORMATS, type FileFormat, type LakeQueries, type LakeQuestion } from './lake-queries.ts';
 
 const HIDDEN = { hide: true } as const;
 const SQL_CHARACTERS_MAX = 12_000;
@@ -25,7 +25,7 @@ const FILES: Readonly<Record<FileFormat, { readonly type: string; readonly endin
 };
 
 /** Adds the routes. What a statement may do is decided where it runs: it reads the lake and nothing else. */
-export function addLakeRoutes(server: FastifyInstance, desk: LakeDesk): void {
+export function addLakeRoutes(server: FastifyInstance, desk: LakeQueries): void {
   server.get('/console/tables', { schema: HIDDEN }, async () => ({ tables: await desk.tables() }));
   server.get('/console/questions', { schema: HIDDEN }, () => ({ questions: desk.questions }));
   server.post<{ Body: LakeQuestion }>(

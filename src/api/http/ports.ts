@@ -47,7 +47,7 @@ export interface ListState {
   readonly headHeight: bigint | undefined;
   readonly headTime: Micros | undefined;
   /** Whether the list was ever read to its end. A first reading is served as far as it has come. */
-  readonly isWhole: boolean;
+  readonly isComplete: boolean;
 }
 
 /** The mirrored lists. Every question is answered from an index, at the same cost at any depth. */

@@ -21,7 +21,7 @@ import { addLists } from '../service/lists.ts';
 import { addMetrics } from './metrics.ts';
 import { addMirrorRoutes } from '../mirror/mirror-routes.ts';
 import { addOpenApi } from './openapi.ts';
-import { addOrders } from '../mirror/orders.ts';
+import { addOrders } from '../mirror/export-routes.ts';
 import { addRunOrders } from '../mirror/run-orders.ts';
 import type {
   ExportJobs,

@@ -37,7 +37,7 @@ export class Downloads {
   async open(name: string, fileName: string, produce: Produce): Promise<Download> {
     const path = join(this.#dir, `${name}.csv`);
     const tagPath = `${path}.sha256`;
-    if (!(await isWhole(path, tagPath))) await this.#makeOnce(path, tagPath, produce);
+    if (!(await isComplete(path, tagPath))) await this.#makeOnce(path, tagPath, produce);
     const [{ size }, tag] = await Promise.all([stat(path), readFile(tagPath, 'utf8')]);
     return {
       fileName,
@@ -125,7 +125,7 @@ function tooLarge(bytesMax: number): StatusError {
 }
 
 /** The tag is written last, so where both are, the file is whole. */
-async function isWhole(...paths: readonly string[]): Promise<boolean> {
+async function isComplete(...paths: readonly string[]): Promise<boolean> {
   const found = await Promise.allSettled(paths.map((path) => stat(path)));
   return found.every(({ status }) => status === 'fulfilled');
 }

@@ -90,8 +90,8 @@ function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): vo
     if (to !== undefined && known >= to) return;
     if (range.to <= known) continue;
     if (range.from > known) {
-      const hole = `${formatInstant(known)} to ${formatInstant(range.from)}`;
-      throw notMirrored(question, `nothing is known of ${hole}`);
+      const missing = `${formatInstant(known)} to ${formatInstant(range.from)}`;
+      throw notMirrored(question, `nothing is known of ${missing}`);
     }
     known = range.to;
   }

@@ -62,7 +62,7 @@ function nameState(reply: FastifyReply, state: ListState): FastifyReply {
   return reply.headers({
     'x-block-height': `${state.headHeight ?? 0n}`,
     'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
-    'x-mirror-whole': `${state.isWhole}`,
+    'x-mirror-whole': `${state.isComplete}`,
   });
 }
 

@@ -1,6 +1,6 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
-import { describeNight, type NightPreview } from '../../runs/night/night-preview.ts';
+import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { followRuns, startNight } from '../follow.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
@@ -25,7 +25,7 @@ export async function nightly(
 }
 
 async function plan(app: App, { config }: CommandContext): Promise<CommandResult> {
-  const preview = await describeNight(app.jobs, config);
+  const preview = await describeNightly(app.jobs, config);
   return {
     exitCode: EXIT.done,
     document: { dryRun: true, ...preview },
@@ -39,7 +39,7 @@ async function plan(app: App, { config }: CommandContext): Promise<CommandResult
 }
 
 function first(
-  { exports, ratePerSecond }: NightPreview,
+  { exports, ratePerSecond }: NightlyPreview,
   { sourcePageSize }: CommandContext['config'],
 ): readonly string[] {
   return [
@@ -49,7 +49,7 @@ function first(
   ];
 }
 
-function audits({ audits: { segments, bytes } }: NightPreview): readonly string[] {
+function audits({ audits: { segments, bytes } }: NightlyPreview): readonly string[] {
   if (segments === 0) return [];
   const size = formatBytes(bytes);
   return [
@@ -57,7 +57,7 @@ function audits({ audits: { segments, bytes } }: NightPreview): readonly string[
   ];
 }
 
-function later({ lists, exports, requests, seconds, ratePerSecond }: NightPreview): readonly string[] {
+function later({ lists, exports, requests, seconds, ratePerSecond }: NightlyPreview): readonly string[] {
   const { asked, due, quarantined, notDue } = exports;
   return [
     `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${ratePerSecond} a second:`,

@@ -15,9 +15,9 @@ const LABEL_CHARACTERS = 11;
 export function runSummary(run: Fields, command = 'ledger-mirror'): string {
   const evidence = fields(run['evidence']);
   const lines = [head(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
-  const isWhole = run['verdict'] === 'complete';
-  const pointer = `${command} runs ${text(run['runId'])}${isWhole ? '' : '   shows all evidence'}`;
-  return [...lines, line(isWhole ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
+  const isComplete = run['verdict'] === 'complete';
+  const pointer = `${command} runs ${text(run['runId'])}${isComplete ? '' : '   shows all evidence'}`;
+  return [...lines, line(isComplete ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
 }
 
 function head(run: Fields): string {

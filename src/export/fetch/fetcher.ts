@@ -85,7 +85,7 @@ export class Fetcher {
           },
           mayGoOn: this.#watch(asked, windows, (last) => (receiving = last)),
         });
-        if (received.state === 'whole') await this.#options.failpoint('spooled');
+        if (received.state === 'complete') await this.#options.failpoint('spooled');
         return received;
       });
     } catch (error) {

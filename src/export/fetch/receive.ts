@@ -68,7 +68,7 @@ export interface Traits {
 }
 
 export interface Received extends Traits {
-  readonly state: 'whole';
+  readonly state: 'complete';
   readonly segments: readonly ReceivedSegment[];
   readonly tail: Tail | undefined;
   /** The sum of the rows before the first part: what the anchor's tail must equal. */
@@ -250,7 +250,7 @@ class Receiver implements AsyncDisposable, Receiving {
     }
     const { left, before, beforeFrom, known, rows, newestSecond, oldestSecond } = this.#totals;
     return {
-      state: 'whole',
+      state: 'complete',
       ...this.#traitsOf(layout, header),
       segments: await this.#parts.finish(),
       tail: this.#tail,

@@ -10,15 +10,15 @@ export function overlaps(left: Range, right: Range): boolean {
   return left.from < right.to && right.from < left.to;
 }
 
-/** `range` without `holes` (in any order, overlapping or not): disjoint, in order, none empty. */
-export function subtract(range: Range, holes: readonly Range[]): Range[] {
+/** `range` without `excluded` (in any order, overlapping or not): disjoint, in order, none empty. */
+export function subtract(range: Range, excluded: readonly Range[]): Range[] {
   const rest: Range[] = [];
   let from = range.from;
-  for (const hole of holes.toSorted(byFrom)) {
-    if (hole.to <= from) continue;
-    if (hole.from >= range.to) break;
-    if (hole.from > from) rest.push({ from, to: hole.from });
-    from = hole.to;
+  for (const taken of excluded.toSorted(byFrom)) {
+    if (taken.to <= from) continue;
+    if (taken.from >= range.to) break;
+    if (taken.from > from) rest.push({ from, to: taken.from });
+    from = taken.to;
   }
   if (from < range.to) rest.push({ from, to: range.to });
   return rest;

@@ -34,7 +34,7 @@ interface StoredRecord {
   readonly key: string;
   readonly bytes: bigint;
   readonly seq: bigint;
-  readonly isWhole: boolean;
+  readonly isFull: boolean;
 }
 
 /** @returns the record's key; undefined where nothing has changed since the last one */
@@ -46,10 +46,10 @@ export async function recordCoverage(
     await objects.clearSpool(SPOOL_PREFIX, new Set());
     const before = await storedRecords(snapshot.warehouseId, objects, signal);
     // Then it costs hardly more, and the next one need not be.
-    const isWhole = snapshot.isMostlyChanged || wantsWhole(before);
-    const key = await write(snapshot, isWhole, objects, signal);
+    const isFull = snapshot.isMostlyChanged || wantsWhole(before);
+    const key = await write(snapshot, isFull, objects, signal);
     // One above ours is of a database that went back to a backup: it knows what this one has forgotten.
-    const older = isWhole ? before.filter(({ seq }) => seq < snapshot.seq) : [];
+    const older = isFull ? before.filter(({ seq }) => seq < snapshot.seq) : [];
     for (const record of older) await objects.remove(record.key, signal);
     return key;
   }, signal);
@@ -63,14 +63,14 @@ async function storedRecords(
   const records: StoredRecord[] = [];
   for await (const { key, bytes } of objects.list(recordsOf(warehouseId), signal)) {
     const name = readRecordKey(key);
-    if (name !== undefined) records.push({ key, bytes, seq: name.seq, isWhole: name.isWhole });
+    if (name !== undefined) records.push({ key, bytes, seq: name.seq, isFull: name.isFull });
   }
   return records;
 }
 
 /** So that all of them together are never much more than twice what one of everything is. */
 function wantsWhole(records: readonly StoredRecord[]): boolean {
-  const whole = records.findLast(({ isWhole }) => isWhole);
+  const whole = records.findLast(({ isFull }) => isFull);
   if (whole === undefined) return true;
   const changes = records.filter(({ seq }) => seq > whole.seq);
   return changes.length >= CHANGES_MAX || changes.reduce((sum, { bytes }) => sum + bytes, 0n) >= whole.bytes;
@@ -78,16 +78,16 @@ function wantsWhole(records: readonly StoredRecord[]): boolean {
 
 async function write(
   snapshot: CoverageSnapshot,
-  isWhole: boolean,
+  isFull: boolean,
   objects: ObjectStore,
   signal: AbortSignal,
 ): Promise<string> {
   const path = await objects.spoolPath(`${SPOOL_PREFIX}${snapshot.seq}.jsonl.zst`);
   const [plain, stored] = [new Summed(), new Summed()];
   try {
-    const lines = Readable.from(linesOf(snapshot, isWhole));
+    const lines = Readable.from(linesOf(snapshot, isFull));
     await pipeline(lines, plain, createZstdCompress(), stored, createWriteStream(path), { signal });
-    const key = recordKey({ ...snapshot, isWhole, sha256: plain.sha256() });
+    const key = recordKey({ ...snapshot, isFull, sha256: plain.sha256() });
     await objects.publishFile(key, path, { bytes: stored.bytes, sha256: stored.sha256() }, signal);
     return key;
   } finally {
@@ -95,9 +95,9 @@ async function write(
   }
 }
 
-async function* linesOf(snapshot: CoverageSnapshot, isWhole: boolean): AsyncGenerator<string> {
+async function* linesOf(snapshot: CoverageSnapshot, isFull: boolean): AsyncGenerator<string> {
   let lines = encodeHead({ version: 1, warehouseId: snapshot.warehouseId, seq: snapshot.seq });
-  for await (const party of snapshot.parties(isWhole ? 'all' : 'changed')) {
+  for await (const party of snapshot.parties(isFull ? 'all' : 'changed')) {
     lines += encodeParty(party);
     if (lines.length < CHUNK_CHARACTERS) continue;
     yield lines;

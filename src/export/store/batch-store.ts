@@ -4,7 +4,7 @@
  */
 import { errorCode, RetryableError, UnreachableError } from '../../core/errors.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { LEASE_MS, LEASE_TIMES } from '../lease.ts';
 import type {
   Coverage,
@@ -70,7 +70,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
   static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
-    return guarded('lease ledgers', async () => {
+    return mapDatabaseError('lease ledgers', async () => {
       const surroundings = await readSurroundings(db);
       const isApart = surroundings.profile.assetRequired === true;
       return new BatchStore(
@@ -96,7 +96,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   async giveBack(): Promise<void> {
     const leases = [...this.#waiting.values()].map(({ lease }) => lease);
     this.#waiting.clear();
-    if (leases.length > 0) await guarded('release ledgers', () => releaseLeases(this.#db, leases));
+    if (leases.length > 0) await mapDatabaseError('release ledgers', () => releaseLeases(this.#db, leases));
   }
 
   /** What was not written is lost with it, and asked for again by whoever has its party next. */

@@ -6,7 +6,7 @@ import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/ob
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE } from '../../postgres/database.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const ACTION = 'record what is covered';
 const ROWS_AT_ONCE = 2000;
@@ -52,24 +52,24 @@ export class CoverageStore implements CoverageRepository {
   ): Promise<Result | undefined> {
     return onOwnConnection(this.#pool, ACTION, async (client) => {
       await takeLock(client, 'mirror.coverage', 'session', signal);
-      const { rowCount } = await guarded(ACTION, () => client.query(NOTE));
+      const { rowCount } = await mapDatabaseError(ACTION, () => client.query(NOTE));
       if (rowCount === 0) return undefined;
       const identity = await numbered(client);
       // The moment comes after the note: what is noted is in it.
-      await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
-      await guarded(ACTION, () => client.query(WAITS_FOR_THE_STORE));
+      await mapDatabaseError(ACTION, () => client.query('begin isolation level repeatable read, read only'));
+      await mapDatabaseError(ACTION, () => client.query(WAITS_FOR_THE_STORE));
       const parties = (which: 'all' | 'changed'): AsyncGenerator<PartyCoverage> =>
         readParties(client, which, signal);
       const result = await work({ ...identity, parties });
-      await guarded(ACTION, () => client.query('commit'));
-      await guarded(ACTION, () => client.query(DONE));
+      await mapDatabaseError(ACTION, () => client.query('commit'));
+      await mapDatabaseError(ACTION, () => client.query(DONE));
       return result;
     });
   }
 }
 
 async function numbered(client: PoolClient): Promise<Omit<CoverageSnapshot, 'parties'>> {
-  const { rows } = await guarded(ACTION, () =>
+  const { rows } = await mapDatabaseError(ACTION, () =>
     client.query<{ warehouse_id: string; publication_seq: bigint; is_mostly_changed: boolean }>(NUMBER),
   );
   const [row] = rows;
@@ -86,11 +86,11 @@ async function* readParties(
   which: 'all' | 'changed',
   signal: AbortSignal,
 ): AsyncGenerator<PartyCoverage> {
-  await guarded(ACTION, () => client.query(COVERED(which)));
+  await mapDatabaseError(ACTION, () => client.query(COVERED(which)));
   let party: { partyId: string; coverage: RecordedRange[] } | undefined;
   for (;;) {
     signal.throwIfAborted();
-    const { rows } = await guarded(ACTION, () =>
+    const { rows } = await mapDatabaseError(ACTION, () =>
       client.query<CoveredRow>(`fetch ${ROWS_AT_ONCE} from covered`),
     );
     for (const row of rows) {

@@ -5,7 +5,7 @@ import type { ExportArchive, ExportScope, Segment } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockObjects } from './export-locks.ts';
 import { readIdentity } from './publications.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 
@@ -17,14 +17,14 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
+    return mapDatabaseError('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
   currentSegments(
     scope: ExportScope,
     range: { from: Micros; to?: Micros | undefined },
   ): Promise<readonly Segment[]> {
-    return guarded(`read the segments of party ${scope.partyId}`, async () => {
+    return mapDatabaseError(`read the segments of party ${scope.partyId}`, async () => {
       const { assetId } = scope;
       let query = this.#db
         .selectFrom('segments')
@@ -63,7 +63,7 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   retire(supersededForMs: number): Promise<readonly string[]> {
-    return guarded('retire superseded segments', async () => {
+    return mapDatabaseError('retire superseded segments', async () => {
       const retired = await sql<{ object_key: string }>`
         update mirror.segments set removed_at = clock_timestamp()
         where segment_id in (
@@ -77,7 +77,7 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   knowsRun(runId: string): Promise<boolean> {
-    return guarded('look for a run', async () => {
+    return mapDatabaseError('look for a run', async () => {
       // A run may be forgotten by age, while what it published is current; its party's later segments say so.
       const found = await sql<{ is_known: boolean }>`
         select exists (select from mirror.runs where run_id = ${runId}::uuid)
@@ -91,12 +91,12 @@ export class ExportArchiveStore implements ExportArchive {
   }
 
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return guarded('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
+    return mapDatabaseError('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
   }
 
   async removing(objectKey: string, remove: () => Promise<void>): Promise<boolean> {
     let failure: { readonly error: unknown } | undefined;
-    const isRemoved = await guarded(`see that nothing names ${objectKey}`, () =>
+    const isRemoved = await mapDatabaseError(`see that nothing names ${objectKey}`, () =>
       this.#db.transaction().execute(async (tx) => {
         await lockObjects(tx, [objectKey]);
         if ((await namedOf(tx, [objectKey])).size > 0) return false;

@@ -1,4 +1,4 @@
-/** The export's repository in Postgres: claims, coverage, publications, slots. Leases by the database's clock. */
+/** The export's repository in Postgres: leases, coverage, publications. Leases by the database's clock. */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
 import { FencedError } from '../../core/errors.ts';
@@ -26,7 +26,7 @@ import { lockObjects } from './export-locks.ts';
 import { releaseLeases, renewLeases, takeLeases } from './leases.ts';
 import { quarantineSegment } from './quarantine-segment.ts';
 import { decodeProfile, encodeProfile } from './source-profile.ts';
-import { guarded, inTransaction } from '../../postgres/transaction.ts';
+import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
 
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
@@ -42,7 +42,7 @@ export class ExportStore implements ExportRepository {
   }
 
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return guarded('read the identity of the warehouse', () => readIdentity(this.#db));
+    return mapDatabaseError('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
   acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
@@ -56,22 +56,22 @@ export class ExportStore implements ExportRepository {
   }
 
   renew(lease: ExportLease, leaseMs: number): Promise<void> {
-    return guarded(`renew the lease of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`renew the lease of ${nameOf(lease.scope)}`, async () => {
       const renewed = await renewLeases(this.#db, [lease], leaseMs);
       if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
     });
   }
 
   release(lease: ExportLease): Promise<void> {
-    return guarded(`release ${nameOf(lease.scope)}`, () => releaseLeases(this.#db, [lease]));
+    return mapDatabaseError(`release ${nameOf(lease.scope)}`, () => releaseLeases(this.#db, [lease]));
   }
 
   coverage(scope: ExportScope): Promise<readonly Coverage[]> {
-    return guarded(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
+    return mapDatabaseError(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
   }
 
   published({ partyId, assetId }: ExportScope, runId: string): Promise<readonly PublishedSegment[]> {
-    return guarded(`read what run ${runId} has published`, () =>
+    return mapDatabaseError(`read what run ${runId} has published`, () =>
       this.#db
         .selectFrom('segments')
         .select(['object_key as objectKey', 'rows', 'bytes'])
@@ -92,7 +92,7 @@ export class ExportStore implements ExportRepository {
   }
 
   nextSeq(): Promise<bigint> {
-    return guarded('number a publication', async () => {
+    return mapDatabaseError('number a publication', async () => {
       const row = await this.#db
         .updateTable('identity')
         .set((eb) => ({ publication_seq: eb('publication_seq', '+', 1n) }))
@@ -118,7 +118,7 @@ export class ExportStore implements ExportRepository {
   }
 
   openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
-    return guarded(`read the open publications of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`read the open publications of ${nameOf(lease.scope)}`, async () => {
       const rows = await this.#db
         .selectFrom('publications')
         .select(['publication_id', 'plan'])
@@ -157,7 +157,7 @@ export class ExportStore implements ExportRepository {
   }
 
   plan(lease: ExportLease): Promise<unknown> {
-    return guarded(`read the plan of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`read the plan of ${nameOf(lease.scope)}`, async () => {
       const row = await this.#db
         .selectFrom('exports')
         .select('window_plan')
@@ -168,7 +168,7 @@ export class ExportStore implements ExportRepository {
   }
 
   keepPlan(lease: ExportLease, plan: unknown): Promise<void> {
-    return guarded(`keep the plan of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`keep the plan of ${nameOf(lease.scope)}`, async () => {
       await this.#db
         .updateTable('exports')
         .set({ window_plan: evidenceJson(plan) })
@@ -179,7 +179,7 @@ export class ExportStore implements ExportRepository {
   }
 
   epoch(): Promise<number | undefined> {
-    return guarded("read the epoch of the source's chain", async () => {
+    return mapDatabaseError("read the epoch of the source's chain", async () => {
       const found = await sql<{
         epoch: number | null;
       }>`select max(epoch) as epoch from mirror.checkpoints`.execute(this.#db);
@@ -188,7 +188,7 @@ export class ExportStore implements ExportRepository {
   }
 
   contradictions(lease: ExportLease): Promise<number> {
-    return guarded(`read what is known of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`read what is known of ${nameOf(lease.scope)}`, async () => {
       const row = await this.#db
         .selectFrom('exports')
         .select('contradictions')
@@ -199,7 +199,7 @@ export class ExportStore implements ExportRepository {
   }
 
   succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void> {
-    return guarded(`record the success of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`record the success of ${nameOf(lease.scope)}`, async () => {
       await this.#db
         .updateTable('exports')
         .set({
@@ -220,7 +220,7 @@ export class ExportStore implements ExportRepository {
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<Quarantine> {
-    return guarded(`record the failure of ${nameOf(lease.scope)}`, async () => {
+    return mapDatabaseError(`record the failure of ${nameOf(lease.scope)}`, async () => {
       const failed = await sql<{ attempts: number; is_set_aside: boolean }>`
         update mirror.exports
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
@@ -258,7 +258,7 @@ export class ExportStore implements ExportRepository {
   }
 
   leaveSource(lease: ExportLease): Promise<void> {
-    return guarded('free the export limit', async () => {
+    return mapDatabaseError('free the export limit', async () => {
       await this.#db
         .updateTable('exports')
         .set({ is_at_source: false })
@@ -269,7 +269,7 @@ export class ExportStore implements ExportRepository {
   }
 
   profile(): Promise<SourceProfile> {
-    return guarded('read what is known of the source', async () => {
+    return mapDatabaseError('read what is known of the source', async () => {
       const { profile } = await this.#db
         .selectFrom('source_state')
         .select('profile')
@@ -279,13 +279,13 @@ export class ExportStore implements ExportRepository {
   }
 
   learn(profile: SourceProfile): Promise<void> {
-    return guarded('record what is known of the source', async () => {
+    return mapDatabaseError('record what is known of the source', async () => {
       await sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`.execute(this.#db);
     });
   }
 
   firstEntry(partyId: string): Promise<Micros | undefined> {
-    return guarded('read the first entry of a ledger', async () => {
+    return mapDatabaseError('read the first entry of a ledger', async () => {
       const found = await sql<{ first: string | null }>`
         select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`.execute(
         this.#db,
@@ -296,7 +296,7 @@ export class ExportStore implements ExportRepository {
   }
 
   knownAssets(): Promise<readonly string[]> {
-    return guarded('read the known assets', async () => {
+    return mapDatabaseError('read the known assets', async () => {
       // A loose index scan: one look-up for each asset, however many entries there are.
       const found = await sql<{ asset_id: string }>`
         with recursive known(asset_id) as (

@@ -1,7 +1,7 @@
 /** A published segment that is not what its manifest says waits for an export that replaces it. */
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 type NamedSegment =
   | { readonly object_key: string }
@@ -14,7 +14,7 @@ export async function quarantineSegment(
   named: NamedSegment,
   reason: { readonly code: string; readonly message: string },
 ): Promise<void> {
-  await guarded('quarantine a segment', () =>
+  await mapDatabaseError('quarantine a segment', () =>
     db
       .updateTable('segments')
       .set({ quarantine_reason: evidenceJson(reason) })

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import type { CommitRegister, DecidedCommit } from '../ports.ts';
 
@@ -16,7 +16,7 @@ export class DecidedCommits implements CommitRegister {
   }
 
   async decidedCommit(store: string, table: LakeTable): Promise<DecidedCommit | undefined> {
-    const { rows } = await guarded(ACTION, () =>
+    const { rows } = await mapDatabaseError(ACTION, () =>
       this.#pool.query<{ version: bigint; content: Buffer | null }>(
         'select version, content from mirror.lake_commits where store = $1 and name = $2',
         [store, table],
@@ -39,12 +39,12 @@ export class DecidedCommits implements CommitRegister {
         : `update mirror.lake_commits set version = $3, content = $4
             where store = $1 and name = $2 and version = $5`;
     const given = [store, table, version, content, ...(after === undefined ? [] : [after])];
-    const { rowCount } = await guarded(ACTION, () => this.#pool.query(statement, given));
+    const { rowCount } = await mapDatabaseError(ACTION, () => this.#pool.query(statement, given));
     return rowCount === 1;
   }
 
   async forgetContent(store: string, table: LakeTable, version: number): Promise<void> {
-    await guarded(ACTION, () =>
+    await mapDatabaseError(ACTION, () =>
       this.#pool.query(
         'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
         [store, table, version],
@@ -55,7 +55,7 @@ export class DecidedCommits implements CommitRegister {
 
 /** Whether a build has met that this store lets two writers put one commit. */
 export async function isLakeDecidedHere(db: Database, store: string): Promise<boolean> {
-  return guarded('ask who decides the commits of the lake', async () => {
+  return mapDatabaseError('ask who decides the commits of the lake', async () => {
     const found = await sql<{ is: boolean }>`
       select exists (select from mirror.lake_commits where store = ${store}) as is`.execute(db);
     return found.rows[0]?.is === true;

@@ -5,7 +5,7 @@ import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { copyOutOn } from '../../postgres/copy-out.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import { DecidedCommits } from './decided-commits.ts';
 import type { LakeRepository, LakeSnapshot, RecordedTable, SegmentMonth, WholeTable } from '../ports.ts';
@@ -62,7 +62,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
   }
 
   async beginBuild(atLeast: number): Promise<number> {
-    return guarded(RECORD, async () => {
+    return mapDatabaseError(RECORD, async () => {
       const { rows } = await this.#pool.query<{ build: bigint }>(
         `select setval('mirror.lake_builds', greatest(nextval('mirror.lake_builds'), $1)) as build`,
         [atLeast],
@@ -72,7 +72,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
   }
 
   async record(tables: readonly RecordedTable[]): Promise<void> {
-    await guarded(RECORD, () =>
+    await mapDatabaseError(RECORD, () =>
       this.#pool.query(
         `insert into mirror.lake_tables (name, table_id, version, build)
           select * from unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[])
@@ -89,7 +89,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
   }
 
   async filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
-    const { rows } = await guarded(RECORD, () =>
+    const { rows } = await mapDatabaseError(RECORD, () =>
       this.#pool.query<{ key: string }>(
         `with held as (
            select key, proven_at from unnest($1::text[]) as named (key) left join mirror.lake_proofs using (key)),
@@ -104,7 +104,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
   }
 
   async noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
-    await guarded(RECORD, () =>
+    await mapDatabaseError(RECORD, () =>
       this.#pool.query(
         `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
          insert into mirror.lake_proofs (key) select unnest($1::text[])
@@ -115,7 +115,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
   }
 
   async recorded(): Promise<readonly RecordedTable[]> {
-    const { rows } = await guarded(RECORD, () =>
+    const { rows } = await mapDatabaseError(RECORD, () =>
       this.#pool.query<{ name: LakeTable; table_id: string; version: bigint; build: bigint }>(
         'select name, table_id, version, build from mirror.lake_tables',
       ),
@@ -133,11 +133,11 @@ async function atOneMoment<Result>(
   client: PoolClient,
   work: (snapshot: LakeSnapshot) => Promise<Result>,
 ): Promise<Result> {
-  await guarded(ACTION, () => client.query('begin isolation level repeatable read, read only'));
-  await guarded(ACTION, () =>
+  await mapDatabaseError(ACTION, () => client.query('begin isolation level repeatable read, read only'));
+  await mapDatabaseError(ACTION, () =>
     client.query(`set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`),
   );
-  const { rows } = await guarded(ACTION, () =>
+  const { rows } = await mapDatabaseError(ACTION, () =>
     client.query<{ mirror_id: string; last_build: bigint }>(
       `select warehouse_id as mirror_id, (select case when is_called then last_value else 0 end from mirror.lake_builds) as last_build
          from mirror.identity`,
@@ -151,7 +151,7 @@ async function atOneMoment<Result>(
     whole: (table, signal) =>
       copyOutOn(client, `copy (${WHOLE[table]}) to stdout (format csv)`, ACTION, signal),
   });
-  await guarded(ACTION, () => client.query('commit'));
+  await mapDatabaseError(ACTION, () => client.query('commit'));
   return result;
 }
 

@@ -52,14 +52,14 @@ export interface RecordName {
   readonly warehouseId: string;
   readonly seq: bigint;
   /** Of every party; else only of those whose coverage changed since the record before. */
-  readonly isWhole: boolean;
+  readonly isFull: boolean;
   /** The first characters of the SHA-256 of the plain lines, hex. */
   readonly sha256: string;
 }
 
-export function recordKey({ warehouseId, seq, isWhole, sha256 }: RecordName): string {
+export function recordKey({ warehouseId, seq, isFull, sha256 }: RecordName): string {
   const number = `${seq}`.padStart(SEQ_DIGITS, '0');
-  const kind = isWhole ? 'whole' : 'changes';
+  const kind = isFull ? 'whole' : 'changes';
   return checkKey(`${recordsOf(warehouseId)}${number}.${kind}.${sha256.slice(0, SHA_CHARACTERS)}.jsonl.zst`);
 }
 
@@ -71,9 +71,7 @@ export function recordsOf(warehouseId: string): string {
 /** @returns undefined for what is not the key of a record */
 export function readRecordKey(key: string): RecordName | undefined {
   const [, warehouseId = '', seq = '', kind, sha256 = ''] = KEY.exec(key) ?? [];
-  return kind === undefined
-    ? undefined
-    : { warehouseId, seq: BigInt(seq), isWhole: kind === 'whole', sha256 };
+  return kind === undefined ? undefined : { warehouseId, seq: BigInt(seq), isFull: kind === 'whole', sha256 };
 }
 
 export function encodeHead(value: RecordHead): string {

@@ -5,7 +5,7 @@ import { FencedError, type PermanentError } from '../../core/errors.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
-import { patiently } from '../../postgres/patience.ts';
+import { retryWhileUnavailable } from '../../postgres/retry-while-unavailable.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { ListedRow, ListName } from '../ports.ts';
@@ -76,7 +76,7 @@ export class ListSession {
   }
 
   async situation(): Promise<ListSituation> {
-    return this.#patiently('read how a list stands', async () => {
+    return this.#retryWhileUnavailable('read how a list stands', async () => {
       const epoch = await readEpoch(this.#db);
       const generations = await readGenerations(this.#db, this.list, epoch);
       return {
@@ -106,7 +106,7 @@ export class ListSession {
           and l.list = ${this.list} and l.token = ${this.#lease.token}`.execute(this.#db);
       return rows.length === 1 ? true : undefined;
     };
-    return patiently({ action, signal: this.#signal, wasDone }, () =>
+    return retryWhileUnavailable({ action, signal: this.#signal, wasDone }, () =>
       inTransaction(this.#db, { action, signal: this.#signal }, (tx) =>
         appendPage(tx, this.#lease, generation, page),
       ),
@@ -114,16 +114,18 @@ export class ListSession {
   }
 
   async unheld(generation: Generation, keys: readonly string[]): Promise<readonly string[]> {
-    return this.#patiently('compare a page', () => readUnheld(this.#db, generation, keys));
+    return this.#retryWhileUnavailable('compare a page', () => readUnheld(this.#db, generation, keys));
   }
 
   async locate(generation: Generation, keys: readonly string[], options: LocateOptions): Promise<Located> {
-    return this.#patiently('compare a page', () => locateRows(this.#db, generation, keys, options));
+    return this.#retryWhileUnavailable('compare a page', () =>
+      locateRows(this.#db, generation, keys, options),
+    );
   }
 
   /** Whether the generation has no place for the party: not listed, or listed without one. */
   async isUnplaced(generation: Generation, partyId: string): Promise<boolean> {
-    return this.#patiently('look a party up', async () => {
+    return this.#retryWhileUnavailable('look a party up', async () => {
       const { rows } = await (
         generation.kind === 'audit'
           ? sql`select from mirror.audit_rows where generation_id = ${generation.generationId} and key = ${partyId}`
@@ -136,7 +138,7 @@ export class ListSession {
 
   /** Whether the party is listed in this epoch, with a place or without. */
   async isKept(epoch: number, partyId: string): Promise<boolean> {
-    return this.#patiently('look a party up', async () => {
+    return this.#retryWhileUnavailable('look a party up', async () => {
       const { rows } =
         await sql`select from mirror.parties where party_id = ${partyId} and epoch = ${epoch}`.execute(
           this.#db,
@@ -177,7 +179,7 @@ export class ListSession {
         return rows[0] === undefined ? undefined : { kind: 'complete', evidence: rows[0].evidence };
       },
     };
-    return patiently(options, async () => {
+    return retryWhileUnavailable(options, async () => {
       let ended: Claimed | undefined;
       try {
         return await inTransaction(this.#db, options, async (tx) => {
@@ -202,14 +204,14 @@ export class ListSession {
     });
   }
 
-  async #patiently<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-    return patiently({ action, signal: this.#signal }, work);
+  async #retryWhileUnavailable<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+    return retryWhileUnavailable({ action, signal: this.#signal }, work);
   }
 
   /** For writes that are safe to repeat. */
   async #write<Result>(action: string, work: (tx: Tx) => Promise<Result>): Promise<Result> {
     const options = { action, signal: this.#signal };
-    return patiently(options, () =>
+    return retryWhileUnavailable(options, () =>
       inTransaction(this.#db, options, async (tx) => {
         await fence(tx, this.#lease);
         return work(tx);
@@ -233,7 +235,7 @@ export class ListStore {
       const { rows } = await sql`select from mirror.list_leases where token = ${token}`.execute(this.#db);
       return rows.length === 1 ? true : undefined;
     };
-    const taken = await patiently({ action, signal, wasDone: isOurs }, async () => {
+    const taken = await retryWhileUnavailable({ action, signal, wasDone: isOurs }, async () => {
       const { rows } = await sql`
         update mirror.list_leases set token = ${token}, lease_until = clock_timestamp() + ${LEASE}::interval,
           run_id = ${runId}, started_at = clock_timestamp(), pages = 0, new_rows = 0

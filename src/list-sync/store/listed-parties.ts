@@ -3,12 +3,12 @@ import { sql } from 'kysely';
 import { CANDIDATES_MAX, isCutId, splitCutId } from '../../core/cut-ids.ts';
 import { NETWORK_PARTY } from '../../core/ids.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 /** The party with this id first, then, where the id is cut, those whose id begins and ends so: as many as one is chosen of. */
 export async function findListedParties(db: Database, given: string): Promise<readonly string[]> {
   const { prefix, suffix } = splitCutId(given);
-  return guarded('look a party up', async () => {
+  return mapDatabaseError('look a party up', async () => {
     const found = await sql<{ party_id: string }>`
       select party_id from mirror.parties
        where party_id = ${given} or (${isCutId(given)} and party_id <> ${NETWORK_PARTY}

@@ -17,7 +17,7 @@ import { takeLock } from '../../postgres/advisory-lock.ts';
 import { CopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
@@ -31,7 +31,7 @@ export class LoadStore implements LoadRepository {
 
   async partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]> {
     const { db } = this.#warehouse;
-    return guarded('list what is to be loaded', async () => {
+    return mapDatabaseError('list what is to be loaded', async () => {
       const { rows } = await sql<{ party_id: string }>`
         (select distinct party_id from mirror.segments
           where status = 'current' and loaded_at is null
@@ -48,7 +48,7 @@ export class LoadStore implements LoadRepository {
   async toLoad(
     partyId: string,
   ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }> {
-    return guarded('read what is to be loaded', async () => {
+    return mapDatabaseError('read what is to be loaded', async () => {
       const rows = await this.#warehouse.db
         .selectFrom('segments')
         .selectAll()
@@ -75,7 +75,7 @@ export class LoadStore implements LoadRepository {
     write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
     signal: AbortSignal,
   ): Promise<ReplacementResult> {
-    const client = await guarded('load segments', () => this.#warehouse.pool.connect());
+    const client = await mapDatabaseError('load segments', () => this.#warehouse.pool.connect());
     // Unless it ends well, a COPY may be under way: the connection is given up, and so the transaction.
     let isBroken = true;
     try {
@@ -89,7 +89,7 @@ export class LoadStore implements LoadRepository {
 
   /** What is loaded now and was loaded since the run began, over all its deliveries. */
   async loadedSince(runId: string): Promise<{ readonly segments: number; readonly rows: bigint }> {
-    return guarded('count what a run has loaded', async () => {
+    return mapDatabaseError('count what a run has loaded', async () => {
       const { rows } = await sql<{ segments: bigint; rows: bigint }>`
         select count(*) as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
          where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`.execute(
@@ -134,7 +134,7 @@ export class LoadStore implements LoadRepository {
 
 /** Errors of the writer are its own; those of statements get a retry class. */
 async function statement<Result>(work: () => Promise<Result>): Promise<Result> {
-  return guarded('load segments', work);
+  return mapDatabaseError('load segments', work);
 }
 
 async function isUpToDate(client: PoolClient, replacement: Replacement): Promise<boolean> {

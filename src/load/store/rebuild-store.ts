@@ -4,13 +4,13 @@ import { formatInstant, nowMicros } from '../../core/time.ts';
 import { tailSum } from '../../ledger/objects/coverage-record.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Coverage } from '../../export/ports.ts';
-import type { PartyBooks, RebuildRepository, RebuiltRange } from '../ports.ts';
+import type { RebuiltParty, RebuildRepository, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
 import { lockParties } from '../../export/store/export-locks.ts';
 import { readCoverage } from '../../export/store/publications.ts';
-import { guarded, inTransaction } from '../../postgres/transaction.ts';
+import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
 const ROWS_MAX = 1000;
@@ -23,7 +23,7 @@ export class RebuildStore implements RebuildRepository {
   }
 
   isEmpty(): Promise<boolean> {
-    return guarded('look for segments', async () => {
+    return mapDatabaseError('look for segments', async () => {
       const { rows } = await sql<{ is_known: boolean }>`
         select exists (select from mirror.segments) or exists (select from mirror.coverage) as is_known`.execute(
         this.#db,
@@ -33,13 +33,13 @@ export class RebuildStore implements RebuildRepository {
   }
 
   async begin(): Promise<void> {
-    await guarded('begin to rebuild', () =>
+    await mapDatabaseError('begin to rebuild', () =>
       this.#db.updateTable('identity').set({ is_rebuilding: true }).execute(),
     );
   }
 
   lineage(): Promise<{ warehouseId: string; seq: bigint; isRebuilding: boolean }> {
-    return guarded('read the identity of the warehouse', () =>
+    return mapDatabaseError('read the identity of the warehouse', () =>
       this.#db
         .selectFrom('identity')
         .select(['warehouse_id as warehouseId', 'publication_seq as seq', 'is_rebuilding as isRebuilding'])
@@ -47,7 +47,7 @@ export class RebuildStore implements RebuildRepository {
     );
   }
 
-  async adopt({ partyId, current, superseded, coverage }: PartyBooks): Promise<void> {
+  async adopt({ partyId, current, superseded, coverage }: RebuiltParty): Promise<void> {
     await inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
       // Neither an export of the party nor another rebuild comes between.
       await lockParties(tx, [partyId]);

@@ -12,7 +12,7 @@ import type {
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { toSegmentRecord } from './load-store.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const ACTION = 'verify the warehouse';
 
@@ -22,18 +22,18 @@ const STATEMENTS: readonly {
   readonly message: string;
   readonly count: string;
   /** It reads every row. */
-  readonly isWhole?: boolean;
+  readonly isFull?: boolean;
 }[] = [
   {
     code: 'ROWS_WITHOUT_SEGMENT',
-    isWhole: true,
+    isFull: true,
     message: 'ledger entries whose segment is not loaded',
     count: `select count(*) from mirror.ledger_entries e where not exists (
       select from mirror.segments s where s.segment_id = e.segment_id and s.loaded_at is not null)`,
   },
   {
     code: 'ENTRIES_OUT_OF_PLACE',
-    isWhole: true,
+    isFull: true,
     message: 'ledger entries outside of their segment',
     count: `select count(*) from mirror.ledger_entries e join mirror.segments s using (segment_id)
       where e.party_id <> s.party_id or e.vega_time < s.from_time or e.vega_time >= s.to_time
@@ -71,7 +71,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const rows = await this.#warehouse.db
         .selectFrom('segments')
         .selectAll()
@@ -85,7 +85,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ segment_id: bigint }>`
         with held as (
           select s.segment_id, p.proven_at, greatest(s.published_at, s.loaded_at) as changed_at
@@ -100,7 +100,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const rows = await this.#warehouse.db
         .selectFrom('segments')
         .selectAll()
@@ -117,13 +117,13 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
-    await guarded('note what was proven', () =>
+    await mapDatabaseError('note what was proven', () =>
       sql`update mirror.segments set quarantine_reason = null
         where segment_id = any(${segmentIds}) and quarantine_reason is not null and loaded_at is not null`.execute(
         this.#warehouse.db,
       ),
     );
-    await guarded('note what was proven', () =>
+    await mapDatabaseError('note what was proven', () =>
       sql`insert into mirror.segment_proofs (segment_id)
         select segment_id from mirror.segments where segment_id = any(${segmentIds}) for share
         on conflict (segment_id) do update set proven_at = excluded.proven_at`.execute(this.#warehouse.db),
@@ -131,7 +131,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async oldestProof(): Promise<string | null> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ oldest: string | null; unproven: bigint }>`
         select min(p.proven_at) as oldest, count(*) filter (where p.segment_id is null) as unproven
           from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'`.execute(
@@ -143,7 +143,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async warehouseId(): Promise<string> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const row = await this.#warehouse.db
         .selectFrom('identity')
         .select('warehouse_id')
@@ -153,7 +153,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ object_key: string }>`
         select object_key from mirror.segments where object_key = any(${[...objectKeys]})
         union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`.execute(
@@ -164,7 +164,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const row = await this.#warehouse.db
         .selectFrom('segments')
         .selectAll()
@@ -176,7 +176,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ segment_id: bigint; rows: bigint }>`
         select segment_id, count(*) as rows from mirror.ledger_entries
          where segment_id = any(${segmentIds}) group by segment_id`.execute(this.#warehouse.db);
@@ -185,7 +185,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, readonly MonthSum[]>> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ segment_id: bigint; month: string; rows: bigint; values_digest: string }>`
         select segment_id, to_char(month, 'YYYY-MM') as month, rows, values_digest
           from mirror.segment_months where segment_id = any(${segmentIds}) order by month`.execute(
@@ -208,11 +208,11 @@ export class VerifyStore implements VerifyRepository {
     yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);
   }
 
-  async inconsistencies(signal: AbortSignal, isWhole: boolean): Promise<readonly Inconsistency[]> {
+  async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Inconsistency[]> {
     const found: Inconsistency[] = [];
-    for (const { code, message, count } of STATEMENTS.filter((one) => isWhole || one.isWhole !== true)) {
+    for (const { code, message, count } of STATEMENTS.filter((one) => isFull || one.isFull !== true)) {
       signal.throwIfAborted();
-      const { rows } = await guarded(ACTION, () =>
+      const { rows } = await mapDatabaseError(ACTION, () =>
         sql<{ count: bigint }>`${sql.raw(count)}`.execute(this.#warehouse.db),
       );
       found.push({ code, message, count: rows[0]?.count ?? 0n });
@@ -221,7 +221,7 @@ export class VerifyStore implements VerifyRepository {
   }
 
   async neverFetched(): Promise<NeverFetched> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<NeverFetchedRow>`select
         (select count(*) from mirror.parties p where p.party_id <> 'network' and not exists (
           select from mirror.coverage c where c.party_id = p.party_id)) as parties,

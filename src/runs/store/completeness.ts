@@ -1,7 +1,7 @@
 /** Is the mirror complete? The one query behind the status, the console, the API, the metrics and every verdict. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 export interface Completeness {
   /** Ledgers that the source lists in this epoch; `network` has none. */
@@ -67,7 +67,7 @@ const COVERED = sql`
 
 /** All of it is of one instant. */
 export async function readCompleteness(db: Database): Promise<Completeness> {
-  return guarded('read what is covered', async () => {
+  return mapDatabaseError('read what is covered', async () => {
     const found = await sql<CompletenessRow>`
       with ${COVERED}
       select (select count(*) from listed) as listed,
@@ -100,7 +100,7 @@ async function countOpenDoubts(db: Database): Promise<number> {
 
 /** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
 export async function recordScope(db: Database, partyIds: readonly string[] | undefined): Promise<void> {
-  await guarded('record whom the nightly run is about', () =>
+  await mapDatabaseError('record whom the nightly run is about', () =>
     sql`update mirror.nightly_scope set party_ids = ${partyIds === undefined ? null : [...partyIds]}
         where party_ids is distinct from ${partyIds === undefined ? null : [...partyIds]}::text[]`.execute(
       db,

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { SourceCost } from '../../source/ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 export class CostStore {
   readonly #db: Database;
@@ -16,7 +16,7 @@ export class CostStore {
     processId: string,
     { requests, retries, failures, bytes, waitedMs }: SourceCost,
   ): Promise<void> {
-    await guarded('record what a run asked', () =>
+    await mapDatabaseError('record what a run asked', () =>
       sql`insert into mirror.source_costs as cost
             (run_id, process_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
           values (${runId}, ${processId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
@@ -32,7 +32,7 @@ export class CostStore {
 
   /** Of the run and of those below it. */
   async ofRun(runId: string): Promise<SourceCost> {
-    return guarded('read what a run asked', async () => {
+    return mapDatabaseError('read what a run asked', async () => {
       const sums = await this.#db
         .selectFrom('source_costs')
         .innerJoin('runs', 'runs.run_id', 'source_costs.run_id')

@@ -1,7 +1,7 @@
 /** Finished runs, their costs, and what each nightly run asked, are kept for a time; then they go. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { partitionOf } from './nightly-plans.ts';
 
 const BATCH = 1_000;
@@ -14,7 +14,7 @@ export interface Forgotten {
 
 /** The newest run of each kind and subject stays: the status goes by it. So does what another table names. */
 export async function forgetHistory(db: Database, retentionMs: number): Promise<Forgotten> {
-  return guarded('forget old runs', async () => {
+  return mapDatabaseError('forget old runs', async () => {
     const nightlyLists = await dropLists(db, retentionMs);
     const references = await runReferences(db);
     let runs = 0;

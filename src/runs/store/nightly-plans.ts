@@ -2,11 +2,11 @@
 import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../core/ids.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { recordScope } from './completeness.ts';
-import { ASKED, dueUnits, type NightScope } from './night-scope.ts';
+import { ASKED, dueUnits, type NightlyScope } from './nightly-scope.ts';
 
-export interface PlanRequest extends NightScope {
+export interface PlanRequest extends NightlyScope {
   readonly runId: string;
   /** Ledgers beyond this many wait for another nightly run. */
   readonly exportsMax: number | undefined;
@@ -71,7 +71,7 @@ export class NightlyPlans {
   async plan(request: PlanRequest): Promise<Plan> {
     const known = await this.#planned(request.runId);
     if (known !== undefined) return known;
-    return guarded('plan the nightly run', async () => {
+    return mapDatabaseError('plan the nightly run', async () => {
       const plan = await this.#db.transaction().execute(async (tx) => {
         await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
         const partition = sql.id('mirror', partitionOf(request.runId));
@@ -105,7 +105,7 @@ export class NightlyPlans {
   }
 
   async #planned(runId: string): Promise<Plan | undefined> {
-    return guarded('read the plan of the nightly run', async () => {
+    return mapDatabaseError('read the plan of the nightly run', async () => {
       const found = await sql<{ plan: Plan | null }>`
         select params->'plan' as plan from mirror.runs where run_id = ${runId}`.execute(this.#db);
       return found.rows[0]?.plan ?? undefined;
@@ -113,8 +113,8 @@ export class NightlyPlans {
   }
 
   /** What `plan` would write now. */
-  async preview(request: NightScope, exportsMax?: number): Promise<Plan> {
-    return guarded('preview the nightly run', async () => {
+  async preview(request: NightlyScope, exportsMax?: number): Promise<Plan> {
+    return mapDatabaseError('preview the nightly run', async () => {
       const max = exportsMax ?? null;
       const found = await sql<PlanRow>`
         with ${dueUnits(request)}
@@ -127,12 +127,12 @@ export class NightlyPlans {
     });
   }
 
-  /** @param nightsMax how long a party may go unasked */
-  async lateness(nightsMax: number): Promise<Lateness> {
-    return guarded('look for late ledgers', async () => {
+  /** @param daysMax how long a party may go unasked */
+  async lateness(daysMax: number): Promise<Lateness> {
+    return mapDatabaseError('look for late ledgers', async () => {
       const found = await sql<{ late: bigint; frontier: string | null }>`
         select (select count(*) from (${ASKED}) u
-                 where last_asked_at < clock_timestamp() - (${nightsMax} + 1) * interval '1 day') as late,
+                 where last_asked_at < clock_timestamp() - (${daysMax} + 1) * interval '1 day') as late,
                (select min(known_to) from (
                  select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) frontiers) as frontier`.execute(
         this.#db,
@@ -143,7 +143,7 @@ export class NightlyPlans {
   }
 
   async estimate(partyIds: readonly string[] | undefined): Promise<Estimate> {
-    return guarded('estimate the nightly run', async () => {
+    return mapDatabaseError('estimate the nightly run', async () => {
       const chosen = partyIds === undefined ? null : [...partyIds];
       const found = await sql<{
         parties: bigint;
@@ -173,7 +173,7 @@ export class NightlyPlans {
 
   /** The closed segments of which the source still has a part for certain. */
   async auditable(retentionMs: number): Promise<{ readonly segments: number; readonly bytes: bigint }> {
-    return guarded('count the segments to audit', async () => {
+    return mapDatabaseError('count the segments to audit', async () => {
       const found = await sql<{ segments: bigint; bytes: string }>`
         select count(*) as segments, coalesce(sum(bytes), 0) as bytes from mirror.segments
         where status = 'current' and not open

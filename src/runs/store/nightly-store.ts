@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { PermanentError } from '../../core/errors.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 /** How far a nightly run has come. */
 export interface NightlyCounts {
@@ -55,7 +55,7 @@ export class NightlyStore {
 
   /** Hands out the next ledgers to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
   async take(runId: string, unitsMax: number): Promise<readonly DueUnit[]> {
-    return guarded('take ledgers to export', async () => {
+    return mapDatabaseError('take ledgers to export', async () => {
       const taken = await sql<{ party_id: string; is_idle: boolean }>`
         with picked as materialized (
           select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
@@ -71,7 +71,7 @@ export class NightlyStore {
 
   /** Those of the given ledgers that are not settled yet, in the order given. */
   async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
-    return guarded('read which ledgers are due', async () => {
+    return mapDatabaseError('read which ledgers are due', async () => {
       const rows = await this.#db
         .selectFrom('nightly_units')
         .select('party_id')
@@ -86,7 +86,7 @@ export class NightlyStore {
 
   /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
   async requeue(runId: string): Promise<void> {
-    await guarded('queue ledgers again', () =>
+    await mapDatabaseError('queue ledgers again', () =>
       sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`.execute(
         this.#db,
       ),
@@ -116,7 +116,7 @@ export class NightlyStore {
       ({ partyId, state, outcome }) =>
         `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
     );
-    await guarded('record what became of ledgers', () =>
+    await mapDatabaseError('record what became of ledgers', () =>
       sql`
         with given as materialized (
           select * from jsonb_to_recordset(${`[${given.join(',')}]`}::jsonb) as t(party_id text, state text, outcome jsonb)),
@@ -136,7 +136,7 @@ export class NightlyStore {
    * @param due where it is known how many are not handed out: they are not counted
    */
   async counts(runId: string, asked: number, due?: number): Promise<NightlyCounts> {
-    return guarded('count the ledgers of the nightly run', async () => {
+    return mapDatabaseError('count the ledgers of the nightly run', async () => {
       const found = await sql<{ due: bigint; queued: bigint; failed: bigint }>`
         select coalesce(${due ?? null}::bigint,
                  (select count(*) from mirror.nightly_units where run_id = ${runId} and state = 'due')) as due,
@@ -153,7 +153,7 @@ export class NightlyStore {
 
   /** Whether somebody exports a ledger now. */
   async isExporting(): Promise<boolean> {
-    return guarded('look for exports in hand', async () => {
+    return mapDatabaseError('look for exports in hand', async () => {
       const found = await sql<{ has: boolean }>`
         select exists (select from mirror.exports
           where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`.execute(
@@ -165,7 +165,7 @@ export class NightlyStore {
 
   /** What the exports of a run brought, added up, and the first of those that failed or were not asked. */
   async summary(runId: string, failedMax: number): Promise<Summary> {
-    return guarded('sum up the nightly run', async () => {
+    return mapDatabaseError('sum up the nightly run', async () => {
       const sums = await sql<{
         rows: string;
         bytes: string;

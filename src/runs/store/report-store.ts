@@ -4,7 +4,7 @@ import type { Verdict } from '../../core/verdict.ts';
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { Holding, NightlyReport, RowSum } from '../report/report-form.ts';
 
 const ACTION = 'sum up what is held';
@@ -39,7 +39,7 @@ export class ReportStore {
   async holdings(signal: AbortSignal): Promise<Held> {
     const { db } = this.#warehouse;
     const [head] = (
-      await guarded(ACTION, () =>
+      await mapDatabaseError(ACTION, () =>
         sql<{ now: string; warehouse_id: string; key: string | null; since: string | null }>`
           select clock_timestamp() as now, warehouse_id, r.key, r.since
             from mirror.identity left join lateral (
@@ -101,7 +101,7 @@ export class ReportStore {
   }
 
   async #changedSince(since: string | null): Promise<Holding[]> {
-    const { rows } = await guarded(ACTION, () =>
+    const { rows } = await mapDatabaseError(ACTION, () =>
       sql<SegmentSum>`
         with changed as (
           select distinct party_id, asset_id from mirror.segments
@@ -130,7 +130,7 @@ export class ReportStore {
     assetId,
     closedTo,
   }: Holding): Promise<RowSum & { isCut: boolean; rowsNow: bigint }> {
-    const { rows } = await guarded(ACTION, () =>
+    const { rows } = await mapDatabaseError(ACTION, () =>
       sql<{ within: bigint; total: bigint; is_cut: boolean; digests: readonly string[] | null }>`
         select coalesce(sum(rows) filter (where to_time <= ${closedTo}::timestamptz), 0)::bigint as within,
                coalesce(sum(rows), 0)::bigint as total,
@@ -153,7 +153,7 @@ export class ReportStore {
 
   /** Whether lists were read into this database after the instant: then only their sizes can be compared. */
   async isYoungerThan(heldAt: string): Promise<boolean> {
-    const { rows } = await guarded(ACTION, () =>
+    const { rows } = await mapDatabaseError(ACTION, () =>
       sql<{
         younger: boolean;
       }>`select created_at > ${heldAt}::timestamptz as younger from mirror.identity`.execute(
@@ -164,7 +164,7 @@ export class ReportStore {
   }
 
   async notePublished(runId: string, key: string, heldAt: string): Promise<void> {
-    await guarded('note the report of a run', () =>
+    await mapDatabaseError('note the report of a run', () =>
       sql`update mirror.runs set params = params || ${JSON.stringify({ report: { key, heldAt } })}::jsonb
         where run_id = ${runId}`.execute(this.#warehouse.db),
     );
@@ -174,7 +174,7 @@ export class ReportStore {
   async restore(report: NightlyReport, key: string): Promise<boolean> {
     const params = { report: { key, heldAt: report.heldAt }, restored: true };
     const verdict: Verdict = report.verdict;
-    const result = await guarded('restore a run from its report', () =>
+    const result = await mapDatabaseError('restore a run from its report', () =>
       sql`insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence, queued_at, started_at, finished_at)
         values (${report.runId}, 'nightly', ${report.subject}, ${report.sourceUrl}, ${JSON.stringify(params)}::jsonb, 'done', ${verdict},
                 ${JSON.stringify({ ...report.evidence, report: key })}::jsonb, ${report.startedAt}, ${report.startedAt}, ${report.heldAt})
@@ -185,7 +185,7 @@ export class ReportStore {
 
   /** Rows of a table as JSON. */
   async #rows(table: string, condition: string): Promise<Record<string, unknown>[]> {
-    return guarded(ACTION, async () => {
+    return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ row: Record<string, unknown> }>`
         select to_jsonb(t) as row from ${sql.id('mirror', table)} t where ${sql.raw(condition)} limit ${HELD_MAX}`.execute(
         this.#warehouse.db,

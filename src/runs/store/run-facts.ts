@@ -1,6 +1,6 @@
 /** How runs ended, for metrics: one statement, answered from the index of the newest runs of each kind. */
 import { type Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { sql } from 'kysely';
 
 /** Times in seconds since 1970. */
@@ -17,7 +17,7 @@ export interface RunFacts {
 }
 
 export async function readRunFacts(db: Database): Promise<RunFacts> {
-  const { rows } = await guarded('read how runs ended', () =>
+  const { rows } = await mapDatabaseError('read how runs ended', () =>
     sql<{ facts: RunFacts }>`
       select json_build_object(
         'kinds', (select coalesce(json_agg(json_build_object('kind', kind,

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 export interface RunLine {
   readonly runId: string;
@@ -37,7 +37,7 @@ export class RunLogStore {
       message,
       fields,
     }));
-    await guarded('keep log lines', () =>
+    await mapDatabaseError('keep log lines', () =>
       sql`insert into mirror.run_logs (run_id, at, level, message, fields)
         select line.run_id, line.at, line.level, line.message, line.fields
           from rows from (jsonb_to_recordset(${evidenceJson(rows)}::jsonb)
@@ -49,7 +49,7 @@ export class RunLogStore {
 
   /** Of a run and of those below it. @param after `next` of the page before */
   async read(runId: string, rowsMax: number, after = '0'): Promise<RunLinePage> {
-    const { rows } = await guarded('read log lines', () =>
+    const { rows } = await mapDatabaseError('read log lines', () =>
       sql<{ line_id: string; at: string; level: string; message: string; fields: Record<string, unknown> }>`
         select line_id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
           from mirror.run_logs

@@ -6,7 +6,7 @@ import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { RunKind, RunState } from '../../postgres/schema.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { type NewRun, type Run, toRun } from './run.ts';
 import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
 
@@ -50,9 +50,9 @@ export class RunStore {
     this.#onEnded = onEnded;
   }
 
-  /** @returns the new run, or the one that already has this slot or this parent, kind and subject */
+  /** @returns the new run, or the one that already has this schedule key or this parent, kind and subject */
   async create(fresh: NewRun): Promise<Run> {
-    return guarded('record a run', async () => {
+    return mapDatabaseError('record a run', async () => {
       const inserted = await this.#db
         .insertInto('runs')
         .values({
@@ -60,7 +60,7 @@ export class RunStore {
           kind: fresh.kind,
           subject: fresh.subject,
           parent_run_id: fresh.parentRunId ?? null,
-          slot: fresh.slot ?? null,
+          slot: fresh.scheduleKey ?? null,
           source_url: ASKS_SOURCE.has(fresh.kind) ? (this.#sourceUrl ?? null) : null,
           params: JSON.stringify(fresh.params ?? {}),
         })
@@ -72,13 +72,13 @@ export class RunStore {
         .selectFrom('runs')
         .selectAll()
         .where((where) =>
-          fresh.slot === undefined
+          fresh.scheduleKey === undefined
             ? where.and({
                 parent_run_id: fresh.parentRunId ?? null,
                 kind: fresh.kind,
                 subject: fresh.subject,
               })
-            : where('slot', '=', fresh.slot),
+            : where('slot', '=', fresh.scheduleKey),
         )
         .executeTakeFirstOrThrow();
       return toRun(existing);
@@ -87,7 +87,7 @@ export class RunStore {
 
   /** The newest unfinished run, of its own accord, that asks for the same and was not told to stop. */
   async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
-    return guarded('look for an equal run', async () => {
+    return mapDatabaseError('look for an equal run', async () => {
       const row = await this.#db
         .selectFrom('runs')
         .selectAll()
@@ -118,7 +118,7 @@ export class RunStore {
       isExclusive = false,
     }: { key?: { name: string; hash: string } | undefined; isExclusive?: boolean } = {},
   ): Promise<{ readonly run: Run; readonly found: 'key' | 'other' | 'open' | 'none' }> {
-    return guarded('record a run', () =>
+    return mapDatabaseError('record a run', () =>
       this.#db.transaction().execute(async (tx) => {
         const runs = new RunStore(tx, this.#sourceUrl);
         const lock = sql.raw('select pg_advisory_xact_lock(mirror.lock_key(');
@@ -148,7 +148,7 @@ export class RunStore {
 
   /** Orders of the read API that are queued or worked. */
   async openOrders(): Promise<number> {
-    return guarded('count open orders', async () => {
+    return mapDatabaseError('count open orders', async () => {
       const { rows } = await sql<{ count: bigint }>`select count(*) as count from mirror.runs
         where state in ('queued', 'running') and kind = 'export' and params @> '{"isOrdered": true}'`.execute(
         this.#db,
@@ -158,7 +158,7 @@ export class RunStore {
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    return guarded('read a run', async () => {
+    return mapDatabaseError('read a run', async () => {
       const row = await this.#db
         .selectFrom('runs')
         .selectAll()
@@ -170,7 +170,7 @@ export class RunStore {
 
   /** Those whose id begins and ends so: as many as one is chosen of. */
   async withId(prefix: string, suffix: string): Promise<readonly Run[]> {
-    return guarded('look for a run', async () => {
+    return mapDatabaseError('look for a run', async () => {
       const found = this.#db
         .selectFrom('runs')
         .selectAll()
@@ -185,7 +185,7 @@ export class RunStore {
 
   /** Newest first. */
   async list(filter: RunFilter): Promise<readonly Run[]> {
-    return guarded('list runs', async () => {
+    return mapDatabaseError('list runs', async () => {
       let query = this.#db
         .selectFrom('runs')
         .selectAll()
@@ -206,14 +206,14 @@ export class RunStore {
 
   /** Remembers the run's job, so that whoever misses it can ask the queue for it. */
   async noteJob(runId: string, jobId: string): Promise<void> {
-    await guarded("remember a run's job", () =>
+    await mapDatabaseError("remember a run's job", () =>
       this.#db.updateTable('runs').set({ job_id: jobId }).where('run_id', '=', runId).execute(),
     );
   }
 
   /** Counts one more attempt. @returns undefined where the run has ended, or a living process works it */
   async start(runId: string): Promise<Run | undefined> {
-    return guarded('start a run', async () => {
+    return mapDatabaseError('start a run', async () => {
       const row = await this.#db
         .updateTable('runs')
         .set({
@@ -236,7 +236,7 @@ export class RunStore {
 
   /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
-    return guarded('renew a run', async () => {
+    return mapDatabaseError('renew a run', async () => {
       const row = await this.#db
         .updateTable('runs')
         .set({ heartbeat_at: sql<string>`clock_timestamp()` })
@@ -250,7 +250,7 @@ export class RunStore {
 
   /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
   async giveBack(runId: string, { hasTried = true }: { readonly hasTried?: boolean } = {}): Promise<void> {
-    await guarded('give a run back', () =>
+    await mapDatabaseError('give a run back', () =>
       this.#db
         .updateTable('runs')
         .set({ heartbeat_at: null, ...(hasTried ? {} : { attempts: sql<number>`attempts - 1` }) })
@@ -267,7 +267,7 @@ export class RunStore {
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
-    await guarded('update a run', () =>
+    await mapDatabaseError('update a run', () =>
       sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`.execute(
         this.#db,
       ),
@@ -279,7 +279,7 @@ export class RunStore {
    * source the mirror is of: that address is shown from then on.
    */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
-    const { rows } = await guarded('record a verdict', () =>
+    const { rows } = await mapDatabaseError('record a verdict', () =>
       sql<{ kind: string; seconds: number }>`
         with ended as (
           update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
@@ -300,7 +300,7 @@ export class RunStore {
    * @returns the state before; undefined where there is no such run
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
-    return guarded('cancel a run', async () => {
+    return mapDatabaseError('cancel a run', async () => {
       const before = await this.get(runId);
       await sql`
         with told as (select run_id, state = 'queued' or heartbeat_at is null
@@ -315,7 +315,7 @@ export class RunStore {
   }
 
   async markCancelled(runId: string): Promise<void> {
-    await guarded('cancel a run', () =>
+    await mapDatabaseError('cancel a run', () =>
       this.#db
         .updateTable('runs')
         .set({ state: 'cancelled', finished_at: sql<string>`clock_timestamp()` })
@@ -327,7 +327,7 @@ export class RunStore {
 
   /** Unfinished runs that nobody has renewed for `staleMs`, oldest first. */
   async stale(staleMs: number): Promise<readonly Run[]> {
-    return guarded('look for stale runs', async () => {
+    return mapDatabaseError('look for stale runs', async () => {
       const rows = await this.#db
         .selectFrom('runs')
         .selectAll()

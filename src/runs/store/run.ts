@@ -10,7 +10,7 @@ export interface Run {
   readonly subject: string;
   /** The source that it asks; undefined where it asks none. */
   readonly sourceUrl: string | undefined;
-  readonly slot: string | undefined;
+  readonly scheduleKey: string | undefined;
   readonly params: Readonly<Record<string, unknown>>;
   readonly state: RunState;
   readonly verdict: Verdict | undefined;
@@ -29,8 +29,8 @@ export interface NewRun {
   readonly kind: RunKind;
   readonly subject: string;
   readonly parentRunId?: string | undefined;
-  /** At most one run has a given slot: the scheduled instant of a nightly run. */
-  readonly slot?: string | undefined;
+  /** At most one run has a given key, which tells its scheduled time. */
+  readonly scheduleKey?: string | undefined;
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
@@ -41,7 +41,7 @@ export function toRun(row: Selectable<MirrorSchema['runs']>): Run {
     kind: row.kind,
     subject: row.subject,
     sourceUrl: row.source_url ?? undefined,
-    slot: row.slot ?? undefined,
+    scheduleKey: row.slot ?? undefined,
     params: row.params,
     state: row.state,
     verdict: row.verdict ?? undefined,

@@ -1,7 +1,7 @@
 /** Whether scheduled times were taken care of. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 export class ScheduledRuns {
   readonly #db: Database;
@@ -14,8 +14,8 @@ export class ScheduledRuns {
    * Whether a scheduled time is taken care of: by a run that ended later and did not fail, by one that is going, or
    * because the mirror is younger. A run that failed brought nothing: it is tried again.
    */
-  async hasNightSince(scheduledAt: string): Promise<boolean> {
-    return guarded('look for the run of a scheduled time', async () => {
+  async hasRunSince(scheduledAt: string): Promise<boolean> {
+    return mapDatabaseError('look for the run of a scheduled time', async () => {
       const found = await sql<{ has: boolean }>`
         select exists (select from mirror.runs where kind = 'nightly'
                        and (state in ('queued', 'running')
@@ -31,7 +31,7 @@ export class ScheduledRuns {
   async failedSince(
     scheduledAt: string,
   ): Promise<{ readonly runs: number; readonly lastAt: string | undefined }> {
-    return guarded('count failed nightly runs', async () => {
+    return mapDatabaseError('count failed nightly runs', async () => {
       const found = await sql<{ runs: bigint; last_at: string | null }>`
         select count(*) as runs, max(finished_at) as last_at from mirror.runs
          where kind = 'nightly' and verdict = 'failed' and finished_at >= ${scheduledAt}::timestamptz`.execute(
@@ -44,7 +44,7 @@ export class ScheduledRuns {
 
   /** Whether a list was read as a whole since then, or the mirror is younger. */
   async hasAuditSince(list: string, scheduledAt: string): Promise<boolean> {
-    return guarded('look for an audit', async () => {
+    return mapDatabaseError('look for an audit', async () => {
       const found = await sql<{ has: boolean }>`
         select exists (select from mirror.runs where kind = 'sync' and subject = ${list} and params->>'full' = 'true'
                        and (state in ('queued', 'running') or finished_at >= ${scheduledAt}::timestamptz))

@@ -13,7 +13,7 @@ import type { Database } from '../../postgres/database.ts';
 import { type Completeness, readCompleteness } from './completeness.ts';
 import type { RunState } from '../../postgres/schema.ts';
 import { RunLogStore } from './run-log-store.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const QUERY_TIMEOUT_MS = 30_000;
 
@@ -145,7 +145,7 @@ export class PostgresStatusStore implements StatusStore {
 
   async #rows<Row extends object>(action: string, text: string, values: unknown[]): Promise<Row[]> {
     const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    const result = await guarded(action, () => this.#pool.query<Row>(query));
+    const result = await mapDatabaseError(action, () => this.#pool.query<Row>(query));
     return result.rows;
   }
 }

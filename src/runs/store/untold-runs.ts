@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 export interface UntoldRun {
   readonly runId: string;
@@ -13,7 +13,7 @@ export interface UntoldRun {
 
 /** Those of the last day, oldest first. What was told is kept with the run: `started`, then `ended`. */
 export async function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly UntoldRun[]> {
-  return guarded('look for runs to tell of', async () => {
+  return mapDatabaseError('look for runs to tell of', async () => {
     const { rows } = await sql<{ runId: string; told: string | null; before: Verdict | null }>`
       select run_id as "runId", params->>'told' as told,
         (select b.verdict from mirror.runs b

@@ -3,13 +3,13 @@ import { sql } from 'kysely';
 import { formatInstant, parseInstant } from '../../core/time.ts';
 import type { BanStore } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 /** `get` knows no ban that is over; `set` keeps the later of two ends, in whichever order they come. */
 export function openBanStore(db: Database): BanStore {
   return {
     get: () =>
-      guarded('read the ban of the source', async () => {
+      mapDatabaseError('read the ban of the source', async () => {
         const row = await db
           .selectFrom('source_state')
           .select('ban_until')
@@ -18,7 +18,7 @@ export function openBanStore(db: Database): BanStore {
         return typeof row?.ban_until === 'string' ? parseInstant(row.ban_until) : undefined;
       }),
     set: (until) =>
-      guarded('record the ban of the source', async () => {
+      mapDatabaseError('record the ban of the source', async () => {
         const ban_until = sql<string>`greatest(ban_until, ${formatInstant(until)}::timestamptz)`;
         await db.updateTable('source_state').set({ ban_until }).execute();
       }),

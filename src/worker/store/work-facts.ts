@@ -1,7 +1,7 @@
 /** Who works, and whether nights are left to a schedule at all: for the status. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { WORKER_SILENT_MS } from './worker-registry.ts';
 
 export interface WorkerFacts {
@@ -14,7 +14,7 @@ export interface WorkerFacts {
 }
 
 export async function readWorkerFacts(db: Database): Promise<WorkerFacts> {
-  return guarded('look for workers', async () => {
+  return mapDatabaseError('look for workers', async () => {
     const found = await sql<{
       workers: bigint;
       scheduled: boolean;

@@ -1,7 +1,7 @@
 /** Which long-lived processes work jobs now. A command works its own job only where there is none. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { guarded } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
@@ -27,7 +27,7 @@ export class WorkerRegistry {
 
   /** Says that this process lives; called every few seconds. */
   async beat(workerId: string, { name, queues, sourceUrl, schedules }: WorkerEntry): Promise<void> {
-    await guarded('renew this worker', async () => {
+    await mapDatabaseError('renew this worker', async () => {
       await sql`insert into mirror.workers (worker_id, name, queues, source_url, schedules)
         values (${workerId}, ${name}, ${[...queues]}, ${sourceUrl ?? null}, ${JSON.stringify(schedules)}::jsonb)
         on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`.execute(this.#db);
@@ -39,14 +39,14 @@ export class WorkerRegistry {
   }
 
   async leave(workerId: string): Promise<void> {
-    await guarded('sign this worker off', async () => {
+    await mapDatabaseError('sign this worker off', async () => {
       await this.#db.deleteFrom('workers').where('worker_id', '=', workerId).execute();
     });
   }
 
   /** @param sourceUrl only workers that ask this source; undefined: any */
   async anyAlive(sourceUrl?: string): Promise<boolean> {
-    return guarded('look for workers', async () => {
+    return mapDatabaseError('look for workers', async () => {
       const row = await this.#db
         .selectFrom('workers')
         .select('worker_id')

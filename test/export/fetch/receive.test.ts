@@ -79,7 +79,7 @@ async function received(
   rowPool?: RowPool,
 ): Promise<Received> {
   const result = await receive(answer(chunks), { partyId: PARTY }, PLAN, PLAN.question, options({ rowPool }));
-  if (result.state !== 'whole') throw new Error('not whole');
+  if (result.state !== 'complete') throw new Error('not whole');
   return result;
 }
 

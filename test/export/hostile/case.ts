@@ -1,5 +1,5 @@
 /** A hostile case: what is true, what is answered, and which outcomes are right. */
-import { makeBook, type BookRecipe, type Entry } from './book.ts';
+import { makeLedger, type LedgerRecipe, type Entry } from './ledger.ts';
 import { THIRTEEN, writeCsv, type Layout } from './layout.ts';
 import { reply, type Reply } from './reply.ts';
 
@@ -18,15 +18,15 @@ export interface ExportRequest {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** `complete` means: exactly the books, but where that cannot be known. */
+/** `complete` means: exactly the truth, but where that cannot be known. */
 export interface Expected {
   /** The right verdicts of `export`, the best one first. */
   readonly verdicts: readonly Verdict[];
-  /** What the ledger may hold under another verdict: rows of the books, none twice too often, or none at all. */
+  /** What the ledger may hold under another verdict: rows of the truth, none twice too often, or none at all. */
   readonly published: 'exactly' | 'at-most' | 'nothing';
   /** Rows that have to be published whatever the verdict is. */
-  readonly mustHold?: (books: readonly Entry[], now: bigint) => readonly Entry[];
-  /** Nothing that the run asks can show what is missing: `complete` over less than the books is no lie. */
+  readonly mustHold?: (truth: readonly Entry[], now: bigint) => readonly Entry[];
+  /** Nothing that the run asks can show what is missing: `complete` over less than the truth is no lie. */
   readonly cannotKnow: boolean;
   /** The most requests that one run may make for this party. */
   readonly maxRequests: number;
@@ -37,11 +37,11 @@ export interface Expected {
 export interface Phase {
   /** The source's clock, as hours from the world's now; `none`: it tells no time. */
   readonly clock: number | 'none';
-  readonly books: (now: bigint, party: string) => readonly Entry[];
-  readonly answer: (request: ExportRequest, books: readonly Entry[], now: bigint) => Reply;
+  readonly truth: (now: bigint, party: string) => readonly Entry[];
+  readonly answer: (request: ExportRequest, truth: readonly Entry[], now: bigint) => Reply;
   readonly expected: Expected;
-  /** Rows of before that may stay beside the books. */
-  readonly mayStay?: Phase['books'];
+  /** Rows of before that may stay beside the truth. */
+  readonly mayStay?: Phase['truth'];
   /** The run distrusts what it has, and asks for everything anew. */
   readonly isAgain?: boolean;
 }
@@ -112,8 +112,8 @@ export const SUSPICIOUS: Expected = { ...PARTLY, verdicts: ['suspicious'] };
 export const telling = (expected: Expected, tells: string): Expected => ({ ...expected, tells });
 
 /** Rows in the window and of the asset that were asked for: half-open, by whole seconds as the source has them. */
-export function select(request: ExportRequest, books: readonly Entry[]): readonly Entry[] {
-  return books.filter(
+export function select(request: ExportRequest, truth: readonly Entry[]): readonly Entry[] {
+  return truth.filter(
     ({ time, asset }) =>
       (request.from === undefined || time >= request.from) &&
       (request.to === undefined || time < request.to) &&
@@ -121,15 +121,15 @@ export function select(request: ExportRequest, books: readonly Entry[]): readonl
   );
 }
 
-export function csvFor(request: ExportRequest, books: readonly Entry[], layout: Layout = THIRTEEN): string {
-  return writeCsv(layout, select(request, books), request.party);
+export function csvFor(request: ExportRequest, truth: readonly Entry[], layout: Layout = THIRTEEN): string {
+  return writeCsv(layout, select(request, truth), request.party);
 }
 
-export const honestAnswer: Phase['answer'] = (request, books) => reply(csvFor(request, books));
+export const honestAnswer: Phase['answer'] = (request, truth) => reply(csvFor(request, truth));
 
-export interface Choice extends Partial<Omit<HostileCase, 'books'>> {
-  readonly book?: Partial<BookRecipe>;
-  readonly books?: Phase['books'];
+export interface Choice extends Partial<Omit<HostileCase, 'truth'>> {
+  readonly ledger?: Partial<LedgerRecipe>;
+  readonly truth?: Phase['truth'];
 }
 
 export function declare(
@@ -139,12 +139,12 @@ export function declare(
   expected: Expected,
   choice: Choice = {},
 ): HostileCase {
-  const { book, ...rest } = choice;
+  const { ledger, ...rest } = choice;
   return {
     name,
     meaning,
     clock: 0,
-    books: (now, party) => makeBook(now, { seed: name, party, ...book }),
+    truth: (now, party) => makeLedger(now, { seed: name, party, ...ledger }),
     answer,
     expected,
     hasEffect: true,
@@ -167,7 +167,7 @@ export function textCase(
   return declare(
     name,
     meaning,
-    (request, books) => reply(bend(csvFor(request, books), request)),
+    (request, truth) => reply(bend(csvFor(request, truth), request)),
     expected,
     choice,
   );
@@ -182,7 +182,7 @@ export function layoutCase(
   choice: Choice = {},
 ): HostileCase {
   const hasEffect = layout.columns.includes('effect');
-  return declare(name, meaning, (request, books) => reply(csvFor(request, books, layout)), expected, {
+  return declare(name, meaning, (request, truth) => reply(csvFor(request, truth, layout)), expected, {
     hasEffect,
     ...choice,
   });

@@ -1,5 +1,5 @@
 /** Filters that the source ignores or bends: rows of other times, assets and parties that nobody asked for. */
-import { DAY, HOUR, SECOND, type Entry } from './book.ts';
+import { DAY, HOUR, SECOND, type Entry } from './ledger.ts';
 import {
   csvFor,
   declare,
@@ -23,8 +23,8 @@ const rows = (entries: readonly Entry[], request: ExportRequest): ReturnType<typ
 /** The request as a source understands it that bends its bounds. */
 const bounded =
   (bend: (request: ExportRequest) => ExportRequest): Phase['answer'] =>
-  (request, books) =>
-    rows(select(bend(request), books), request);
+  (request, truth) =>
+    rows(select(bend(request), truth), request);
 
 function withoutBounds(request: ExportRequest): ExportRequest {
   return withoutStart(withoutEnd(request));
@@ -54,20 +54,20 @@ const wider = (request: ExportRequest, by: bigint): ExportRequest => ({
 });
 
 /** Incoming rows ignore every filter; with both bounds no outgoing row comes at all; an end alone breaks the source. */
-const brokenRelease: Phase['answer'] = (request, books) => {
+const brokenRelease: Phase['answer'] = (request, truth) => {
   if (request.from === undefined && request.to !== undefined)
     return reply([], { protocol: 'none', framing: 'close' });
   const isIncoming = (entry: Entry): boolean => entry.to.party === request.party;
   const outgoing =
-    request.to === undefined ? select(request, books).filter((entry) => !isIncoming(entry)) : [];
-  return rows([...books.filter(isIncoming), ...outgoing], request);
+    request.to === undefined ? select(request, truth).filter((entry) => !isIncoming(entry)) : [];
+  return rows([...truth.filter(isIncoming), ...outgoing], request);
 };
 
 /** Rows of others, and of other times, between the true ones. */
 const padded =
   (count: number): Phase['answer'] =>
-  (request, books) => {
-    const chosen = select(request, books);
+  (request, truth) => {
+    const chosen = select(request, truth);
     const pads = chosen.flatMap((entry) =>
       Array.from({ length: count }, (_, at) => {
         const time = outside(request, at);
@@ -100,8 +100,8 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
   declare(
     'end-inclusive',
     'rows of the last instant come, too',
-    (request, books) =>
-      rows(select(request.to === undefined ? request : { ...request, to: request.to + 1n }, books), request),
+    (request, truth) =>
+      rows(select(request.to === undefined ? request : { ...request, to: request.to + 1n }, truth), request),
     WHOLE,
   ),
   declare(
@@ -113,7 +113,7 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
   declare(
     'bounds-by-whole-seconds',
     'both bounds are cut to whole seconds',
-    (request, books) => {
+    (request, truth) => {
       const [from, to] = [floor(request.from, SECOND), floor(request.to, SECOND)];
       return rows(
         select(
@@ -122,7 +122,7 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
             ...(from === undefined ? {} : { from }),
             ...(to === undefined ? {} : { to }),
           },
-          books,
+          truth,
         ),
         request,
       );
@@ -140,28 +140,28 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
   declare(
     'end-alone-breaks-the-source',
     'a request with an end and no start ends without an answer',
-    (request, books, now) =>
+    (request, truth, now) =>
       request.from === undefined && request.to !== undefined
         ? reply([], { protocol: 'none', framing: 'close' })
-        : honestAnswer(request, books, now),
+        : honestAnswer(request, truth, now),
     WHOLE,
   ),
   declare(
     'bounds-refused',
     'any request with a bound is a 400',
-    (request, books, now) =>
+    (request, truth, now) =>
       request.from === undefined && request.to === undefined
-        ? honestAnswer(request, books, now)
+        ? honestAnswer(request, truth, now)
         : refusal(400, 'dateRange is not served'),
     NO_LIE,
   ),
   declare(
     'bounds-demanded',
     'a request without both bounds is a 400',
-    (request, books, now) =>
+    (request, truth, now) =>
       request.from === undefined || request.to === undefined
         ? refusal(400, 'dateRange is missing')
-        : honestAnswer(request, books, now),
+        : honestAnswer(request, truth, now),
     WHOLE,
     { apart: 'bounds' },
   ),
@@ -170,37 +170,37 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
   declare(
     'another-party-instead',
     'the answer is another party’s',
-    (request, books) => {
+    (request, truth) => {
       const other = 'dd'.repeat(32);
       const turn = (entry: Entry): Entry => ({
         ...entry,
         from: { ...entry.from, party: other },
         to: { ...entry.to, party: 'network' },
       });
-      return rows(select(request, books).map(turn), { ...request, party: other });
+      return rows(select(request, truth).map(turn), { ...request, party: other });
     },
     telling({ ...PARTLY, published: 'nothing' }, 'rows of other parties'),
   ),
   declare(
     'another-party-once',
     'the first answer is another party’s, the next ones are right',
-    (request, books, now) =>
+    (request, truth, now) =>
       request.n === 0
         ? rows(
-            select(request, books).map((entry) => ({
+            select(request, truth).map((entry) => ({
               ...entry,
               from: { ...entry.from, party: 'dd'.repeat(32) },
               to: { ...entry.to, party: 'network' },
             })),
             request,
           )
-        : honestAnswer(request, books, now),
+        : honestAnswer(request, truth, now),
     { ...SUSPICIOUS, verdicts: ['suspicious', 'complete', 'incomplete', 'failed'] },
   ),
   declare(
     'misspelt-parameters-ignored',
     'parameters of other names are ignored: nothing is filtered',
-    (request, books) => reply(csvFor(withoutBounds(withoutAsset(request)), books)),
+    (request, truth) => reply(csvFor(withoutBounds(withoutAsset(request)), truth)),
     WHOLE,
   ),
 ];

@@ -1,5 +1,5 @@
 /** What follows an export that went well: growth, late rows, lag, loss, another chain. Each phase is one more run. */
-import { DAY, HOUR, makeBook, type Entry } from './book.ts';
+import { DAY, HOUR, makeLedger, type Entry } from './ledger.ts';
 import {
   declare,
   honestAnswer,
@@ -15,27 +15,27 @@ import {
 import { THIRTEEN, writeCsv } from './layout.ts';
 import { refusal, reply } from './reply.ts';
 
-type Books = Phase['books'];
+type MakeLedger = Phase['truth'];
 
 /** Rows of 30 days that end so many hours before now. */
 const until =
-  (hours: number, seed = 'nights'): Books =>
+  (hours: number, seed = 'nights'): MakeLedger =>
   (now, party) =>
-    makeBook(now, { seed, party, fromHours: 720, toHours: 1, rows: 240 }).filter(
+    makeLedger(now, { seed, party, fromHours: 720, toHours: 1, rows: 240 }).filter(
       ({ time }) => time < now - BigInt(hours) * HOUR,
     );
 const since =
-  (books: Books, hours: number): Books =>
+  (truth: MakeLedger, hours: number): MakeLedger =>
   (now, party) =>
-    books(now, party).filter(({ time }) => time >= now - BigInt(hours) * HOUR);
+    truth(now, party).filter(({ time }) => time >= now - BigInt(hours) * HOUR);
 const both =
-  (a: Books, b: Books): Books =>
+  (a: MakeLedger, b: MakeLedger): MakeLedger =>
   (now, party) =>
     [...a(now, party), ...b(now, party)].toSorted((x, y) => (x.time < y.time ? -1 : 1));
 const newer =
   (hours: number) =>
-  (books: readonly Entry[], now: bigint): readonly Entry[] =>
-    books.filter(({ time }) => time >= now - BigInt(hours) * HOUR);
+  (truth: readonly Entry[], now: bigint): readonly Entry[] =>
+    truth.filter(({ time }) => time >= now - BigInt(hours) * HOUR);
 
 /** The first run is two days before now, and everything in it is right. */
 function nights(
@@ -44,16 +44,21 @@ function nights(
   followedBy: readonly Phase[],
   first: Partial<HostileCase> = {},
 ): HostileCase {
-  return declare(name, meaning, honestAnswer, WHOLE, { clock: -48, books: until(48), followedBy, ...first });
+  return declare(name, meaning, honestAnswer, WHOLE, { clock: -48, truth: until(48), followedBy, ...first });
 }
 
-function phase(clock: Phase['clock'], books: Books, expected: Expected, rest: Partial<Phase> = {}): Phase {
-  return { clock, books, expected, answer: honestAnswer, ...rest };
+function phase(
+  clock: Phase['clock'],
+  truth: MakeLedger,
+  expected: Expected,
+  rest: Partial<Phase> = {},
+): Phase {
+  return { clock, truth, expected, answer: honestAnswer, ...rest };
 }
 
-/** The books still have what the source does not serve. */
-function lost(clock: Phase['clock'], books: Books, served: Books, expected: Expected): Phase {
-  return phase(clock, books, expected, {
+/** The truth still have what the source does not serve. */
+function lost(clock: Phase['clock'], truth: MakeLedger, served: MakeLedger, expected: Expected): Phase {
+  return phase(clock, truth, expected, {
     answer: (request, _, now) =>
       reply(writeCsv(THIRTEEN, select(request, served(now, request.party)), request.party)),
   });
@@ -67,34 +72,34 @@ const AGAIN: Partial<Phase> = { isAgain: true };
 const EITHER: Expected = { ...WHOLE, verdicts: ['complete', 'incomplete'] };
 const STILL_DOUBTED: Expected = { ...WHOLE, verdicts: ['complete', 'suspicious'] };
 
-const oneLate: Books = (now, party) => makeBook(now, { seed: 'late', party, rows: 1, fromHours: 400 });
+const oneLate: MakeLedger = (now, party) => makeLedger(now, { seed: 'late', party, rows: 1, fromHours: 400 });
 const dropThree =
-  (books: Books): Books =>
+  (truth: MakeLedger): MakeLedger =>
   (now, party) => {
-    const all = books(now, party);
+    const all = truth(now, party);
     const gone = all.filter(({ time }) => time < now - 2n * DAY - HOUR).slice(-3);
     return all.filter((entry) => !gone.includes(entry));
   };
 /** The last row that the first run closed has another quantity. */
 const changeLast =
-  (books: Books): Books =>
+  (truth: MakeLedger): MakeLedger =>
   (now, party) => {
-    const all = books(now, party);
+    const all = truth(now, party);
     const at = all.findLastIndex(({ time }) => time < now - 49n * HOUR);
     return all.map((entry, index) => (index === at ? { ...entry, quantity: `${entry.quantity}0` } : entry));
   };
 
 /** Rows of 53 to 50 hours before now come twice. */
-const doubled: Phase['answer'] = (request, books, now) => {
-  const rows = select(request, books);
+const doubled: Phase['answer'] = (request, truth, now) => {
+  const rows = select(request, truth);
   const again = rows.filter(({ time }) => time >= now - 53n * HOUR && time < now - 50n * HOUR);
   return reply(writeCsv(THIRTEEN, [...rows, ...again], request.party));
 };
 
 /** Only the from side, and no effect. */
-const otherRelease: Phase['answer'] = (request, books) => {
+const otherRelease: Phase['answer'] = (request, truth) => {
   const columns = THIRTEEN.columns.filter((name) => name !== 'effect');
-  const own = select(request, books).filter((entry) => entry.from.party === request.party);
+  const own = select(request, truth).filter((entry) => entry.from.party === request.party);
   return reply(writeCsv({ ...THIRTEEN, columns }, own, request.party));
 };
 
@@ -109,7 +114,7 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
     'late-rows',
     'rows of the last hours before the first run are booked after it',
     [phase(0, until(2), { ...BLIND, mustHold: newer(40) }), phase(0, until(2), WHOLE, AGAIN)],
-    { books: until(53) },
+    { truth: until(53) },
   ),
   nights('row-late-by-weeks', 'one row is booked two weeks back, between two runs', [
     phase(0, both(until(2), oneLate), { ...BLIND, mustHold: newer(40) }),
@@ -141,7 +146,7 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
         mustHold: newer(72),
       }),
     ],
-    { clock: -500, books: until(500) },
+    { clock: -500, truth: until(500) },
   ),
   nights('all-rows-lost', 'the source has no rows any longer, and no new ones', [
     lost(0, until(48), () => [], NO_LIE),

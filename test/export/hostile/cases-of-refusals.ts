@@ -1,5 +1,5 @@
 /** Statuses, error bodies, redirects, and answers that are something else. */
-import { ASSETS } from './book.ts';
+import { ASSETS } from './ledger.ts';
 import {
   csvFor,
   declare,
@@ -33,7 +33,7 @@ function once(name: string, meaning: string, first: () => Reply): HostileCase {
   return declare(
     name,
     meaning,
-    (request, books, now) => (request.n === 0 ? first() : honestAnswer(request, books, now)),
+    (request, truth, now) => (request.n === 0 ? first() : honestAnswer(request, truth, now)),
     WHOLE,
   );
 }
@@ -124,14 +124,14 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
   always('empty-body', '200 and not one byte', () => reply('', { framing: 'length' })),
   always('one-line-end', '200 and one line end', () => reply('\n')),
   declare('header-only', 'the header line alone: this party has no entries', honestAnswer, WHOLE, {
-    books: () => [],
+    truth: () => [],
   }),
   declare(
     'header-only-without-a-line-end',
     'the header line alone, with a length that fits and no line end',
     () => reply(writeHeader(THIRTEEN).trimEnd(), { framing: 'length' }),
     { ...NO_LIE, published: 'nothing' },
-    { books: () => [] },
+    { truth: () => [] },
   ),
   declare(
     'redirect-to-itself',
@@ -154,50 +154,50 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
   declare(
     'asset-demanded',
     'without an asset: 400, missing asset ID; no asset is known',
-    (request, books, now) =>
-      request.asset === undefined ? json({ error: ASSET_REQUIRED }, 400) : honestAnswer(request, books, now),
+    (request, truth, now) =>
+      request.asset === undefined ? json({ error: ASSET_REQUIRED }, 400) : honestAnswer(request, truth, now),
     { ...NO_ASSET, verdicts: ['incomplete'] },
     { apart: 'asset' },
   ),
   declare(
     'asset-demanded-and-known',
     'the same, and a person has named every asset',
-    (request, books, now) =>
-      request.asset === undefined ? json(ASSET_REQUIRED, 400) : honestAnswer(request, books, now),
+    (request, truth, now) =>
+      request.asset === undefined ? json(ASSET_REQUIRED, 400) : honestAnswer(request, truth, now),
     { ...WHOLE, verdicts: ['complete', 'incomplete'], maxRequests: 24 },
     { assets: ASSETS },
   ),
   declare(
     'asset-demanded-inside-200',
     'without an asset: the same refusal as the first message under status 200',
-    (request, books, now) =>
-      request.asset === undefined ? json({ error: ASSET_REQUIRED }) : honestAnswer(request, books, now),
+    (request, truth, now) =>
+      request.asset === undefined ? json({ error: ASSET_REQUIRED }) : honestAnswer(request, truth, now),
     { ...NO_ASSET, verdicts: ['incomplete', 'failed'] },
     { apart: 'asset' },
   ),
   declare(
     'asset-refused-with-500',
     'any request with an asset is a 500, all others are right',
-    (request, books, now) =>
-      request.asset === undefined ? honestAnswer(request, books, now) : refusal(500, 'asset id'),
+    (request, truth, now) =>
+      request.asset === undefined ? honestAnswer(request, truth, now) : refusal(500, 'asset id'),
     WHOLE,
   ),
   declare(
     'every-other-answer-fails',
     'every other answer is a 502',
-    (request, books, now) =>
-      request.n % 2 === 0 ? refusal(502, 'bad gateway') : honestAnswer(request, books, now),
+    (request, truth, now) =>
+      request.n % 2 === 0 ? refusal(502, 'bad gateway') : honestAnswer(request, truth, now),
     WHOLE,
   ),
   declare(
     'wide-windows-time-out',
     'windows of more than ten days are a 504, shorter ones are right',
-    (request, books) => {
+    (request, truth) => {
       const days =
         request.from === undefined || request.to === undefined
           ? 365n
           : (request.to - request.from) / 86_400_000_000n;
-      return days > 10n ? refusal(504, 'upstream timed out') : reply(csvFor(request, books));
+      return days > 10n ? refusal(504, 'upstream timed out') : reply(csvFor(request, truth));
     },
     { ...PARTLY, verdicts: ['complete', ...PARTLY.verdicts] },
   ),

@@ -1,13 +1,13 @@
 /** Forms of the stream: raw CSV, and messages in all the ways the interface document leaves open. */
 import { csvFor, declare, PARTLY, REFUSED, WHOLE, type ExportRequest, type HostileCase } from './case.ts';
-import type { Entry } from './book.ts';
+import type { Entry } from './ledger.ts';
 import { change, THIRTEEN, TWELVE } from './layout.ts';
 import { cut, cutLines, errorBody, JSON_TYPE, message, messages, reply, type Reply } from './reply.ts';
 
 type Write = (csv: string, request: ExportRequest) => Reply;
 
-const sends = (write: Write) => (request: ExportRequest, books: readonly Entry[]) =>
-  write(csvFor(request, books), request);
+const sends = (write: Write) => (request: ExportRequest, truth: readonly Entry[]) =>
+  write(csvFor(request, truth), request);
 
 const good = (name: string, meaning: string, write: Write): HostileCase =>
   declare(name, meaning, sends(write), WHOLE);
@@ -137,7 +137,7 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   declare(
     'one-message-of-70-megabytes',
     'all rows of a window come in one message, 700 KB each',
-    (request, books) => messages([csvFor(request, books, FAT)], 'base64'),
+    (request, truth) => messages([csvFor(request, truth, FAT)], 'base64'),
     { ...WHOLE, maxRequests: 60 },
     { isHeavy: true },
   ),
@@ -154,16 +154,16 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   declare(
     'twelve-columns',
     'the older release: ids as bytes, kinds of accounts as numbers, only the from side',
-    (request, books) => reply(cutLines(csvFor(request, books, TWELVE), 9)),
+    (request, truth) => reply(cutLines(csvFor(request, truth, TWELVE), 9)),
     WHOLE,
-    { hasEffect: false, book: { side: 'from' } },
+    { hasEffect: false, ledger: { side: 'from' } },
   ),
   declare(
     'twelve-columns-in-messages',
     'the older release in messages',
-    (request, books) => messages(cut(csvFor(request, books, TWELVE), 500), 'base64'),
+    (request, truth) => messages(cut(csvFor(request, truth, TWELVE), 500), 'base64'),
     WHOLE,
-    { hasEffect: false, book: { side: 'from' } },
+    { hasEffect: false, ledger: { side: 'from' } },
   ),
   declare(
     'error-as-the-first-message',
@@ -198,19 +198,19 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   declare(
     'error-glued-once',
     'the first answer ends in an error, the next ones do not',
-    (request, books) =>
+    (request, truth) =>
       reply(
         request.n === 0
-          ? `${csvFor(request, books)}${text({ error: errorBody(13, 'once') })}`
-          : csvFor(request, books),
+          ? `${csvFor(request, truth)}${text({ error: errorBody(13, 'once') })}`
+          : csvFor(request, truth),
       ),
     WHOLE,
   ),
   declare(
     'huge-error-behind-rows',
     'an error whose code is beyond 2^53',
-    (request, books) =>
-      reply(`${csvFor(request, books)}{"error":{"code":9007199254740993,"message":"\\u0000","details":[]}}`),
+    (request, truth) =>
+      reply(`${csvFor(request, truth)}{"error":{"code":9007199254740993,"message":"\\u0000","details":[]}}`),
     PARTLY,
   ),
 ];

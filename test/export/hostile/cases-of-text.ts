@@ -1,5 +1,5 @@
 /** The text of the CSV: ends, quotes, columns, bytes, sizes. */
-import { DAY, makeBook, type Entry } from './book.ts';
+import { DAY, makeLedger, type Entry } from './ledger.ts';
 import {
   csvFor,
   declare,
@@ -32,8 +32,8 @@ const SETTING = (setting: string): Expected =>
 const ONE_MEGABYTE = 1024 * 1024;
 const HALF_WITHOUT_TIMES: Phase = {
   clock: 0,
-  books: (now, party) => makeBook(now, { seed: 'no-time-and-fewer-rows', party }).slice(50),
-  answer: (request, books) => reply(csvFor(request, books, without('vega_time'))),
+  truth: (now, party) => makeLedger(now, { seed: 'no-time-and-fewer-rows', party }).slice(50),
+  answer: (request, truth) => reply(csvFor(request, truth, without('vega_time'))),
   expected: { ...SUSPICIOUS, published: 'exactly' },
 };
 
@@ -53,14 +53,14 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   declare(
     'mark-quotes-and-crlf',
     'a byte order mark, quotes and CRLF',
-    (request, books) =>
-      reply(`\uFEFF${csvFor(request, books, { ...THIRTEEN, isQuoted: true, lineEnd: '\r\n' })}`),
+    (request, truth) =>
+      reply(`\uFEFF${csvFor(request, truth, { ...THIRTEEN, isQuoted: true, lineEnd: '\r\n' })}`),
     WHOLE,
   ),
   declare(
     'no-final-line-end-with-length',
     'the last line has no end, the length fits',
-    (request, books) => reply(csvFor(request, books).trimEnd(), { framing: 'length' }),
+    (request, truth) => reply(csvFor(request, truth).trimEnd(), { framing: 'length' }),
     WHOLE,
   ),
   textCase(
@@ -251,12 +251,12 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   declare(
     'not-utf-8',
     'bytes that are not UTF-8 in a column that nobody knows',
-    (request, books) =>
+    (request, truth) =>
       reply([
         Buffer.from(
           csvFor(
             request,
-            books,
+            truth,
             withColumn('note', () => 'caf\u00e9'),
           ),
           'latin1',
@@ -269,13 +269,13 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     'a field of 5 MB in a column that nobody knows',
     withColumn('note', (_, __, at) => (at === 3 ? 'x'.repeat(5 * ONE_MEGABYTE) : 'x')),
     WHOLE,
-    { book: { rows: 10 } },
+    { ledger: { rows: 10 } },
   ),
   declare(
     'row-of-100-megabytes',
     'one row of 100 MB',
-    (request, books) =>
-      reply([csvFor(request, books), ...Array.from({ length: 100 }, () => Buffer.alloc(ONE_MEGABYTE, 'x'))]),
+    (request, truth) =>
+      reply([csvFor(request, truth), ...Array.from({ length: 100 }, () => Buffer.alloc(ONE_MEGABYTE, 'x'))]),
     PARTLY,
     { isHeavy: true },
   ),
@@ -289,7 +289,7 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   declare(
     'endless-row',
     'a row that never ends',
-    (request, books) => reply(endless(csvFor(request, books), () => 'x'.repeat(60_000))),
+    (request, truth) => reply(endless(csvFor(request, truth), () => 'x'.repeat(60_000))),
     PARTLY,
     { isHeavy: true, isSlow: true },
   ),
@@ -329,12 +329,12 @@ function* endless(begin: string, next: () => string): Iterable<Part> {
   for (;;) yield next();
 }
 
-function endlessOutside(request: ExportRequest, books: readonly Entry[]): ReturnType<typeof reply> {
-  const [first] = select(request, books);
+function endlessOutside(request: ExportRequest, truth: readonly Entry[]): ReturnType<typeof reply> {
+  const [first] = select(request, truth);
   const isBounded = request.from !== undefined && request.from > DAY;
   const time = isBounded ? (request.from ?? 0n) - DAY : (request.to ?? -2n * DAY) + DAY;
   const row = first === undefined ? '' : writeRow(THIRTEEN, { ...first, time }, request.party);
   return reply(
-    endless(writeCsv(THIRTEEN, select(request, books), request.party), () => row.repeat(200) || ' '),
+    endless(writeCsv(THIRTEEN, select(request, truth), request.party), () => row.repeat(200) || ' '),
   );
 }

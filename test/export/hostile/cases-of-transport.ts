@@ -1,6 +1,6 @@
 /** Framing, lengths, trailers, compression and pauses. */
 import { gzipSync, deflateSync } from 'node:zlib';
-import type { Entry } from './book.ts';
+import type { Entry } from './ledger.ts';
 import {
   csvFor,
   declare,
@@ -27,12 +27,12 @@ function framed(
   write: Write,
   choice: Choice = {},
 ): HostileCase {
-  return declare(name, meaning, (request, books) => write(csvFor(request, books), request), expected, choice);
+  return declare(name, meaning, (request, truth) => write(csvFor(request, truth), request), expected, choice);
 }
 
 /** The rows of the window but for some of the last; each request loses another number of them. */
-function cutAtRowEnd(request: ExportRequest, books: readonly Entry[]): string {
-  const rows = select(request, books);
+function cutAtRowEnd(request: ExportRequest, truth: readonly Entry[]): string {
+  const rows = select(request, truth);
   return writeCsv(THIRTEEN, rows.slice(0, Math.max(0, rows.length - 1 - (request.n % 7))), request.party);
 }
 
@@ -54,13 +54,13 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
   declare(
     'http-1.0-cut-at-a-row-end',
     'HTTP/1.0 without length; each answer ends at another row',
-    (request, books) => reply(cutAtRowEnd(request, books), { protocol: 'HTTP/1.0', framing: 'close' }),
+    (request, truth) => reply(cutAtRowEnd(request, truth), { protocol: 'HTTP/1.0', framing: 'close' }),
     UNPROVEN,
   ),
   declare(
     'closed-and-cut-at-a-row-end',
     'HTTP/1.1 without length; each answer ends at another row',
-    (request, books) => reply(cutAtRowEnd(request, books), { framing: 'close' }),
+    (request, truth) => reply(cutAtRowEnd(request, truth), { framing: 'close' }),
     UNPROVEN,
   ),
   framed('http-1.0-with-length', 'HTTP/1.0 with a length that fits', WHOLE, (csv) =>
@@ -141,7 +141,7 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
   declare(
     'gzip-bomb',
     'half a megabyte of gzip that is one row of 500 megabytes',
-    (request, books) => reply([gzipSync(csvFor(request, books)), ...bomb()], gzip),
+    (request, truth) => reply([gzipSync(csvFor(request, truth)), ...bomb()], gzip),
     PARTLY,
     { isHeavy: true },
   ),

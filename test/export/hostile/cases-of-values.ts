@@ -1,5 +1,5 @@
 /** Times, ids and numbers, as they come and as they should not. */
-import { DAY, makeBook, SECOND, writeInstant, type Entry } from './book.ts';
+import { DAY, makeLedger, SECOND, writeInstant, type Entry } from './ledger.ts';
 import {
   csvFor,
   declare,
@@ -37,13 +37,13 @@ const odd = (write: (time: bigint) => string) => (time: bigint, at: number) =>
 const booked =
   (
     bend: (entry: Entry, at: number, now: bigint) => Entry,
-    rest: Partial<Parameters<typeof makeBook>[1]> = {},
-  ): Phase['books'] =>
+    rest: Partial<Parameters<typeof makeLedger>[1]> = {},
+  ): Phase['truth'] =>
   (now, party) =>
-    makeBook(now, { seed: 'booked', party, ...rest }).map((entry, at) => bend(entry, at, now));
-const quantity = (value: string): Phase['books'] =>
+    makeLedger(now, { seed: 'booked', party, ...rest }).map((entry, at) => bend(entry, at, now));
+const quantity = (value: string): Phase['truth'] =>
   booked((entry, at) => (at === 5 ? { ...entry, quantity: value } : entry));
-/** A quantity that the books have, spelled in another way. */
+/** A quantity that the truth have, spelled in another way. */
 const spelled = (
   name: string,
   meaning: string,
@@ -56,9 +56,9 @@ const spelled = (
     meaning,
     change(THIRTEEN, { quantity: (entry) => (entry.quantity === booked ? written : entry.quantity) }),
     expected,
-    { books: quantity(booked) },
+    { truth: quantity(booked) },
   );
-/** The field as it is written; the books have what it means, or what it was before. */
+/** The field as it is written; the truth have what it means, or what it was before. */
 const field = (
   name: string,
   meaning: string,
@@ -84,8 +84,8 @@ const STRANGER = 'ee'.repeat(32);
 /** Rows that are no business of the party among its own. */
 const withStrangers =
   (layout: Layout, count: number): Phase['answer'] =>
-  (request, books) => {
-    const rows = select(request, books);
+  (request, truth) => {
+    const rows = select(request, truth);
     const strangers = rows.slice(0, count).map((entry) => ({
       ...entry,
       from: { ...entry.from, party: STRANGER },
@@ -97,9 +97,9 @@ const withStrangers =
 /** One row more in each answer, of a time that cannot be. */
 const withTime =
   (time: string): Phase['answer'] =>
-  (request, books) => {
-    const [first] = select(request, books);
-    const csv = csvFor(request, books);
+  (request, truth) => {
+    const [first] = select(request, truth);
+    const csv = csvFor(request, truth);
     return reply(
       first === undefined
         ? csv
@@ -148,7 +148,7 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'a number of seconds; nothing is set',
     (time) => String(time / SECOND),
     telling(NO_LIE, 'the spelling of times can be set'),
-    { books: booked((entry) => ({ ...entry, time: (entry.time / SECOND) * SECOND })) },
+    { truth: booked((entry) => ({ ...entry, time: (entry.time / SECOND) * SECOND })) },
   ),
   clock(
     'times-as-unix-seconds-that-are-set',
@@ -157,7 +157,7 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     WHOLE,
     {
       settings: { timeForm: 's' },
-      books: booked((entry) => ({ ...entry, time: (entry.time / SECOND) * SECOND })),
+      truth: booked((entry) => ({ ...entry, time: (entry.time / SECOND) * SECOND })),
     },
   ),
   clock(
@@ -204,13 +204,19 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   ),
   declare(
     'row-of-2262',
-    'the books have a row of the year 2262, beyond 64 bits of nanoseconds',
+    'the truth have a row of the year 2262, beyond 64 bits of nanoseconds',
     honestAnswer,
     { ...NO_LIE, cannotKnow: true },
     {
-      books: (now, party) => [
-        ...makeBook(now, { seed: '2262', party }),
-        ...makeBook(9_223_372_036_854_775n + DAY, { seed: 'far', party, rows: 1, fromHours: 1, toHours: 0 }),
+      truth: (now, party) => [
+        ...makeLedger(now, { seed: '2262', party }),
+        ...makeLedger(9_223_372_036_854_775n + DAY, {
+          seed: 'far',
+          party,
+          rows: 1,
+          fromHours: 1,
+          toHours: 0,
+        }),
       ],
     },
   ),
@@ -263,16 +269,16 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'the release sends own rows only, and sends three others',
     withStrangers(TWELVE, 3),
     telling(SUSPICIOUS, 'rows of other parties'),
-    { hasEffect: false, book: { side: 'from' } },
+    { hasEffect: false, ledger: { side: 'from' } },
   ),
   declare(
     'only-strangers',
     'every row belongs to others',
-    (request, books) =>
+    (request, truth) =>
       reply(
         csvFor(
           request,
-          books.map((entry) => ({
+          truth.map((entry) => ({
             ...entry,
             from: { ...entry.from, party: STRANGER },
             to: { ...entry.to, party: STRANGER },
@@ -282,18 +288,18 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     telling({ ...PARTLY, published: 'nothing' }, 'rows of other parties'),
   ),
   layoutCase('quantity-beyond-doubles', 'a quantity of 2^53+1', THIRTEEN, WHOLE, {
-    books: quantity('9007199254740993'),
+    truth: quantity('9007199254740993'),
   }),
   layoutCase('quantity-of-60-digits', 'a quantity of 60 digits', THIRTEEN, WHOLE, {
-    books: quantity('123456789'.repeat(7).slice(0, 60)),
+    truth: quantity('123456789'.repeat(7).slice(0, 60)),
   }),
   layoutCase('quantity-of-1000-digits', 'a quantity of 1,000 digits', THIRTEEN, WHOLE, {
-    books: quantity('7'.repeat(1000)),
+    truth: quantity('7'.repeat(1000)),
   }),
   layoutCase('quantity-of-1001-digits', 'a quantity of 1,001 digits', THIRTEEN, NO_LIE, {
-    books: quantity('7'.repeat(1001)),
+    truth: quantity('7'.repeat(1001)),
   }),
-  layoutCase('quantity-of-zero', 'entries of nothing', THIRTEEN, WHOLE, { books: quantity('0') }),
+  layoutCase('quantity-of-zero', 'entries of nothing', THIRTEEN, WHOLE, { truth: quantity('0') }),
   spelled('quantity-with-a-plus', 'a quantity with a sign and zeros in front', '5', '+0005', WHOLE),
   spelled('quantity-with-an-exponent', 'a quantity of 1.1e1', '11', '1.1e1', NO_LIE),
   spelled('quantity-of-decimals', 'a quantity of 1.5', '1.5', '1.5', NO_LIE),
@@ -302,13 +308,13 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   field('quantity-of-hex', 'a quantity of 0x10', 'quantity', () => '0x10', PARTLY),
   field('quantity-with-thousands', 'a quantity of "1,000"', 'quantity', () => '"1,000"', PARTLY),
   layoutCase('balance-that-is-negative', 'a balance of -5', THIRTEEN, NO_LIE, {
-    books: booked((entry, at) => (at === 5 ? { ...entry, from: { ...entry.from, balance: '-5' } } : entry)),
+    truth: booked((entry, at) => (at === 5 ? { ...entry, from: { ...entry.from, balance: '-5' } } : entry)),
   }),
   layoutCase('asset-in-no-spelling', 'an asset of a word that nobody knows', THIRTEEN, NO_LIE, {
-    books: booked((entry, at) => (at === 5 ? { ...entry, asset: 'doubloons' } : entry)),
+    truth: booked((entry, at) => (at === 5 ? { ...entry, asset: 'doubloons' } : entry)),
   }),
   layoutCase('asset-that-is-empty', 'an asset is missing', THIRTEEN, NO_LIE, {
-    books: booked((entry, at) => (at === 5 ? { ...entry, asset: '' } : entry)),
+    truth: booked((entry, at) => (at === 5 ? { ...entry, asset: '' } : entry)),
   }),
   layoutCase(
     'formula',
@@ -321,21 +327,21 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     WHOLE,
   ),
   layoutCase('rows-of-one-second', 'all rows are of one second', THIRTEEN, WHOLE, {
-    books: booked((entry, at, now) => ({ ...entry, time: now - 10n * DAY + BigInt(at) })),
+    truth: booked((entry, at, now) => ({ ...entry, time: now - 10n * DAY + BigInt(at) })),
   }),
   layoutCase('rows-of-one-instant', 'all rows are of one microsecond', THIRTEEN, WHOLE, {
-    books: booked((entry, _, now) => ({ ...entry, time: now - 10n * DAY })),
+    truth: booked((entry, _, now) => ({ ...entry, time: now - 10n * DAY })),
   }),
   layoutCase(
     'rows-at-midnights',
     'rows lie exactly on borders of days, and a microsecond before them',
     THIRTEEN,
     WHOLE,
-    { books: booked((entry, at) => ({ ...entry, time: (entry.time / DAY) * DAY - BigInt(at % 2) })) },
+    { truth: booked((entry, at) => ({ ...entry, time: (entry.time / DAY) * DAY - BigInt(at % 2) })) },
   ),
   layoutCase('rows-alike', 'every row comes five times', THIRTEEN, WHOLE, {
-    books: (now, party) =>
-      makeBook(now, { seed: 'alike', party, rows: 30 }).flatMap((entry) => [
+    truth: (now, party) =>
+      makeLedger(now, { seed: 'alike', party, rows: 30 }).flatMap((entry) => [
         entry,
         entry,
         entry,
@@ -343,20 +349,20 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
         entry,
       ]),
   }),
-  layoutCase('row-alone', 'the party has one entry', THIRTEEN, WHOLE, { book: { rows: 1 } }),
+  layoutCase('row-alone', 'the party has one entry', THIRTEEN, WHOLE, { ledger: { rows: 1 } }),
   layoutCase('years-of-rows', 'rows of ten years', THIRTEEN, WHOLE, {
-    book: { fromHours: 24 * 3650, rows: 400 },
+    ledger: { fromHours: 24 * 3650, rows: 400 },
   }),
   declare(
     'unsorted',
     'rows come in no order, another one each time',
-    (request, books) => reply(writeCsv(THIRTEEN, shuffle(select(request, books), request.n), request.party)),
+    (request, truth) => reply(writeCsv(THIRTEEN, shuffle(select(request, truth), request.n), request.party)),
     WHOLE,
   ),
   declare(
     'newest-first',
     'rows come newest first',
-    (request, books) => reply(writeCsv(THIRTEEN, select(request, books).toReversed(), request.party)),
+    (request, truth) => reply(writeCsv(THIRTEEN, select(request, truth).toReversed(), request.party)),
     WHOLE,
   ),
 ];

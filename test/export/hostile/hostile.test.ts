@@ -1,6 +1,6 @@
 /** The hostile source itself: that its answers are what its table says, on the wire. No product code takes part. */
 import { afterEach, describe, expect, test } from 'vitest';
-import { HOUR } from './book.ts';
+import { HOUR } from './ledger.ts';
 import { CASES } from './cases.ts';
 import type { HostileCase } from './case.ts';
 import { askRaw, type RawAnswer } from './raw-client.ts';
@@ -87,9 +87,9 @@ describe('the cases', () => {
       source.heal(one.name);
       const { head, text } = await askRaw(source.url, `${EXPORT}?partyId=${source.partyOf(one.name)}`);
       expect(head).toContain('HTTP/1.1 200');
-      const rows = one.books(source.now, source.partyOf(one.name)).length;
+      const rows = one.truth(source.now, source.partyOf(one.name)).length;
       expect(text.split('\n').length).toBe(rows + 2);
-      expect(source.books(one.name).length).toBe(rows);
+      expect(source.truth(one.name).length).toBe(rows);
     },
   );
 });
@@ -158,7 +158,7 @@ describe('on the wire', () => {
         expected.verdicts[0] === 'complete' &&
         name !== 'one-message-of-70-megabytes',
     ),
-  )('$name carries the CSV that the books demand', async (one) => {
+  )('$name carries the CSV that the truth demand', async (one) => {
     const { text } = await ask(one.name);
     const data = [...text.matchAll(/"data":\s*("(?:[^"\\]|\\.)*")/g)].map(
       ([, json = '""']) => JSON.parse(json) as string,

@@ -1,13 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { makeBook, toLedgerRow, writeInstant, type LedgerRow } from './book.ts';
+import { makeLedger, toLedgerRow, writeInstant, type LedgerRow } from './ledger.ts';
 import { PARTLY, REFUSED, WHOLE, type Expected, type Verdict } from './case.ts';
 import { judgeOutcome } from './judge.ts';
 
 const PARTY = 'ab'.repeat(32);
 const NOW = 1_690_000_000_000_000n;
-const books = makeBook(NOW, { seed: 'judge', party: PARTY }).map((entry) => toLedgerRow(entry, PARTY, true));
-const repeated = books.findIndex(
-  (row, at) => at > 0 && row === books[at] && JSON.stringify(row) === JSON.stringify(books[at - 1]),
+const truth = makeLedger(NOW, { seed: 'judge', party: PARTY }).map((entry) =>
+  toLedgerRow(entry, PARTY, true),
+);
+const repeated = truth.findIndex(
+  (row, at) => at > 0 && row === truth[at] && JSON.stringify(row) === JSON.stringify(truth[at - 1]),
 );
 
 function judge(
@@ -17,20 +19,20 @@ function judge(
   rest: { mustHold?: readonly LedgerRow[]; mayStay?: readonly LedgerRow[]; requests?: number } = {},
 ): string[] {
   return judgeOutcome(
-    { verdict, published, books, mustHold: [], mayStay: [], requests: 1, ...rest },
+    { verdict, published, truth, mustHold: [], mayStay: [], requests: 1, ...rest },
     expected,
   );
 }
 
 describe('a book', () => {
   test('is the same for the same seed, in order of time, with rows that repeat', () => {
-    const again = makeBook(NOW, { seed: 'judge', party: PARTY });
-    expect(again.map((entry) => toLedgerRow(entry, PARTY, true))).toEqual(books);
+    const again = makeLedger(NOW, { seed: 'judge', party: PARTY });
+    expect(again.map((entry) => toLedgerRow(entry, PARTY, true))).toEqual(truth);
     expect(again.map(({ time }) => time)).toEqual(
       again.map(({ time }) => time).toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0)),
     );
     expect(repeated).toBeGreaterThan(0);
-    expect(new Set(books.map((row) => String(row['effect']).startsWith('-')))).toEqual(
+    expect(new Set(truth.map((row) => String(row['effect']).startsWith('-')))).toEqual(
       new Set([true, false]),
     );
   });
@@ -42,46 +44,46 @@ describe('a book', () => {
 });
 
 describe('the judge', () => {
-  test('finds nothing wrong with exactly the books, in any order', () => {
-    expect(judge('complete', books.toReversed(), WHOLE)).toEqual([]);
+  test('finds nothing wrong with exactly the truth, in any order', () => {
+    expect(judge('complete', truth.toReversed(), WHOLE)).toEqual([]);
   });
 
   test('calls `complete` a lie over one row less, a repeated one, too', () => {
-    expect(judge('complete', books.slice(1), WHOLE)[0]).toMatch(/^1 rows of the books are missing/);
+    expect(judge('complete', truth.slice(1), WHOLE)[0]).toMatch(/^1 rows of the truth are missing/);
     expect(
       judge(
         'complete',
-        books.filter((_, at) => at !== repeated),
+        truth.filter((_, at) => at !== repeated),
         WHOLE,
       )[0],
-    ).toMatch(/^1 rows of the books/);
-    expect(judge('complete', books.slice(1), { ...WHOLE, cannotKnow: true, published: 'at-most' })).toEqual(
+    ).toMatch(/^1 rows of the truth/);
+    expect(judge('complete', truth.slice(1), { ...WHOLE, cannotKnow: true, published: 'at-most' })).toEqual(
       [],
     );
   });
 
   test('finds rows that are foreign, or come too often, under any verdict', () => {
-    const foreign = { ...books[0], quantity: '1' };
-    expect(judge('incomplete', [...books, foreign], PARTLY)[0]).toMatch(/^1 rows are not in the books/);
-    expect(judge('failed', [...books, books[0] ?? {}], PARTLY)[0]).toMatch(/^1 rows are not in the books/);
-    expect(judge('incomplete', [...books, foreign], PARTLY, { mayStay: [foreign] })).toEqual([]);
+    const foreign = { ...truth[0], quantity: '1' };
+    expect(judge('incomplete', [...truth, foreign], PARTLY)[0]).toMatch(/^1 rows are not in the truth/);
+    expect(judge('failed', [...truth, truth[0] ?? {}], PARTLY)[0]).toMatch(/^1 rows are not in the truth/);
+    expect(judge('incomplete', [...truth, foreign], PARTLY, { mayStay: [foreign] })).toEqual([]);
   });
 
   test('finds a wrong verdict, rows where none is right, rows that had to be there, and too many requests', () => {
-    expect(judge('complete', books, REFUSED)).toEqual([
+    expect(judge('complete', truth, REFUSED)).toEqual([
       'the verdict is complete, not incomplete or failed or suspicious',
     ]);
-    expect(judge('failed', books.slice(0, 3), REFUSED)).toEqual([
+    expect(judge('failed', truth.slice(0, 3), REFUSED)).toEqual([
       '3 rows are published, where none is right',
     ]);
-    expect(judge('suspicious', [], PARTLY, { mustHold: books.slice(0, 2) })[0]).toMatch(
+    expect(judge('suspicious', [], PARTLY, { mustHold: truth.slice(0, 2) })[0]).toMatch(
       /^2 rows are not published/,
     );
     expect(judge('failed', [], PARTLY, { requests: 99 })).toEqual(['99 requests, more than 60']);
   });
 
   test('compares only the columns that both sides have, and takes nothing for empty', () => {
-    const known = books.map((row) => ({
+    const known = truth.map((row) => ({
       ...row,
       account_to_market_id: row['account_to_market_id'] || null,
       segment_id: '1',

@@ -1,13 +1,13 @@
 /** Holds a mirror's outcome against what is right. Pure. */
-import type { LedgerRow } from './book.ts';
+import type { LedgerRow } from './ledger.ts';
 import type { Expected, Verdict } from './case.ts';
 
 export interface Outcome {
   readonly verdict: Verdict;
   /** The rows that the ledger holds for the party, repeated rows kept; columns that nobody expects are ignored. */
   readonly published: readonly LedgerRow[];
-  readonly books: readonly LedgerRow[];
-  /** Rows of before that may stay beside the books. */
+  readonly truth: readonly LedgerRow[];
+  /** Rows of before that may stay beside the truth. */
   readonly mayStay: readonly LedgerRow[];
   /** Rows that have to be there whatever the verdict is. */
   readonly mustHold: readonly LedgerRow[];
@@ -16,8 +16,8 @@ export interface Outcome {
 
 /** What is wrong, a line each; empty: the outcome is right. */
 export function judgeOutcome(outcome: Outcome, expected: Expected): string[] {
-  const missing = subtract(outcome.books, outcome.published);
-  const foreign = subtract(subtract(outcome.published, outcome.books), outcome.mayStay);
+  const missing = subtract(outcome.truth, outcome.published);
+  const foreign = subtract(subtract(outcome.published, outcome.truth), outcome.mayStay);
   const lacking = subtract(outcome.mustHold, outcome.published);
   const isComplete = outcome.verdict === 'complete' && !expected.cannotKnow;
   const mustBeExact = isComplete || expected.published === 'exactly';
@@ -26,10 +26,10 @@ export function judgeOutcome(outcome: Outcome, expected: Expected): string[] {
       ? []
       : [`the verdict is ${outcome.verdict}, not ${expected.verdicts.join(' or ')}`]),
     ...(foreign.length > 0
-      ? [`${foreign.length} rows are not in the books, or too often: ${show(foreign)}`]
+      ? [`${foreign.length} rows are not in the truth, or too often: ${show(foreign)}`]
       : []),
     ...(mustBeExact && missing.length > 0
-      ? [`${missing.length} rows of the books are missing: ${show(missing)}`]
+      ? [`${missing.length} rows of the truth are missing: ${show(missing)}`]
       : []),
     ...(expected.published === 'nothing' && outcome.verdict !== 'complete' && outcome.published.length > 0
       ? [`${outcome.published.length} rows are published, where none is right`]

@@ -1,5 +1,5 @@
 /** CSV as two known releases write it, and as others might. */
-import { effectOf, SECOND, writeInstant, type Entry } from './book.ts';
+import { effectOf, SECOND, writeInstant, type Entry } from './ledger.ts';
 
 export interface Layout {
   readonly columns: readonly string[];

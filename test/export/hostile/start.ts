@@ -1,7 +1,7 @@
 /** A plain server of the export, and of lists that name its parties. Written from the interface document alone. */
 import { createHash } from 'node:crypto';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
-import { HOUR, toLedgerRow, type Entry, type LedgerRow } from './book.ts';
+import { HOUR, toLedgerRow, type Entry, type LedgerRow } from './ledger.ts';
 import { honestAnswer, type ExportRequest, type HostileCase, type Phase } from './case.ts';
 import { answerCheckpoints, answerParties } from './lists.ts';
 import { refusal, type Reply } from './reply.ts';
@@ -18,10 +18,10 @@ export interface HostileSource {
   readonly now: bigint;
   partyOf(name: string): string;
   /** The true rows at present, as the ledger should have them. */
-  books(name: string): readonly LedgerRow[];
+  truth(name: string): readonly LedgerRow[];
   /** Those of them that have to be published whatever the verdict is. */
   mustHold(name: string): readonly LedgerRow[];
-  /** Rows of before that may stay beside the books. */
+  /** Rows of before that may stay beside the truth. */
   mayStay(name: string): readonly LedgerRow[];
   /** The phase that a case is in. */
   phase(name: string): Phase;
@@ -87,7 +87,7 @@ class Host implements HostileSource {
     return this.state(name).phase;
   }
 
-  books(name: string): readonly LedgerRow[] {
+  truth(name: string): readonly LedgerRow[] {
     const { one, party } = this.state(name);
     return this.describe(one, party, this.entries(name));
   }
@@ -140,7 +140,7 @@ class Host implements HostileSource {
 
   private entries(name: string): readonly Entry[] {
     const { phase, party } = this.state(name);
-    return phase.books(this.now, party);
+    return phase.truth(this.now, party);
   }
 
   private accept(socket: Socket): void {

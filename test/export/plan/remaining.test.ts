@@ -22,10 +22,10 @@ const instants = Array.from({ length: 120 }, (_, half) => (BigInt(half) * SECOND
 describe('ranges', () => {
   test('subtract leaves exactly the instants that no hole holds', () => {
     fc.assert(
-      fc.property(range, fc.array(range, { maxLength: 6 }), (whole, holes) => {
-        const rest = subtract(whole, holes);
+      fc.property(range, fc.array(range, { maxLength: 6 }), (whole, excluded) => {
+        const rest = subtract(whole, excluded);
         for (const at of instants) {
-          expect(holds(rest, at)).toBe(holds([whole], at) && !holds(holes, at));
+          expect(holds(rest, at)).toBe(holds([whole], at) && !holds(excluded, at));
         }
         for (const [index, { from }] of rest.entries())
           expect(from >= (rest[index - 1]?.to ?? 0n)).toBe(true);

@@ -92,7 +92,7 @@ function exportAll(rows: readonly number[], order: Order, kill: (streamBytes: nu
       continue;
     }
     spent.askedBytes += bytes + repeatedBytes(rows, from);
-    if (state === 'whole') {
+    if (state === 'complete') {
       spent.doneRows += answer.length;
       plan.done(asked, bytes, answer[0]);
       from = asked.to;
@@ -108,7 +108,7 @@ function stream(
   asked: Range,
   plan: WindowPlan,
   deadAtBytes: number,
-): { bytes: number; seen: Seen; state: 'whole' | 'killed' | 'too large' } {
+): { bytes: number; seen: Seen; state: 'complete' | 'killed' | 'too large' } {
   const isOneSecond = secondOf(asked.to) - secondOf(asked.from) < 2;
   const histogram = new TimeHistogram();
   let [bytes, isSorted, last, mustRun] = [0, true, Number.NEGATIVE_INFINITY, false];
@@ -125,7 +125,7 @@ function stream(
     mustRun = !lost.isAffordable || lost.cut(asked) === undefined;
     if (!mustRun) return { bytes, seen: seen(), state: 'too large' };
   }
-  return { bytes, seen: seen(), state: 'whole' };
+  return { bytes, seen: seen(), state: 'complete' };
 }
 
 /** What a continuation asks for again at least: the newest known second. */

@@ -1,12 +1,12 @@
 /** Sessions that were logged out before their end, and the secret that no other mirror has. */
 import type { Pool } from 'pg';
-import { guarded } from '../../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../../postgres/transaction.ts';
 import type { SessionStore } from '../keys.ts';
 
 export function openSessionStore(pool: Pool): SessionStore {
   return {
     secret: () =>
-      guarded("read the mirror's secret", async () => {
+      mapDatabaseError("read the mirror's secret", async () => {
         const { rows } = await pool.query<{ secret: Buffer }>(
           `select sha256('sessions'::bytea || cursor_secret) as secret from mirror.identity`,
         );
@@ -15,7 +15,7 @@ export function openSessionStore(pool: Pool): SessionStore {
         return row.secret;
       }),
     end: (sessionId, untilMs) =>
-      guarded('end a session', async () => {
+      mapDatabaseError('end a session', async () => {
         await pool.query('delete from mirror.ended_sessions where until < clock_timestamp()');
         await pool.query(
           `insert into mirror.ended_sessions (session_id, until)
@@ -24,7 +24,7 @@ export function openSessionStore(pool: Pool): SessionStore {
         );
       }),
     isEnded: (sessionId) =>
-      guarded('look up a session', async () => {
+      mapDatabaseError('look up a session', async () => {
         const { rows } = await pool.query('select from mirror.ended_sessions where session_id = $1', [
           sessionId,
         ]);

@@ -19,7 +19,7 @@ import type {
 import { readCosts } from './console-costs.ts';
 import { readEntries } from './console-entries.ts';
 import { readBalance, readFlows, readParties, readParty } from './console-ledgers.ts';
-import { guarded } from '../../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../../postgres/transaction.ts';
 
 const QUERY_TIMEOUT_MS = 10_000;
 
@@ -151,7 +151,7 @@ export class PostgresConsoleStore implements ConsoleStore {
     values: unknown[],
   ): Promise<Row[]> => {
     const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    const result = await guarded(action, () => this.#pool.query<Row>(query));
+    const result = await mapDatabaseError(action, () => this.#pool.query<Row>(query));
     return result.rows;
   };
 }

@@ -7,7 +7,7 @@ import type { Pool } from 'pg';
 import type { CheckpointRow, ListState, ListStore, PartySlice, SliceQuestion } from '../../http/ports.ts';
 import { NETWORK_PARTY } from '../../../core/ids.ts';
 import { parseInstant } from '../../../core/time.ts';
-import { guarded } from '../../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../../postgres/transaction.ts';
 
 /** What a question may take before its connection is given up. */
 const QUERY_TIMEOUT_MS = 10_000;
@@ -33,12 +33,12 @@ export class ReadStore implements ListStore {
       STATE,
       [list],
     );
-    const [epoch = 1, height = null, time = null, isWhole = false] = row ?? [];
+    const [epoch = 1, height = null, time = null, isComplete = false] = row ?? [];
     return {
       epoch,
       headHeight: height === null ? undefined : BigInt(height),
       headTime: time === null ? undefined : parseInstant(time),
-      isWhole,
+      isComplete,
     };
   }
 
@@ -116,7 +116,7 @@ export class ReadStore implements ListStore {
       query_timeout: QUERY_TIMEOUT_MS,
       ...(name === undefined ? {} : { name }),
     };
-    const result = await guarded(action, () => this.#pool.query<Row>(query));
+    const result = await mapDatabaseError(action, () => this.#pool.query<Row>(query));
     return result.rows;
   }
 }

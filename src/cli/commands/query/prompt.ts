@@ -39,8 +39,8 @@ export async function promptForSql(
     typed.push(line);
     const statement = typed.join('\n').trim();
     if (statement === 'exit' || statement === 'quit') break;
-    const isWhole = statement.endsWith(';') || /^[a-z][a-z-]*$/.test(statement);
-    if (statement !== '' && !isWhole) {
+    const isComplete = statement.endsWith(';') || /^[a-z][a-z-]*$/.test(statement);
+    if (statement !== '' && !isComplete) {
       lines.setPrompt(MORE);
       lines.prompt();
       continue;

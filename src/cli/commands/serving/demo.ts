@@ -182,11 +182,11 @@ function commandOn(dataDir: string): string {
 }
 
 function summary(verdict: string, tookMs: number, ledgers: number, isKept: boolean, dataDir: string): string {
-  const isWhole = verdict === 'complete';
+  const isComplete = verdict === 'complete';
   return [
     '',
-    `${isWhole ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
-    ...(isWhole
+    `${isComplete ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
+    ...(isComplete
       ? [
           `Every row that the network lists and every entry of ${formatCount(ledgers)} ledgers is in the mirror, and every sum agrees.`,
         ]
@@ -203,7 +203,7 @@ function summary(verdict: string, tookMs: number, ledgers: number, isKept: boole
 }
 
 async function keepOpen(app: App, context: CommandContext): Promise<void> {
-  await app.workForce.startAndRegister();
+  await app.jobWorker.startAndRegister();
   await using api = await startApi(app);
   say(context, `The console is open at ${api.url} — Ctrl-C ends it.`);
   if (!context.signal.aborted) await once(context.signal, 'abort');

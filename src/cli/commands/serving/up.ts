@@ -62,7 +62,7 @@ async function runUntilStopped(
 
 async function startWork(app: App): Promise<void> {
   const { schedule, scheduleTz, auditSchedule } = app.config;
-  await app.workForce.startAndRegister();
+  await app.jobWorker.startAndRegister();
   if (app.config.firstRun === 'now') await startFirstRun(app.jobs);
   app.log.info({ schedule, auditSchedule, scheduleTz, queues: app.queues.kind }, 'Working');
 }

@@ -5,7 +5,7 @@ import { decided, learned, newestShown } from './plan/profile.ts';
 import type { ExportScope, SourceProfile, WindowRequest } from './ports.ts';
 import type { ExportDeps, ExportRequest } from './request.ts';
 
-export class Learning {
+export class ProfileLearner {
   readonly #scope: ExportScope;
   readonly #request: ExportRequest;
   readonly #deps: Pick<ExportDeps, 'repository' | 'source'>;
@@ -52,7 +52,7 @@ export class Learning {
 
   #seen(profile: SourceProfile, received: Received | Outgrown): SourceProfile {
     const isTimeless = this.#deps.source.hasTimes ? undefined : true;
-    const isUntold = this.#request.isClockGuessed === true && received.state === 'whole';
+    const isUntold = this.#request.isClockGuessed === true && received.state === 'complete';
     const shownTo = isUntold ? newestShown(profile, received.newestSecond) : profile.shownTo;
     const isSame = profile.isTimeless === isTimeless && profile.shownTo === shownTo;
     return isSame ? profile : { ...profile, isTimeless, shownTo };

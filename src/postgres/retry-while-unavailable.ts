@@ -4,13 +4,13 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../core/errors.ts';
-import { guarded } from './transaction.ts';
+import { mapDatabaseError } from './transaction.ts';
 
-const PATIENCE_MS = 45_000;
+const RETRY_MAX_MS = 45_000;
 const DELAY_MIN_MS = 100;
 const DELAY_MAX_MS = 2_000;
 
-export interface PatienceOptions<Result> {
+export interface RetryOptions<Result> {
   /** For messages: "commit a page of parties". */
   readonly action: string;
   readonly signal: AbortSignal;
@@ -19,8 +19,8 @@ export interface PatienceOptions<Result> {
 }
 
 /** @throws the first error, once the patience is at its end */
-export async function patiently<Result>(
-  options: PatienceOptions<Result>,
+export async function retryWhileUnavailable<Result>(
+  options: RetryOptions<Result>,
   work: () => Promise<Result>,
 ): Promise<Result> {
   const startedMs = performance.now();
@@ -29,12 +29,14 @@ export async function patiently<Result>(
     options.signal.throwIfAborted();
     try {
       const done =
-        first === undefined ? undefined : await guarded(options.action, async () => options.wasDone?.());
+        first === undefined
+          ? undefined
+          : await mapDatabaseError(options.action, async () => options.wasDone?.());
       if (done !== undefined) return done;
-      return await guarded(options.action, work);
+      return await mapDatabaseError(options.action, work);
     } catch (error) {
       first ??= error;
-      const isOver = performance.now() - startedMs >= PATIENCE_MS;
+      const isOver = performance.now() - startedMs >= RETRY_MAX_MS;
       if (!(error instanceof RetryableError)) throw error;
       if (isOver) throw first;
     }

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from 'kysely';
 import { NETWORK_PARTY } from '../../core/ids.ts';
 
 /** Whom a night is about. */
-export interface NightScope {
+export interface NightlyScope {
   /** undefined: every party of the list that can be exported. */
   readonly partyIds: readonly string[] | undefined;
   /** Whether every party is asked, or idle ones only after a growing number of nights. */
@@ -28,7 +28,7 @@ const QUARANTINED_EVERY = 10;
 const NEW_EVERY = 3;
 
 /** Common table expressions: `units`, whom the night is about; `due`, who is to be asked, in order. */
-export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightScope): RawBuilder<unknown> {
+export function dueUnits({ partyIds, everyParty, idleNightsMax }: NightlyScope): RawBuilder<unknown> {
   const chosen = partyIds === undefined ? null : [...partyIds];
   return sql`ids as (
       select party_id from mirror.parties where ${chosen}::text[] is null

@@ -4,7 +4,7 @@ import { formatInstant } from '../../core/time.ts';
 import type { Outgrown, Received } from '../fetch/receive.ts';
 import type { Coverage, ExportScope } from '../ports.ts';
 
-export class Books {
+export class Tally {
   /** Over all answers that came to their end. */
   received = 0;
   bytes = 0;

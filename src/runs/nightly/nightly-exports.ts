@@ -6,13 +6,13 @@ import { worst, type Outcome } from '../../core/verdict.ts';
 import { fixClock } from './export-units.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps, type ProgressLine } from '../job.ts';
 import { SourceWatch } from './source-watch.ts';
-import type { NightScope } from '../store/night-scope.ts';
+import type { NightlyScope } from '../store/nightly-scope.ts';
 import type { Estimate, Plan } from '../store/nightly-plans.ts';
 import type { DueUnit, NightlyCounts } from '../store/nightly-store.ts';
 import type { Run } from '../store/run.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
-const NIGHT_MS = 6 * 3_600_000;
+const NIGHTLY_MS = 6 * 3_600_000;
 /** A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by waiting. */
 const IDLE_NIGHTS_MAX = 28;
 /** Ledgers in the queue at once; the rest waits in Postgres. */
@@ -23,28 +23,28 @@ const BATCHES_A_LEASE = 4;
 const POLL_MIN_MS = 100;
 const POLL_MAX_MS = 2_000;
 /** Nothing settled for this long: the queue is asked whether it still has the jobs. */
-const LULL_MS = 60_000;
+const STALLED_MS = 60_000;
 /** Nothing settled, and nobody exporting, for this long: no worker takes part. */
 const NO_PROGRESS_MS = 600_000;
 const FAILED_LISTED_MAX = 20;
 
 /** Whether a night is long enough to ask every party, by what an export took lately. */
 export function everyPartyFits(parties: number, secondsPerExport: number | undefined): boolean {
-  return secondsPerExport === undefined || parties * secondsPerExport * 1_000 <= NIGHT_MS;
+  return secondsPerExport === undefined || parties * secondsPerExport * 1_000 <= NIGHTLY_MS;
 }
 
 type Night = Pick<JobDeps, 'plans' | 'nightlyParties'>;
 
 /** Whom tonight is about, by the configuration and by what an export took lately. */
-async function nightScope({ plans, nightlyParties }: Night): Promise<NightScope> {
+async function nightlyScope({ plans, nightlyParties }: Night): Promise<NightlyScope> {
   const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
   const { parties, secondsPerExport } = await plans.estimate(partyIds);
   return { partyIds, everyParty: everyPartyFits(parties, secondsPerExport), idleNightsMax: IDLE_NIGHTS_MAX };
 }
 
 /** What a nightly run that began now would ask; nothing is written. */
-export async function previewNight(night: Night, exportsMax?: number): Promise<Estimate & Plan> {
-  const scope = await nightScope(night);
+export async function previewNightly(night: Night, exportsMax?: number): Promise<Estimate & Plan> {
+  const scope = await nightlyScope(night);
   const estimate = await night.plans.estimate(scope.partyIds);
   return { ...estimate, ...(await night.plans.preview(scope, exportsMax)) };
 }
@@ -53,7 +53,7 @@ export interface ExportLimits {
   /** When asking ends, in milliseconds since 1970; undefined: when everyone was asked. */
   readonly untilMs?: number | undefined;
   readonly noProgressMs?: number;
-  readonly lullMs?: number;
+  readonly stalledMs?: number;
 }
 
 /**
@@ -69,7 +69,7 @@ export async function exportDue(
   limits: ExportLimits = {},
 ): Promise<Outcome> {
   const clock = await fixClock(run, deps, signal);
-  const scope = await nightScope(deps);
+  const scope = await nightlyScope(deps);
   const plan = await deps.plans.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
   const startedMs = performance.now();
@@ -186,32 +186,32 @@ async function reasonToStop(
 
 /** Notices that nothing has been settled for long. */
 class Standstill {
-  readonly #lullMs: number;
+  readonly #stalledMs: number;
   readonly #overMs: number;
   #settled = -1;
   #sinceMs = performance.now();
-  #lulledMs = performance.now();
+  #lookedMs = performance.now();
 
-  constructor({ lullMs = LULL_MS, noProgressMs = NO_PROGRESS_MS }: ExportLimits) {
-    this.#lullMs = lullMs;
+  constructor({ stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS }: ExportLimits) {
+    this.#stalledMs = stalledMs;
     this.#overMs = noProgressMs;
   }
 
-  look({ done, failed }: NightlyCounts): 'moves' | 'lull' | 'over' {
+  look({ done, failed }: NightlyCounts): 'moves' | 'stalled' | 'over' {
     const nowMs = performance.now();
     if (done + failed !== this.#settled) {
       this.#settled = done + failed;
       this.reset();
     }
     if (nowMs - this.#sinceMs > this.#overMs) return 'over';
-    if (nowMs - this.#lulledMs <= this.#lullMs) return 'moves';
-    this.#lulledMs = nowMs;
-    return 'lull';
+    if (nowMs - this.#lookedMs <= this.#stalledMs) return 'moves';
+    this.#lookedMs = nowMs;
+    return 'stalled';
   }
 
   reset(): void {
     this.#sinceMs = performance.now();
-    this.#lulledMs = this.#sinceMs;
+    this.#lookedMs = this.#sinceMs;
   }
 }
 

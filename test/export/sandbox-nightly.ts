@@ -61,7 +61,7 @@ export async function digests(world: World): Promise<Map<string, RowDigest>> {
 }
 
 /** @param night with the parties to compare, or all */
-export async function expectTheBooks(night: Night & { readonly parties?: readonly string[] }): Promise<void> {
+export async function expectTruth(night: Night & { readonly parties?: readonly string[] }): Promise<void> {
   const { sandbox, world } = night;
   const kept = await digests(world);
   for (const id of night.parties ?? [...sandbox.truth.parties()].map((party) => party.id)) {

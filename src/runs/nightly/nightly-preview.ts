@@ -1,9 +1,9 @@
 /** What a nightly run that began now would ask the source, and how long that should take. Nothing is asked. */
 import type { Config } from '../../config/environment.ts';
-import { previewNight } from './nightly-exports.ts';
+import { previewNightly } from './nightly-exports.ts';
 import type { JobDeps } from '../job.ts';
 
-export interface NightPreview {
+export interface NightlyPreview {
   /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */
   readonly isFirst: boolean;
   readonly lists: { readonly requests: number; readonly known: string };
@@ -24,11 +24,11 @@ export interface NightPreview {
 type AuditSettings = Pick<Config, 'sourceRate' | 'sourceRetention' | 'nightlyAuditShare'>;
 
 /** The lists cost a request or two each where little is new; every due party costs one export. */
-export async function describeNight(
+export async function describeNightly(
   jobs: Pick<JobDeps, 'plans' | 'nightlyParties' | 'nightlyExportsMax'>,
   { sourceRate, sourceRetention, nightlyAuditShare }: AuditSettings,
-): Promise<NightPreview> {
-  const estimate = await previewNight(jobs, jobs.nightlyExportsMax);
+): Promise<NightlyPreview> {
+  const estimate = await previewNightly(jobs, jobs.nightlyExportsMax);
   const auditable = await jobs.plans.auditable(sourceRetention);
   const due = estimate.parties - estimate.notDue;
   const exports = Math.min(due, jobs.nightlyExportsMax ?? Infinity);

@@ -8,7 +8,7 @@ import { worst, type Outcome, type Verdict } from '../../core/verdict.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { exportDue } from './nightly-exports.ts';
 import { PRIORITY, type JobDeps, type ProgressLine, type ReportProgress } from '../job.ts';
-import { nextSlotMs } from './schedule.ts';
+import { nextScheduledMs } from './schedule.ts';
 import type { Completeness } from '../store/completeness.ts';
 import type { NewRun, Run } from '../store/run.ts';
 import { describeError } from '../work-run.ts';
@@ -20,7 +20,7 @@ const LOOK_AFTER_MS = 30_000;
 const NO_PROGRESS_MS = 600_000;
 const HOUR_MS = 3_600_000;
 
-export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   await tryStore(deps, signal);
   await deps.stages.catchUpWithStore(signal);
   const lists = await syncLists(run, deps, signal);
@@ -71,7 +71,7 @@ export async function runNight(run: Run, deps: JobDeps, signal: AbortSignal): Pr
 }
 
 /** Of a night that ended by an error, a report as well: what was held then, and why it ended. */
-export async function reportFailedNight(
+export async function reportFailedNightly(
   run: Run,
   outcome: Outcome,
   deps: JobDeps,
@@ -119,7 +119,7 @@ function isCovered({ covered, wanted, openDoubts }: Completeness): boolean {
 function askUntilMs(run: Run, { nightlyWindowMs, schedule }: JobDeps): number {
   const startedMs = Date.parse(run.startedAt ?? run.queuedAt);
   if (nightlyWindowMs !== undefined) return startedMs + nightlyWindowMs;
-  const nextMs = nextSlotMs(schedule, startedMs);
+  const nextMs = nextScheduledMs(schedule, startedMs);
   // Where the times are closer than that, half of what lies between them is for asking.
   return Math.max(nextMs - HOUR_MS, startedMs + (nextMs - startedMs) / 2);
 }

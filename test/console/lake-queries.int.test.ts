@@ -1,7 +1,7 @@
 /** SQL from the console: real statements in real processes over a real lake, and what none of them may do. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { QueryRunner } from '../../src/api/console/lake-desk.ts';
-import { openLakeDesk } from '../../src/app/lake/lake-desk.ts';
+import { QueryRunner } from '../../src/api/console/lake-queries.ts';
+import { openConsoleLake } from '../../src/app/lake/open-console-lake.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { text } from 'node:stream/consumers';
@@ -25,8 +25,8 @@ afterAll(async () => {
   await sandbox.stop();
 });
 
-function desk(): ReturnType<typeof openLakeDesk> {
-  return openLakeDesk(readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }));
+function desk(): ReturnType<typeof openConsoleLake> {
+  return openConsoleLake(readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }));
 }
 
 describe('the Data view', () => {

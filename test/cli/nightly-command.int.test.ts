@@ -1,10 +1,10 @@
-/** The main job through the real binary, on both queue backends: afterwards the mirror holds the books. */
+/** The main job through the real binary, on both queue backends: afterwards the mirror holds the truth. */
 import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
-import { expectLedgers, expectLists, strayObjects } from './as-the-books.ts';
+import { expectLedgers, expectLists, strayObjects } from './expect-truth.ts';
 import { filesBelow, openHome, type MirrorHome } from './mirror-home.ts';
 
 /** The key of the last night's report. */
@@ -52,7 +52,7 @@ describe.concurrent.each([
   ['in Postgres', undefined],
   ['in Redis', redis.url],
 ])('queues %s', (_, redisUrl) => {
-  test('lists, ledgers, load, lake and sums agree with the books, night after night', async () => {
+  test('lists, ledgers, load, lake and sums agree with the truth, night after night', async () => {
     await using sandbox = await startSandbox({
       parties: 60,
       entriesMean: 40,

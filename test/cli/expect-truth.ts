@@ -1,4 +1,4 @@
-/** Compares a mirror with the books of the sandbox it was made from: every row, in the source's order. */
+/** Compares a mirror with the network of the sandbox it was made from: every row, in the source's order. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync, zstdDecompressSync } from 'node:zlib';
@@ -15,11 +15,11 @@ export interface LedgerSum {
 }
 
 /** Both lists: all rows, none besides, in the source's order, repeated checkpoints counted. */
-export async function expectLists(pool: Pool, books: Truth): Promise<void> {
+export async function expectLists(pool: Pool, network: Truth): Promise<void> {
   const parties = await pool.query<{ party_id: string }>(
     'select party_id from mirror.parties where pos is not null order by epoch, pos',
   );
-  const truth = [...books.parties()].map(({ id }) => id);
+  const truth = [...network.parties()].map(({ id }) => id);
   expect(parties.rows.map((row) => row.party_id)).toEqual(truth);
   const known = await pool.query<{ party_id: string }>('select party_id from mirror.parties');
   expect(new Set(known.rows.map((row) => row.party_id))).toEqual(new Set([...truth, 'network']));
@@ -27,13 +27,13 @@ export async function expectLists(pool: Pool, books: Truth): Promise<void> {
     `select at_block || ' ' || hash || ' ' || block_hash || ' ' || copies as line from mirror.checkpoints
      order by epoch, at_block, hash`,
   );
-  expect(checkpoints.rows.map((row) => row.line)).toEqual(checkpointLines(books));
+  expect(checkpoints.rows.map((row) => row.line)).toEqual(checkpointLines(network));
 }
 
 /** One line for each distinct checkpoint with how often it is listed; ties by their hash. */
-function checkpointLines(books: Truth): string[] {
+function checkpointLines(network: Truth): string[] {
   const copies = new Map<string, { height: bigint; text: string; copies: number }>();
-  for (const { atBlock, hash, blockHash } of books.checkpoints()) {
+  for (const { atBlock, hash, blockHash } of network.checkpoints()) {
     const text = `${atBlock} ${hash} ${blockHash}`;
     const found = copies.get(text) ?? { height: atBlock, text, copies: 0 };
     copies.set(text, { ...found, copies: found.copies + 1 });
@@ -43,10 +43,10 @@ function checkpointLines(books: Truth): string[] {
     .map(({ text, copies: times }) => `${text} ${times}`);
 }
 
-/** Every party's ledger in the objects and in the warehouse: the books' rows, each as often. */
-export async function expectLedgers(pool: Pool, books: Truth, objectsDir: string): Promise<void> {
-  const truth: LedgerSum[] = [...books.parties()].map(({ id }) => {
-    const { entries, digest } = books.party(id);
+/** Every party's ledger in the objects and in the warehouse: the network' rows, each as often. */
+export async function expectLedgers(pool: Pool, network: Truth, objectsDir: string): Promise<void> {
+  const truth: LedgerSum[] = [...network.parties()].map(({ id }) => {
+    const { entries, digest } = network.party(id);
     return { partyId: id, entries, digest };
   });
   expect(truth.some(({ entries }) => entries > 0)).toBe(true);

@@ -42,7 +42,7 @@ export interface ReadyQuestionName {
   readonly parameters: readonly string[];
 }
 
-export interface LakeDesk {
+export interface LakeQueries {
   tables(): Promise<readonly LakeTable[]>;
   readonly questions: readonly ReadyQuestionName[];
   /** @throws StatusError with what was wrong with the statement, or where too many are asked at once */

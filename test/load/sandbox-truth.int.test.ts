@@ -1,4 +1,4 @@
-/** From the sandbox network to warehouse and lake: its books say what every number must be. */
+/** From the sandbox network to warehouse and lake: its truth say what every number must be. */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -42,7 +42,7 @@ function sorted(rows: Sums): readonly string[] {
     .toSorted();
 }
 
-function booksOf(sandbox: Sandbox): readonly string[] {
+function truthOf(sandbox: Sandbox): readonly string[] {
   const rows = [...sandbox.truth.parties()].flatMap(({ id }) =>
     sandbox.truth.party(id).sums.map((sum) => ({
       party_id: id,
@@ -152,7 +152,7 @@ async function emptyWarehouse(): Promise<void> {
 }
 
 /** From nothing but the objects: an empty database, and no lake. */
-async function expectFromObjectsAlone(world: World, books: readonly string[]): Promise<void> {
+async function expectFromObjectsAlone(world: World, truth: readonly string[]): Promise<void> {
   await using empty = await openFreshDatabase({ isMigrated: true });
   const other = openWarehouse({ url: empty.url, onIdleError: () => undefined });
   try {
@@ -166,17 +166,17 @@ async function expectFromObjectsAlone(world: World, books: readonly string[]): P
       verdict: 'complete',
     });
     await buildLake(lake, signal);
-    expect(await inWarehouse(empty)).toEqual(books);
-    expect(await inLake(lake)).toEqual(books);
+    expect(await inWarehouse(empty)).toEqual(truth);
+    expect(await inLake(lake)).toEqual(truth);
     expect(await verifyDeep(other, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
   } finally {
     await other[Symbol.asyncDispose]();
   }
 }
 
-/** What counts once: sent by a party, each as in the books of a release that knows nothing else; by the network, each. */
+/** What counts once: sent by a party, each as in the truth of a release that knows nothing else; by the network, each. */
 async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: boolean): Promise<void> {
-  const sent = booksOf(sender);
+  const sent = truthOf(sender);
   const [party, ofParty] = ['account_from_party_id', `account_from_party_id <> 'network'`];
   expect(await inWarehouse(database, party, `mirror.entries where ${ofParty}`)).toEqual(sent);
   expect(await inLake(lake, party, `where is_counted and ${ofParty}`)).toEqual(sent);
@@ -192,7 +192,7 @@ async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: b
   expect(rows).toEqual([{ sides: isBothSided ? 'both' : 'from' }]);
 }
 
-test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after night', async (release) => {
+test.each(RELEASE_NAMES)('%s: the numbers are those of the truth, night after night', async (release) => {
   await using world = await World.open(database);
   await emptyWarehouse();
   const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
@@ -215,10 +215,10 @@ test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after ni
       });
       await buildLake(lake, signal);
 
-      const books = booksOf(sandbox);
-      expect(books.length).toBeGreaterThan(10);
-      expect(await inWarehouse()).toEqual(books);
-      expect(await inLake(lake)).toEqual(books);
+      const truth = truthOf(sandbox);
+      expect(truth.length).toBeGreaterThan(10);
+      expect(await inWarehouse()).toEqual(truth);
+      expect(await inLake(lake)).toEqual(truth);
       await expectCountedOnce(lake, sender, release !== '0.71.4');
       expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({
         verdict: 'complete',
@@ -231,7 +231,7 @@ test.each(RELEASE_NAMES)('%s: the numbers are those of the books, night after ni
     expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
     expect((await buildLake(lake, signal)).changed).toEqual([]);
     expect(await stateOf()).toEqual(before);
-    await expectFromObjectsAlone(world, booksOf(sandbox));
+    await expectFromObjectsAlone(world, truthOf(sandbox));
   } finally {
     await sandbox.stop();
     await sender.stop();

@@ -1,6 +1,6 @@
 /** The console's way to the lake: `ledger-mirror query` and `lake` in processes of their own. */
 import { fileURLToPath } from 'node:url';
-import { type LakeDesk, type LakeTable, QueryRunner } from '../../api/console/lake-desk.ts';
+import { type LakeQueries, type LakeTable, QueryRunner } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { objectsAt } from '../reader.ts';
@@ -25,7 +25,7 @@ interface Overview {
   }[];
 }
 
-export function openLakeDesk(config: Config): LakeDesk {
+export function openConsoleLake(config: Config): LakeQueries {
   const objects = objectsAt(config);
   const runner = new QueryRunner({
     command: [process.execPath, MAIN],

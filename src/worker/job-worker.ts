@@ -13,7 +13,7 @@ import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.t
 export const SHUTDOWN_GRACE_MS = 8_000;
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
-const SLOT_CHECK_MS = 30_000;
+const SCHEDULE_CHECK_MS = 30_000;
 const FORGET_MS = 3_600_000;
 /** Many exports are recorded together: what a lost database forgets of them is asked for again. */
 const RECORD_EVERY_MS = 300_000;
@@ -24,7 +24,7 @@ const COULD_NOT_RECORD = 'What is covered could not be recorded';
 /** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
 
-export interface WorkForceOptions {
+export interface JobWorkerOptions {
   readonly queues: Queues;
   readonly workers: WorkerRegistry;
   readonly jobs: JobDeps;
@@ -34,14 +34,14 @@ export interface WorkForceOptions {
   readonly forget: () => Promise<void>;
 }
 
-export class WorkForce implements AsyncDisposable {
-  readonly #options: WorkForceOptions;
+export class JobWorker implements AsyncDisposable {
+  readonly #options: JobWorkerOptions;
   readonly #workerId = randomUUID();
   readonly #timers: NodeJS.Timeout[] = [];
   #isWorking = false;
   #isRegistered = false;
 
-  constructor(options: WorkForceOptions) {
+  constructor(options: JobWorkerOptions) {
     this.#options = options;
   }
 
@@ -68,8 +68,8 @@ export class WorkForce implements AsyncDisposable {
       this.#options.queues.sendCanaries(this.#workerId),
     );
     await keepSchedules(this.#options);
-    this.#every(SLOT_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
-    this.#every(SLOT_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
+    this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
+    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
     this.#every(RECORD_EVERY_MS, COULD_NOT_RECORD, () =>
       this.#options.jobs.stages.recordCoverage(AbortSignal.timeout(RECORD_EVERY_MS)),
     );

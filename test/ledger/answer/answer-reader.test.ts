@@ -1,7 +1,7 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
-import { AnswerReader } from '../../../src/ledger/answer/answer-form.ts';
+import { AnswerReader } from '../../../src/ledger/answer/answer-reader.ts';
 import {
   chunksOf,
   collected,

@@ -11,14 +11,14 @@ const PROBE_TIMEOUT_MS = 3_000;
 /** However many scrape, the stores are asked this often. */
 const ASKED_MAX_AGE_MS = 5_000;
 
-export interface PlaceMetricsDeps {
+export interface QueueMetricsDeps {
   readonly queues: Queues;
   readonly probes: readonly Probe[];
   readonly log: Log;
 }
 
-export class PlaceMetrics {
-  readonly #deps: PlaceMetricsDeps;
+export class QueueMetrics {
+  readonly #deps: QueueMetricsDeps;
   readonly #registry = new Registry();
   readonly #jobs = this.#gauge('queue_jobs', 'Jobs that a queue holds', ['queue', 'state']);
   readonly #oldest = this.#gauge('queue_oldest_seconds', 'Age of the oldest job that comes next', ['queue']);
@@ -31,7 +31,7 @@ export class PlaceMetrics {
   readonly #counted = new Map<string, number>();
   readonly #ask = sharedLoad(() => this.#askStores(), ASKED_MAX_AGE_MS);
 
-  constructor(deps: PlaceMetricsDeps) {
+  constructor(deps: QueueMetricsDeps) {
     this.#deps = deps;
     this.#rebuildsTotal = new Counter({
       name: `${PREFIX}worker_rebuilds_total`,

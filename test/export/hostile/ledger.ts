@@ -25,7 +25,7 @@ export const SECOND = 1_000_000n;
 export const HOUR = 3600n * SECOND;
 export const DAY = 24n * HOUR;
 
-export interface BookRecipe {
+export interface LedgerRecipe {
   readonly seed: string;
   readonly party: string;
   readonly rows: number;
@@ -41,9 +41,9 @@ const TRANSFERS = ['MARGIN_HIGH', 'DEPOSIT', 'LOSS', 'WIN', 'MAKER_FEE_PAY'];
 const ACCOUNTS = ['MARGIN', 'GENERAL', 'BOND', 'EXTERNAL', 'INSURANCE'];
 
 /** Entries by time, two of a block here and there, and one that is repeated in every field. */
-export function makeBook(
+export function makeLedger(
   now: bigint,
-  recipe: Partial<BookRecipe> & Pick<BookRecipe, 'seed' | 'party'>,
+  recipe: Partial<LedgerRecipe> & Pick<LedgerRecipe, 'seed' | 'party'>,
 ): Entry[] {
   const { seed, party, rows, fromHours, toHours, side } = {
     rows: 100,
