@@ -1,7 +1,10 @@
 /** `demo` as a newcomer runs it, twice, where the path has a space; and what takes a minute: exit codes. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { Client } from 'pg';
 import { describe, expect, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openHome } from './mirror-home.ts';
@@ -44,8 +47,27 @@ describe('demo --keep', () => {
     const status = async (): Promise<unknown> => (await fetch(`${url}/mirror/status`)).json();
     await expect.poll(status).toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
     expect((await fetch(url)).headers.get('content-type')).toContain('text/html');
+    const [, file = '', host, port, user, database] =
+      /cat '(.*)'\)" psql --host=(\S+) --port=(\d+) --username=(\S+) (\S+)/.exec(demo.stdout) ?? [];
+    const password = await readFile(join(home.dir, file), 'utf8');
+    const client = new Client({ host, port: Number(port), user, database, password });
+    await client.connect();
+    const { rowCount } = await client.query('select from mirror.parties where party_id <> $1', ['network']);
+    await client.end();
+    expect(rowCount).toBeGreaterThanOrEqual(150);
     expect(await demo.end('SIGTERM')).toEqual({ code: 0, signal: null });
     await expect(fetch(url)).rejects.toThrow('fetch failed');
+  });
+
+  test('refuses a port that is in use before it begins, and says what to set', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const { port } = other.address() as AddressInfo;
+    await using home = await openHome({ API_PORT: String(port) });
+    const { code, stdout, stderr } = await home.run(['demo', '--keep']);
+    other.close();
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/Cannot listen on \S+: another program uses the port; set API_PORT to another/);
   });
 });
 

@@ -4,6 +4,13 @@ import type { FastifyInstance } from 'fastify';
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import { refuseOpenListening } from '../access/hosts.ts';
 
+/** What is wrong with an address that cannot be listened on, and what to do. */
+const WHY_UNUSABLE: Readonly<Record<string, string>> = {
+  EADDRINUSE:
+    'another program uses the port; set API_PORT to another, such as 8081, or to 0 for any that is free',
+  EACCES: 'this user may not use the port; set API_PORT to one above 1023',
+  EADDRNOTAVAIL: 'this machine does not have the address; set API_HOST to one that it has',
+};
 const CLOSE_GRACE_MS = 2_000;
 
 export interface ListenOptions {
@@ -35,7 +42,7 @@ export async function listen(server: FastifyInstance, options: ListenOptions): P
 
 export function portUnusable(host: string, port: number, cause: unknown): PermanentError {
   return new PermanentError(
-    `Cannot listen on ${host}:${port}: ${errorCode(cause)}; set API_HOST and API_PORT to an address that is free`,
+    `Cannot listen on ${host}:${port}: ${WHY_UNUSABLE[errorCode(cause) ?? ''] ?? 'set API_HOST and API_PORT to an address that is free'}`,
     { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause },
   );
 }

@@ -5,6 +5,7 @@ import { version } from '../../core/version.ts';
 import { errorLine } from '../../core/errors.ts';
 import { formatInstant, type Micros, nowMicros } from '../../core/time.ts';
 import type { Config } from '../../config/environment.ts';
+import { sqlAddress } from './sql-address.ts';
 import { isWrittenOnce } from '../../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
 import { openApp, type App, type AppOptions } from '../app.ts';
@@ -111,13 +112,18 @@ async function examineDatabase(app: App): Promise<Result> {
   );
   const [row] = rows;
   const major = Number.parseInt(row?.server ?? '0', 10);
-  const where = app.config.databaseUrl === undefined ? 'embedded' : app.config.databaseUrl.host;
-  const detail = `${where}, Postgres ${row?.server ?? 'unknown'}, ${row?.size ?? 'unknown'} large`;
+  const detail = `${databasePlace(app)}, Postgres ${row?.server ?? 'unknown'}, ${row?.size ?? 'unknown'} large`;
   if (major < POSTGRES_MAJOR_MIN) {
     return { state: 'wrong', detail: `${detail}: ${POSTGRES_MAJOR_MIN} or later is needed` };
   }
-  const advice = 'for trials and single hosts: its build comes later than fixes of Postgres do';
+  const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
   return { state: 'ok', detail: app.config.databaseUrl === undefined ? `${detail}; ${advice}` : detail };
+}
+
+function databasePlace({ config, databaseUrl }: App): string {
+  if (config.databaseUrl !== undefined) return config.databaseUrl.host;
+  const { host, port, user, database, passwordFile } = sqlAddress(databaseUrl, config.dataDir);
+  return `embedded, at ${host}:${port} while a command runs (database ${database}, user ${user}, password in ${passwordFile})`;
 }
 
 /** What a load will need, before it needs it: partitions are made and attached, views are granted. */

@@ -14,6 +14,7 @@ import { startApi } from '../../../app/serve.ts';
 import type { Config } from '../../../config/environment.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../../core/time.ts';
 import { worst } from '../../../core/verdict.ts';
+import { sqlAddress } from '../../../app/doctor/sql-address.ts';
 import { openLake, type Lake } from '../../../lake/query/lake.ts';
 import { inquiry, readyQuestion } from '../../../lake/query/questions.ts';
 import { runQuery } from '../../../lake/query/query.ts';
@@ -177,8 +178,13 @@ function ledgersOf({ evidence }: Run): number {
 
 /** As it is typed in a shell, for the mirror in this folder. */
 function commandOn(dataDir: string): string {
-  const near = relative(process.cwd(), dataDir) || '.';
-  return `DATA_DIR='${near.startsWith('..') ? dataDir : near}' npx ledger-mirror`;
+  return `DATA_DIR='${near(dataDir)}' npx ledger-mirror`;
+}
+
+/** A path as it is typed where the demo was started. */
+function near(path: string): string {
+  const fromHere = relative(process.cwd(), path) || '.';
+  return fromHere.startsWith('..') ? path : fromHere;
 }
 
 function summary(verdict: string, tookMs: number, ledgers: number, isKept: boolean, dataDir: string): string {
@@ -205,6 +211,9 @@ function summary(verdict: string, tookMs: number, ledgers: number, isKept: boole
 async function keepOpen(app: App, context: CommandContext): Promise<void> {
   await app.jobWorker.startAndRegister();
   await using api = await startApi(app);
+  const { host, port, user, database, passwordFile } = sqlAddress(app.databaseUrl, app.config.dataDir);
+  const client = `psql --host=${host} --port=${port} --username=${user} ${database}`;
+  say(context, `SQL, in schema mirror: PGPASSWORD="$(cat '${near(passwordFile)}')" ${client}`);
   say(context, `The console is open at ${api.url} — Ctrl-C ends it.`);
   if (!context.signal.aborted) await once(context.signal, 'abort');
 }
