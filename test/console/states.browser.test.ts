@@ -164,7 +164,7 @@ describe('evidence', () => {
   ])('of a run of %s says what each figure counts', async (kind, evidence, said) => {
     const { view } = await open({ runs: [run({ kind, evidence })] }, '/runs');
     await view.page.locator('#runs summary').click();
-    expect(await view.page.locator('#runs .said').innerText()).toBe(said);
+    expect(await view.page.locator('#runs .said').innerText()).toContain(said);
   });
 });
 
