@@ -1,0 +1,164 @@
+/**
+ * Who is late by how much where a night cannot ask every party: `npm run bench -- lateness [PARTIES [NIGHTS]]`. A
+ * simulated year of nights: the real plan, order and settling on a real Postgres; each night ages what was asked by a
+ * day. The entries are drawn from a seed, and their answers come at once: no source takes part.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openApp, type App } from '../src/app/app.ts';
+import { readConfig } from '../src/config/environment.ts';
+import { createLog } from '../src/core/log.ts';
+import { fraction, noise } from '../src/sandbox/network/random.ts';
+
+const [PARTIES = 2_000, NIGHTS = 365] = process.argv
+  .slice(2)
+  .filter((word) => /^\d+$/.test(word))
+  .map(Number);
+const SEED = 7;
+const IDLE_NIGHTS_MAX = 28;
+/** The parties that a night can ask, as a share of all. */
+const SHARES = [0.5, 0.2, 0.1, 0.05];
+/** How many in a hundred parties have entries on how many of a hundred nights. */
+const KINDS = [
+  { kind: 'daily', parties: 2, nights: 100 },
+  { kind: 'monthly', parties: 8, nights: 3 },
+  { kind: 'yearly', parties: 90, nights: 0.3 },
+] as const;
+
+type Kind = (typeof KINDS)[number];
+
+interface Party {
+  readonly partyId: string;
+  readonly kind: Kind;
+  /** The nights before which it had entries that nobody has asked for. */
+  unknown: number[];
+  isAsked: boolean;
+}
+
+interface Year {
+  readonly delays: Map<string, number[]>;
+  firstPassNights: number | undefined;
+  asked: number;
+  late: number;
+}
+
+function makeParties(): Party[] {
+  return Array.from({ length: PARTIES }, (_, index) => {
+    const percent = (index * 100) / PARTIES;
+    const kind =
+      percent < KINDS[0].parties
+        ? KINDS[0]
+        : percent < KINDS[0].parties + KINDS[1].parties
+          ? KINDS[1]
+          : KINDS[2];
+    return { partyId: `${kind.kind}-${index}`, kind, unknown: [], isAsked: false };
+  });
+}
+
+/** A night passes: what was asked lies a day further back. */
+async function age(app: App): Promise<void> {
+  await app.warehouse.pool.query(
+    `update mirror.exports set last_asked_at = last_asked_at - interval '1 day', last_entry_at = last_entry_at - interval '1 day'`,
+  );
+}
+
+async function askNight(app: App, capacity: number): Promise<readonly string[]> {
+  const { runs, nightly } = app.jobs;
+  const { runId } = await runs.create({ kind: 'nightly', subject: 'bench' });
+  await nightly.plan({
+    runId,
+    partyIds: undefined,
+    everyParty: false,
+    idleNightsMax: IDLE_NIGHTS_MAX,
+    exportsMax: undefined,
+  });
+  const taken = await nightly.take(runId, capacity);
+  return settleNight(
+    app,
+    runId,
+    taken.map(({ partyId }) => partyId),
+  );
+}
+
+async function settleNight(app: App, runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
+  const rows = partyIds.map((partyId) => parties.get(partyId)?.unknown.length ?? 0);
+  await app.warehouse.pool.query(
+    `insert into mirror.exports (party_id, last_asked_at, last_entry_at)
+     select party_id, clock_timestamp(), case when rows > 0 then clock_timestamp() end
+     from unnest($1::text[], $2::int[]) as t(party_id, rows)
+     on conflict (party_id, asset_id) do update
+     set last_asked_at = excluded.last_asked_at, last_entry_at = coalesce(excluded.last_entry_at, exports.last_entry_at)`,
+    [partyIds, rows],
+  );
+  const settled = partyIds.map((partyId, index) => ({
+    partyId,
+    state: 'done' as const,
+    outcome: { verdict: 'complete', rows: String(rows[index]) },
+  }));
+  await app.jobs.nightly.settle(runId, settled);
+  await app.warehouse.pool.query(`drop table mirror.nightly_units_${runId.replaceAll('-', '')}`);
+  await app.jobs.runs.finish(runId, 'complete', {});
+  return partyIds;
+}
+
+async function simulateYear(app: App, capacity: number): Promise<Year> {
+  const year: Year = { delays: new Map(), firstPassNights: undefined, asked: 0, late: 0 };
+  for (let night = 1; night <= NIGHTS; night += 1) {
+    for (const [index, party] of [...parties.values()].entries())
+      if (fraction(noise(SEED, night, index)) * 100 < party.kind.nights) party.unknown.push(night);
+    const asked = await askNight(app, capacity);
+    for (const partyId of asked) know(partyId, night, year);
+    year.asked += asked.length;
+    if (year.firstPassNights === undefined && [...parties.values()].every(({ isAsked }) => isAsked))
+      year.firstPassNights = night;
+    await age(app);
+  }
+  year.late = (await app.jobs.nightly.lateness(IDLE_NIGHTS_MAX)).late;
+  return year;
+}
+
+/** What the first pass brings is history: only later entries can be late. */
+function know(partyId: string, night: number, { delays, firstPassNights }: Year): void {
+  const party = parties.get(partyId);
+  if (party === undefined) return;
+  const known = delays.get(party.kind.kind) ?? [];
+  if (firstPassNights !== undefined) for (const since of party.unknown) known.push(night - since);
+  delays.set(party.kind.kind, known);
+  party.unknown = [];
+  party.isAsked = true;
+}
+
+function delaysOf(year: Year): string {
+  return KINDS.map(({ kind }) => {
+    const delays = (year.delays.get(kind) ?? []).toSorted((one, other) => one - other);
+    if (delays.length === 0) return `${kind} none`;
+    const mean = delays.reduce((sum, delay) => sum + delay, 0) / delays.length;
+    return `${kind} ${mean.toFixed(1)} (worst ${delays.at(-1)})`;
+  }).join(', ');
+}
+
+let parties = new Map<string, Party>();
+const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+try {
+  const config = readConfig({ env: { SOURCE_URL: 'http://127.0.0.1:9', DATA_DIR: dataDir }, cwd: dataDir });
+  await using app = await openApp({ config, log: createLog('warn'), signal: new AbortController().signal });
+  for (const share of SHARES) {
+    parties = new Map(makeParties().map((party) => [party.partyId, party]));
+    await app.warehouse.pool.query('truncate mirror.exports, mirror.parties, mirror.runs cascade');
+    await app.warehouse.pool.query(
+      'insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1',
+      [[...parties.keys()]],
+    );
+    const capacity = Math.floor(PARTIES * share);
+    const year = await simulateYear(app, capacity);
+    const row = [
+      `${share * 100} % of ${PARTIES} a night`,
+      `first pass ${year.firstPassNights ?? `more than ${NIGHTS}`} nights; asked a night ${(year.asked / NIGHTS).toFixed(0)}; nights until an entry is known: ${delaysOf(year)}; told as late at the end ${year.late}`,
+      '',
+    ];
+    process.stdout.write(`| ${row.join(' | ')} |\n`);
+  }
+} finally {
+  await rm(dataDir, { recursive: true, force: true });
+}
