@@ -64,9 +64,9 @@ async function age(app: App): Promise<void> {
 }
 
 async function askNight(app: App, capacity: number): Promise<readonly string[]> {
-  const { runs, nightly } = app.jobs;
+  const { runs, nightly, plans } = app.jobs;
   const { runId } = await runs.create({ kind: 'nightly', subject: 'bench' });
-  await nightly.plan({
+  await plans.plan({
     runId,
     partyIds: undefined,
     everyParty: false,
@@ -114,7 +114,7 @@ async function simulateYear(app: App, capacity: number): Promise<Year> {
       year.firstPassNights = night;
     await age(app);
   }
-  year.late = (await app.jobs.nightly.lateness(IDLE_NIGHTS_MAX)).late;
+  year.late = (await app.jobs.plans.lateness(IDLE_NIGHTS_MAX)).late;
   return year;
 }
 
