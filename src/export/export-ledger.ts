@@ -3,7 +3,8 @@ import { errorCode, errorLine, FencedError, PermanentError, RetryableError } fro
 import { isExportableParty } from '../core/ids.ts';
 import { whoseFault } from '../core/fault.ts';
 import { keepLease, LEASE_MS, waitFor } from './lease.ts';
-import type { Coverage, ExportRepository, ExportScope, Quarantine, ExportLease } from './ports.ts';
+import type { Coverage, ExportScope, Quarantine, ExportLease } from './ports.ts';
+import type { ExportStore } from './store/export-store.ts';
 import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';
 import { ExportRun } from './export-run.ts';
 
@@ -61,7 +62,7 @@ export async function exportLedger(
 }
 
 /** The failure, written down. One that quarantines the export is not tried again before the next nightly run. */
-async function counted(cause: unknown, lease: ExportLease, repository: ExportRepository): Promise<unknown> {
+async function counted(cause: unknown, lease: ExportLease, repository: ExportStore): Promise<unknown> {
   const reason = { code: errorCode(cause), message: errorLine(cause) };
   const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
   let counts: Quarantine | undefined;
@@ -83,7 +84,7 @@ async function counted(cause: unknown, lease: ExportLease, repository: ExportRep
  * What is exported in every asset already, one asset alone cannot replace: neither the present, nor what is not
  * believed. Then all are asked for, which holds the one.
  */
-async function scopeOf(request: ExportRequest, repository: ExportRepository): Promise<ExportScope> {
+async function scopeOf(request: ExportRequest, repository: ExportStore): Promise<ExportScope> {
   const { partyId, assetId, again, from = 0n, to } = request;
   if (assetId === undefined) return { partyId };
   const coverage = await repository.coverage({ partyId, assetId });

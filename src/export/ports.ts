@@ -175,98 +175,6 @@ export interface PublishedSegment {
   readonly bytes: bigint;
 }
 
-/** The export's truth. Every lease is by the database's clock. */
-export interface ExportRepository {
-  identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
-  /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
-  acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined>;
-  /** @throws FencedError where another has taken over */
-  renew(lease: ExportLease, leaseMs: number): Promise<void>;
-  release(lease: ExportLease): Promise<void>;
-  /** What is known of the party, in every asset that the scope overlaps, by time. */
-  coverage(scope: ExportScope): Promise<readonly Coverage[]>;
-  /** Current segments of this scope that the run published, whoever worked it. */
-  published(scope: ExportScope, runId: string): Promise<readonly PublishedSegment[]>;
-  /** Of the source's chain, by the lists; undefined where none is known. */
-  epoch(): Promise<number | undefined>;
-  /** Its object does not hold what was published: its range is asked for again. */
-  quarantineSegment(
-    objectKey: string,
-    reason: { readonly code: string; readonly message: string },
-  ): Promise<void>;
-  nextSeq(): Promise<bigint>;
-  /** @throws FencedError */
-  intend(lease: ExportLease, publication: Publication): Promise<void>;
-  /** Intended, neither committed nor dropped: what a dead worker of this export left. */
-  openPublications(lease: ExportLease): Promise<readonly OpenPublication[]>;
-  /**
-   * Makes a publication the truth, once: a second call finds it done.
-   * @throws FencedError
-   * @throws RetryableError `COVERAGE_CHANGED` where the ledger's coverage is no longer what was planned on
-   */
-  commit(lease: ExportLease, publication: Publication): Promise<void>;
-  /** Gives an intended publication up; its objects stay unreferenced. */
-  drop(lease: ExportLease, publicationId: string): Promise<void>;
-  /** What `keepPlan` kept of a scope that was not finished. */
-  plan(lease: ExportLease): Promise<unknown>;
-  /** Keeps how a scope is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
-  keepPlan(lease: ExportLease, plan: unknown): Promise<void>;
-  /**
-   * Clears the count of failures, and, where all is done, the plan; keeps in how many runs in a row the source
-   * contradicted what is known.
-   */
-  succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void>;
-  /** In how many runs in a row the source contradicted what is known. */
-  contradictions(lease: ExportLease): Promise<number>;
-  /**
-   * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
-   * @throws FencedError
-   */
-  fail(
-    lease: ExportLease,
-    reason: { readonly code: string; readonly message: string },
-    attemptsMax: number,
-  ): Promise<Quarantine>;
-  /**
-   * Counts the export among those at the source, over all workers, until it leaves or its lease ends. To be
-   * asked again within seconds, or the turn is lost.
-   * @returns false while `exportLimit` others are there, or wait longer
-   */
-  enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
-  leaveSource(lease: ExportLease): Promise<void>;
-  profile(): Promise<SourceProfile>;
-  /** Replaces the profile. */
-  learn(profile: SourceProfile): Promise<void>;
-  /** The party's first entry among those that are loaded. */
-  firstEntry(partyId: string): Promise<Micros | undefined>;
-  /** Assets of all entries known so far: asked for where the source demands an asset and none is configured. */
-  knownAssets(): Promise<readonly string[]>;
-}
-
-/** What assembling and the janitor read. */
-export interface ExportArchive {
-  /** Current segments that overlap the range, by time. */
-  currentSegments(
-    scope: ExportScope,
-    range: { from: Micros; to?: Micros | undefined },
-  ): Promise<readonly Segment[]>;
-  /**
-   * Marks superseded segments as removed that have been so for longer than this, some at a time.
-   * @returns their object keys, which nothing names any more; empty when all are done
-   */
-  retire(supersededForMs: number): Promise<readonly string[]>;
-  /** Whether the database still knows the run that published something. */
-  knowsRun(runId: string): Promise<boolean>;
-  /** Which of these object keys a segment or an open publication names. */
-  referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
-  /**
-   * Runs `remove` where nothing names the object; until it is done, no publication comes to intend it.
-   * @returns whether it ran
-   */
-  removing(objectKey: string, remove: () => Promise<void>): Promise<boolean>;
-  identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }>;
-}
-
 /** Coverage of one moment, to be recorded in the store. */
 export interface CoverageSnapshot {
   readonly warehouseId: string;
@@ -276,17 +184,6 @@ export interface CoverageSnapshot {
   readonly isMostlyChanged: boolean;
   /** In the order of their ids: every party, or only those whose coverage changed since the last record. */
   parties(which: 'all' | 'changed'): AsyncIterable<PartyCoverage>;
-}
-
-export interface CoverageRepository {
-  /**
-   * Runs `work` while no other process records; when it has returned, what it was given counts as recorded.
-   * @returns undefined where nothing has changed since the last time
-   */
-  recording<Result>(
-    work: (snapshot: CoverageSnapshot) => Promise<Result>,
-    signal: AbortSignal,
-  ): Promise<Result | undefined>;
 }
 
 export interface Segment {

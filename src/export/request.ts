@@ -3,7 +3,8 @@ import type { Micros } from '../core/time.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { Compression } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { ExportRepository, ExportScope, LedgerSource } from './ports.ts';
+import type { ExportScope, LedgerSource } from './ports.ts';
+import type { ExportStore } from './store/export-store.ts';
 import type { Step } from './publish/publish.ts';
 import type { RowPool } from './read/row-pool.ts';
 
@@ -37,7 +38,7 @@ export interface ExportProgress extends ExportScope {
 
 export interface ExportDeps {
   readonly source: LedgerSource;
-  readonly repository: ExportRepository;
+  readonly repository: ExportStore;
   readonly objects: ObjectStore;
   readonly compression: Compression;
   readonly segmentBytesMax: number;

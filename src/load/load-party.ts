@@ -4,7 +4,6 @@ import type { ObjectStore } from '../objects/object-store.ts';
 import { CopyRows } from './copy-rows.ts';
 import { planReplacements } from './plan.ts';
 import type {
-  LoadRepository,
   LoadedSums,
   Replacement,
   RowKeeper,
@@ -12,10 +11,11 @@ import type {
   SegmentRecord,
   QuarantineReason,
 } from './ports.ts';
+import type { LoadStore } from './store/load-store.ts';
 import { readSegment } from './segment-reader.ts';
 
 export interface LoadDeps {
-  readonly repository: LoadRepository;
+  readonly repository: LoadStore;
   readonly objects: ObjectStore;
   /** Gets the same lines as the warehouse. */
   readonly keeper?: RowKeeper;
@@ -198,7 +198,7 @@ async function copySegment(
   }
 }
 
-async function setSegmentAside(fault: SegmentFault, repository: LoadRepository): Promise<FaultySegment> {
+async function setSegmentAside(fault: SegmentFault, repository: LoadStore): Promise<FaultySegment> {
   const reason = { code: fault.cause.code, message: fault.message };
   await repository.quarantine(fault.segment.segmentId, reason);
   return { ...reason, segmentId: fault.segment.segmentId, objectKey: fault.segment.objectKey };

@@ -91,23 +91,6 @@ export interface ReplacementResult {
   readonly removedRows: bigint;
 }
 
-export interface LoadRepository {
-  /** Parties with something to load or to remove, in order, after `after`. */
-  partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]>;
-  /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
-  toLoad(
-    partyId: string,
-  ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }>;
-  /** One transaction: stale rows out, new rows in, sums and `loaded_at` set. `write` is called once a segment. */
-  replace(
-    partyId: string,
-    replacement: Replacement,
-    write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
-    signal: AbortSignal,
-  ): Promise<ReplacementResult>;
-  quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void>;
-}
-
 export type RebuiltRange = RecordedRange;
 
 /** All that is known of a party's ledger without the database. */
@@ -117,53 +100,6 @@ export interface RebuiltParty {
   readonly superseded: readonly Manifest[];
   /** Disjoint; each `objectKey` is that of a current manifest. */
   readonly coverage: readonly RebuiltRange[];
-}
-
-/** Rebuilding the manifest table and the coverage from what lies in the store. */
-export interface RebuildRepository {
-  /** Nothing is published or covered. */
-  isEmpty(): Promise<boolean>;
-  begin(): Promise<void>;
-  /** The warehouse's own, its last number, and whether a rebuild was begun and not finished. */
-  lineage(): Promise<{ readonly warehouseId: string; readonly seq: bigint; readonly isRebuilding: boolean }>;
-  /** Records one party in one transaction. What is known and overlaps nothing of it stays; the rest gives way. */
-  adopt(party: RebuiltParty): Promise<void>;
-  /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
-  finish(lineage: { readonly warehouseId: string; readonly seq: bigint } | undefined): Promise<void>;
-}
-
-/** Counts and sums that the warehouse gives of itself. */
-export interface VerifyRepository {
-  /** Current segments in the order of their ids, after `after`. */
-  currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]>;
-  /**
-   * Current segments that a nightly run proves, in order: those published or loaded since their last proof, and of the
-   * others one in `parts`, the oldest proofs first.
-   */
-  segmentsToProve(parts: number): Promise<readonly bigint[]>;
-  /** Those of them that are still current, in the order of their ids. */
-  segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]>;
-  /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
-  distrust(segmentId: bigint, reason: QuarantineReason): Promise<void>;
-  /** Their objects and rows were read and agree; what was distrusted of them is believed again. */
-  noteProven(segmentIds: readonly bigint[]): Promise<void>;
-  /** When the oldest proof of a current segment was made, RFC 3339; null where one has never been proven. */
-  oldestProof(): Promise<string | null>;
-  /** The lineage that this warehouse publishes in. */
-  warehouseId(): Promise<string>;
-  /** Those of the given keys that are of a segment, current or not. */
-  knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>>;
-  /** The same segment as it is now; undefined where it is no longer current. */
-  currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined>;
-  /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */
-  countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>>;
-  monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, readonly MonthSum[]>>;
-  /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
-  loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
-  /** Statements about the tables that must hold, each with how often it does not. */
-  /** @param isFull also those that read every row */
-  inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Inconsistency[]>;
-  neverFetched(): Promise<NeverFetched>;
 }
 
 export interface Inconsistency {

@@ -9,7 +9,7 @@ import { decodeManifest, type Manifest } from '../ledger/objects/manifest.ts';
 import { isManifestKey, manifestKey, partyName } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
-import type { RebuildRepository } from './ports.ts';
+import type { RebuildStore } from './store/rebuild-store.ts';
 import { reconcile } from './reconcile.ts';
 
 const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
@@ -26,7 +26,7 @@ export interface RebuildResult {
 }
 
 export interface RebuildDeps {
-  readonly repository: RebuildRepository;
+  readonly repository: RebuildStore;
   readonly objects: ObjectStore;
 }
 

@@ -7,7 +7,8 @@ import { formatInstant } from '../core/time.ts';
 import { decodeManifest, type Manifest } from '../ledger/objects/manifest.ts';
 import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { LakeCheck, NeverFetched, Problem, SegmentRecord, VerifyRepository } from './ports.ts';
+import type { LakeCheck, NeverFetched, Problem, SegmentRecord } from './ports.ts';
+import type { VerifyStore } from './store/verify-store.ts';
 import { readSegment } from './segment-reader.ts';
 import { addUp, StoredSums } from './stored-sums.ts';
 
@@ -22,7 +23,7 @@ const UNKNOWN_READ_MAX = 100;
 const NO_ROWS = { header: () => undefined, row: () => undefined };
 
 export interface VerifyDeps {
-  readonly repository: VerifyRepository;
+  readonly repository: VerifyStore;
   readonly objects: ObjectStore;
   readonly lake?: LakeCheck;
 }

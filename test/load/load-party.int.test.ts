@@ -15,6 +15,16 @@ const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
 const repository = new LoadStore(warehouse);
+
+/** The real store, but for the transaction that puts segments in each other's place. */
+function replacing(replace: LoadStore['replace']): LoadStore {
+  return new Proxy(repository, {
+    get: (store, name) => {
+      if (name === 'replace') return replace;
+      return name === 'toLoad' || name === 'quarantine' ? store[name].bind(store) : Reflect.get(store, name);
+    },
+  });
+}
 const MAY = { from: '2023-05-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
 
 describe('loadParty', () => {
@@ -316,25 +326,21 @@ describe('loadParty', () => {
           },
           { what: 'the COPY' },
         );
-      const watched: LoadDeps['repository'] = {
-        partiesToLoad: repository.partiesToLoad.bind(repository),
-        toLoad: repository.toLoad.bind(repository),
-        quarantine: repository.quarantine.bind(repository),
-        replace: (party, replacement, write, replaceSignal) =>
-          repository.replace(
-            party,
-            replacement,
-            (segment, sink) =>
-              write(segment, {
-                write: async (chunk) => {
-                  await sink.write(chunk);
-                  if (!isKilled) await kill();
-                  isKilled = true;
-                },
-              }),
-            replaceSignal,
-          ),
-      };
+      const replace: LoadDeps['repository']['replace'] = (party, replacement, write, replaceSignal) =>
+        repository.replace(
+          party,
+          replacement,
+          (segment, sink) =>
+            write(segment, {
+              write: async (chunk) => {
+                await sink.write(chunk);
+                if (!isKilled) await kill();
+                isKilled = true;
+              },
+            }),
+          replaceSignal,
+        );
+      const watched = replacing(replace);
       await expect(loadParty(PARTY_A, { repository: watched, objects }, signal)).rejects.toMatchObject({
         code: expect.stringMatching(/^DATABASE_/),
       });
@@ -356,12 +362,7 @@ describe('loadParty', () => {
           },
           replaceSignal,
         );
-      const racing = new Proxy(repository, {
-        get: (store, name) => {
-          if (name === 'replace') return replace;
-          return name === 'toLoad' ? store.toLoad.bind(store) : Reflect.get(store, name);
-        },
-      });
+      const racing = replacing(replace);
       const result = await loadParty(PARTY_A, { repository: racing, objects }, signal);
       expect(result).toMatchObject({ segments: 1, rows: 5n, quarantined: [] });
       expect(await entries()).toHaveLength(5);

@@ -5,7 +5,9 @@
  */
 import { PermanentError } from '../../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros } from '../../core/time.ts';
-import type { Coverage, ExportArchive, ExportRepository, Segment } from '../../export/ports.ts';
+import type { Coverage, Segment } from '../../export/ports.ts';
+import type { ExportArchiveStore } from '../../export/store/export-archive.ts';
+import type { ExportStore } from '../../export/store/export-store.ts';
 import { RowFilter } from '../../export/read/row-filter.ts';
 import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
@@ -22,7 +24,7 @@ const EMPTY_HEADER =
   'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
 
 /** Where a ledger is known, and in which objects. */
-export type LedgerIndex = Pick<ExportRepository, 'coverage'> & Pick<ExportArchive, 'currentSegments'>;
+export type LedgerIndex = Pick<ExportStore, 'coverage'> & Pick<ExportArchiveStore, 'currentSegments'>;
 
 export class ObjectLedgerReader implements ExportReader {
   readonly #index: LedgerIndex;

@@ -1,7 +1,8 @@
 /** Which closed segments an export asks for once more, to compare their sums. */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../core/time.ts';
-import type { Coverage, ExportRepository, ExportScope } from '../ports.ts';
+import type { Coverage, ExportScope } from '../ports.ts';
+import type { ExportStore } from '../store/export-store.ts';
 import { RETENTION_MICROS } from './remaining.ts';
 
 export interface AuditChoice {
@@ -32,7 +33,7 @@ export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice
 export async function servedAudits(
   coverage: readonly Coverage[],
   choice: AuditChoice,
-  repository: Pick<ExportRepository, 'firstEntry'>,
+  repository: Pick<ExportStore, 'firstEntry'>,
 ): Promise<readonly Coverage[]> {
   const chosen = chooseAudited(coverage, choice);
   if (chosen.every(({ from }) => from !== BEGINNING)) return chosen;

@@ -10,7 +10,7 @@ import { nowMicros } from '../../core/time.ts';
 import { decodeManifest, type Manifest } from '../../ledger/objects/manifest.ts';
 import { isManifestKey, isSegmentKey, manifestKey, objectKeyOf } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { ExportArchive } from '../ports.ts';
+import type { ExportArchiveStore } from '../store/export-archive.ts';
 
 /** Longer than any export takes, and than anybody needs to notice a mistake. */
 const GRACE_MS = 7 * 24 * 3_600_000;
@@ -18,7 +18,7 @@ const BATCH_KEYS = 500;
 
 export interface TidyDeps {
   readonly objects: ObjectStore;
-  readonly archive: ExportArchive;
+  readonly archive: ExportArchiveStore;
   readonly log: Log;
   readonly graceMs?: number;
 }

@@ -9,10 +9,11 @@ import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/obje
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { existingObject } from './existing-object.ts';
-import type { ExportRepository, Publication, ExportLease } from '../ports.ts';
+import type { Publication, ExportLease } from '../ports.ts';
+import type { ExportStore } from '../store/export-store.ts';
 
 export interface PublishDeps {
-  readonly repository: ExportRepository;
+  readonly repository: ExportStore;
   readonly objects: ObjectStore;
   /** Called at each numbered step: where tests pull the plug. */
   readonly failpoint: (step: Step) => Promise<void>;

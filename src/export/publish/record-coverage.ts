@@ -17,7 +17,8 @@ import {
   recordsOf,
 } from '../../ledger/objects/coverage-record.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
+import type { CoverageSnapshot } from '../ports.ts';
+import type { CoverageStore } from '../store/coverage-store.ts';
 
 /** A rebuild reads them side by side. */
 const CHANGES_MAX = 32;
@@ -26,7 +27,7 @@ const SPOOL_PREFIX = 'coverage.';
 const CHUNK_CHARACTERS = 65_536;
 
 export interface RecordDeps {
-  readonly repository: CoverageRepository;
+  readonly repository: CoverageStore;
   readonly objects: ObjectStore;
 }
 

@@ -26,13 +26,19 @@ export interface Surroundings {
   readonly publicationSeq: bigint;
 }
 
-/** How a party's export ended that brought no rows. */
-export interface EmptyExport {
+/** How an export ended. */
+export interface Success {
   readonly lease: ExportLease;
+  /** In how many runs in a row the source contradicted what is known. */
+  readonly contradictions: number;
+  /** Nothing is left to ask: the plan goes. */
+  readonly isDone: boolean;
+}
+
+/** How a party's export ended that brought no rows. */
+export interface EmptyExport extends Success {
   /** Without segments; absent where nothing was left to ask. */
   readonly publication: Publication | undefined;
-  readonly contradictions: number;
-  readonly isDone: boolean;
 }
 
 export async function readSurroundings(db: Database): Promise<Surroundings> {
@@ -115,7 +121,7 @@ export async function commitEmpty(
         publication?.coverage.map((range) => coverageRow(lease.scope, publication, range)) ?? [],
     );
     await insertCoverage(tx, ranges);
-    await recordSuccess(tx, ours);
+    await recordSuccess(tx, ours, { isReleased: true });
     if (asking !== undefined)
       await sql`update mirror.exports set is_at_source = true
         where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(tx);
@@ -123,8 +129,12 @@ export async function commitEmpty(
   });
 }
 
-/** As `commit`, `succeed` and `release` do for one. */
-async function recordSuccess(tx: Database, exports: readonly EmptyExport[]): Promise<void> {
+/** @param isReleased their leases are given back with it */
+export async function recordSuccess(
+  tx: Database,
+  exports: readonly (Success & Partial<Pick<EmptyExport, 'publication'>>)[],
+  { isReleased }: { readonly isReleased: boolean },
+): Promise<void> {
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
     export_id: String(lease.exportId),
     published: publication === undefined ? 0 : 1,
@@ -137,8 +147,8 @@ async function recordSuccess(tx: Database, exports: readonly EmptyExport[]): Pro
     set coverage_seq = e.coverage_seq + g.published, last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
       attempts = 0, quarantined_at = null, quarantine_reason = null,
       window_plan = case when g.is_done then null else e.window_plan end,
-      contradictions = g.contradictions, last_asked_at = clock_timestamp(),
-      lease_token = null, lease_until = null, is_at_source = false
+      contradictions = g.contradictions, last_asked_at = clock_timestamp()
+      ${isReleased ? sql`, lease_token = null, lease_until = null, is_at_source = false` : sql``}
     from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, published int,
       last_entry_at timestamptz, contradictions int, is_done boolean)
     where e.export_id = g.export_id`.execute(tx);

@@ -1,7 +1,7 @@
 /** Coverage as it is recorded in the store: what has changed since the last time, read at one moment. */
 import type { Pool, PoolClient } from 'pg';
 import { readInstant } from '../../core/time.ts';
-import type { CoverageRepository, CoverageSnapshot } from '../ports.ts';
+import type { CoverageSnapshot } from '../ports.ts';
 import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/objects/coverage-record.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE } from '../../postgres/database.ts';
@@ -38,7 +38,7 @@ interface CoveredRow {
   readonly checked_at: string;
 }
 
-export class CoverageStore implements CoverageRepository {
+export class CoverageStore {
   readonly #pool: Pool;
 
   constructor(pool: Pool) {

@@ -1,7 +1,7 @@
 /** What was published, for those who read it back and those who clear up. */
 import { sql } from 'kysely';
 import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
-import type { ExportArchive, ExportScope, Segment } from '../ports.ts';
+import type { ExportScope, Segment } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockObjects } from './export-locks.ts';
 import { readIdentity } from './publications.ts';
@@ -9,7 +9,7 @@ import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 
-export class ExportArchiveStore implements ExportArchive {
+export class ExportArchiveStore {
   readonly #db: Database;
 
   constructor(db: Database) {
@@ -20,6 +20,7 @@ export class ExportArchiveStore implements ExportArchive {
     return mapDatabaseError('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
+  /** Current segments that overlap the range, by time. */
   currentSegments(
     scope: ExportScope,
     range: { from: Micros; to?: Micros | undefined },
@@ -62,6 +63,10 @@ export class ExportArchiveStore implements ExportArchive {
     });
   }
 
+  /**
+   * Marks superseded segments as removed that have been so for longer than this, some at a time.
+   * @returns their object keys, which nothing names any more; empty when all are done
+   */
   retire(supersededForMs: number): Promise<readonly string[]> {
     return mapDatabaseError('retire superseded segments', async () => {
       const retired = await sql<{ object_key: string }>`
@@ -76,6 +81,7 @@ export class ExportArchiveStore implements ExportArchive {
     });
   }
 
+  /** Whether the database still knows the run that published something. */
   knowsRun(runId: string): Promise<boolean> {
     return mapDatabaseError('look for a run', async () => {
       // A run may be forgotten by age, while what it published is current; its party's later segments say so.
@@ -90,10 +96,15 @@ export class ExportArchiveStore implements ExportArchive {
     });
   }
 
+  /** Which of these object keys a segment or an open publication names. */
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
     return mapDatabaseError('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
   }
 
+  /**
+   * Runs `remove` where nothing names the object; until it is done, no publication comes to intend it.
+   * @returns whether it ran
+   */
   async removing(objectKey: string, remove: () => Promise<void>): Promise<boolean> {
     let failure: { readonly error: unknown } | undefined;
     const isRemoved = await mapDatabaseError(`see that nothing names ${objectKey}`, () =>

@@ -5,7 +5,6 @@ import { FencedError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import type {
   Coverage,
-  ExportRepository,
   ExportScope,
   OpenPublication,
   Publication,
@@ -22,6 +21,7 @@ import {
   readCoverage,
   readIdentity,
 } from './publications.ts';
+import { recordSuccess } from './batch-statements.ts';
 import { lockObjects } from './export-locks.ts';
 import { releaseLeases, renewLeases, takeLeases } from './leases.ts';
 import { quarantineSegment } from './quarantine-segment.ts';
@@ -31,7 +31,7 @@ import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
 
-export class ExportStore implements ExportRepository {
+export class ExportStore {
   readonly #db: Database;
   readonly #holder: number | undefined;
 
@@ -45,6 +45,7 @@ export class ExportStore implements ExportRepository {
     return mapDatabaseError('read the identity of the warehouse', () => readIdentity(this.#db));
   }
 
+  /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
   acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
     return inTransaction(this.#db, { action: `lease the export of party ${scope.partyId}` }, async (tx) => {
       const holding = { leaseMs, holder: this.#holder };
@@ -55,6 +56,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** @throws FencedError where another has taken over */
   renew(lease: ExportLease, leaseMs: number): Promise<void> {
     return mapDatabaseError(`renew the lease of ${nameOf(lease.scope)}`, async () => {
       const renewed = await renewLeases(this.#db, [lease], leaseMs);
@@ -66,10 +68,12 @@ export class ExportStore implements ExportRepository {
     return mapDatabaseError(`release ${nameOf(lease.scope)}`, () => releaseLeases(this.#db, [lease]));
   }
 
+  /** What is known of the party, in every asset that the scope overlaps, by time. */
   coverage(scope: ExportScope): Promise<readonly Coverage[]> {
     return mapDatabaseError(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
   }
 
+  /** Current segments of this scope that the run published, whoever worked it. */
   published({ partyId, assetId }: ExportScope, runId: string): Promise<readonly PublishedSegment[]> {
     return mapDatabaseError(`read what run ${runId} has published`, () =>
       this.#db
@@ -84,6 +88,7 @@ export class ExportStore implements ExportRepository {
     );
   }
 
+  /** Its object does not hold what was published: its range is asked for again. */
   quarantineSegment(
     objectKey: string,
     reason: { readonly code: string; readonly message: string },
@@ -102,6 +107,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** @throws FencedError */
   intend(lease: ExportLease, publication: Publication): Promise<void> {
     return inTransaction(this.#db, { action: `intend to publish ${nameOf(lease.scope)}` }, async (tx) => {
       await checkFence(tx, lease);
@@ -117,6 +123,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** Intended, neither committed nor dropped: what a dead worker of this export left. */
   openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
     return mapDatabaseError(`read the open publications of ${nameOf(lease.scope)}`, async () => {
       const rows = await this.#db
@@ -133,6 +140,11 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /**
+   * Makes a publication the truth, once: a second call finds it done.
+   * @throws FencedError
+   * @throws RetryableError `COVERAGE_CHANGED` where the ledger's coverage is no longer what was planned on
+   */
   commit(lease: ExportLease, publication: Publication): Promise<void> {
     return inTransaction(
       this.#db,
@@ -144,6 +156,7 @@ export class ExportStore implements ExportRepository {
     );
   }
 
+  /** Gives an intended publication up; its objects stay unreferenced. */
   drop(lease: ExportLease, publicationId: string): Promise<void> {
     return inTransaction(this.#db, { action: `drop a publication of ${nameOf(lease.scope)}` }, async (tx) => {
       await checkFence(tx, lease);
@@ -156,6 +169,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** What `keepPlan` kept of a scope that was not finished. */
   plan(lease: ExportLease): Promise<unknown> {
     return mapDatabaseError(`read the plan of ${nameOf(lease.scope)}`, async () => {
       const row = await this.#db
@@ -167,6 +181,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** Keeps how a scope is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
   keepPlan(lease: ExportLease, plan: unknown): Promise<void> {
     return mapDatabaseError(`keep the plan of ${nameOf(lease.scope)}`, async () => {
       await this.#db
@@ -178,6 +193,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** Of the source's chain, by the lists; undefined where none is known. */
   epoch(): Promise<number | undefined> {
     return mapDatabaseError("read the epoch of the source's chain", async () => {
       const found = await sql<{
@@ -187,6 +203,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** In how many runs in a row the source contradicted what is known. */
   contradictions(lease: ExportLease): Promise<number> {
     return mapDatabaseError(`read what is known of ${nameOf(lease.scope)}`, async () => {
       const row = await this.#db
@@ -198,23 +215,20 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /**
+   * Clears the count of failures, and, where all is done, the plan; keeps in how many runs in a row the source
+   * contradicted what is known.
+   */
   succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void> {
-    return mapDatabaseError(`record the success of ${nameOf(lease.scope)}`, async () => {
-      await this.#db
-        .updateTable('exports')
-        .set({
-          attempts: 0,
-          quarantined_at: null,
-          quarantine_reason: null,
-          ...(isDone ? { window_plan: null } : {}),
-          contradictions,
-          last_asked_at: sql`clock_timestamp()`,
-        })
-        .where('export_id', '=', lease.exportId)
-        .execute();
-    });
+    return mapDatabaseError(`record the success of ${nameOf(lease.scope)}`, () =>
+      recordSuccess(this.#db, [{ lease, contradictions, isDone }], { isReleased: false }),
+    );
   }
 
+  /**
+   * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
+   * @throws FencedError
+   */
   fail(
     lease: ExportLease,
     reason: { readonly code: string; readonly message: string },
@@ -234,6 +248,11 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /**
+   * Counts the export among those at the source, over all workers, until it leaves or its lease ends. To be
+   * asked again within seconds, or the turn is lost.
+   * @returns false while `exportLimit` others are there, or wait longer
+   */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     return inTransaction(this.#db, { action: 'count an export towards the export limit' }, async (tx) => {
       await sql`select pg_advisory_xact_lock(mirror.lock_key('export limit'))`.execute(tx);
@@ -278,12 +297,14 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** Replaces the profile. */
   learn(profile: SourceProfile): Promise<void> {
     return mapDatabaseError('record what is known of the source', async () => {
       await sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`.execute(this.#db);
     });
   }
 
+  /** The party's first entry among those that are loaded. */
   firstEntry(partyId: string): Promise<Micros | undefined> {
     return mapDatabaseError('read the first entry of a ledger', async () => {
       const found = await sql<{ first: string | null }>`
@@ -295,6 +316,7 @@ export class ExportStore implements ExportRepository {
     });
   }
 
+  /** Assets of all entries known so far: asked for where the source demands an asset and none is configured. */
   knownAssets(): Promise<readonly string[]> {
     return mapDatabaseError('read the known assets', async () => {
       // A loose index scan: one look-up for each asset, however many entries there are.

@@ -4,7 +4,6 @@ import { type Selectable, sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type {
-  LoadRepository,
   LoadedSums,
   Replacement,
   ReplacementResult,
@@ -22,13 +21,14 @@ import { mapDatabaseError } from '../../postgres/transaction.ts';
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
 
-export class LoadStore implements LoadRepository {
+export class LoadStore {
   readonly #warehouse: Warehouse;
 
   constructor(warehouse: Warehouse) {
     this.#warehouse = warehouse;
   }
 
+  /** Parties with something to load or to remove, in order, after `after`. */
   async partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]> {
     const { db } = this.#warehouse;
     return mapDatabaseError('list what is to be loaded', async () => {
@@ -45,6 +45,7 @@ export class LoadStore implements LoadRepository {
     });
   }
 
+  /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
   async toLoad(
     partyId: string,
   ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }> {
@@ -69,6 +70,7 @@ export class LoadStore implements LoadRepository {
     });
   }
 
+  /** One transaction: stale rows out, new rows in, sums and `loaded_at` set. `write` is called once a segment. */
   async replace(
     partyId: string,
     replacement: Replacement,

@@ -4,7 +4,7 @@ import { formatInstant, nowMicros } from '../../core/time.ts';
 import { tailSum } from '../../ledger/objects/coverage-record.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Coverage } from '../../export/ports.ts';
-import type { RebuiltParty, RebuildRepository, RebuiltRange } from '../ports.ts';
+import type { RebuiltParty, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
@@ -15,13 +15,14 @@ import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
 /** Rows of one insert: Postgres takes 65,535 parameters. */
 const ROWS_MAX = 1000;
 
-export class RebuildStore implements RebuildRepository {
+export class RebuildStore {
   readonly #db: Database;
 
   constructor(db: Database) {
     this.#db = db;
   }
 
+  /** Nothing is published or covered. */
   isEmpty(): Promise<boolean> {
     return mapDatabaseError('look for segments', async () => {
       const { rows } = await sql<{ is_known: boolean }>`
@@ -38,6 +39,7 @@ export class RebuildStore implements RebuildRepository {
     );
   }
 
+  /** The warehouse's own, its last number, and whether a rebuild was begun and not finished. */
   lineage(): Promise<{ warehouseId: string; seq: bigint; isRebuilding: boolean }> {
     return mapDatabaseError('read the identity of the warehouse', () =>
       this.#db
@@ -47,6 +49,7 @@ export class RebuildStore implements RebuildRepository {
     );
   }
 
+  /** Records one party in one transaction. What is known and overlaps nothing of it stays; the rest gives way. */
   async adopt({ partyId, current, superseded, coverage }: RebuiltParty): Promise<void> {
     await inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
       // Neither an export of the party nor another rebuild comes between.
@@ -66,6 +69,7 @@ export class RebuildStore implements RebuildRepository {
     });
   }
 
+  /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
   async finish(lineage: { warehouseId: string; seq: bigint } | undefined): Promise<void> {
     await inTransaction(this.#db, { action: 'finish the rebuild' }, async (tx) => {
       await tx.updateTable('identity').set({ is_rebuilding: false }).execute();

@@ -1,14 +1,7 @@
 /** What the warehouse says of itself when it is verified. */
 import { sql } from 'kysely';
 import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
-import type {
-  Inconsistency,
-  MonthSum,
-  NeverFetched,
-  QuarantineReason,
-  SegmentRecord,
-  VerifyRepository,
-} from '../ports.ts';
+import type { Inconsistency, MonthSum, NeverFetched, QuarantineReason, SegmentRecord } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { toSegmentRecord } from './load-store.ts';
@@ -63,13 +56,14 @@ const STATEMENTS: readonly {
   },
 ];
 
-export class VerifyStore implements VerifyRepository {
+export class VerifyStore {
   readonly #warehouse: Warehouse;
 
   constructor(warehouse: Warehouse) {
     this.#warehouse = warehouse;
   }
 
+  /** Current segments in the order of their ids, after `after`. */
   async currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]> {
     return mapDatabaseError(ACTION, async () => {
       const rows = await this.#warehouse.db
@@ -84,6 +78,10 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /**
+   * Current segments that a nightly run proves, in order: those published or loaded since their last proof, and of the
+   * others one in `parts`, the oldest proofs first.
+   */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
     return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ segment_id: bigint }>`
@@ -99,6 +97,7 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** Those of them that are still current, in the order of their ids. */
   async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
     return mapDatabaseError(ACTION, async () => {
       const rows = await this.#warehouse.db
@@ -112,10 +111,12 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
   async distrust(segmentId: bigint, reason: QuarantineReason): Promise<void> {
     await quarantineSegment(this.#warehouse.db, { segment_id: segmentId }, reason);
   }
 
+  /** Their objects and rows were read and agree; what was distrusted of them is believed again. */
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
     await mapDatabaseError('note what was proven', () =>
       sql`update mirror.segments set quarantine_reason = null
@@ -130,6 +131,7 @@ export class VerifyStore implements VerifyRepository {
     );
   }
 
+  /** When the oldest proof of a current segment was made, RFC 3339; null where one has never been proven. */
   async oldestProof(): Promise<string | null> {
     return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ oldest: string | null; unproven: bigint }>`
@@ -142,6 +144,7 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** The lineage that this warehouse publishes in. */
   async warehouseId(): Promise<string> {
     return mapDatabaseError(ACTION, async () => {
       const row = await this.#warehouse.db
@@ -152,6 +155,7 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** Those of the given keys that are of a segment, current or not. */
   async knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
     return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ object_key: string }>`
@@ -163,6 +167,7 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** The same segment as it is now; undefined where it is no longer current. */
   async currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined> {
     return mapDatabaseError(ACTION, async () => {
       const row = await this.#warehouse.db
@@ -175,6 +180,7 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */
   async countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>> {
     return mapDatabaseError(ACTION, async () => {
       const { rows } = await sql<{ segment_id: bigint; rows: bigint }>`
@@ -201,6 +207,7 @@ export class VerifyStore implements VerifyRepository {
     });
   }
 
+  /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
   async *loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncGenerator<Buffer> {
     const ids = segmentIds.join(',');
     const statement = `copy (select segment_id, extra, ${CANONICAL_SQL} from mirror.ledger_entries
@@ -208,6 +215,8 @@ export class VerifyStore implements VerifyRepository {
     yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);
   }
 
+  /** Statements about the tables that must hold, each with how often it does not. */
+  /** @param isFull also those that read every row */
   async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Inconsistency[]> {
     const found: Inconsistency[] = [];
     for (const { code, message, count } of STATEMENTS.filter((one) => isFull || one.isFull !== true)) {
