@@ -3,7 +3,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { farSchedule } from '../support/far-schedule.ts';
-import { type Child, runScript } from '../support/process.ts';
+import { Child, runScript } from '../support/process.ts';
 
 const BIN = resolve(import.meta.dirname, '../../bin/ledger-mirror.js');
 const COMMAND_TIMEOUT_MS = 240_000;
@@ -27,6 +27,8 @@ export interface MirrorHome extends AsyncDisposable {
   start(args: readonly string[], settings?: Settings): Child;
   /** Runs a command to its end. */
   run(args: readonly string[], settings?: Settings): Promise<Ended>;
+  /** Types lines into a shell in the folder, which ends where one of them fails. */
+  type(script: string, settings?: Settings): Promise<Ended>;
   /** Runs a command with `--json`, of which stdout holds one document and nothing else. */
   json(args: readonly string[], settings?: Settings): Promise<Ended & { document: Document }>;
   /** Files below the spool: what is in work, or was left behind. */
@@ -44,36 +46,42 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
   const dir = await mkdtemp(join(tmpdir(), name));
   const dataDir = join(dir, 'data');
   const children: Child[] = [];
-  const start = (args: readonly string[], more: Settings = {}): Child => {
-    const defaults = {
-      SOURCE_RATE: RATE,
-      DATA_DIR: dataDir,
-      LOG_LEVEL: 'info',
-      SCHEDULE: farSchedule(),
-      FIRST_RUN: 'scheduled',
-    };
-    const env = { ...defaults, ...settings, ...more };
-    const child = runScript(BIN, args, { cwd: dir, env });
+  const environment = (more: Settings): Settings => ({
+    SOURCE_RATE: RATE,
+    DATA_DIR: dataDir,
+    LOG_LEVEL: 'info',
+    SCHEDULE: farSchedule(),
+    FIRST_RUN: 'scheduled',
+    ...settings,
+    ...more,
+  });
+  const keep = (child: Child): Child => {
     children.push(child);
     return child;
   };
-  const run = async (args: readonly string[], more?: Settings): Promise<Ended> => {
-    const child = start(args, more);
+  const start = (args: readonly string[], more: Settings = {}): Child =>
+    keep(runScript(BIN, args, { cwd: dir, env: environment(more) }));
+  const ended = async (child: Child): Promise<Ended> => {
     const { code } = await child.end(undefined, COMMAND_TIMEOUT_MS);
     return { code, stdout: child.stdout, stderr: child.stderr };
   };
+  const run = async (args: readonly string[], more?: Settings): Promise<Ended> => ended(start(args, more));
   return {
     dir,
     dataDir,
     objectsDir: join(dataDir, 'objects'),
     start,
     run,
+    type: (script, more = {}) =>
+      ended(
+        keep(new Child('bash', ['-euo', 'pipefail', '-c', script], { cwd: dir, env: environment(more) })),
+      ),
     json: async (args, more) => {
-      const ended = await run([...args, '--json'], more);
+      const told = await run([...args, '--json'], more);
       try {
-        return { ...ended, document: JSON.parse(ended.stdout) as Document };
+        return { ...told, document: JSON.parse(told.stdout) as Document };
       } catch (error) {
-        throw new Error(`stdout of ${args.join(' ')} is no document:\n${ended.stdout}\n${ended.stderr}`, {
+        throw new Error(`stdout of ${args.join(' ')} is no document:\n${told.stdout}\n${told.stderr}`, {
           cause: error,
         });
       }
