@@ -1,8 +1,8 @@
 /**
  * `npm run test:clients`: the interface document of a live mirror: linted, and a TypeScript and a Python client made
- * from it that order a run, wait for it and read it back; and its views, as BI's Python clients read them.
+ * from it that order a run, wait for it and read it back; and its views, as psql and Python clients of BI read them.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type LiveMirror, startLiveMirror } from './live-mirror.ts';
@@ -11,6 +11,7 @@ import { openVenv } from './venv.ts';
 
 const HOW: Readonly<Record<string, string>> = {
   redocly: 'npm install --global @redocly/cli',
+  psql: 'apt-get install postgresql-client',
   'openapi-typescript': 'npm install --global openapi-typescript',
   'openapi-python-client': 'pip install openapi-python-client',
 };
@@ -102,6 +103,12 @@ async function need(tool: string): Promise<void> {
   if (code !== 0) throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
 }
 
+/** The first block of a guide in this language. */
+async function blockOf(guide: string, language: string): Promise<string> {
+  const page = await readFile(join(ROOT, 'docs/guides', guide), 'utf8');
+  return new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(page)?.[1] ?? '';
+}
+
 let mirror: LiveMirror | undefined;
 
 async function live(): Promise<string> {
@@ -166,6 +173,23 @@ try {
         ]);
         const said = await succeed(PYTHON, ['-c', PYTHON_CLIENT], { env: { MIRROR, CLIENT } });
         expect(said.trim() === 'succeeded complete False', said);
+      },
+    },
+    {
+      name: 'psql: the lines of sql-clients.md as they stand, and those of check-us.md find nothing wrong',
+      run: async () => {
+        await need('psql');
+        await live();
+        const lines = await blockOf('sql-clients.md', 'sh');
+        const psql = lines.slice(lines.indexOf('PGPASSWORD=')).trim();
+        const said = await succeed('bash', ['-euc', psql], { cwd: scratch });
+        expect(/^ +[1-9]\d*$/m.test(said), said);
+        const [grant = '', check = ''] = await Promise.all(
+          ['sql-clients.md', 'check-us.md'].map((page) => blockOf(page, 'sql')),
+        );
+        await succeed('psql', [mirror?.databaseUrl ?? '', '--command', grant]);
+        const found = await succeed('psql', [mirror?.databaseUrl ?? '', '--tuples-only', '--command', check]);
+        expect(found.trim() === '', found);
       },
     },
     {

@@ -132,7 +132,7 @@ describe('export', () => {
       { ...refused, stdout: '' },
       /--party: "two\\nlines" cannot be exported; give a party id as the source lists it/,
       /--asset: "x" is no asset id/,
-      /--from: "yesterday" is no time; give RFC 3339/,
+      /--from: "yesterday" is no time; give RFC 3339, such as .*, or a day/,
       /--out -: cannot go with --json/,
     );
     expectRefused(

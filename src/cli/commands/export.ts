@@ -111,7 +111,9 @@ async function parse(options: ExportOptions, context: CommandContext): Promise<W
   ): Micros | undefined => {
     const parsed = text === undefined ? undefined : parseInstant(text);
     if (text !== undefined && parsed === undefined) {
-      problems.push(`${name}: ${show(text)} is no time; give RFC 3339, such as 2023-05-01T00:00:00Z`);
+      problems.push(
+        `${name}: ${show(text)} is no time; give RFC 3339, such as 2023-05-01T00:00:00Z, or a day`,
+      );
     }
     return parsed === undefined ? undefined : whole(parsed);
   };
