@@ -8,6 +8,7 @@ import { nowMicros } from '../core/time.ts';
 import { worst, type Outcome } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/read/row-pool.ts';
+import { mergeAll } from '../export/merge/merge-all.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
 import { recordCoverage } from '../export/publish/record-coverage.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
@@ -33,6 +34,7 @@ import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
 import { BatchStore } from '../export/store/batch-store.ts';
 import { ExportStore } from '../export/store/export-store.ts';
+import { MergeStore } from '../export/store/merge-store.ts';
 import { compareWithReport, restoreReports } from '../runs/report/compare-report.ts';
 import { publishReport } from '../runs/report/nightly-report.ts';
 import { decodeReport } from '../runs/report/report-form.ts';
@@ -158,7 +160,7 @@ function openClock(asked: () => Source): Stages['clock'] {
 
 /** What works without the source. */
 function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
-  const { log, warehouse, store } = parts;
+  const { config, log, warehouse, store, holder } = parts;
   const lake = lakeDeps(parts);
   const reports = { store: new ReportStore(warehouse), objects: store };
   const archive = new ExportArchiveStore(warehouse.db);
@@ -207,6 +209,13 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
         // Nothing is lost by it: the next run records this one as well.
         log.warn({ err: error }, 'What is covered could not be recorded in the store');
       }
+    },
+    mergeSegments: async (runId, signal) => {
+      const { compression, segmentBytesMax } = exportSettings(config);
+      const repository = new ExportStore(warehouse.db, holder);
+      const candidates = new MergeStore(warehouse.db);
+      const deps = { repository, candidates, objects: store, compression, segmentBytesMax, runId, log };
+      return plain(await mergeAll(deps, signal));
     },
     tidy: async (signal) => {
       await tidyStore({ objects: store, archive, log }, signal);

@@ -39,6 +39,8 @@ export class ExportRun {
   #last: ExportFacts['last'];
   /** By an earlier try of this run, or by this one. */
   #hasPublished = false;
+  /** What another run had intended to publish, and this one did. */
+  readonly #adopted: string[] = [];
   #epoch: number | undefined;
   /** Of the profile that was planned with. */
   #shownTo: Micros | undefined;
@@ -109,7 +111,8 @@ export class ExportRun {
   async #recover(): Promise<EventOf<'recovering'>> {
     const { repository, segmentBytesMax } = this.#deps;
     await this.#publishing.failpoint('claimed');
-    await recover(this.#lease, this.#publishing, this.#signal);
+    for (const { segments } of await recover(this.#lease, this.#publishing, this.#signal))
+      this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
     const [coverage, kept, epoch, contradictions] = await Promise.all([
       repository.coverage(this.#lease.scope),
       repository.plan(this.#lease),
@@ -119,7 +122,8 @@ export class ExportRun {
     this.#epoch = epoch;
     this.#judging.contradictions = contradictions;
     const { auditShare: share = 0, seenTime: now, runId } = this.#request;
-    this.#hasPublished = coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
+    this.#hasPublished =
+      this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
     const { scope } = this.#lease;
     const choice = { share, scope, epoch, now, retentionMicros: this.#deps.retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
@@ -279,7 +283,9 @@ export class ExportRun {
       request: this.#request,
       requests: this.#fetcher.requests,
       tally: this.#tally,
-      published: this.#hasPublished ? await repository.published(this.#lease.scope, this.#request.runId) : [],
+      published: this.#hasPublished
+        ? await repository.published(this.#lease.scope, this.#request.runId, this.#adopted)
+        : [],
       last: this.#last,
       evidence: {
         ...(this.#last === undefined && overlap === undefined ? {} : { overlap: overlap ?? 'none' }),

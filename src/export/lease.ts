@@ -14,6 +14,7 @@ const RENEW_EVERY_MS = 2_500;
 /** Work stops this long before the lease can run out: enough for a request that is under way. */
 const MARGIN_MS = 2_500;
 /** Between two questions whether what is waited for is free. */
+const STEP_MIN_MS = 50;
 const STEP_MAX_MS = 1_000;
 
 export interface KeptLease extends AsyncDisposable {
@@ -104,11 +105,16 @@ function runOut(what: string, cause?: unknown): RetryableError {
 export async function waitFor<Value>(
   what: string,
   attempt: () => Promise<Value | undefined>,
-  limits: { readonly waitMs: number; readonly stepMaxMs?: number; readonly signal: AbortSignal },
+  limits: {
+    readonly waitMs: number;
+    readonly stepMinMs?: number;
+    readonly stepMaxMs?: number;
+    readonly signal: AbortSignal;
+  },
 ): Promise<Value> {
   const startedMs = performance.now();
-  const { stepMaxMs = STEP_MAX_MS } = limits;
-  for (let stepMs = 50; ; stepMs = Math.min(stepMs * 2, stepMaxMs)) {
+  const { stepMinMs = STEP_MIN_MS, stepMaxMs = STEP_MAX_MS } = limits;
+  for (let stepMs = stepMinMs; ; stepMs = Math.min(stepMs * 2, stepMaxMs)) {
     limits.signal.throwIfAborted();
     const value = await attempt();
     if (value !== undefined) return value;

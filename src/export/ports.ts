@@ -83,6 +83,8 @@ export interface NewCoverage {
   /** Absent: nothing lies in the range. */
   readonly objectKey?: string | undefined;
   readonly tail?: TailSum | undefined;
+  /** Given where the source was not asked for it now. */
+  readonly checkedAt?: Micros | undefined;
 }
 
 /** A range of a ledger that is known: a current segment, or proven to be empty. */

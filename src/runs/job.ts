@@ -118,6 +118,8 @@ export interface Stages {
   tryStore(signal: AbortSignal): Promise<StoreState>;
   /** Records in the store what is covered: a lost database need not ask for it again. */
   recordCoverage(signal: AbortSignal): Promise<void>;
+  /** Merges closed segments of months that are over, as many as a night may; as evidence. */
+  mergeSegments(runId: string, signal: AbortSignal): Promise<Readonly<Record<string, unknown>>>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */

@@ -81,6 +81,7 @@ export async function openJobWorld(
       (await answers.publishReport?.(run, outcome, covers, signal)) ?? outcome,
     catchUpWithStore: async () => undefined,
     recordCoverage: async () => undefined,
+    mergeSegments: async () => ({}),
     tidy: async (signal) => answers.tidy?.(signal),
     sourceLatency: async () =>
       (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },

@@ -28,6 +28,8 @@ const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
 /** A turn that is free and not taken is lost. */
 const TURN_STEP_MAX_MS = 250;
+/** Small exports are at the source for some milliseconds. */
+const TURN_STEP_MIN_MS = 10;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
@@ -202,7 +204,7 @@ export class Fetcher {
     await waitFor(
       'its turn within the export limit',
       async () => ((await deps.repository.enterSource(lease, deps.exportLimit)) ? true : undefined),
-      { waitMs: deps.waitMs ?? WAIT_MS, stepMaxMs: TURN_STEP_MAX_MS, signal },
+      { waitMs: deps.waitMs ?? WAIT_MS, stepMinMs: TURN_STEP_MIN_MS, stepMaxMs: TURN_STEP_MAX_MS, signal },
     );
     try {
       this.requests += 1;

@@ -36,7 +36,7 @@ type Segments = Publication['segments'][number][];
 type Origin = Pick<Received, 'leftOut' | 'contentType' | 'extensions'> & { readonly layout: Layout };
 
 /** Rows that were read from the store, not from an answer. */
-const OF_THE_STORE = {
+export const OF_THE_STORE = {
   leftOut: { party: 0n, asset: 0n, range: 0n },
   contentType: undefined,
   extensions: [],
@@ -138,8 +138,21 @@ function add(
   owner: ExportScope,
   context: PublicationContext,
 ): string {
+  const manifest = segmentManifest(range, spooled, origin, owner, context);
+  segments.push({ spoolName: spooled.name, manifest });
+  return manifest.objectKey;
+}
+
+/** What is said of a new object. */
+export function segmentManifest(
+  range: { from: Micros; to: Micros; open: boolean },
+  spooled: Spooled,
+  origin: Origin,
+  owner: ExportScope,
+  context: Pick<PublicationContext, 'compression' | 'warehouseId' | 'seq' | 'source' | 'runId'>,
+): Manifest {
   const { compression } = context;
-  const manifest: Manifest = {
+  return {
     version: 1,
     objectKey: segmentKey({ ...owner, ...range, sha256: spooled.sha256, compression }),
     warehouseId: context.warehouseId,
@@ -164,8 +177,6 @@ function add(
     runId: context.runId,
     publishedAt: nowMicros(),
   };
-  segments.push({ spoolName: spooled.name, manifest });
-  return manifest.objectKey;
 }
 
 /** Ranges without entries that touch become one row, so that an idle party keeps one row for ever. */

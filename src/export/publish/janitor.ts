@@ -34,6 +34,8 @@ export interface TidyReport {
 export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<TidyReport> {
   const graceMs = deps.graceMs ?? GRACE_MS;
   const before = nowMicros() - BigInt(graceMs) * 1000n;
+  // Those of which this pass has found nothing left over: they were removed as long before it.
+  await deps.archive.forget(graceMs);
   let [removedObjects, keptObjects] = [await removeRetired(deps, graceMs, signal), 0];
   for await (const batch of oldObjects(deps.objects, before, signal)) {
     const referenced = await deps.archive.referenced(batch);

@@ -3,19 +3,16 @@
  * read from the store and written anew. The source is not asked.
  */
 import { errorCode, errorLine, RetryableError } from '../../core/errors.ts';
-import { hashRow, RowDigest } from '../../ledger/digest.ts';
-import { type Layout, readHeader } from '../../ledger/header.ts';
+import type { Layout } from '../../ledger/header.ts';
 import { type Compression, compressionOf } from '../../ledger/objects/object-keys.ts';
 import { plainStream } from '../../ledger/objects/plain-stream.ts';
-import { RowFields } from '../../ledger/row-fields.ts';
-import { RowSplitter } from '../../ledger/row-splitter.ts';
-import { VegaTimeReader } from '../../ledger/vega-time.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { Range } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
 import type { Coverage } from '../ports.ts';
 import { type Spooled, SpoolWriter, Tally } from '../spool/spool-writer.ts';
 import { secondOf } from '../validate/tail.ts';
+import { StoredRows, type StoredTarget } from './stored-rows.ts';
 
 export interface TrimContext {
   readonly objects: ObjectStore;
@@ -24,6 +21,11 @@ export interface TrimContext {
   readonly signal: AbortSignal;
   /** Told of an object that does not hold what was published. */
   readonly onUnreadable: (objectKey: string, message: string) => Promise<void>;
+}
+
+interface Target extends StoredTarget {
+  readonly range: Range;
+  writer: SpoolWriter | undefined;
 }
 
 /** A range that is kept, with its rows where it has any. */
@@ -44,15 +46,6 @@ export async function trimmed(trims: readonly Trim[], context: TrimContext): Pro
     else kept.push(...(await readable(row, row.objectKey, keeps, context)));
   }
   return kept;
-}
-
-interface Target {
-  readonly range: Range;
-  readonly from: number;
-  readonly to: number;
-  readonly tally: Tally;
-  writer: SpoolWriter | undefined;
-  pending: Buffer[];
 }
 
 async function readable(
@@ -113,45 +106,4 @@ async function rewritten(
     kept.push({ row, range, written });
   }
   return kept;
-}
-
-/** Sends each row to the range its second lies in; the sum is of all rows. */
-class StoredRows {
-  readonly sum = new RowDigest();
-  header: Buffer = Buffer.alloc(0);
-  #layout: Layout | undefined;
-  readonly #targets: readonly Target[];
-  readonly #fields = new RowFields();
-  readonly #time = new VegaTimeReader();
-  readonly #splitter = new RowSplitter((buffer, start, end, next) => this.#row(buffer, start, end, next));
-
-  constructor(targets: readonly Target[]) {
-    this.#targets = targets;
-  }
-
-  get layout(): Layout {
-    return this.#layout ?? readHeader(this.header);
-  }
-
-  push(chunk: Buffer): void {
-    this.#splitter.push(chunk);
-  }
-
-  #row(buffer: Buffer, start: number, end: number, next: number): void {
-    if (this.#layout === undefined) {
-      this.#layout = readHeader(buffer.subarray(start, end));
-      this.header = Buffer.from(buffer.subarray(start, next));
-      return;
-    }
-    const column = this.#layout.index.vega_time;
-    this.#fields.scan(buffer, start, end);
-    this.#time.read(buffer, this.#fields.start(column), this.#fields.end(column));
-    const { second, zoneSeconds } = this.#time;
-    const hash = hashRow(buffer, start, end);
-    this.sum.add(hash);
-    const target = this.#targets.find(({ from, to }) => second >= from && second < to);
-    if (target === undefined) return;
-    target.tally.add(hash, second, zoneSeconds, next - start);
-    target.pending.push(buffer.subarray(start, next));
-  }
 }

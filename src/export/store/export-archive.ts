@@ -81,6 +81,18 @@ export class ExportArchiveStore {
     });
   }
 
+  /** Forgets segments whose objects were removed longer ago than this, and whose rows are in no table any more. */
+  forget(removedForMs: number): Promise<void> {
+    return mapDatabaseError('forget removed segments', async () => {
+      await sql`
+        delete from mirror.segments s
+        where status = 'superseded' and loaded_at is null
+          and removed_at < clock_timestamp() - ${removedForMs} * interval '1 ms'
+          and not exists (select from mirror.segment_months m where m.segment_id = s.segment_id)
+          and not exists (select from mirror.coverage c where c.segment_id = s.segment_id)`.execute(this.#db);
+    });
+  }
+
   /** Whether the database still knows the run that published something. */
   knowsRun(runId: string): Promise<boolean> {
     return mapDatabaseError('look for a run', async () => {

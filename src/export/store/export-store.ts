@@ -73,15 +73,24 @@ export class ExportStore {
     return mapDatabaseError(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
   }
 
-  /** Current segments of this scope that the run published, whoever worked it. */
-  published({ partyId, assetId }: ExportScope, runId: string): Promise<readonly PublishedSegment[]> {
+  /**
+   * Current segments of this scope that the run published, whoever worked it.
+   * @param adopted keys of objects that another run had intended to publish, and this one did
+   */
+  published(
+    { partyId, assetId }: ExportScope,
+    runId: string,
+    adopted: readonly string[],
+  ): Promise<readonly PublishedSegment[]> {
     return mapDatabaseError(`read what run ${runId} has published`, () =>
       this.#db
         .selectFrom('segments')
         .select(['object_key as objectKey', 'rows', 'bytes'])
         .where('party_id', '=', partyId)
         .where('asset_id', 'is not distinct from', assetId ?? null)
-        .where('run_id', '=', runId)
+        .where((eb) =>
+          eb.or([eb('run_id', '=', runId), eb('object_key', '=', eb.fn.any(eb.val([...adopted])))]),
+        )
         .where('status', '=', 'current')
         .orderBy('from_time')
         .execute(),

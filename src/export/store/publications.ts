@@ -24,6 +24,7 @@ const plan = z.object({
       ofAsset: z.string().nullable().optional(),
       objectKey: z.string().optional(),
       tail: tailSum.optional(),
+      checkedAt: instant.optional(),
     }),
   ),
   supersedes: z.array(bigId),
@@ -307,6 +308,7 @@ export function coverageRow(
     segment_id: segmentId === undefined ? null : String(segmentId),
     tail: range.tail === undefined ? null : encodeTail(range.tail),
     run_id: runId,
+    checked_at: range.checkedAt === undefined ? null : formatInstant(range.checkedAt),
   };
 }
 
@@ -314,11 +316,13 @@ export async function insertCoverage(tx: Database, rows: readonly object[]): Pro
   if (rows.length === 0) return;
   await guardConstraint(() =>
     sql`
-      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id)
-      select party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id
+      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
+        checked_at)
+      select party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
+        coalesce(checked_at, clock_timestamp())
       from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as t(party_id text, asset_id text, epoch int,
         from_time timestamptz, to_time timestamptz, open boolean, sides text, segment_id bigint, tail jsonb,
-        run_id uuid)`.execute(tx),
+        run_id uuid, checked_at timestamptz)`.execute(tx),
   );
 }
 

@@ -34,6 +34,8 @@ export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): 
   }
   const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
   deps.log.info({ runId: run.runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
+  const merged = await deps.stages.mergeSegments(run.runId, signal);
+  deps.log.info({ runId: run.runId, ...merged }, 'Segments merged');
   await deps.stages.recordCoverage(signal);
   const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
   const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
@@ -61,6 +63,7 @@ export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): 
       covers: { ...covers },
       lists: listEvidence(lists),
       exports: { verdict: exports.verdict, ...exports.evidence },
+      merged,
       load: { verdict: load.verdict, ...load.evidence },
       verify: { verdict: verify.verdict, ...verify.evidence },
       ...(untidy === undefined ? {} : { untidy }),

@@ -1,0 +1,175 @@
+import { randomUUID } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { createLog } from '../../../src/core/log.ts';
+import { mergeAll, type MergeReport } from '../../../src/export/merge/merge-all.ts';
+import { tidyStore } from '../../../src/export/publish/janitor.ts';
+import type { Step } from '../../../src/export/publish/publish.ts';
+import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
+import { MergeStore } from '../../../src/export/store/merge-store.ts';
+import { loadParty } from '../../../src/load/load-party.ts';
+import { LoadStore } from '../../../src/load/store/load-store.ts';
+import { openWarehouse, type Warehouse } from '../../../src/postgres/database.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { signal, World } from '../export-world.ts';
+import { entries, PARTY, row12 } from '../ledger-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const NIGHTS = 12;
+const log = createLog('silent');
+
+interface Scene extends AsyncDisposable {
+  readonly world: World;
+  readonly warehouse: Warehouse;
+  merge(failpoint?: (step: Step) => void, nightBytesMax?: bigint): Promise<MergeReport>;
+  load(): Promise<void>;
+  night(index: number): Promise<void>;
+}
+
+function instant(night: number): string {
+  return new Date(Date.UTC(2023, 4, 25 + night, 2)).toISOString();
+}
+
+/** Nights of late May and early June; the fourth brings nothing. */
+async function openScene(): Promise<Scene> {
+  const world = await World.open(database);
+  await database.pool.query('truncate mirror.ledger_entries, mirror.segment_months, mirror.runs cascade');
+  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const repository = new LoadStore(warehouse);
+  const scene: Scene = {
+    world,
+    warehouse,
+    merge: (failpoint, nightBytesMax) =>
+      mergeAll(
+        {
+          ...world.deps(),
+          candidates: new MergeStore(warehouse.db),
+          runId: randomUUID(),
+          log,
+          failpoint,
+          nightBytesMax,
+        },
+        signal,
+      ),
+    load: async () => {
+      expect(await loadParty(PARTY, { repository, objects: world.objects }, signal)).toMatchObject({
+        quarantined: [],
+        heldBack: 0,
+      });
+    },
+    night: async (index) => {
+      const first = new Date(Date.UTC(2023, 4, 24 + index, 20)).toISOString();
+      if (index !== 4) world.source.entries.push(...entries(first, 20, 600));
+      expect(await world.export(instant(index))).toMatchObject({ verdict: 'complete' });
+    },
+    [Symbol.asyncDispose]: async () => {
+      await warehouse[Symbol.asyncDispose]();
+      await world[Symbol.asyncDispose]();
+    },
+  };
+  for (let night = 1; night <= NIGHTS; night += 1) await scene.night(night);
+  return scene;
+}
+
+/** Everything of the table but by which object a row came. */
+async function table(): Promise<unknown[]> {
+  const { rows } = await database.pool.query<{ row: unknown }>(
+    `select to_jsonb(e) - 'segment_id' as row from mirror.ledger_entries e order by 1`,
+  );
+  return rows.map(({ row }) => row);
+}
+
+describe('closed segments of a month that is over', () => {
+  test('become one, and neither the rows, nor the table, nor what is covered changes', async () => {
+    await using scene = await openScene();
+    const { world } = scene;
+    await scene.load();
+    const [rows, before] = [await world.rows(), await table()];
+    expect(rows).toEqual(world.source.entries.map(row12).toSorted());
+    const report = await scene.merge();
+    expect(report).toMatchObject({ ledgers: 1, into: 1, left: 0, failed: 0 });
+    expect(await world.rows()).toEqual(rows);
+    // Until they are loaded, the rows of the old ones are what the table has.
+    expect(await table()).toEqual(before);
+    await scene.load();
+    expect(await table()).toEqual(before);
+    const closed = (await world.coverage()).filter((line) => line.includes(' closed '));
+    expect(closed[0]).toMatch(/^1970-01-01 00:00:00 2023-05-31 01:58:00 closed/);
+    expect(closed).toHaveLength(7);
+    expect(await scene.merge()).toMatchObject({ ledgers: 0, into: 0 });
+    // What comes next goes on from the merged one: it proves its border by the tail that it took over.
+    await scene.night(NIGHTS + 1);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test.each<Step>(['intended', 'object', 'manifest', 'committed'])(
+    'are merged by the next night where this one ends at %s, and all is there at every moment',
+    async (at) => {
+      await using scene = await openScene();
+      const { world } = scene;
+      await scene.load();
+      const [rows, before] = [await world.rows(), await table()];
+      const killed = scene.merge((step) => {
+        if (step === at) throw new Error('killed');
+      });
+      expect(await killed).toMatchObject({ failed: 1 });
+      expect(await world.rows()).toEqual(rows);
+      await world.expireLeases();
+      await scene.merge();
+      expect(await world.rows()).toEqual(rows);
+      await scene.load();
+      expect(await table()).toEqual(before);
+      expect(await scene.merge()).toMatchObject({ ledgers: 0 });
+      await scene.night(NIGHTS + 1);
+      expect(await world.spooled()).toEqual([]);
+      expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    },
+  );
+
+  test('leave their objects to the clean-up, which removes those and no others', async () => {
+    await using scene = await openScene();
+    const { world, warehouse } = scene;
+    const { segments } = await scene.merge();
+    await scene.load();
+    const deps = { objects: world.objects, archive: new ExportArchiveStore(warehouse.db), log };
+    const known = await world.objectKeys();
+    expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 0 });
+    const tidied = await tidyStore({ ...deps, graceMs: -1000 }, signal);
+    expect(tidied.removedObjects).toBeGreaterThanOrEqual(segments);
+    expect((await world.objectKeys()).length).toBe(known.length - tidied.removedObjects);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    // Their rows of the manifest table are kept as long once more, and then go as well.
+    const superseded = `select from mirror.segments where status = 'superseded'`;
+    expect((await world.pool.query(superseded)).rowCount).toBe(tidied.removedObjects);
+    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({ removedObjects: 0 });
+    expect((await world.pool.query(superseded)).rowCount).toBe(0);
+  });
+
+  test('stay as they are where an object of theirs is damaged, and its range is asked for again', async () => {
+    await using scene = await openScene();
+    const { world } = scene;
+    const rows = await world.rows();
+    const { rows: found } = await world.pool.query<{ key: string }>(
+      `select object_key as key from mirror.segments where status = 'current' and not open order by from_time limit 1`,
+    );
+    await writeFile(join(world.folder, 'objects', found[0]?.key ?? ''), 'damaged');
+    const segments = 'select segment_id from mirror.segments order by 1';
+    const before = (await world.pool.query(segments)).rows;
+    expect(await scene.merge()).toMatchObject({ into: 0, failed: 0 });
+    expect((await world.pool.query(segments)).rows).toEqual(before);
+    await scene.night(NIGHTS + 1);
+    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(rows.length).toBeLessThan((await world.rows()).length);
+  });
+
+  test('wait for another night where this one has written enough, or where another works on the ledger', async () => {
+    await using scene = await openScene();
+    const { world } = scene;
+    expect(await scene.merge(undefined, 0n)).toMatchObject({ into: 0, left: 1 });
+    const lease = await world.repository.acquire({ partyId: PARTY }, 60_000);
+    expect(await scene.merge()).toMatchObject({ into: 0, left: 1 });
+    if (lease !== undefined) await world.repository.release(lease);
+    expect(await scene.merge()).toMatchObject({ into: 1, left: 0 });
+  });
+});
