@@ -1,8 +1,9 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
+import { runStates } from '../core/states.ts';
 import { worst, type Verdict } from '../core/verdict.ts';
 import { exhausted, type ExportFacts, exportOutcome } from './export-outcome.ts';
-import { type EventOf, type Planned, type Publishing, runStates, type States } from './export-states.ts';
+import { type EventOf, type Planned, type Publishing, type States, TRANSITIONS } from './export-states.ts';
 import { Fetcher } from './fetch/fetcher.ts';
 import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-window.ts';
 import { probeRequest } from './fetch/probe.ts';
@@ -85,6 +86,7 @@ export class ExportRun {
   async run(): Promise<ExportOutcome> {
     try {
       const ended = await runStates(
+        TRANSITIONS,
         {
           recovering: () => this.#recover(),
           planning: () => this.#plan(),

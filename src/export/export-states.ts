@@ -1,7 +1,5 @@
-/**
- * The run of one export as a table: in each state some work is done, which ends in one of the state's events, which
- * leads to the next state. A state or an event without its entry does not compile.
- */
+/** The run of one export: its states, and where each event of a state leads. */
+import type * as core from '../core/states.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { Probe } from './fetch/probe.ts';
@@ -77,27 +75,13 @@ export interface Events {
   };
 }
 
-export type StateName = keyof States;
-export type WorkingState = keyof Events;
-export type StateOf<Name extends StateName> = { readonly name: Name; readonly data: States[Name] };
-export type State = { [Name in StateName]: StateOf<Name> }[StateName];
-export type EventOf<Name extends WorkingState> = {
-  [Kind in keyof Events[Name]]: { readonly kind: Kind; readonly data: Events[Name][Kind] };
-}[keyof Events[Name]];
-
-/** The work of each state. */
-export type Work = { readonly [Name in WorkingState]: (data: States[Name]) => Promise<EventOf<Name>> };
-
-type Transitions = {
-  readonly [Name in WorkingState]: {
-    readonly [Kind in keyof Events[Name]]: (data: Events[Name][Kind]) => State;
-  };
-};
+type State = core.StateOf<States>;
+export type EventOf<Name extends keyof Events> = core.EventOf<Events[Name]>;
 
 const plan = (): State => ({ name: 'planning', data: {} });
 const end = (data: Ended): State => ({ name: 'ended', data });
 
-export const TRANSITIONS: Transitions = {
+export const TRANSITIONS: core.Transitions<States, Events> = {
   recovering: { recovered: plan },
   planning: {
     covered: end,
@@ -120,18 +104,3 @@ export const TRANSITIONS: Transitions = {
   },
   publishing: { published: plan, 'published the last': end, doubted: plan },
 };
-
-/** Works from state to state until the run has ended. */
-export async function runStates(work: Work, first: State): Promise<Ended> {
-  for (let state = first; ;) {
-    if (state.name === 'ended') return state.data;
-    state = await step(work, state as StateOf<WorkingState>);
-  }
-}
-
-async function step<Name extends WorkingState>(work: Work, state: StateOf<Name>): Promise<State> {
-  const event = await work[state.name](state.data);
-  // An event's data are those of its kind: what the table is typed by, and this line cannot say.
-  const next = TRANSITIONS[state.name][event.kind] as (data: unknown) => State;
-  return next(event.data);
-}

@@ -2,52 +2,116 @@
  * The nightly run: both lists, every due party's new ledger entries, load, lake, verify. Each step finds
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { PermanentError, RetryableError } from '../../core/errors.ts';
+import { PermanentError } from '../../core/errors.ts';
+import * as states from '../../core/states.ts';
 import { worst, type Outcome, type Verdict } from '../../core/verdict.ts';
-import { enqueueRun } from '../enqueue.ts';
 import { exportDue } from './nightly-exports.ts';
-import { PRIORITY, type JobDeps, type ProgressLine, type ReportProgress } from '../job.ts';
+import type { JobDeps, ProgressLine, ReportProgress } from '../job.ts';
+import { workChild } from './child-run.ts';
 import { nextScheduledMs } from './schedule.ts';
 import type { Completeness } from '../store/completeness.ts';
-import type { NewRun, Run } from '../store/run.ts';
+import type { Run } from '../store/run.ts';
 import { describeError } from '../work-run.ts';
 
-const POLL_MS = 200;
-/** A job may have been lost with its queue: the queue is asked. */
-const LOOK_AFTER_MS = 30_000;
-/** A part that nobody has begun, or renewed, for this long: no worker takes it. */
-const NO_PROGRESS_MS = 600_000;
 const HOUR_MS = 3_600_000;
 
-export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
-  await tryStore(deps, signal);
-  await deps.stages.catchUpWithStore(signal);
-  const lists = await syncLists(run, deps, signal);
-  // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run here.
-  if (lists.every(isUnreached)) {
-    const failed = {
-      verdict: 'failed',
-      evidence: { lists: listEvidence(lists), error: firstError(lists) },
-    } as const;
-    return withReport(run, failed, await deps.completeness(), deps, signal);
-  }
-  const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
-  deps.log.info({ runId: run.runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
-  const merged = await deps.stages.mergeSegments(run.runId, signal);
-  deps.log.info({ runId: run.runId, ...merged }, 'Segments merged');
-  await deps.stages.recordCoverage(signal);
+interface Exported {
+  readonly lists: readonly Run[];
+  readonly exports: Outcome;
+}
+
+/** What a state knows. */
+interface States {
+  preparing: object;
+  syncing: object;
+  exporting: Pick<Exported, 'lists'>;
+  merging: Exported;
+  loading: Exported & { readonly merged: Outcome['evidence'] };
+  verifying: States['loading'] & { readonly load: Run };
+  reporting: { readonly outcome: Outcome; readonly covers: Completeness };
+  ended: Outcome;
+}
+
+/** How the work of a state may end. */
+interface Events {
+  preparing: { prepared: object };
+  /** Exports need parties, and those that are known will do: only a source that nobody reaches ends the run. */
+  syncing: { synced: States['exporting']; unreached: States['reporting'] };
+  exporting: { exported: Exported };
+  merging: { merged: States['loading'] };
+  loading: { loaded: States['verifying'] };
+  verifying: { verified: States['reporting'] };
+  reporting: { published: Outcome; refused: Outcome };
+}
+
+const TRANSITIONS: states.Transitions<States, Events> = {
+  preparing: { prepared: (data) => ({ name: 'syncing', data }) },
+  syncing: {
+    synced: (data) => ({ name: 'exporting', data }),
+    unreached: (data) => ({ name: 'reporting', data }),
+  },
+  exporting: { exported: (data) => ({ name: 'merging', data }) },
+  merging: { merged: (data) => ({ name: 'loading', data }) },
+  loading: { loaded: (data) => ({ name: 'verifying', data }) },
+  verifying: { verified: (data) => ({ name: 'reporting', data }) },
+  reporting: {
+    published: (data) => ({ name: 'ended', data }),
+    refused: ({ verdict, evidence }) => ({
+      name: 'ended',
+      data: { verdict: worst([verdict, 'incomplete']), evidence },
+    }),
+  },
+};
+
+export function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
-  const loading = { kind: 'load', subject: 'warehouse and lake' } as const;
-  const load = await workChild(run, loading, deps, signal, onProgress);
-  const verify = await deps.stages.verify(
-    { runId: run.runId, deep: false, scope: 'nightly' },
-    { signal, onProgress },
-  );
-  deps.log.info(
-    { runId: run.runId, verdict: verify.verdict, checked: verify.evidence['checked'] },
-    'Verified',
-  );
+  const work: states.Work<States, Events> = {
+    preparing: async () => {
+      await tryStore(deps, signal);
+      await deps.stages.catchUpWithStore(signal);
+      return { kind: 'prepared', data: {} };
+    },
+    syncing: async () => {
+      const lists = await syncLists(run, deps, signal);
+      if (!lists.every(isUnreached)) return { kind: 'synced', data: { lists } };
+      const evidence = { lists: listEvidence(lists), error: firstError(lists) };
+      const covers = await deps.completeness();
+      return { kind: 'unreached', data: { outcome: { verdict: 'failed', evidence }, covers } };
+    },
+    exporting: async ({ lists }) => {
+      const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
+      deps.log.info({ runId: run.runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
+      return { kind: 'exported', data: { lists, exports } };
+    },
+    merging: async (exported) => {
+      const merged = await deps.stages.mergeSegments(run.runId, signal);
+      deps.log.info({ runId: run.runId, ...merged }, 'Segments merged');
+      await deps.stages.recordCoverage(signal);
+      return { kind: 'merged', data: { ...exported, merged } };
+    },
+    loading: async (exported) => {
+      const wanted = { kind: 'load', subject: 'warehouse and lake' } as const;
+      const load = await workChild(run, wanted, deps, signal, onProgress);
+      return { kind: 'loaded', data: { ...exported, load } };
+    },
+    verifying: async (loaded) => {
+      const request = { runId: run.runId, deep: false, scope: 'nightly' } as const;
+      const verify = await deps.stages.verify(request, { signal, onProgress });
+      const { verdict, evidence } = verify;
+      deps.log.info({ runId: run.runId, verdict, checked: evidence['checked'] }, 'Verified');
+      return { kind: 'verified', data: await sumUp(run, { ...loaded, verify }, deps, signal) };
+    },
+    reporting: ({ outcome, covers }) => publishReport(run, outcome, covers, deps, signal),
+  };
+  return states.runStates(TRANSITIONS, work, { name: 'preparing', data: {} });
+}
+
+async function sumUp(
+  run: Run,
+  { lists, exports, merged, load, verify }: States['verifying'] & { readonly verify: Outcome },
+  deps: JobDeps,
+  signal: AbortSignal,
+): Promise<States['reporting']> {
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [
@@ -57,20 +121,17 @@ export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): 
     verify.verdict,
     isCovered(covers) ? 'complete' : 'incomplete',
   ];
-  const outcome = {
-    verdict: worst(verdicts),
-    evidence: {
-      covers: { ...covers },
-      lists: listEvidence(lists),
-      exports: { verdict: exports.verdict, ...exports.evidence },
-      merged,
-      load: { verdict: load.verdict, ...load.evidence },
-      verify: { verdict: verify.verdict, ...verify.evidence },
-      ...(untidy === undefined ? {} : { untidy }),
-      source: await deps.costs.ofRun(run.runId),
-    },
+  const evidence = {
+    covers: { ...covers },
+    lists: listEvidence(lists),
+    exports: { verdict: exports.verdict, ...exports.evidence },
+    merged,
+    load: { verdict: load.verdict, ...load.evidence },
+    verify: { verdict: verify.verdict, ...verify.evidence },
+    ...(untidy === undefined ? {} : { untidy }),
+    source: await deps.costs.ofRun(run.runId),
   };
-  return withReport(run, outcome, covers, deps, signal);
+  return { outcome: { verdict: worst(verdicts), evidence }, covers };
 }
 
 /** Of a night that ended by an error, a report as well: what was held then, and why it ended. */
@@ -84,20 +145,20 @@ export async function reportFailedNightly(
 }
 
 /** A report that the store refuses is told; what may pass is tried again with the run. */
-async function withReport(
+async function publishReport(
   run: Run,
   outcome: Outcome,
   covers: Completeness,
   { stages, log }: JobDeps,
   signal: AbortSignal,
-): Promise<Outcome> {
+): Promise<states.EventOf<Events['reporting']>> {
   try {
-    return await stages.publishReport(run, outcome, covers, signal);
+    return { kind: 'published', data: await stages.publishReport(run, outcome, covers, signal) };
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
     log.warn({ err: error, runId: run.runId }, 'The report of the nightly run could not be published');
-    const verdict = worst([outcome.verdict, 'incomplete']);
-    return { verdict, evidence: { ...outcome.evidence, reportProblem: describeError(error) } };
+    const evidence = { ...outcome.evidence, reportProblem: describeError(error) };
+    return { kind: 'refused', data: { ...outcome, evidence } };
   }
 }
 
@@ -150,51 +211,6 @@ async function syncLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<
     workChild(run, { kind: 'sync', subject: list }, deps, signal, (lines) => show(list, lines)),
   );
   return Promise.all(syncs);
-}
-
-/** Starts the run below this one, or finds it, and waits until it has its verdict, or until nobody works it. */
-async function workChild(
-  parent: Run,
-  wanted: Pick<NewRun, 'kind' | 'subject'>,
-  deps: JobDeps,
-  signal: AbortSignal,
-  onProgress: ReportProgress,
-): Promise<Run> {
-  const child = await deps.runs.create({ ...wanted, parentRunId: parent.runId });
-  let seen = '';
-  let movedAtMs = performance.now();
-  for (let lookedAtMs = -Infinity; ;) {
-    const now = await deps.runs.get(child.runId);
-    if (now === undefined)
-      throw new RetryableError(`Cannot follow run ${child.runId}: it is gone`, { code: 'RUN_GONE' });
-    if (now.state === 'done' || now.state === 'cancelled') {
-      onProgress(await deps.progress.read(child.runId));
-      return now;
-    }
-    const sign = `${now.attempts} ${now.heartbeatAt}`;
-    if (sign !== seen) movedAtMs = performance.now();
-    seen = sign;
-    if (performance.now() - movedAtMs > NO_PROGRESS_MS) await giveUp(now, deps);
-    if (performance.now() - lookedAtMs > LOOK_AFTER_MS) {
-      lookedAtMs = performance.now();
-      await enqueueRun(now, deps, PRIORITY.nightly);
-    }
-    const lines = await deps.progress.read(child.runId);
-    if (lines.length > 0) onProgress(lines);
-    await sleep(POLL_MS, undefined, { signal });
-  }
-}
-
-async function giveUp(child: Run, { runs, log }: JobDeps): Promise<void> {
-  const error = {
-    code: 'NO_PROGRESS',
-    message: 'no worker has taken it for long; look whether workers are running',
-  };
-  log.warn(
-    { runId: child.runId, kind: child.kind, subject: child.subject },
-    'Part of the nightly run given up: nobody works it',
-  );
-  await runs.finish(child.runId, 'incomplete', { error });
 }
 
 function listEvidence(lists: readonly Run[]): Readonly<Record<string, unknown>> {
