@@ -6,7 +6,8 @@ import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../..
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
 import { outProblem, writeCsv } from '../output/csv-out.ts';
-import { followRuns, joinOrCreate } from '../follow.ts';
+import { followRun } from '../follow/follow.ts';
+import { joinOrCreate } from '../follow/start.ts';
 import { chooseParty } from '../mirror.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { runSummary } from '../output/summary.ts';
@@ -44,15 +45,14 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     ...(options.load ? {} : { load: false }),
   };
   const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });
-  let ended: Run | undefined;
+  let ended: Run;
   try {
-    [ended] = await followRuns(app, [run], context);
+    ended = await followRun(app, run, context);
   } catch (error) {
     // Nobody waits for it any more, so the source need not answer it; unless others asked for it too.
     if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
     throw error;
   }
-  if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
   if (ended.verdict !== 'failed' && options.out !== undefined)
     await writeCsv(app.jobs.stages.readLedger(wanted, context.signal), options.out, context);
   const loaded = await followLoad(app, ended, context);
@@ -80,9 +80,7 @@ export async function exportParty(options: ExportOptions, context: CommandContex
 async function followLoad(app: App, { evidence }: Run, context: CommandContext): Promise<Run | undefined> {
   const loadRunId = evidence['loadRunId'];
   const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
-  if (load === undefined) return undefined;
-  const [ended] = await followRuns(app, [load], context);
-  return ended;
+  return load === undefined ? undefined : followRun(app, load, context);
 }
 
 /** The source says what it thinks of a whole hex id; any other text means a party that is listed. */

@@ -1,9 +1,9 @@
 /** `load`: brings published objects into the warehouse and the lake, without the source. */
 import { openApp } from '../../app/app.ts';
-import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, joinOrCreate } from '../follow.ts';
-import { runSummary } from '../output/summary.ts';
-import { runDocument } from '../../runs/run-document.ts';
+import type { CommandContext, CommandResult } from '../context.ts';
+import { followRun } from '../follow/follow.ts';
+import { joinOrCreate } from '../follow/start.ts';
+import { runResult } from '../run-result.ts';
 
 export async function load(
   options: { readonly all: boolean },
@@ -15,11 +15,5 @@ export async function load(
     subject: 'warehouse and lake',
     params: { rebuild: options.all },
   });
-  const [ended] = await followRuns(app, [run], context);
-  if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
-  return {
-    exitCode: exitCodeOf(ended.verdict, ended.evidence),
-    document: runDocument(ended),
-    text: runSummary(runDocument(ended)),
-  };
+  return runResult(await followRun(app, run, context));
 }

@@ -1,11 +1,11 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
-import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, startNight } from '../follow.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { followRun } from '../follow/follow.ts';
+import { startNight } from '../follow/start.ts';
+import { runResult } from '../run-result.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
-import { runSummary } from '../output/summary.ts';
-import { runDocument } from '../../runs/run-document.ts';
 
 export async function nightly(
   options: { readonly dryRun: boolean },
@@ -15,13 +15,7 @@ export async function nightly(
   await using app = await openApp(context);
   if (options.dryRun) return await plan(app, context);
   const run = await startNight(app, 'now', context);
-  const [ended] = await followRuns(app, [run], context);
-  if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
-  return {
-    exitCode: exitCodeOf(ended.verdict, ended.evidence),
-    document: runDocument(ended),
-    text: runSummary(runDocument(ended)),
-  };
+  return runResult(await followRun(app, run, context));
 }
 
 async function plan(app: App, { config }: CommandContext): Promise<CommandResult> {

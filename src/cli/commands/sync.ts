@@ -6,7 +6,9 @@ import { UsageError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns, joinOrCreate } from '../follow.ts';
+import { followRuns } from '../follow/follow.ts';
+import { joinOrCreate } from '../follow/start.ts';
+import { runResult } from '../run-result.ts';
 import { chooseParty } from '../mirror.ts';
 import { formatCount } from '../output/format.ts';
 import { runSummary } from '../output/summary.ts';
@@ -49,10 +51,8 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
     context,
   );
   const [only] = ended;
+  if (ended.length === 1 && only !== undefined) return runResult(only);
   const text = ended.map((run) => runSummary(runDocument(run))).join('\n');
-  if (ended.length === 1 && only !== undefined) {
-    return { exitCode: exitCodeOf(only.verdict, only.evidence), document: runDocument(only), text };
-  }
   const verdict = worst(ended.map((run) => run.verdict ?? 'failed'));
   const evidence = Object.fromEntries(
     ended.map((run) => [run.subject, { verdict: run.verdict, ...run.evidence }]),

@@ -4,11 +4,11 @@ import type { App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
-import { exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
+import type { CommandContext, CommandResult } from '../context.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
-import { updateOf, verifyHere } from '../follow.ts';
-import { runSummary } from '../output/summary.ts';
-import { runDocument } from '../../runs/run-document.ts';
+import { updateOf } from '../follow/run-view.ts';
+import { verifyHere } from '../follow/start.ts';
+import { runResult } from '../run-result.ts';
 
 export async function verify(
   options: { readonly deep: boolean; readonly against?: string },
@@ -21,11 +21,7 @@ export async function verify(
     if (line !== undefined) task.update(updateOf(line));
   });
   task.finish(ended.verdict);
-  return {
-    exitCode: exitCodeOf(ended.verdict, ended.evidence),
-    document: runDocument(ended),
-    text: runSummary(runDocument(ended)),
-  };
+  return runResult(ended);
 }
 
 /** A file, a key in the object store, or the id of a nightly run. */

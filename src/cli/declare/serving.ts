@@ -8,7 +8,7 @@ export function declareServing(program: Command, run: Run): void {
     .command('demo')
     .description('mirror a sandbox network with everything embedded, verify it, answer three questions')
     .option('--keep', 'leave it running with the console open', false)
-    .action((options) => run(async () => (await import('../commands/serving/demo.ts')).demo, options));
+    .action((options) => run(async () => (await import('../commands/demo/demo.ts')).demo, options));
   program
     .command('up')
     .description('workers, schedules, read API and console in one process')

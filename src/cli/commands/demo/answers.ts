@@ -1,0 +1,65 @@
+/** The questions that the demo asks of the lake, and how their answers are shown. */
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { z } from 'zod';
+import type { App } from '../../../app/app.ts';
+import { openLake, type Lake } from '../../../lake/query/lake.ts';
+import { inquiry, readyQuestion } from '../../../lake/query/questions.ts';
+import { runQuery } from '../../../lake/query/query.ts';
+import type { CommandContext } from '../../context.ts';
+import { formatTable, type Cell } from '../../output/table.ts';
+import { say } from './say.ts';
+
+const QUESTIONS = [
+  { name: 'top-parties', asks: 'Who moved the most?', rowsShown: 5 },
+  { name: 'daily-flows', asks: 'What moved each day?', rowsShown: 5 },
+  { name: 'cadence', asks: 'How regular are the checkpoints?', rowsShown: 5 },
+] as const;
+
+export async function answer(app: App, context: CommandContext): Promise<Readonly<Record<string, unknown>>> {
+  await using lake = await openLake(
+    { objects: app.store, scratchDir: join(context.config.dataDir, 'scratch') },
+    context.signal,
+  );
+  const answers: Record<string, unknown> = {};
+  for (const { name, asks, rowsShown } of QUESTIONS) {
+    const rows = await ask(lake, name, context);
+    say(context, `\n${asks}  (query ${name})`);
+    say(context, answerTable(rows, rowsShown, context.stdout.columns));
+    answers[name] = rows;
+  }
+  return answers;
+}
+
+const answerDocument = z.object({
+  rows: z.array(z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]))),
+});
+type AnswerRows = z.output<typeof answerDocument>['rows'];
+
+async function ask(lake: Lake, name: string, context: CommandContext): Promise<AnswerRows> {
+  const question = readyQuestion(name);
+  if (question === undefined) throw new RangeError(`no such question: ${name}`);
+  const { sql, parameters } = inquiry(question);
+  const chunks: string[] = [];
+  const output = new Writable({
+    decodeStrings: false,
+    write: (chunk: string | Buffer, _encoding, done) => {
+      chunks.push(chunk.toString());
+      done();
+    },
+  });
+  await runQuery(lake, sql, { format: 'json', parameters }, output, context.signal);
+  return answerDocument.parse(JSON.parse(chunks.join(''))).rows;
+}
+
+/** Ids are cut to what tells them apart: `query` shows them whole. */
+function answerTable(rows: AnswerRows, rowsMax: number, columns: number | undefined): string {
+  const header = Object.keys(rows[0] ?? {});
+  const short = (cell: AnswerRows[number][string] | undefined): Cell => {
+    // Numbers as `query` writes them: whether one comes as a number or as text says nothing to a reader.
+    if (typeof cell !== 'string') return typeof cell === 'number' ? String(cell) : cell;
+    return /^[0-9a-f]{64}$/.test(cell) ? `${cell.slice(0, 8)}…` : cell;
+  };
+  const cells = rows.map((row) => header.map((name) => short(row[name])));
+  return formatTable(header, cells, { rowsMax, columns }).trimEnd();
+}

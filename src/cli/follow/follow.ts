@@ -1,0 +1,105 @@
+/** Follows runs to their verdicts, and works them here where no worker is running. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { App } from '../../app/app.ts';
+import { errorLine, UnreachableError } from '../../core/errors.ts';
+import { closeAbandoned, enqueueRun, queuesOf } from '../../runs/enqueue.ts';
+import type { Run } from '../../runs/store/run.ts';
+import { UNREACHABLE_MAX_MS } from '../../runs/work-run.ts';
+import type { CommandContext } from '../context.ts';
+import { RunView } from './run-view.ts';
+
+const POLL_MS = 150;
+const CHECK_MS = 2_000;
+/** A run that stays silent for so long has lost its process, or its job with its queue. */
+const LOST_MS = 10_000;
+
+/** One run, as `followRuns` has it. */
+export async function followRun(app: App, run: Run, context: CommandContext): Promise<Run> {
+  const [ended] = await followRuns(app, [run], context);
+  if (ended === undefined) throw new Error(`run ${run.runId} ended without a record`);
+  return ended;
+}
+
+/**
+ * @returns the runs as they ended, in the order given
+ * @throws the signal's reason where the command was told to stop; the runs go on where a worker runs.
+ * UnreachableError where the database stays away for a minute
+ */
+export async function followRuns(
+  app: App,
+  runs: readonly Run[],
+  context: CommandContext,
+): Promise<readonly Run[]> {
+  for (const run of runs) if (run.state === 'queued') await enqueueRun(run, app.jobs);
+  try {
+    return await followQueued(app, runs, context);
+  } catch (error) {
+    // Nobody waits for what has not begun: it must not run later, by surprise.
+    if (context.signal.aborted) await cancelQueued(app, runs);
+    throw error;
+  }
+}
+
+async function cancelQueued(app: App, runs: readonly Run[]): Promise<void> {
+  for (const { runId } of runs) {
+    const now = await app.jobs.runs.get(runId);
+    if (now?.state === 'queued') await app.jobs.runs.requestCancel(runId);
+  }
+}
+
+async function followQueued(
+  app: App,
+  runs: readonly Run[],
+  context: CommandContext,
+): Promise<readonly Run[]> {
+  const view = new RunView(context);
+  const requeued = new Set<string>();
+  let awaySinceMs: number | undefined;
+  try {
+    for (let checkedAtMs = -Infinity; ;) {
+      try {
+        if (performance.now() - checkedAtMs >= CHECK_MS) {
+          checkedAtMs = performance.now();
+          await lookAfter(app, runs, requeued);
+        }
+        const ended = await look(app, runs, view);
+        if (ended.length === runs.length) return ended;
+        awaySinceMs = undefined;
+      } catch (error) {
+        // A database that restarts does not end the work, so it does not end the waiting either.
+        const isNew = awaySinceMs === undefined;
+        awaySinceMs ??= performance.now();
+        const isOver = performance.now() - awaySinceMs >= UNREACHABLE_MAX_MS;
+        if (!(error instanceof UnreachableError) || isOver) throw error;
+        if (isNew) context.log.warn({ reason: errorLine(error) }, 'Not reachable now, waiting for it');
+      }
+      await sleep(POLL_MS, undefined, { signal: context.signal });
+    }
+  } finally {
+    for (const run of runs) view.finish(run);
+  }
+}
+
+/** @returns those that have ended, in the order given */
+async function look(app: App, runs: readonly Run[], view: RunView): Promise<readonly Run[]> {
+  const now = await Promise.all(runs.map((run) => app.jobs.runs.get(run.runId)));
+  for (const run of runs) view.show(run, await app.jobs.progress.read(run.runId));
+  const ended = now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
+  for (const run of ended) view.finish(run);
+  return ended;
+}
+
+/** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
+async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>): Promise<void> {
+  // A worker of another source refuses what asks this one.
+  const asked = runs.find((run) => run.sourceUrl !== undefined)?.sourceUrl;
+  if (await app.workers.anyAlive(asked)) return;
+  app.jobWorker.start(queuesOf(runs));
+  for (const lost of await app.jobs.runs.stale(LOST_MS)) {
+    if (requeued.has(lost.runId) || !runs.some((run) => run.runId === lost.runId)) continue;
+    // Once: from then on the queue itself tries again.
+    requeued.add(lost.runId);
+    await enqueueRun(lost, app.jobs);
+  }
+  await closeAbandoned(app.jobs);
+}
