@@ -13,7 +13,7 @@ import { LoadStore } from '../../../src/load/store/load-store.ts';
 import { openWarehouse, type Warehouse } from '../../../src/postgres/database.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
-import { entries, PARTY, row12 } from '../ledger-double.ts';
+import { entries, PARTY, pieces, row12, type Spoil } from '../ledger-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NIGHTS = 12;
@@ -32,8 +32,9 @@ function instant(night: number): string {
 }
 
 /** Nights of late May and early June; the fourth brings nothing. */
-async function openScene(): Promise<Scene> {
+async function openScene(spoils: World['source']['spoils'] = []): Promise<Scene> {
   const world = await World.open(database);
+  world.source.spoils.push(...spoils);
   await database.pool.query('truncate mirror.ledger_entries, mirror.segment_months, mirror.runs cascade');
   const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
   const repository = new LoadStore(warehouse);
@@ -101,6 +102,20 @@ describe('closed segments of a month that is over', () => {
     // What comes next goes on from the merged one: it proves its border by the tail that it took over.
     await scene.night(NIGHTS + 1);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  });
+
+  test('become one where some end their lines in carriage returns', async () => {
+    const carriageReturns: Spoil = (csv) => pieces(Buffer.from(csv.toString().replaceAll('\n', '\r\n')), 700);
+    const answers = Array.from({ length: NIGHTS * 2 }, (_, index) =>
+      index % 3 === 0 ? undefined : carriageReturns,
+    );
+    await using scene = await openScene(answers);
+    await scene.load();
+    const before = await table();
+    expect(before).toHaveLength(scene.world.source.entries.length);
+    expect(await scene.merge()).toMatchObject({ ledgers: 1, into: 1, failed: 0 });
+    await scene.load();
+    expect(await table()).toEqual(before);
   });
 
   test.each<Step>(['intended', 'object', 'manifest', 'committed'])(
