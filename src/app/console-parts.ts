@@ -10,11 +10,11 @@ import { openConsoleLake } from './lake/open-console-lake.ts';
 import { openUpkeep } from './upkeep.ts';
 
 export function consoleParts(app: App): ConsoleParts {
-  const { config, jobs, warehouse } = app;
+  const { config, jobs, store, warehouse } = app;
   const { schedule, scheduleTz } = config;
   return {
     store: new PostgresConsoleStore(warehouse.pool),
-    lake: openConsoleLake(config),
+    lake: openConsoleLake(config, store),
     settings: shownSettings(config),
     nextNight: () =>
       config.sourceUrl === undefined

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { QueryRunner } from '../../src/api/console/lake-queries.ts';
 import { openConsoleLake } from '../../src/app/lake/open-console-lake.ts';
+import { FileStore } from '../../src/objects/file-store.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
 import { text } from 'node:stream/consumers';
@@ -26,7 +27,10 @@ afterAll(async () => {
 });
 
 function desk(): ReturnType<typeof openConsoleLake> {
-  return openConsoleLake(readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }));
+  return openConsoleLake(
+    readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }),
+    new FileStore(home.objectsDir),
+  );
 }
 
 describe('the Data view', () => {
@@ -37,6 +41,16 @@ describe('the Data view', () => {
     expect(entries?.access.map(({ engine }) => engine)).toEqual(['DuckDB', 'Python', 'Spark', 'psql']);
     const { rows } = await desk().ask({ sql: 'select count(*) as n from ledger_entries' }, signal);
     expect(entries?.rows).toBe(String(rows[0]?.['n']));
+  });
+
+  test('reads the tables again when the lake has changed, and not before', async () => {
+    const lake = desk();
+    const before = await lake.tables();
+    expect(await lake.tables()).toBe(before);
+    expect(await home.run(['lake', 'restore', '1'])).toMatchObject({ code: 0 });
+    const after = await lake.tables();
+    expect(after).not.toBe(before);
+    expect(after.map(({ name, rows }) => [name, rows])).toEqual(before.map(({ name, rows }) => [name, rows]));
   });
 
   test('answers SQL exactly, and a ready question with its options', async () => {

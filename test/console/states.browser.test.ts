@@ -113,7 +113,7 @@ describe('the glance', () => {
     const { view } = await open({ status: { ...status, streams, coverage } });
     await expect
       .poll(() => view.page.locator('#streams h3 .figures').allTextContents())
-      .toEqual(['151 and network', '1,234,567 different', '1,234,567']);
+      .toEqual(['151 and network', '1,234,567 unique', '1,234,567']);
   });
 
   it('says that work waits for a worker', async () => {
@@ -292,7 +292,7 @@ describe('a result', () => {
 
   it.each([
     ['your own SQL', /^query-\d{4}-\d\d-\d\d\.csv$/],
-    ['top-parties: who', /^top-parties-\d{4}-\d\d-\d\d\.csv$/],
+    ['top-parties', /^top-parties-\d{4}-\d\d-\d\d\.csv$/],
   ])('of %s is saved under a name that says what it is and of which day', async (label, name) => {
     const lake = {
       ...NO_LAKE,

@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto';
 import type { ConsoleParts, Night, PartySummary } from '../../src/api/console/console-ports.ts';
 import type { RunDocument } from '../../src/runs/run-document.ts';
+import { LAKE_TABLES } from '../../src/lake/tables/columns.ts';
+import { SHAPES } from '../../src/lake/tables/tables.ts';
 import { NO_CONSOLE, NO_LAKE } from '../api/mirror.ts';
 import { type Facts, quiet, wholeFacts } from './fixed-console.ts';
 
@@ -74,9 +76,9 @@ const GROWTH = Array.from({ length: 60 }, (_, n) => ({
   bytes: `${800_000 + n * 10_000}`,
 }));
 
-const TABLES = ['ledger_entries', 'parties', 'checkpoints'].map((name, n) => ({
+const TABLES = LAKE_TABLES.map((name, n) => ({
   name,
-  comment: ['One row for each ledger entry.', 'The list of parties.', 'The distinct checkpoints.'][n] ?? '',
+  comment: SHAPES[name].description,
   version: 75,
   rows: `${1_234_567 * (n + 1)}`,
   bytes: `${98_765_432 * (n + 1)}`,

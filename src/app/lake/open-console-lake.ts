@@ -2,14 +2,15 @@
 import { fileURLToPath } from 'node:url';
 import { type LakeQueries, type LakeTable, QueryRunner } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
-import { sharedLoad } from '../../core/shared-load.ts';
+import { listObjects } from '../../lake/delta/listing.ts';
+import { momentsAmong, MOMENTS_PREFIX } from '../../lake/moment.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
 import { objectsAt } from '../reader.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
-/** Tables change when a load ends. */
-const TABLES_MAX_AGE_MS = 15_000;
+const LIST_MS_MAX = 10_000;
 
 /** Tables that the warehouse has under the same name. */
 const IN_POSTGRES: ReadonlySet<string> = new Set(['ledger_entries', 'parties', 'checkpoints']);
@@ -25,28 +26,42 @@ interface Overview {
   }[];
 }
 
-export function openConsoleLake(config: Config): LakeQueries {
-  const objects = objectsAt(config);
+export function openConsoleLake(config: Config, store: ObjectStore): LakeQueries {
   const runner = new QueryRunner({
     command: [process.execPath, MAIN],
     env: {
       ...config.ambient,
-      OBJECT_STORE_URL: objects.href,
+      OBJECT_STORE_URL: objectsAt(config).href,
       DATA_DIR: config.dataDir,
       HOME: config.dataDir,
       LOG_LEVEL: 'error',
       NO_COLOR: '1',
     },
   });
-  const tables = sharedLoad(async () => {
-    const found = (await runner.document('lake')) as Overview;
-    return found.tables.map((table) => describeTable(table));
-  }, TABLES_MAX_AGE_MS);
   return {
-    tables,
+    tables: whileSameMoment(store, async () => {
+      const found = (await runner.document('lake')) as Overview;
+      return found.tables.map((table) => describeTable(table));
+    }),
     questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({ name, title, parameters })),
     ask: (question, signal) => runner.ask(question, signal),
     file: (question, format, signal) => runner.file(question, format, signal),
+  };
+}
+
+/** A process takes seconds to read the tables, and they change with the lake's moment only. */
+function whileSameMoment<Value>(store: ObjectStore, load: () => Promise<Value>): () => Promise<Value> {
+  let known: { readonly moment: number | undefined; readonly value: Promise<Value> } | undefined;
+  return async () => {
+    const listed = await listObjects(store, MOMENTS_PREFIX, AbortSignal.timeout(LIST_MS_MAX));
+    const moment = momentsAmong(listed).at(-1)?.number;
+    if (known !== undefined && known.moment === moment) return known.value;
+    const loading = { moment, value: load() };
+    known = loading;
+    loading.value.catch(() => {
+      if (known === loading) known = undefined;
+    });
+    return loading.value;
   };
 }
 

@@ -19,7 +19,7 @@ const WATCH_EVERY_MS = 1_000;
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
 /** A list may name a checkpoint twice; here it is one. */
-const HELD = { parties: 'parties', checkpoints: 'different checkpoints', ledger: 'entries' } as const;
+const HELD = { parties: 'parties', checkpoints: 'unique checkpoints', ledger: 'entries' } as const;
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
 interface Underway {

@@ -13,7 +13,7 @@ import { loadParties, refreshParties, startParties } from './data/parties.js';
 import { openParty } from './data/party.js';
 import { startQuery } from './data/query.js';
 import { loadRuns, startRuns } from './runs/runs.js';
-import { loadSettings } from './settings.js';
+import { loadSettings, startSettings } from './settings.js';
 import { startButton, takeLists } from './common/start.js';
 import { showStreams } from './status/streams.js';
 import { loadTables } from './data/tables.js';
@@ -55,7 +55,7 @@ const VIEWS = {
     },
     load: () => Promise.all([loadRuns(), loadHistory(), loadLines(), loadAside()]),
   },
-  '/settings': { name: 'settings', load: () => loadSettings() },
+  '/settings': { name: 'settings', start: startSettings, load: loadSettings },
 };
 const view = VIEWS[location.pathname] ?? VIEWS['/'];
 

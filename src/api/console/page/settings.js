@@ -1,12 +1,21 @@
-// The resolved configuration.
+// The resolved configuration. On a phone, what nobody set is folded.
 import { ask } from './common/ask.js';
 import { el, failed, place, show } from './common/dom.js';
+
+export function startSettings() {
+  const all = place('settings-all');
+  all.addEventListener('click', () => {
+    place('settings').classList.add('whole');
+    all.hidden = true;
+  });
+}
 
 export async function loadSettings() {
   const target = place('settings');
   try {
     const { settings } = await ask('/console/settings');
     show(target, ...settings.map(row));
+    place('settings-all').textContent = `Show all ${settings.length} settings`;
     // Without a token there is no session to end.
     place('logout').hidden = !settings.some(({ name, value }) => name === 'API_TOKEN' && value !== null);
   } catch (error) {
@@ -18,7 +27,7 @@ function row({ name, value, isSecret, origin, help }) {
   const isGiven = origin !== 'default' && origin !== 'unset';
   return el(
     'tr',
-    {},
+    { class: isGiven ? undefined : 'usual' },
     el('th', { scope: 'row' }, el('code', {}, name)),
     el(
       'td',

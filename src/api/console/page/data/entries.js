@@ -106,6 +106,6 @@ function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
     el('td', { class: 'number', 'data-label': 'Amount' }, count(quantity)),
     el('td', { 'data-label': 'From' }, side(entry.fromParty, entry.fromAccount)),
     el('td', { 'data-label': 'To' }, side(entry.toParty, entry.toAccount)),
-    el('td', { 'data-label': 'Asset', title: assetId, class: 'id' }, shortId(assetId)),
+    el('td', { 'data-label': 'Asset' }, el('span', { class: 'id', title: assetId }, shortId(assetId))),
   );
 }

@@ -8,6 +8,7 @@ import { resultTable, tabled } from './result.js';
 
 const SECONDS_MAX = 60;
 const LAST = 'ledger-mirror query';
+const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';
 const EXAMPLE = 'select transfer_type, count(*) as entries from ledger_entries group by 1 order by 2 desc';
 
 export function startQuery() {
@@ -22,11 +23,7 @@ export function startQuery() {
   sql.value = sessionStorage.getItem(LAST) ?? EXAMPLE;
   const question = el('select', { id: 'query-question' }, el('option', { value: '' }, 'your own SQL'));
   const options = el('span', { class: 'choices' });
-  const keys = el(
-    'p',
-    { id: 'query-keys', class: 'hint' },
-    'Ctrl+Enter runs it; Ctrl+Space completes names.',
-  );
+  const keys = el('p', { id: 'query-keys', class: 'hint' }, KEYS);
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
   const run = el('button', { type: 'button', class: 'primary' }, 'Run');
   const asked = () => askedFor(sql, question, options);
@@ -48,13 +45,12 @@ export function startQuery() {
 async function loadQuestions(question, options, sql, keys) {
   try {
     const { questions } = await ask('/console/questions');
-    question.append(
-      ...questions.map(({ name, title }) => el('option', { value: name }, `${name}: ${title}`)),
-    );
+    question.append(...questions.map(({ name }) => el('option', { value: name }, name)));
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
       sql.hidden = chosen !== undefined;
-      keys.hidden = sql.hidden;
+      keys.textContent =
+        chosen === undefined ? KEYS : `${chosen.title[0].toUpperCase()}${chosen.title.slice(1)}.`;
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });
   } catch (error) {

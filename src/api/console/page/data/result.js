@@ -33,7 +33,7 @@ export function resultTable(columns, rows) {
   const body = el('tbody');
   const table = el(
     'table',
-    {},
+    { class: 'cards' },
     el(
       'thead',
       {},
@@ -76,9 +76,11 @@ function classOf(column) {
 }
 
 function cell(value, column) {
-  if (value === null) return el('td', { class: 'quiet' }, '–');
+  const label = { 'data-label': column.name };
+  if (value === null) return el('td', { class: 'quiet', ...label }, '–');
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
   const shown = isId ? shortId(text) : column.isAmount ? text.replace(/^-?\d+/, count) : text;
-  return el('td', { class: classOf(column), title: isId ? text : undefined }, shown);
+  const title = isId ? text : undefined;
+  return el('td', { class: column.kind === 'number' ? 'number' : 'any', title, ...label }, shown);
 }

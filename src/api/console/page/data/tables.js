@@ -39,9 +39,10 @@ function makeTable() {
         el(
           'span',
           { class: 'quiet figures' },
-          `${plural(table.rows, 'row')}, ${bytes(table.bytes)}, version ${count(table.version)}, `,
+          `${plural(table.rows, 'row')}, ${bytes(table.bytes)}, `,
+          el('span', { class: 'extra' }, `version ${count(table.version)}, `),
+          time(table.committedAt, 'ago'),
         ),
-        time(table.committedAt, 'ago'),
       );
       body.replaceChildren(el('p', {}, table.comment), columns(table), ...lines(table));
     },
@@ -54,7 +55,7 @@ function columns({ columns: all }) {
     { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Columns' },
     el(
       'table',
-      {},
+      { class: 'cards' },
       el(
         'thead',
         {},

@@ -28,9 +28,8 @@ function showIdle(node, nextNight, workers) {
   if (node.dataset.shown === key) return;
   node.dataset.shown = key;
   node.replaceChildren(
-    'Nothing is running. ',
-    ...(nextNight === null ? [] : ['The next nightly run starts at ', time(nextNight), '. ']),
-    workers === 0 ? 'No worker is running.' : `${plural(workers, 'worker')} ready.`,
+    `Nothing is running; ${workers === 0 ? 'no worker is there' : `${plural(workers, 'worker')} ready`}. `,
+    ...(nextNight === null ? [] : ['Next nightly run: ', time(nextNight), '.']),
   );
 }
 

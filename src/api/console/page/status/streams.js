@@ -20,7 +20,7 @@ export function showStreams({ status }) {
 /** `network` has no ledger; a checkpoint that the source lists twice is held once. */
 function heldOf({ name, rows }, { hasNetwork, coverage }) {
   if (name === 'parties' && hasNetwork) return `${count(coverage.listed)} and network`;
-  return name === 'checkpoints' ? `${count(rows)} different` : count(rows);
+  return count(rows);
 }
 
 export function verdictBadge(node, verdict, otherwise = 'not yet') {
@@ -30,12 +30,18 @@ export function verdictBadge(node, verdict, otherwise = 'not yet') {
 }
 
 function makeStream({ name }) {
-  const [badge, rows] = [el('span'), el('span', { class: 'figures' })];
+  const [badge, rows] = [el('span'), el('span')];
+  const figures = el(
+    'span',
+    { class: 'figures' },
+    rows,
+    name === 'checkpoints' && el('span', { class: 'extra' }, ' unique'),
+  );
   const [asOf, checked, audited] = [el('dd'), el('dd'), el('dd')];
   const node = el(
     'article',
     {},
-    el('div', { class: 'head' }, el('h3', {}, NAMES[name], ' ', rows), badge),
+    el('div', { class: 'head' }, el('h3', {}, NAMES[name], ' ', figures), badge),
     el(
       'dl',
       { class: 'facts' },
