@@ -1,23 +1,8 @@
 /** Completion scripts, and the bash one as bash runs it. */
 import { execFileSync } from 'node:child_process';
-import { Writable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { completionScript, SHELLS, type CompletionCommand } from '../../src/cli/completion.ts';
-import { runCli } from '../../src/cli/program.ts';
-
-async function printed(...argv: readonly string[]): Promise<string> {
-  const written: string[] = [];
-  const stream = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      written.push(chunk.toString());
-      done();
-    },
-  });
-  const { signal } = new AbortController();
-  const code = await runCli({ argv, env: {}, cwd: '/', stdout: stream, stderr: stream, signal });
-  expect(code).toBe(0);
-  return written.join('');
-}
+import { printed } from '../support/printed.ts';
 
 /** What bash offers once these words are typed, the last of them unfinished. */
 function offered(script: string, ...typed: readonly string[]): string[] {
@@ -32,6 +17,7 @@ describe('completion', () => {
     expect(offered(script, 'ex')).toEqual(['export']);
     expect(offered(script, 'export', '--f')).toEqual(['--from']);
     expect(offered(script, 'sync', 'ch')).toEqual(['checkpoints']);
+    expect(offered(script, 'lake', 're')).toEqual(['restore']);
     expect(offered(script, 'completion', '')).toEqual(
       expect.arrayContaining(['bash', 'zsh', 'fish', '--json', '--quiet']),
     );

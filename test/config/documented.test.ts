@@ -1,11 +1,10 @@
 /** What users read about commands, settings and exit codes is what the program does. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { Writable } from 'node:stream';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { EXIT_CODES } from '../../src/cli/help.ts';
-import { runCli } from '../../src/cli/program.ts';
 import { RUN_OUTPUT_SCHEMA } from '../../src/runs/run-document.ts';
+import { helpOf } from '../support/printed.ts';
 import { SETTINGS, type Setting } from '../../src/config/settings.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -55,16 +54,7 @@ function tableOf(page: string, header: string): string[][] {
 
 let help = '';
 beforeAll(async () => {
-  const written: string[] = [];
-  const stream = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      written.push(chunk.toString());
-      done();
-    },
-  });
-  const { signal } = new AbortController();
-  await runCli({ argv: ['--help'], env: {}, cwd: ROOT, stdout: stream, stderr: stream, signal });
-  help = written.join('');
+  help = await helpOf();
 });
 
 describe('--help', () => {
@@ -139,6 +129,17 @@ describe('the docs', () => {
     const named = tableOf('commands.md', 'Command').map(([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1]);
     expect(new Set(named)).toEqual(new Set(COMMANDS));
   });
+
+  test.each(COMMANDS.filter((name) => name !== 'sandbox'))(
+    'explain the options of %s, and no other',
+    async (name) => {
+      const shared = ['--json', '--quiet', '--help'];
+      const taken = (await helpOf(name)).match(/--[a-z-]+(?=[ \n])/g) ?? [];
+      const rows = tableOf('commands.md', 'Command').filter(([cell]) => cell?.startsWith(`\`${name}`));
+      const told = rows.join(' ').match(/--[a-z-]+/g) ?? [];
+      expect(new Set(told)).toEqual(new Set(taken.filter((flag) => !shared.includes(flag))));
+    },
+  );
 
   test('explain every exit code, and no other', () => {
     const codes = tableOf('commands.md', 'Exit code').map(([code]) => Number(code));

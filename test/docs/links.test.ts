@@ -1,9 +1,8 @@
 /** Links between the pages, and the commands that their sentences name. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Writable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { runCli } from '../../src/cli/program.ts';
+import { helpOf } from '../support/printed.ts';
 import { PAGES, readPage, ROOT } from './pages.ts';
 
 /** As GitHub makes it of a heading. */
@@ -42,21 +41,6 @@ test('every page can be reached from README', () => {
     for (const link of LINKS) if (link.page === page && link.target.endsWith('.md')) reached.add(link.target);
   expect(PAGES.filter((page) => !reached.has(page))).toEqual([]);
 });
-
-/** What `--help` of a command says; an error's text where there is none. */
-async function helpOf(command: string): Promise<string> {
-  const written: string[] = [];
-  const stream = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      written.push(chunk.toString());
-      done();
-    },
-  });
-  const { signal } = new AbortController();
-  const argv = [command, '--help'];
-  await runCli({ argv, env: {}, cwd: ROOT, stdout: stream, stderr: stream, signal });
-  return written.join('');
-}
 
 describe('a command in a sentence', () => {
   const inline = PAGES.flatMap((page) =>

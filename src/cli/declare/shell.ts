@@ -25,6 +25,9 @@ function completionCommands(program: Command): readonly CompletionCommand[] {
     options: command.options.flatMap(({ long, description }) =>
       typeof long === 'string' ? [{ flag: long, description }] : [],
     ),
-    words: command.registeredArguments[0]?.argChoices ?? [],
+    words: [
+      ...command.commands.map((below) => below.name()),
+      ...(command.registeredArguments[0]?.argChoices ?? []),
+    ],
   }));
 }
