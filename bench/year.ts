@@ -1,0 +1,95 @@
+/**
+ * A year of nights by a simulated clock: `npm run bench -- year [PARTIES] [NIGHTS]`, 50 and 365 as a rule. Rows of each
+ * table by month, what is left of each party's segments, and what lies in the store.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openApp } from '../src/app/app.ts';
+import { readConfig } from '../src/config/environment.ts';
+import { createLog } from '../src/core/log.ts';
+import { farSchedule } from '../test/support/far-schedule.ts';
+import { closedSegments, countRows, passNight, startBusyNetwork } from '../test/support/simulated-nights.ts';
+import { say } from './api-world.ts';
+
+const [PARTIES = 50, NIGHTS = 365] = process.argv
+  .slice(2)
+  .filter((word) => /^\d+$/.test(word))
+  .map(Number);
+const SEGMENTS_A_YEAR_MAX = 12;
+const signal = new AbortController().signal;
+
+const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+const sandbox = stack.use(await startBusyNetwork(PARTIES));
+const env = {
+  SOURCE_URL: sandbox.url,
+  DATA_DIR: dataDir,
+  SOURCE_RATE: '100000',
+  SOURCE_EXPORT_CONCURRENCY: '4',
+  // The lake's files go by the machine's clock.
+  LAKE_RETENTION: '1m',
+  SCHEDULE: farSchedule(),
+};
+const config = readConfig({ env, cwd: dataDir });
+const app = stack.use(await openApp({ config, log: createLog('warn'), signal }));
+await app.jobWorker.startAndRegister();
+
+async function countObjects(): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  for (const prefix of ['ledger/', 'coverage/', 'lake/', 'runs/'])
+    for await (const _ of app.store.list(prefix, signal))
+      counts.set(`objects below \`${prefix}\``, (counts.get(`objects below \`${prefix}\``) ?? 0) + 1);
+  return counts;
+}
+
+const load = (): string =>
+  loadavg()
+    .map((value) => value.toFixed(1))
+    .join(' ');
+say('load of the machine before', load());
+const startedMs = performance.now();
+const columns: { readonly month: string; readonly counts: ReadonlyMap<string, number> }[] = [];
+const verdicts = new Map<string, number>();
+let merged = 0;
+for (let night = 1; night <= NIGHTS; night += 1) {
+  const run = await passNight(app, sandbox, 1);
+  verdicts.set(String(run.verdict), (verdicts.get(String(run.verdict)) ?? 0) + 1);
+  merged += Number((run.evidence['merged'] as { segments?: string } | undefined)?.segments ?? 0);
+  if (night % 30 === 0 || night === NIGHTS)
+    columns.push({
+      month: `night ${night}`,
+      counts: new Map([...(await countRows(app)), ...(await countObjects())]),
+    });
+}
+const seconds = (performance.now() - startedMs) / 1_000;
+const verify = await app.jobs.stages.verify(
+  { runId: crypto.randomUUID(), deep: true, scope: 'whole' },
+  { signal, onProgress: () => undefined },
+);
+const kept = await closedSegments(app);
+say(
+  `${NIGHTS} nights of ${PARTIES} parties`,
+  `${seconds.toFixed(0)} s, verdicts ${JSON.stringify(Object.fromEntries(verdicts))}`,
+  'all complete',
+);
+say('segments merged', String(merged));
+say(
+  'closed segments of a party and year, at most',
+  String(Math.max(...kept.map(({ segments }) => segments))),
+  `at most ${SEGMENTS_A_YEAR_MAX}, and the days of the month that goes on`,
+);
+say('objects, table and lake compared by their sums', verify.verdict, 'complete');
+say('load of the machine after', load());
+
+const names = [...new Set(columns.flatMap(({ counts }) => [...counts.keys()]))].filter((name) =>
+  columns.some(({ counts }) => (counts.get(name) ?? 0) > 0),
+);
+const line = (...cells: readonly unknown[]): void => {
+  process.stdout.write(`| ${cells.join(' | ')} |\n`);
+};
+process.stdout.write('\n');
+line('rows', ...columns.map(({ month }) => month));
+line('---', ...columns.map(() => '--:'));
+for (const name of names) line(name, ...columns.map(({ counts }) => counts.get(name) ?? 0));
