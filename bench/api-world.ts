@@ -138,3 +138,11 @@ export function median(values: readonly number[]): number {
 export function say(what: string, value: string, wanted = ''): void {
   process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 }
+
+/** The party with the longest ledger, as the sandbox makes it: the oldest. */
+export async function whaleOf(url: string): Promise<string> {
+  const answer = (await (
+    await fetch(`${url}/api/v2/parties?pagination.first=1&pagination.newestFirst=false`)
+  ).json()) as { parties: { edges: { node: { id: string } }[] } };
+  return answer.parties.edges[0]?.node.id ?? '';
+}

@@ -10,7 +10,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { createLog } from '../src/core/log.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { CountingClient, median, openHome, runCommand, say, startScript, startServing } from './api-world.ts';
+import {
+  CountingClient,
+  median,
+  openHome,
+  runCommand,
+  say,
+  startScript,
+  startServing,
+  whaleOf,
+} from './api-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
@@ -195,14 +204,6 @@ async function benchExport(): Promise<void> {
 
 function sizeOf(dir: string, file: string): number {
   return statSync(join(dir, file)).size;
-}
-
-/** The party with the longest ledger, as the sandbox makes it: the oldest. */
-async function whaleOf(url: string): Promise<string> {
-  const answer = (await (
-    await fetch(`${url}/api/v2/parties?pagination.first=1&pagination.newestFirst=false`)
-  ).json()) as { parties: { edges: { node: { id: string } }[] } };
-  return answer.parties.edges[0]?.node.id ?? '';
 }
 
 async function benchNight(): Promise<void> {
