@@ -21,7 +21,7 @@ export interface CommandContext {
   /** `--json`: one document on stdout and nothing else there. */
   readonly isJson: boolean;
   readonly progress: Progress;
-  readonly stdout: NodeJS.WritableStream & { readonly columns?: number };
+  readonly stdout: NodeJS.WritableStream & { readonly columns?: number; readonly isTTY?: boolean };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
   /** Aborted by the first SIGTERM or SIGINT. */
   readonly signal: AbortSignal;

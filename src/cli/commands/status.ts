@@ -45,7 +45,7 @@ export async function status(options: StatusOptions, context: CommandContext): P
 
 /** Until it is told to stop: in place on a terminal, otherwise a text whenever something has changed. */
 async function watch(app: Reader, { stdout, signal }: CommandContext): Promise<CommandResult> {
-  const isTerminal = 'isTTY' in stdout && stdout.isTTY === true;
+  const isTerminal = stdout.isTTY === true;
   for (let shown = ''; !signal.aborted;) {
     const text = await look(app);
     if (isTerminal) stdout.write(`${CLEAR_SCREEN}${text}`);

@@ -52,6 +52,31 @@ export function readQueryOptions(options: QueryCommandOptions, sql: string, isJs
   return { ...asked, format, timeoutMs, note: question?.oneSided };
 }
 
+/**
+ * What is typed at the prompt: SQL, or a question with its options as on the command line.
+ * @throws UsageError where an option is none of a question's
+ */
+export function readTyped(typed: string): QuestionValues & { readonly sql: string } {
+  const [, name = '', given = ''] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
+  if (name === '') return { sql: typed };
+  const options = [...given.matchAll(/--(since|until|party|asset)[\s=]+(\S+)\s*/gy)];
+  const rest = given.slice(options.reduce((read, [text]) => read + text.length, 0));
+  if (rest === '')
+    return { sql: name, ...Object.fromEntries(options.map(([, option, value]) => [option, value])) };
+  throw new UsageError([
+    `query ${name}: ${JSON.stringify(rest)} is not understood; give --since, --until, --party or --asset, each with a value`,
+  ]);
+}
+
+/** @throws UsageError where bytes that are no text would go to a terminal */
+export function refuseTerminal(
+  { format }: Pick<Asked, 'format'>,
+  stdout: { readonly isTTY?: boolean },
+): void {
+  if (format === 'parquet' && stdout.isTTY === true)
+    throw new UsageError(['--format parquet: is not for a terminal; give --output FILE, or pipe it on']);
+}
+
 function formatOf({ format, output }: QueryCommandOptions, problems: string[]): QueryFormat {
   const wanted = format ?? (output === undefined ? 'table' : extname(output).slice(1) || 'table');
   const found = QUERY_FORMATS.find((known) => known === wanted);

@@ -13,7 +13,13 @@ import { runQuery } from '../../../lake/query/query.ts';
 import { scratchFolder } from '../../../lake/local/scratch.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 import { requireMirror } from '../../mirror.ts';
-import { type Asked, type QueryCommandOptions, readQueryOptions } from './options.ts';
+import {
+  type Asked,
+  type QueryCommandOptions,
+  readQueryOptions,
+  readTyped,
+  refuseTerminal,
+} from './options.ts';
 import { promptForSql } from './prompt.ts';
 import { formatTable } from '../../output/table.ts';
 
@@ -27,6 +33,7 @@ export async function query(options: QueryCommandOptions, context: CommandContex
     ]);
   }
   const asked = readQueryOptions(options, given, context.isJson);
+  if (options.output === undefined) refuseTerminal(asked, context.stdout);
   const isOfParty = typeof asked.parameters?.party === 'string';
   const sql = isOfParty ? `${asked.sql}; ${KNOWN_PARTIES}` : asked.sql;
   await using lake = await open(context, { sql, range: asked.range });
@@ -97,25 +104,33 @@ async function answerInto(path: string, lake: Lake, asked: Asked, context: Comma
 async function converse(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   await using lake = await open(context, {});
   const history = join(context.config.dataDir, 'query-history');
-  await promptForSql({ history, stderr: context.stderr, signal: context.signal }, async (sql) => {
-    const asked = readQueryOptions(options, sql, false);
+  const { stderr, signal } = context;
+  const help = `${questionTable()}Tables: show tables;  Columns: describe ledger_entries;\n`;
+  await promptForSql({ history, help, stdin: process.stdin, stderr, signal }, async (typed) => {
+    const { sql, ...values } = readTyped(typed);
+    const asked = readQueryOptions({ ...options, ...values }, sql, false);
+    refuseTerminal(asked, context.stdout);
     await answer(lake, asked, context, context.stdout as unknown as Writable);
   });
   return { exitCode: EXIT.done };
 }
 
-function listQuestions(): CommandResult {
+function questionTable(): string {
   const rows = READY_QUESTIONS.map(({ name, title, parameters }) => [
     name,
     title,
     parameters.map((parameter) => `--${parameter}`).join(' '),
   ]);
+  return formatTable(['name', 'question', 'options'], rows);
+}
+
+function listQuestions(): CommandResult {
   return {
     exitCode: EXIT.done,
     document: READY_QUESTIONS.map((question) => {
       const { name, title, parameters } = question;
       return { name, title, parameters, sql: inquiry(question).sql };
     }),
-    text: formatTable(['name', 'question', 'options'], rows),
+    text: questionTable(),
   };
 }
