@@ -7,13 +7,19 @@ import type { SyncProgress } from '../list-sync/progress.ts';
 
 const PARTY_SHOWN_CHARACTERS = 12;
 
+/** `1 segment`, `20,224 rows`. */
+function quantity(count: number | bigint, noun: string): string {
+  const shown = new Intl.NumberFormat('en').format(count);
+  return `${shown} ${noun}${BigInt(count) === 1n ? '' : 's'}`;
+}
+
 export function syncLine({ list, rows, pages, rowsPerSecond, phase }: SyncProgress): ProgressLine {
   const ending = phase === 'reading' ? '' : ', proving the end';
   return {
     label: list,
     done: String(rows),
     unit: 'rows',
-    note: `${rowsPerSecond} rows/s, ${pages} ${pages === 1 ? 'page' : 'pages'}${ending}`,
+    note: `${rowsPerSecond} rows/s, ${quantity(pages, 'page')}${ending}`,
   };
 }
 
@@ -27,7 +33,7 @@ export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): 
     label: 'exporting',
     done: String(bytes),
     unit: 'bytes',
-    note: `${rows} rows, ${segments} ${segments === 1 ? 'segment' : 'segments'}, party ${shorten(partyId)}`,
+    note: `${quantity(rows, 'row')}, ${quantity(segments, 'segment')}, party ${shorten(partyId)}`,
   };
 }
 
@@ -36,7 +42,7 @@ export function loadLine(parties: number, segments: number, rows: bigint): Progr
     label: 'load',
     done: String(rows),
     unit: 'rows',
-    note: `${segments} segments of ${parties} parties`,
+    note: `${quantity(segments, 'segment')} of ${parties} ${parties === 1 ? 'party' : 'parties'}`,
   };
 }
 
@@ -50,6 +56,6 @@ export function verifyLine({ segments, objectBytes, warehouseRows, lakeRows }: V
     label: 'verify',
     done: String(objectBytes),
     unit: 'bytes',
-    note: `${segments} segments${rows === 0n ? '' : `, ${rows} rows`}`,
+    note: `${quantity(segments, 'segment')}${rows === 0n ? '' : `, ${quantity(rows, 'row')}`}`,
   };
 }

@@ -45,7 +45,7 @@ test('tells a whole night in a line for each part', () => {
     '  lake         snapshot 2: 12 rows in 3 files, 1.0 KiB',
     '  verify       4 segments (2.0 KiB as stored), 9 entries in the warehouse, 12 rows in all tables of the lake: every sum agrees',
     '  source       4 requests, 1.5 KiB received',
-    '  run          ledger-mirror runs 0199-run',
+    '  run          npx ledger-mirror runs 0199-run',
     '',
   ]);
 });
@@ -74,7 +74,7 @@ test('says why a run is not complete, wherever the reason lies, and nothing that
   expect(summary).toContain('  exports      incomplete: 1 party, 0 new rows in 0 segments, 1 failed');
   expect(summary).toContain('  because      the end·[2J was not reached');
   expect(summary).toContain('  because      party ab: Cannot export: 500 (EXPORT_REFUSED)');
-  expect(summary).toContain('  evidence     ledger-mirror runs 0199-run');
+  expect(summary).toContain('  evidence     npx ledger-mirror runs 0199-run');
 });
 
 test('tells an error that left nothing else', () => {
@@ -84,7 +84,7 @@ test('tells an error that left nothing else', () => {
   ).toEqual([
     '! sync parties: failed in 12 s',
     '  because      Cannot reach the source (SOURCE_UNREACHABLE)',
-    '  evidence     ledger-mirror runs 0199-run   shows all evidence',
+    '  evidence     npx ledger-mirror runs 0199-run   shows all evidence',
     '',
   ]);
 });

@@ -1,4 +1,5 @@
 /** `runs`: what ran and how it ended; with an id, one run with its evidence. */
+import { COMMAND } from '../../core/own-name.ts';
 import { UsageError } from '../../core/errors.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';
@@ -42,7 +43,7 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
   });
   const text =
     rows.length === 0
-      ? "No runs yet. 'ledger-mirror nightly' starts the first.\n"
+      ? `No runs yet. '${COMMAND} nightly' starts the first.\n`
       : formatTable(['run', 'kind', 'subject', 'verdict', 'started', 'took'], rows);
   return { exitCode: EXIT.done, document: listed.map(runDocument), text };
 }

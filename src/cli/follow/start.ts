@@ -1,5 +1,6 @@
 /** Starts runs: one that does the same already is joined, and a nightly run waits for the one before it. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { COMMAND } from '../../core/own-name.ts';
 import type { App } from '../../app/app.ts';
 import { closeAbandoned, findOpenNightly } from '../../runs/enqueue.ts';
 import type { ReportProgress, VerifyRequest } from '../../runs/job.ts';
@@ -36,7 +37,7 @@ export async function startNight(app: App, subject: string, context: CommandCont
       );
       if (stderr.isTTY === true)
         stderr.write(
-          `Waiting for nightly run ${going.runId} to end; \`ledger-mirror cancel ${going.runId}\` ends it\n`,
+          `Waiting for nightly run ${going.runId} to end; \`${COMMAND} cancel ${going.runId}\` ends it\n`,
         );
     }
     await sleep(POLL_MS, undefined, { signal });

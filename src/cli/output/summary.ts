@@ -1,4 +1,5 @@
 /** A run in a few lines: how it ended, what it brought, what needs a person. `runs ID` shows all evidence. */
+import { COMMAND } from '../../core/own-name.ts';
 import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -12,7 +13,7 @@ const LABEL_CHARACTERS = 11;
  * @param command how the reader calls this program, for the line that says how to see more
  * @returns lines, each ended
  */
-export function runSummary(run: Fields, command = 'ledger-mirror'): string {
+export function runSummary(run: Fields, command = COMMAND): string {
   const evidence = fields(run['evidence']);
   const lines = [head(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
   const isComplete = run['verdict'] === 'complete';

@@ -1,5 +1,6 @@
 /** What the demo says to a person. */
 import { relative } from 'node:path';
+import { COMMAND } from '../../../core/own-name.ts';
 import type { Run } from '../../../runs/store/run.ts';
 import { z } from 'zod';
 import type { CommandContext } from '../../context.ts';
@@ -12,7 +13,7 @@ export function say({ isJson, stdout, stderr }: CommandContext, text: string): v
 
 /** As it is typed in a shell, for the mirror in this folder. */
 export function commandOn(dataDir: string): string {
-  return `DATA_DIR='${near(dataDir)}' npx ledger-mirror`;
+  return `DATA_DIR='${near(dataDir)}' ${COMMAND}`;
 }
 
 /** A path as it is typed where the demo was started. */
@@ -42,7 +43,7 @@ export function summary(
     `  what can be asked:                ${commandOn(dataDir)} query --list`,
     `  a question of your own:           ${commandOn(dataDir)} query "select count(*) from ledger_entries"`,
     ...(isKept ? [] : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
-    '  a real service:                   SOURCE_URL=https://… npx ledger-mirror nightly',
+    `  a real service:                   SOURCE_URL=https://… ${COMMAND} nightly`,
     `  forget the demo:                  rm -rf '${dataDir}'`,
     '',
   ].join('\n');

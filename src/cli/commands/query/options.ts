@@ -1,5 +1,6 @@
 /** What `query` was asked for: SQL or a ready question, its format and where it goes. All problems at once. */
 import { extname } from 'node:path';
+import { COMMAND } from '../../../core/own-name.ts';
 import { UsageError } from '../../../core/errors.ts';
 import { QUERY_FORMATS, type QueryFormat } from '../../../lake/query/query.ts';
 import {
@@ -119,6 +120,6 @@ function refuseOptions(
   problems.push(
     question === undefined
       ? `--${refused.join(', --')}: only with a ready question; write it into the SQL`
-      : `query ${question.name}: takes no --${refused.join(', --')}; 'ledger-mirror query --list' says what it takes`,
+      : `query ${question.name}: takes no --${refused.join(', --')}; '${COMMAND} query --list' says what it takes`,
   );
 }

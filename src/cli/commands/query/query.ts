@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { type Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { text as readText } from 'node:stream/consumers';
+import { COMMAND } from '../../../core/own-name.ts';
 import { openStore } from '../../../app/app.ts';
 import { errorCode, UsageError } from '../../../core/errors.ts';
 import { type Lake, type LakeOptions, openLake } from '../../../lake/query/lake.ts';
@@ -29,7 +30,7 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const given = options.sql ?? (await readText(process.stdin)).trim();
   if (given === '') {
     throw new UsageError([
-      "query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them",
+      `query: give SQL, or the name of a ready question; '${COMMAND} query --list' shows them`,
     ]);
   }
   const asked = readQueryOptions(options, given, context.isJson);

@@ -1,6 +1,7 @@
 /** `sandbox`: serves a made-up network until it is told to stop. */
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { COMMAND } from '../../../core/own-name.ts';
 import { UsageError } from '../../../core/errors.ts';
 import {
   DAY_MICROS,
@@ -69,7 +70,7 @@ export async function sandbox(
     context.isJson
       ? `${JSON.stringify(document)}\n`
       : `A sandbox network of release ${options.release} is served at ${network.url}${network.truthUrl === undefined ? '' : `, its truth at ${network.truthUrl}`}.\n` +
-          `Try: SOURCE_URL=${network.url} npx ledger-mirror nightly\nCtrl-C stops it.\n`,
+          `Try: SOURCE_URL=${network.url} ${COMMAND} nightly\nCtrl-C stops it.\n`,
   );
   if (!context.signal.aborted) await once(context.signal, 'abort');
   return { exitCode: EXIT.done };
