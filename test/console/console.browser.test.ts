@@ -114,7 +114,7 @@ describe('an operator', () => {
     await page.getByRole('link', { name: 'Status', exact: true }).click();
     await page.getByRole('button', { name: 'Run now' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText(/Asks the source about 6\d requests/).waitFor();
+    await dialog.getByText(/Sends about 6\d requests to the source/).waitFor();
     await dialog.getByLabel('Audit the lists').check();
     await dialog.getByRole('button', { name: 'Start' }).click();
     for (const list of ['parties', 'checkpoints']) {

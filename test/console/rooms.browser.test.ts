@@ -4,6 +4,7 @@ import type { EntryRow, PartyLedger } from '../../src/api/console/console-ports.
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type FixedConsole, openFixedConsole } from './fixed-console.ts';
+import { layoutFaults } from './layout.ts';
 import { calmFacts, idOf, worldParts } from './world.ts';
 
 const DESK = { width: 1280, height: 800 };
@@ -45,6 +46,13 @@ const ENTRY: EntryRow = {
   toAccount: 'GENERAL',
   toBalance: BIG,
 };
+const COST = {
+  stage: 'exports, and 1 for the source’s time',
+  requests: '12345678',
+  retries: '1234',
+  bytes: '123456789012',
+  seconds: 12_345,
+};
 const ROW = {
   party_id: PARTY,
   account_from_account_type: 'LIQUIDITY_FEES_BONUS_DISTRIBUTION',
@@ -73,6 +81,7 @@ beforeAll(async () => {
     },
     store: {
       ...world.store,
+      costs: async () => [COST],
       party: async () => LEDGER,
       flows: async () => [{ day: '2026-03-01', received: BIG, sent: '0', entries: '1' }],
       balance: async () => [{ at: ENTRY.at, balance: BIG }],
@@ -88,12 +97,16 @@ afterAll(async () => {
   await mirror?.[Symbol.asyncDispose]();
 });
 
-async function open(size: typeof DESK): Promise<ConsolePage['page']> {
+async function open(
+  size: typeof DESK,
+  path = '/data',
+  shown = '#parties tr:nth-child(25)',
+): Promise<ConsolePage['page']> {
   if (view === undefined || mirror === undefined) throw new Error('not open');
   const { page } = view;
   await page.setViewportSize(size);
-  await page.goto(new URL('/data', mirror.url).href);
-  await page.locator('#parties tr:nth-child(25)').waitFor();
+  await page.goto(new URL(path, mirror.url).href);
+  await page.locator(shown).waitFor();
   return page;
 }
 
@@ -151,6 +164,23 @@ describe('a result on a phone', () => {
       expect(await accessibilityFaults(page)).toEqual([]);
     },
   );
+});
+
+it('marks the exports of a phone with the first and the last day of their line of time', async () => {
+  const page = await open(PHONE, '/runs', '#lines details');
+  await page.locator('#lines summary').click();
+  const marks = page.locator('.axis li');
+  await marks.first().waitFor();
+  const all = await marks.allTextContents();
+  expect(await page.locator('.axis li:visible').allTextContents()).toEqual([all[0], all.at(-1)]);
+});
+
+it('shows on a phone what a run cost, beside nothing', async () => {
+  const page = await open(PHONE, '/runs', '#runs li:nth-child(2)');
+  await page.locator('#runs summary').first().click();
+  await page.getByText('Cost by stage').first().click();
+  await page.getByRole('table', { name: 'Cost by stage' }).waitFor();
+  expect(await layoutFaults(page)).toEqual([]);
 });
 
 describe("a party's ledger", () => {

@@ -54,7 +54,7 @@ function choicesOf(preview, pageSize) {
 
 function asks(requests, ms) {
   const time = ms === undefined ? '' : `, about ${duration(ms)}`;
-  return `Asks the source about ${plural(requests, 'request')}${time}.`;
+  return `Sends about ${plural(requests, 'request')} to the source${time}.`;
 }
 
 function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
