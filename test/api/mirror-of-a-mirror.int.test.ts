@@ -9,6 +9,7 @@ import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { startSandbox } from '../../src/sandbox/http/server.ts';
 import { openFreshDatabase } from '../support/database.ts';
+import { heldCheckpoints, knownParties, listedParties } from '../support/mirror-state.ts';
 
 const LISTS = ['parties', 'checkpoints'] as const;
 const signal = new AbortController().signal;
@@ -41,10 +42,7 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
     );
   }
   const clock = await stages.clock(signal);
-  const { rows } = await app.warehouse.pool.query<{ party_id: string }>(
-    `select party_id from mirror.parties where pos is not null`,
-  );
-  for (const { party_id: partyId } of rows) {
+  for (const partyId of await listedParties(app.warehouse.pool)) {
     const { runId } = await runs.create({ kind: 'export', subject: partyId });
     verdicts.push((await stages.export({ runId, partyId, clock }, call)).verdict);
   }
@@ -54,14 +52,10 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
 
 async function listsOf(app: App): Promise<unknown> {
   const { pool } = app.warehouse;
-  const parties = await pool.query<{ party_id: string }>(
-    `select party_id from mirror.parties where pos is not null order by pos`,
-  );
-  const network = await pool.query(`select party_id from mirror.parties where party_id = 'network'`);
-  const checkpoints = await pool.query(
-    `select at_block, hash, block_hash, copies from mirror.checkpoints order by at_block, hash, block_hash`,
-  );
-  return [parties.rows, network.rows, checkpoints.rows];
+  const parties = await listedParties(pool);
+  const known = await knownParties(pool);
+  const checkpoints = await heldCheckpoints(pool);
+  return [parties, known, checkpoints];
 }
 
 /** Of each party the sum of its segments' digests, modulo 2^256, and their rows. */

@@ -9,6 +9,7 @@ import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { csvSum } from './expect-truth.ts';
 import { openHome, type Ended, type MirrorHome } from './mirror-home.ts';
+import { unfinishedRuns } from '../support/mirror-state.ts';
 
 const database = await freshDatabase();
 const NEVER = new Promise<never>(() => undefined);
@@ -95,10 +96,7 @@ describe('export', () => {
     expect(child.stderr).toMatch(/told to stop/);
     await waitFor(() => sandbox.requests.of('export') > ended, { what: 'the connection to be closed' });
     restore();
-    const { rows } = await database.pool.query(
-      `select count(*)::int as open from mirror.runs where state in ('queued', 'running')`,
-    );
-    expect(rows).toEqual([{ open: 0 }]);
+    expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
 
   test('a reader that has read enough is no error; a place that cannot be written is told before', async () => {
@@ -346,14 +344,12 @@ describe('cancel', () => {
     });
     const waiting = home.start(['sync', 'parties', '--json']);
     await waitFor(() => isAsked, { what: 'the command at work' });
-    const { rows } = await database.pool.query<{ run_id: string }>(
-      `select run_id from mirror.runs where state = 'running' and kind = 'sync'`,
-    );
-    const cancelled = await home.json(['cancel', rows[0]?.run_id ?? '']);
+    const [running] = await unfinishedRuns(database.pool, 'sync');
+    const cancelled = await home.json(['cancel', running?.runId ?? '']);
     sandbox.faults.clear();
     expect([cancelled.code, cancelled.document['state']]).toEqual([0, 'cancelled']);
     expect((await waiting.end()).code).toBe(2);
-    const again = await home.run(['cancel', rows[0]?.run_id ?? '']);
+    const again = await home.run(['cancel', running?.runId ?? '']);
     expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/had ended already/)]);
   });
 
@@ -371,15 +367,12 @@ describe('cancel', () => {
       what: 'the second to say so',
     });
     expect(await second.end('SIGTERM')).toEqual({ code: 75, signal: null });
-    const { rows } = await database.pool.query<{ run_id: string }>(
-      `select run_id from mirror.runs where state in ('queued', 'running') and kind = 'nightly'`,
-    );
-    expect(rows).toHaveLength(1);
-    expect((await home.run(['cancel', rows[0]?.run_id ?? ''])).code).toBe(0);
+    const open = await unfinishedRuns(database.pool, 'nightly');
+    expect(open).toHaveLength(1);
+    expect((await home.run(['cancel', open[0]?.runId ?? ''])).code).toBe(0);
     sandbox.faults.clear();
     expect((await first.end()).code).toBe(2);
-    const open = await database.pool.query(`select from mirror.runs where state in ('queued', 'running')`);
-    expect(open.rowCount).toBe(0);
+    expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
 });
 
@@ -401,10 +394,7 @@ describe('exit codes', () => {
     sandbox.faults.clear();
     const next = await home.json(['sync', 'checkpoints']);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
-    const { rows } = await database.pool.query(
-      `select count(*)::int as open from mirror.runs where state in ('queued', 'running')`,
-    );
-    expect(rows).toEqual([{ open: 0 }]);
+    expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
 
   test('sandbox serves until SIGTERM', async () => {

@@ -7,6 +7,14 @@ import { expect } from 'vitest';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
 import type { Truth } from '../../src/sandbox/truth.ts';
 import { filesBelow } from './mirror-home.ts';
+import {
+  currentSegments,
+  heldCheckpoints,
+  knownParties,
+  listedParties,
+  loadedRowsByParty,
+  publishedSegments,
+} from '../support/mirror-state.ts';
 
 export interface LedgerSum {
   readonly partyId: string;
@@ -16,18 +24,10 @@ export interface LedgerSum {
 
 /** Both lists: all rows, none besides, in the source's order, repeated checkpoints counted. */
 export async function expectLists(pool: Pool, network: Truth): Promise<void> {
-  const parties = await pool.query<{ party_id: string }>(
-    'select party_id from mirror.parties where pos is not null order by epoch, pos',
-  );
   const truth = [...network.parties()].map(({ id }) => id);
-  expect(parties.rows.map((row) => row.party_id)).toEqual(truth);
-  const known = await pool.query<{ party_id: string }>('select party_id from mirror.parties');
-  expect(new Set(known.rows.map((row) => row.party_id))).toEqual(new Set([...truth, 'network']));
-  const checkpoints = await pool.query<{ line: string }>(
-    `select at_block || ' ' || hash || ' ' || block_hash || ' ' || copies as line from mirror.checkpoints
-     order by epoch, at_block, hash`,
-  );
-  expect(checkpoints.rows.map((row) => row.line)).toEqual(checkpointLines(network));
+  expect(await listedParties(pool)).toEqual(truth);
+  expect(new Set(await knownParties(pool))).toEqual(new Set([...truth, 'network']));
+  expect(await heldCheckpoints(pool)).toEqual(checkpointLines(network));
 }
 
 /** One line for each distinct checkpoint with how often it is listed; ties by their hash. */
@@ -52,21 +52,15 @@ export async function expectLedgers(pool: Pool, network: Truth, objectsDir: stri
   expect(truth.some(({ entries }) => entries > 0)).toBe(true);
   const kept = await Promise.all(truth.map(({ partyId }) => objectSum(pool, partyId, objectsDir)));
   expect(kept).toEqual(truth);
-  const loaded = await pool.query<{ party_id: string; entries: string }>(
-    'select party_id, count(*) as entries from mirror.ledger_entries group by party_id',
-  );
-  const counted = new Map(loaded.rows.map((row) => [row.party_id, Number(row.entries)]));
+  const counted = await loadedRowsByParty(pool);
   expect(truth.map(({ partyId }) => counted.get(partyId) ?? 0)).toEqual(truth.map(({ entries }) => entries));
 }
 
 /** What the current segments of a party hold, read from the files themselves. */
 async function objectSum(pool: Pool, partyId: string, objectsDir: string): Promise<LedgerSum> {
-  const { rows } = await pool.query<{ object_key: string }>(
-    `select object_key from mirror.segments where party_id = $1 and status = 'current'`,
-    [partyId],
-  );
+  const rows = (await currentSegments(pool)).filter((segment) => segment.partyId === partyId);
   const sum = new RowDigest();
-  for (const { object_key: key } of rows) {
+  for (const { objectKey: key } of rows) {
     for (const line of csvRows(unpack(key, await readFile(join(objectsDir, key))))) {
       sum.add(hashRow(line, 0, line.length));
     }
@@ -95,8 +89,7 @@ function unpack(key: string, stored: Buffer): Buffer {
 
 /** Objects that no manifest row knows, and files that are neither object nor manifest nor lake. */
 export async function strayObjects(pool: Pool, objectsDir: string): Promise<string[]> {
-  const { rows } = await pool.query<{ object_key: string }>('select object_key from mirror.segments');
-  const known = new Set(rows.map((row) => row.object_key));
+  const known = new Set((await publishedSegments(pool)).map(({ objectKey }) => objectKey));
   const stray: string[] = [];
   for (const path of await filesBelow(join(objectsDir, 'ledger'))) {
     const key = path.slice(objectsDir.length + 1);

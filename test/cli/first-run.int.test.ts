@@ -6,6 +6,7 @@ import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
+import { recordedRuns } from '../support/mirror-state.ts';
 
 const STARTED = 'its first nightly run starts now';
 const database = await freshDatabase();
@@ -23,10 +24,7 @@ afterAll(async () => {
 });
 
 async function nights(): Promise<{ subject: string; verdict: string | null }[]> {
-  const { rows } = await database.pool.query<{ subject: string; verdict: string | null }>(
-    `select subject, verdict from mirror.runs where kind = 'nightly'`,
-  );
-  return rows;
+  return (await recordedRuns(database.pool, 'nightly')).map(({ subject, verdict }) => ({ subject, verdict }));
 }
 
 describe('a worker of a mirror that holds nothing', () => {

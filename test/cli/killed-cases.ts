@@ -12,6 +12,7 @@ import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { expectLedgers, expectLists, strayObjects } from './expect-truth.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
+import { listedParties, unfinishedRuns } from '../support/mirror-state.ts';
 
 /** What the contract allows a successor. */
 const TAKEOVER_MAX_MS = 15_000;
@@ -144,10 +145,7 @@ function busiest({ sandbox: { truth } }: World): string {
 }
 
 async function expectNothingLeft({ pool, home }: World): Promise<void> {
-  const { rows } = await pool.query(
-    `select kind, subject, state from mirror.runs where state in ('queued', 'running')`,
-  );
-  expect(rows).toEqual([]);
+  expect(await unfinishedRuns(pool)).toEqual([]);
   // A manifest's few bytes, killed in between, belong to no unit: the janitor sweeps them by their age.
   const left = await home.spooled();
   expect(left.filter((path) => !basename(path).startsWith('bytes.'))).toEqual([]);
@@ -182,10 +180,7 @@ export function killedCases(redisUrl: string | undefined): void {
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
     first.signal('SIGCONT');
     expect((await first.end()).code).toBe(0);
-    const { rows } = await pool.query<{ id: string }>(
-      'select party_id as id from mirror.parties where pos is not null order by epoch, pos',
-    );
-    expect(rows.map(({ id }) => id)).toEqual([...sandbox.truth.parties()].map(({ id }) => id));
+    expect(await listedParties(pool)).toEqual([...sandbox.truth.parties()].map(({ id }) => id));
     await expectNothingLeft(world);
   });
 

@@ -4,6 +4,7 @@ import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
+import { recordedRuns } from '../support/mirror-state.ts';
 
 const database = await freshDatabase();
 const NEVER = new Promise<never>(() => undefined);
@@ -41,8 +42,9 @@ describe('told to stop', () => {
     await waitFor(() => isAsked, { what: 'a question' });
     await command.end('SIGKILL');
     expect(await worker.end('SIGTERM')).toEqual({ code: 0, signal: null });
-    const { rows } = await database.pool.query('select state, heartbeat_at, evidence from mirror.runs');
-    expect(rows).toEqual([{ state: 'running', heartbeat_at: null, evidence: {} }]);
+    expect(await recordedRuns(database.pool)).toMatchObject([
+      { state: 'running', heartbeatAt: null, evidence: {} },
+    ]);
     expect(worker.stderr).not.toMatch(/"level":"(?:warn|error)"/);
     sandbox.faults.clear();
     expect((await home.json(['sync', 'parties'])).document.verdict).toBe('complete');

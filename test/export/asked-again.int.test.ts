@@ -9,6 +9,7 @@ import { waitFor } from '../support/wait-for.ts';
 import { DAY, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
 import { declare, honestAnswer, WHOLE } from './hostile/case.ts';
 import { startHostileSource } from './hostile/start.ts';
+import { loadedQuantities, publishedSegments } from '../support/mirror-state.ts';
 
 const truth = (now: bigint, party: string): Entry[] =>
   makeLedger(now, { seed: 'audit', party, fromHours: 240 });
@@ -24,10 +25,8 @@ describe('a lost object', () => {
     await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
     try {
       expect((await home.run(['nightly'])).code).toBe(0);
-      const { rows } = await database.pool.query<{ key: string }>(
-        `select object_key as key from mirror.segments where not open`,
-      );
-      await rm(join(home.objectsDir, rows[0]?.key ?? 'none'));
+      const closed = (await publishedSegments(database.pool)).find(({ open }) => !open);
+      await rm(join(home.objectsDir, closed?.objectKey ?? 'none'));
       const verified = await home.json(['verify']);
       expect([verified.code, verified.document.verdict]).toEqual([2, 'failed']);
       const asked = host.requests.length;
@@ -98,11 +97,8 @@ describe('the rolling audit', () => {
           },
         ],
       });
-      const { rows } = await database.pool.query<{ quantity: string }>(
-        `select quantity::text from mirror.ledger_entries order by vega_time, quantity`,
-      );
       const entries = changed(host.now, party).filter(({ time }) => time < host.now - DAY);
-      const held = rows.map(({ quantity }) => quantity);
+      const held = await loadedQuantities(database.pool);
       for (const { quantity } of entries) expect(held).toContain(quantity);
       expect(held).toHaveLength(changed(host.now, party).length);
     } finally {
@@ -146,10 +142,7 @@ describe('an order with `again`', () => {
       };
       const held = async (): Promise<string[]> => {
         await ended('/mirror/runs', { kind: 'load' });
-        const { rows } = await mirror.app.warehouse.pool.query<{ quantity: string }>(
-          'select quantity::text from mirror.ledger_entries',
-        );
-        return rows.map(({ quantity }) => quantity).toSorted();
+        return (await loadedQuantities(mirror.app.warehouse.pool)).toSorted();
       };
       const quantities = (entries: readonly Entry[]): string[] =>
         entries.map(({ quantity }) => quantity).toSorted();

@@ -11,6 +11,7 @@ import { freshDatabase } from '../support/database.ts';
 import { rowsRead } from '../support/rows-read.ts';
 import { signal, World } from './export-world.ts';
 import { at, entries } from './ledger-double.ts';
+import { coveredParties } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NOW = '2023-05-10 00:00:00+00';
@@ -44,10 +45,7 @@ async function open(): Promise<Opened> {
 }
 
 async function covered({ world }: Opened): Promise<string[]> {
-  const { rows } = await world.pool.query<{ party_id: string }>(
-    'select party_id from mirror.coverage order by party_id',
-  );
-  return rows.map((row) => row.party_id);
+  return coveredParties(world.pool);
 }
 
 async function leased({ world }: Opened): Promise<number> {

@@ -7,6 +7,7 @@ import { PermanentError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
+import { currentSegments } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_PAUSE = { pauseMs: () => 0 };
@@ -238,12 +239,7 @@ describe('what is covered can be asked for again', () => {
     expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
     expect(await world.rows()).toEqual(written(world.source.entries));
     const [second = ''] = await world.objectKeys();
-    const current =
-      (
-        await world.pool.query<{ object_key: string }>(
-          `select object_key from mirror.segments where status = 'current'`,
-        )
-      ).rows[0]?.object_key ?? second;
+    const current = (await currentSegments(world.pool))[0]?.objectKey ?? second;
     await rm(join(world.folder, 'objects', current));
     await writeFile(join(world.folder, 'objects', current), 'damaged');
     expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
@@ -318,10 +314,7 @@ describe('what is covered can be asked for again', () => {
       'suspicious',
       [{ reason: 'the source serves less of them than it did' }],
     ]);
-    const { rows } = await world.pool.query<{ rows: string }>(
-      `select rows::text from mirror.segments where status = 'current'`,
-    );
-    expect(rows).toEqual([{ rows: '40' }]);
+    expect((await currentSegments(world.pool)).map(({ rows }) => rows)).toEqual([40]);
   });
 
   test('a source whose every message is too large is asked so often and no more; the next run goes on', async () => {

@@ -17,6 +17,12 @@ import {
   row13,
   type Spoil,
 } from './ledger-double.ts';
+import {
+  exportLeaseEnds,
+  failedAttempts,
+  publicationStates,
+  publishedSegments,
+} from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');
@@ -62,8 +68,7 @@ describe('what is published', () => {
     await world.export('2023-05-02T10:00:00Z');
     expect(await world.coverage()).toEqual(['1970-01-01 00:00:00 2023-05-02 09:58:00 closed empty']);
     expect(await world.keys()).toEqual([]);
-    const kept = await world.pool.query('select state from mirror.publications');
-    expect(kept.rows).toEqual([{ state: 'done' }]);
+    expect(await publicationStates(world.pool)).toEqual(['done']);
   });
 
   test('an idle party proves its newest entry again, however old', async () => {
@@ -161,9 +166,9 @@ describe('what is published', () => {
     const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax });
     expect(outcome.verdict).toBe('complete');
     expect(outcome.objectKeys.length).toBeGreaterThan(1);
-    const { rows } = await world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
+    const segments = await publishedSegments(world.pool);
     // One that would be cancelled for a few rows too many runs to its end.
-    expect(Math.max(...rows.map(({ bytes }) => Number(bytes)))).toBeLessThanOrEqual(1.1 * segmentBytesMax);
+    expect(Math.max(...segments.map(({ bytes }) => bytes))).toBeLessThanOrEqual(1.1 * segmentBytesMax);
     expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
     expect(await world.spooled()).toEqual([]);
   });
@@ -241,8 +246,7 @@ describe('a bad answer publishes nothing and says where it broke', () => {
     };
     await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow('Ctrl-C');
     expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([[], [], 0]);
-    const units = await world.pool.query('select attempts, lease_token from mirror.exports');
-    expect(units.rows).toEqual([{ attempts: 0, lease_token: null }]);
+    expect([await failedAttempts(world.pool), await exportLeaseEnds(world.pool)]).toEqual([[0], []]);
   });
 
   test('after five failures the scope is quarantined with its reason; a success clears it', async () => {

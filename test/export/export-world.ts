@@ -14,6 +14,7 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 import { at, LedgerDouble, PARTY } from './ledger-double.ts';
+import { currentSegments } from '../support/mirror-state.ts';
 
 export const signal = new AbortController().signal;
 
@@ -73,21 +74,18 @@ export class World implements AsyncDisposable {
     return exportLedger(asked, this.deps(changes), stop);
   }
 
-  /** All rows of the current segments, sorted: the repository' multiset. Checks every manifest on the way. */
+  /** All rows of the current segments, sorted: a multiset. Checks every manifest on the way. */
   async rows(): Promise<string[]> {
-    const { rows: segments } = await this.pool.query<{ object_key: string; columns: string[]; rows: bigint }>(
-      `select object_key, columns, rows from mirror.segments where status = 'current' order by from_time`,
-    );
+    const segments = await currentSegments(this.pool);
     const all: string[] = [];
-    for (const { object_key: key, columns, rows } of segments) {
+    for (const { objectKey: key, columns, rows } of segments) {
       const manifest = JSON.parse(await text(await this.objects.read(manifestKey(key), signal))) as unknown;
       const { objectKey, columns: named } = decodeManifest(manifest, key);
       const csv = await text(plainStream(await this.objects.read(key, signal), compressionOf(key)));
       const [header, ...lines] = csv.split('\n');
       if (lines.pop() !== '' || header !== columns.join(',') || objectKey !== key)
         throw new Error(`broken: ${key}`);
-      if (lines.length !== Number(rows) || named.join(',') !== header)
-        throw new Error(`does not agree: ${key}`);
+      if (lines.length !== rows || named.join(',') !== header) throw new Error(`does not agree: ${key}`);
       all.push(...lines);
     }
     return all.toSorted();

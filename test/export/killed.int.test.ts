@@ -10,7 +10,8 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
 import { killAt, LARGE, NOW } from './killed-case.ts';
-import { entries, PARTY, row12 } from './ledger-double.ts';
+import { entries, row12 } from './ledger-double.ts';
+import { failedAttempts, publishedSegments } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 /** So small that the ledger comes in several. */
@@ -120,10 +121,7 @@ describe('two workers that both believe to hold the unit', () => {
       await world.export(NOW);
       expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
       expect(await world.spooled()).toEqual([]);
-      const units = await world.pool.query('select attempts from mirror.exports where party_id = $1', [
-        PARTY,
-      ]);
-      expect(units.rows).toEqual([{ attempts: 0 }]);
+      expect(await failedAttempts(world.pool)).toEqual([0]);
     },
   );
 });
@@ -157,8 +155,7 @@ test.each(['asked', 'spooled', 'intended', 'object', 'manifest', 'committed'])(
     expect(await world.spooled()).toEqual([]);
     // What was received whole is finished from the spool: only the present is asked for.
     expect(world.source.asked[1]?.from !== undefined).toBe(at !== 'asked');
-    const units = await world.pool.query('select attempts from mirror.exports where party_id = $1', [PARTY]);
-    expect(units.rows).toEqual([{ attempts: 0 }]);
+    expect(await failedAttempts(world.pool)).toEqual([0]);
   },
 );
 
@@ -184,10 +181,7 @@ describe('the evidence of a run', () => {
     await using world = await World.open(database);
     world.source.entries = LARGE;
     await killAt(world, database.url, 'committed', 1);
-    const { rows } = await world.pool.query<{ run_id: string }>(
-      'select distinct run_id from mirror.segments',
-    );
-    const [{ run_id: runId } = { run_id: '' }] = rows;
+    const [{ runId } = { runId: '' }] = await publishedSegments(world.pool);
     await world.expireLeases();
     const later = entries('2023-05-01T13:59:30Z', 5, 1);
     world.source.entries = [...LARGE, ...later];

@@ -3,6 +3,7 @@
  * rests. Whatever happens, each night ends; what the source still serves is not lost; and `complete` is never said over
  * less than the source's own truth. `NIGHTS` says how many, `SEED` where they begin.
  */
+import { currentSegments } from '../support/mirror-state.ts';
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
@@ -273,12 +274,9 @@ class Simulation {
   }
 
   async #rows(party: string): Promise<ReadonlyMap<string, number>> {
-    const { rows } = await this.#world.pool.query<{ key: string }>(
-      `select object_key as key from mirror.segments where status = 'current' and party_id = $1`,
-      [party],
-    );
+    const segments = (await currentSegments(this.#world.pool)).filter(({ partyId }) => partyId === party);
     const counts = new Map<string, number>();
-    for (const { key } of rows)
+    for (const { objectKey: key } of segments)
       for (const row of await this.#object(key)) counts.set(row, (counts.get(row) ?? 0) + 1);
     return counts;
   }

@@ -10,6 +10,7 @@ import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
 import { TestRowPool } from './fault-case.ts';
+import { currentSegments } from '../support/mirror-state.ts';
 
 export interface Night {
   readonly sandbox: Sandbox;
@@ -49,12 +50,9 @@ export async function openNights(
 /** The current segments' digests added up, party by party. */
 export async function digests(world: World): Promise<Map<string, RowDigest>> {
   const sums = new Map<string, RowDigest>();
-  const { rows } = await world.pool.query<{ party_id: string; digest: string; rows: string }>(
-    `select party_id, digest, rows from mirror.segments where status = 'current'`,
-  );
-  for (const { party_id: party, digest, rows: count } of rows) {
+  for (const { partyId: party, digest, rows: count } of await currentSegments(world.pool)) {
     const sum = sums.get(party) ?? new RowDigest();
-    sum.merge(RowDigest.fromHex(digest, Number(count)));
+    sum.merge(RowDigest.fromHex(digest, count));
     sums.set(party, sum);
   }
   return sums;

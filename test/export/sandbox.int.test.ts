@@ -11,6 +11,7 @@ import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openDoubleStore, S3Double } from '../support/s3-double.ts';
 import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
+import { publishedSegments } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
@@ -97,8 +98,8 @@ describe('objects hold exactly what the truth say', () => {
       await expectTruth({ ...night, parties: [whale.id] });
       const received = Number(outcome.evidence['receivedBytes']);
       expect(received / Number(outcome.bytes)).toBeLessThan(3);
-      const { rows } = await night.world.pool.query<{ bytes: string }>('select bytes from mirror.segments');
-      const largest = Math.max(...rows.map(({ bytes }) => Number(bytes)));
+      const segments = await publishedSegments(night.world.pool);
+      const largest = Math.max(...segments.map(({ bytes }) => bytes));
       // A release that cannot be asked in windows is one object, however large. Of unsorted rows an object may be
       // larger where another cancelled stream would ask for more than twice the ledger.
       const isSorted = release === '0.73';
@@ -128,10 +129,7 @@ describe('objects hold exactly what the truth say', () => {
       for (const { id } of night.sandbox.truth.parties()) await night.run(id);
       await expectTruth(night);
     }
-    const { rows } = await night.world.pool.query<{ object_key: string; object_sha256: string }>(
-      'select object_key, object_sha256 from mirror.segments',
-    );
-    for (const { object_key: key, object_sha256: sha256 } of rows) {
+    for (const { objectKey: key, objectSha256: sha256 } of await publishedSegments(night.world.pool)) {
       const stored = double.objects.get(`mirror/${key}`);
       expect(
         createHash('sha256')

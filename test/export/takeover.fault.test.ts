@@ -4,6 +4,7 @@ import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { killAt, LARGE, NOW } from './killed-case.ts';
 import { row12 } from './ledger-double.ts';
+import { exportLeaseEnds } from '../support/mirror-state.ts';
 
 /** The database's clock and ours are one, save for rounding. */
 const CLOCKS_APART_MS = 10;
@@ -15,11 +16,9 @@ test('a killed worker’s export is taken over once its lease was not renewed fo
   await using world = await World.open(database);
   world.source.entries = LARGE;
   await killAt(world, database.url, 'asked', 1);
-  const { rows } = await world.pool.query<{ until: Date }>(
-    `select lease_until as until from mirror.exports where lease_until is not null`,
-  );
-  expect(rows).toHaveLength(1);
-  const untilMs = Math.max(...rows.map(({ until }) => until.getTime()));
+  const ends = await exportLeaseEnds(world.pool);
+  expect(ends).toHaveLength(1);
+  const untilMs = Math.max(...ends.map((end) => end.getTime()));
   expect(untilMs).toBeLessThanOrEqual(Date.now() + LEASE_MS);
   const freeAtMs = untilMs - LEASE_MS + SILENT_MS;
   let takenAtMs = 0;

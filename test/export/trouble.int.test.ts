@@ -5,6 +5,7 @@ import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { at, entries, PARTY, row12, type Entry } from './ledger-double.ts';
 import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
+import { coveredAssets, quarantineCodes } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const DAY_MS = 86_400_000;
@@ -79,11 +80,7 @@ describe('a source that is silent', () => {
       'SOURCE_CANNOT_ANSWER',
     ]);
     expect(asked).toEqual([170, 170, 80, 35, 35]);
-    const { rows } = await night.world.pool.query<{ code: string }>(
-      `select quarantine_reason->>'code' as code from mirror.exports where party_id = $1 and quarantined_at is not null`,
-      [whale],
-    );
-    expect(rows).toEqual([{ code: 'SOURCE_CANNOT_ANSWER' }]);
+    expect(await quarantineCodes(night.world.pool)).toEqual(['SOURCE_CANNOT_ANSWER']);
     expect(await night.world.spooled()).toEqual([]);
   });
 });
@@ -106,10 +103,7 @@ describe('rows outside the range, for ever,', () => {
       code: 'SOURCE_OUTSIDE_RANGE',
     });
     expect(world.source.atOnce).toBe(0);
-    const { rows } = await world.pool.query<{ code: string }>(
-      `select quarantine_reason->>'code' as code from mirror.exports where quarantined_at is not null`,
-    );
-    expect(rows).toEqual([{ code: 'SOURCE_OUTSIDE_RANGE' }]);
+    expect(await quarantineCodes(world.pool)).toEqual(['SOURCE_OUTSIDE_RANGE']);
     expect(await world.spooled()).toEqual([]);
     // The next run asks once more, and the source has come to its senses.
     expect(await world.export('2023-07-01T00:00:00Z', range, limits)).toMatchObject({ verdict: 'complete' });
@@ -214,10 +208,12 @@ describe('a source that demands an asset', () => {
       code: 'EXPORT_REFUSED',
     });
     expect(asked).toEqual([second, ...others, first]);
-    const { rows } = await night.world.pool.query<{ asset_id: string }>(
-      `select distinct asset_id from mirror.coverage where party_id = $1 and to_time > $2::timestamptz order by 1`,
-      [whale, new Date(Number(night.sandbox.truth.head().time / 1000n) - 1_800_000)],
-    );
-    expect(rows.map((row) => row.asset_id)).toEqual([first, ...others].toSorted());
+    expect(
+      await coveredAssets(
+        night.world.pool,
+        whale,
+        new Date(Number(night.sandbox.truth.head().time / 1000n) - 1_800_000),
+      ),
+    ).toEqual([first, ...others].toSorted());
   });
 });

@@ -7,6 +7,7 @@ import type { Generation } from '../../src/list-sync/store/generations.ts';
 import { freshDatabase } from '../support/database.ts';
 import { ListDouble, parties, party } from './list-double.ts';
 import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
+import { verdictOf } from '../support/mirror-state.ts';
 
 const database = await freshDatabase();
 const warehouse = await openMigrated(database.url);
@@ -89,8 +90,7 @@ describe('complete cannot be said where it is not true', () => {
     expect(await append(one, 1, [party(0).row, party(1).row])).toBe(true);
     if (meanwhile !== '') await world.pool.query(meanwhile);
     expect((await one.session.claim(claimOf(one, newest))).kind).toBe(expected);
-    const { rows } = await world.pool.query('select verdict from mirror.runs where run_id = $1', [one.runId]);
-    expect(rows[0].verdict).toBe(expected === 'complete' ? 'complete' : null);
+    expect(await verdictOf(world.pool, one.runId)).toBe(expected === 'complete' ? 'complete' : null);
   });
 
   test('under a lease that was lost', async () => {

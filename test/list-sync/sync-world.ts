@@ -10,6 +10,7 @@ import { syncList, type SyncRequest } from '../../src/list-sync/sync.ts';
 import { ListStore } from '../../src/list-sync/store/list-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
+import { verdictOf } from '../support/mirror-state.ts';
 
 /** Remembers nothing, as a Redis that is always flushed. */
 export const NO_REDIS: ResumePointStore = { get: async () => undefined, set: async () => undefined };
@@ -64,8 +65,7 @@ export class SyncWorld {
       },
       options.signal ?? new AbortController().signal,
     );
-    const { rows } = await this.pool.query('select verdict from mirror.runs where run_id = $1', [runId]);
-    assert.equal(rows[0]?.verdict, outcome.verdict);
+    assert.equal(await verdictOf(this.pool, runId), outcome.verdict);
     return outcome;
   }
 

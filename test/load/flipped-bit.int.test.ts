@@ -9,6 +9,7 @@ import { verify } from '../../src/load/verify.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { loadWorld } from './load-world.ts';
 import { PARTY_A, publish, row12 } from './published.ts';
+import { publishedSegments } from '../support/mirror-state.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -47,10 +48,7 @@ describe.each(['none', 'zstd'] as const)('a bit flipped on the way, %s', (compre
       row12({ time, from: PARTY_A, to: 'network' }),
     );
     await publish(database.pool, world.objects, { party: PARTY_A, ...MAY, rows, compression });
-    const { rows: found } = await database.pool.query<{ object_key: string }>(
-      'select object_key from mirror.segments',
-    );
-    return found[0]?.object_key ?? '';
+    return (await publishedSegments(database.pool))[0]?.objectKey ?? '';
   }
 
   it('once, the segment is loaded from a second reading', async () => {

@@ -16,6 +16,7 @@ import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { runScript } from '../support/process.ts';
 import { HEADER_13, PARTY_A, PARTY_B, publish, row13, temporaryStore } from './published.ts';
+import { loadedRows } from '../support/mirror-state.ts';
 
 const WORKER = join(import.meta.dirname, 'killed-worker.ts');
 const ROWS = 3_000;
@@ -29,8 +30,7 @@ async function killAt(stage: 'load' | 'lake', folder: string, nth: number): Prom
 }
 
 async function countRows(): Promise<number> {
-  const { rows } = await database.pool.query<{ count: string }>('select count(*) from mirror.ledger_entries');
-  return Number(rows[0]?.count);
+  return loadedRows(database.pool);
 }
 
 function rowsOf(party: string): string[] {

@@ -9,6 +9,7 @@ import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
+import { loadedRowsByParty } from '../support/mirror-state.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -245,13 +246,12 @@ describe('loadParty', () => {
     const results = await Promise.all(parties.map((party) => loadParty(party, deps, signal)));
 
     expect(results.reduce((sum, result) => sum + result.rows, 0n)).toBe(6000n);
-    const { rows: counted } = await database.pool.query(
-      'select party_id, count(*) from mirror.ledger_entries group by 1 order by 1',
+    expect(await loadedRowsByParty(database.pool)).toEqual(
+      new Map([
+        [PARTY_A, 3000],
+        [PARTY_B, 3000],
+      ]),
     );
-    expect(counted).toEqual([
-      { party_id: PARTY_A, count: '3000' },
-      { party_id: PARTY_B, count: '3000' },
-    ]);
   });
 
   describe('broken off', () => {

@@ -1,4 +1,5 @@
 /** A lost database, rebuilt from the store: the next night asks for what it would have asked anyway. */
+import type { Pool } from 'pg';
 import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,6 +22,7 @@ import { signal, World } from '../export/export-world.ts';
 import { expectTruth, type Night, openNights } from '../export/sandbox-nightly.ts';
 import { testSource } from '../source/test-source.ts';
 import { type FreshDatabase, freshDatabase, openFreshDatabase } from '../support/database.ts';
+import { currentSegments } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
@@ -163,10 +165,7 @@ test('a database that went back to a backup takes over what was published since,
   await goOn();
   const covered = await coverageOf(world);
   const current = async (): Promise<string[]> => {
-    const { rows } = await world.pool.query<{ key: string }>(
-      `select object_key as key from mirror.segments where status = 'current' order by 1`,
-    );
-    return rows.map(({ key }) => key);
+    return (await currentSegments(world.pool)).map(({ objectKey }) => objectKey).toSorted();
   };
   const before = await current();
   await restore();
@@ -195,9 +194,10 @@ test('what was published since the last record is known by its manifests', async
   await rm(records, { recursive: true });
   await rename(before, records);
   const lost = await scene.rebuilt();
-  const segments = `select object_key from mirror.segments where status = 'current' and not open order by 1`;
-  const { rows: known } = await scene.world.pool.query(segments);
-  const { rows: again } = await lost.world.pool.query(segments);
+  const closedKeys = async (pool: Pool): Promise<string[]> =>
+    (await currentSegments(pool)).filter(({ open }) => !open).map(({ objectKey }) => objectKey);
+  const known = await closedKeys(scene.world.pool);
+  const again = await closedKeys(lost.world.pool);
   expect(known).toEqual(expect.arrayContaining(again));
   await lost.night();
   await expectTruth({ ...scene, world: lost.world });

@@ -10,6 +10,7 @@ import type { Run } from '../../src/runs/store/run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { COMPLETE, openJobWorld, type JobWorld } from './stages-double.ts';
+import { nightlyLedgers } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const PARTIES = [1, 2, 3].map((digit) => String(digit).repeat(64));
@@ -88,18 +89,15 @@ describe('a night', () => {
       });
       const run = await runNight(world);
       expect(run.verdict).toBe('incomplete');
-      const { rows } = await database.pool.query(
-        'select party_id, state, outcome from mirror.nightly_units order by party_id',
-      );
-      expect(rows).toEqual([
+      expect(await nightlyLedgers(database.pool)).toEqual([
         {
-          party_id: FIRST,
+          partyId: FIRST,
           state: 'done',
           outcome: expect.objectContaining({ verdict: 'complete', rows: '7' }),
         },
-        { party_id: SECOND, state: 'done', outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } },
+        { partyId: SECOND, state: 'done', outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } },
         {
-          party_id: THIRD,
+          partyId: THIRD,
           state: 'done',
           outcome: expect.objectContaining({ verdict: 'complete', rows: '7' }),
         },

@@ -15,6 +15,7 @@ import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
 import { posterTo } from '../../src/runs/report/post-report.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';
+import { idleNights } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const SCHEDULE = { pattern: '0 2 * * *', tz: 'UTC' };
@@ -383,8 +384,7 @@ describe('the night plan', () => {
     const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
     await world.deps.nightly.settle(run.runId, [idle]);
     await world.deps.nightly.settle(run.runId, [idle, { ...idle, partyId: id('2'), outcome: { rows: '9' } }]);
-    const { rows } = await database.pool.query('select idle_nights from mirror.exports order by party_id');
-    expect(rows).toEqual([{ idle_nights: 4 }, { idle_nights: 0 }]);
+    expect(await idleNights(database.pool)).toEqual([4, 0]);
   });
 
   it('asks everyone while the night is long enough', () => {

@@ -14,6 +14,7 @@ import { openWarehouse, type Warehouse } from '../../../src/postgres/database.ts
 import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, PARTY, pieces, row12, type Spoil } from '../ledger-double.ts';
+import { currentSegments, publishedSegments } from '../../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NIGHTS = 12;
@@ -165,14 +166,11 @@ describe('closed segments of a month that is over', () => {
     await using scene = await openScene();
     const { world } = scene;
     const rows = await world.rows();
-    const { rows: found } = await world.pool.query<{ key: string }>(
-      `select object_key as key from mirror.segments where status = 'current' and not open order by from_time limit 1`,
-    );
-    await writeFile(join(world.folder, 'objects', found[0]?.key ?? ''), 'damaged');
-    const segments = 'select segment_id from mirror.segments order by 1';
-    const before = (await world.pool.query(segments)).rows;
+    const closed = (await currentSegments(world.pool)).find(({ open }) => !open);
+    await writeFile(join(world.folder, 'objects', closed?.objectKey ?? ''), 'damaged');
+    const before = await publishedSegments(world.pool);
     expect(await scene.merge()).toMatchObject({ into: 0, failed: 0 });
-    expect((await world.pool.query(segments)).rows).toEqual(before);
+    expect(await publishedSegments(world.pool)).toEqual(before);
     await scene.night(NIGHTS + 1);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
     expect(rows.length).toBeLessThan((await world.rows()).length);
