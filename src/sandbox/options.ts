@@ -55,14 +55,11 @@ export interface SandboxOptions {
   host?: string;
   /** 0: any free port. */
   port?: number;
-  /** Where the truth is served as JSON; left out, nowhere. 0: any free port. */
-  truthPort?: number;
 }
 
-export type Settings = Required<Omit<SandboxOptions, 'clock' | 'checkpointRetentionMs' | 'truthPort'>> & {
+export type Settings = Required<Omit<SandboxOptions, 'clock' | 'checkpointRetentionMs'>> & {
   clock: () => Micros;
   checkpointRetentionMs: number | undefined;
-  truthPort: number | undefined;
 };
 
 const DEFAULT_GENESIS = parseInstant('2023-05-01') ?? 0n;
@@ -106,7 +103,6 @@ export function sandboxSettings(options: SandboxOptions): Settings {
     parties,
     clock: options.clock ?? endOfHistory,
     checkpointRetentionMs: options.checkpointRetentionMs,
-    truthPort: options.truthPort,
   };
   const problems = [...problemsOf(settings)];
   if (problems.length > 0) throw new UsageError(problems);

@@ -42,7 +42,7 @@ function expectRefused(ended: Ended, ...lines: readonly RegExp[]): void {
 }
 
 describe('export', () => {
-  test('--out - is the CSV and nothing else, as the truth have it', async () => {
+  test('--out - is the CSV and nothing else, as the truth has it', async () => {
     const { code, stdout } = await home.run(['export', '--party', party, '--out', '-']);
     expect(code).toBe(0);
     const { entries, digest } = sandbox.truth.party(party);

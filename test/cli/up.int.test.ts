@@ -76,7 +76,7 @@ describe('up', () => {
     expect(ids.filter((id) => id !== 'network').toSorted()).toEqual(truth.toSorted());
   });
 
-  test('an export on demand is downloaded as the truth have it', async () => {
+  test('an export on demand is downloaded as the truth has it', async () => {
     const partyId = busiest();
     const order = await fetch(`${url}/mirror/exports`, {
       method: 'POST',

@@ -118,7 +118,7 @@ describe.concurrent.each([
   ['other-spellings', OTHER_SPELLINGS, undefined],
   ['no-times', NO_TIMES, undefined],
 ])('a source of another CSV (%s)', (name, source, redisUrl) => {
-  test(`holds exactly what the truth say, night after night: ${source.meaning}`, async () => {
+  test(`holds exactly what the truth says, night after night: ${source.meaning}`, async () => {
     const one = growing(name, source);
     const host = await startHostileSource({ cases: [one] });
     await using database = await openFreshDatabase();

@@ -19,7 +19,7 @@ function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Pro
   return openNights(database, options, changes);
 }
 
-describe('objects hold exactly what the truth say', () => {
+describe('objects hold exactly what the truth says', () => {
   test.each([{}, { form: 'messages' }, { zoneMinutes: 330 }] as const)(
     'night after night: %j',
     async (options) => {

@@ -1,4 +1,4 @@
-/** From the sandbox network to warehouse and lake: its truth say what every number must be. */
+/** From the sandbox network to warehouse and lake: its truth says what every number must be. */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';

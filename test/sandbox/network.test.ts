@@ -197,26 +197,3 @@ describe('faults', () => {
     });
   });
 });
-
-describe('the truth’ own port', () => {
-  it('tells as JSON what the truth say', async () => {
-    await using sandbox = await startSandbox({ ...SMALL, truthPort: 0, whaleEntries: 40 });
-    const text = async (path: string): Promise<string> => (await fetch(`${sandbox.truthUrl}${path}`)).text();
-    const parties = (await text('/parties'))
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line));
-    expect(parties.map((party) => party.id)).toEqual([...sandbox.truth.parties()].map((party) => party.id));
-    expect((await text('/checkpoints')).trimEnd().split('\n')).toHaveLength(
-      [...sandbox.truth.checkpoints()].length,
-    );
-    expect(JSON.parse(await text('/head')).height).toBe(`${sandbox.truth.head().height}`);
-    const [{ id }] = parties;
-    const { entries, digest } = sandbox.truth.party(id);
-    expect(JSON.parse(await text(`/parties/${id}`))).toMatchObject({ entries, digest });
-    expect(JSON.parse(await text(`/parties/${id}?to=2023-05-01`))).toMatchObject({ entries: 0 });
-    expect(JSON.parse(await text(`/parties/${id}/balances`)).length).toBeGreaterThan(0);
-    expect((await fetch(`${sandbox.truthUrl}/parties/${id}?from=today`)).status).toBe(400);
-    expect((await fetch(`${sandbox.truthUrl}/nothing`)).status).toBe(404);
-  });
-});

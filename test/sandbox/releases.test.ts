@@ -38,7 +38,7 @@ const isIncoming = (row: string, party: string): boolean => row.split(',')[10] =
 const millis = (row: string): number => Date.parse(`${row.slice(0, 19).replace(' ', 'T')}Z`);
 
 describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
-  it('sends both sides in 13 columns, as its truth say', async () => {
+  it('sends both sides in 13 columns, as its truth says', async () => {
     await using sandbox = await network({ release });
     const { body } = await ask(sandbox, exportOf(whaleOf(sandbox)));
     expect(body.split('\n')[0]).toBe(HEADER_13);

@@ -38,7 +38,6 @@ export function declareServing(program: Command, run: Run): void {
       '--genesis <time>',
       'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json',
     )
-    .option('--truth-port <port>', 'also serve what is true, for comparing', wholeNumber(0, 65_535))
     .action((options) => run(async () => (await import('../commands/serving/sandbox.ts')).sandbox, options));
 }
 

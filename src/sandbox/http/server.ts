@@ -8,7 +8,6 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Exchange } from './answer.ts';
 import { Truth } from '../truth.ts';
-import { serveTruth } from '../truth-server.ts';
 import { Faults, type Misbehaviour, type Route, type SandboxRequest } from './faults.ts';
 import { Handlers } from './handlers.ts';
 import { Network } from '../network/network.ts';
@@ -19,8 +18,6 @@ export interface Sandbox extends AsyncDisposable {
   /** Where the interface is served, without a slash at the end. */
   readonly url: string;
   readonly port: number;
-  /** Where the truth is served as JSON; undefined unless asked for. */
-  readonly truthUrl: string | undefined;
   readonly truth: Truth;
   readonly requests: RequestCounts;
   readonly faults: Faults;
@@ -64,19 +61,11 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     void answer(handlers, judged, faults.judge(judged), settings.latencyMs, request, response);
   });
   const port = await listen(server, settings.port, settings.host);
-  const truthServer =
-    settings.truthPort === undefined ? undefined : await serveTruth(truth, settings.truthPort, settings.host);
-
-  const servers = truthServer === undefined ? [server] : [server, truthServer];
-  let stopped: Promise<unknown> | undefined;
-  const stop = async (): Promise<void> => {
-    stopped ??= Promise.all(servers.map(close));
-    await stopped;
-  };
+  let stopped: Promise<void> | undefined;
+  const stop = (): Promise<void> => (stopped ??= close(server));
   return {
     url: urlOf(settings.host, port),
     port,
-    truthUrl: truthServer === undefined ? undefined : urlOf(settings.host, portOf(truthServer)),
     truth,
     requests,
     faults,

@@ -43,7 +43,7 @@ const booked =
     makeLedger(now, { seed: 'booked', party, ...rest }).map((entry, at) => bend(entry, at, now));
 const quantity = (value: string): Phase['truth'] =>
   booked((entry, at) => (at === 5 ? { ...entry, quantity: value } : entry));
-/** A quantity that the truth have, spelled in another way. */
+/** A quantity that the truth has, spelled in another way. */
 const spelled = (
   name: string,
   meaning: string,
@@ -58,7 +58,7 @@ const spelled = (
     expected,
     { truth: quantity(booked) },
   );
-/** The field as it is written; the truth have what it means, or what it was before. */
+/** The field as it is written; the truth has what it means, or what it was before. */
 const field = (
   name: string,
   meaning: string,
@@ -204,7 +204,7 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   ),
   declare(
     'row-of-2262',
-    'the truth have a row of the year 2262, beyond 64 bits of nanoseconds',
+    'the truth has a row of the year 2262, beyond 64 bits of nanoseconds',
     honestAnswer,
     { ...NO_LIE, cannotKnow: true },
     {

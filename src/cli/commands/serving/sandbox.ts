@@ -23,7 +23,6 @@ export interface SandboxCommandOptions {
   readonly entries: number;
   readonly seed: string;
   readonly release: ReleaseName;
-  readonly truthPort?: number;
   readonly genesis?: string;
 }
 
@@ -57,11 +56,9 @@ export async function sandbox(
     genesis,
     // It lives: blocks are made as time goes by.
     clock: nowMicros,
-    ...(options.truthPort === undefined ? {} : { truthPort: options.truthPort }),
   });
   const document = {
     url: network.url,
-    truthUrl: network.truthUrl ?? null,
     seed: options.seed,
     release: options.release,
     genesis: formatInstant(genesis),
@@ -69,7 +66,7 @@ export async function sandbox(
   context.stdout.write(
     context.isJson
       ? `${JSON.stringify(document)}\n`
-      : `A sandbox network of release ${options.release} is served at ${network.url}${network.truthUrl === undefined ? '' : `, its truth at ${network.truthUrl}`}.\n` +
+      : `A sandbox network of release ${options.release} is served at ${network.url}.\n` +
           `Try: SOURCE_URL=${network.url} ${COMMAND} nightly\nCtrl-C stops it.\n`,
   );
   if (!context.signal.aborted) await once(context.signal, 'abort');
