@@ -9,7 +9,7 @@ import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
 import { lockParties } from '../../export/store/export-locks.ts';
-import { readCoverage } from '../../export/store/publications.ts';
+import { readCoverage, supersede } from '../../export/store/publications.ts';
 import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
@@ -56,9 +56,11 @@ export class RebuildStore {
       await lockParties(tx, [partyId]);
       const known = await readCoverage(tx, { partyId });
       if (coverage.every((range) => known.some((row) => isSame(row, range)))) return;
-      await giveWay(
+      // The newest word on what they cover lies in the store.
+      const gone = known.filter((row) => coverage.some((range) => overlap(row, range)));
+      await supersede(
         tx,
-        known.filter((row) => coverage.some((range) => overlap(row, range))),
+        gone.map(({ coverageId }) => coverageId),
       );
       await insertSegments(tx, superseded, 'superseded');
       const segmentIds = await insertSegments(tx, current, 'current');
@@ -96,20 +98,6 @@ function isSame(row: Coverage, range: RebuiltRange): boolean {
 function overlap(row: Coverage, { assetId, from, to }: RebuiltRange): boolean {
   const isOfBoth = row.assetId === undefined || assetId === null || row.assetId === assetId;
   return isOfBoth && row.from < to && from < row.to;
-}
-
-/** The newest word on what it covers lies in the store. */
-async function giveWay(tx: Database, rows: readonly Coverage[]): Promise<void> {
-  if (rows.length === 0) return;
-  const gone = rows.map(({ coverageId }) => coverageId);
-  await tx.deleteFrom('coverage').where('coverage_id', 'in', gone).execute();
-  const keys = rows.flatMap(({ objectKey }) => objectKey ?? []);
-  if (keys.length === 0) return;
-  await tx
-    .updateTable('segments')
-    .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
-    .where('object_key', 'in', keys)
-    .execute();
 }
 
 /** @returns their ids by object key */
