@@ -97,6 +97,8 @@ const STATEMENTS = [
   'create index publications_of_export on mirror.publications (export_id)',
   // What the console asks every second must not read a table of a million ledgers to find the few that matter.
   'create index exports_leased on mirror.exports (lease_until) where lease_until is not null',
+  // Each request to the source counts those that are there; a night leases hundreds.
+  'create index exports_at_source on mirror.exports (lease_until) where is_at_source',
   // Of what changed since coverage was recorded in the store the same is true.
   'create index exports_unrecorded on mirror.exports (party_id) where coverage_seq <> recorded_seq',
   'create index exports_recording on mirror.exports (party_id) where recorded_seq <> recording_seq',

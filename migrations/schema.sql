@@ -418,6 +418,8 @@ table mirror.workers
 
 CREATE INDEX coverage_of_segment ON mirror.coverage USING btree (segment_id)
 
+CREATE INDEX exports_at_source ON mirror.exports USING btree (lease_until) WHERE is_at_source
+
 CREATE INDEX exports_by_entry ON mirror.exports USING btree (last_entry_at DESC, export_id DESC) WHERE (last_entry_at IS NOT NULL)
 
 CREATE INDEX exports_leased ON mirror.exports USING btree (lease_until) WHERE (lease_until IS NOT NULL)

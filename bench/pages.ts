@@ -1,0 +1,118 @@
+/**
+ * How long the status, the console and the API take over a large mirror: `npm run bench -- pages [PARTIES [ENTRIES]]`;
+ * 100,000 parties and ten million entries where none are given, made in Postgres alone: some minutes, and 6 GB.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Pool } from 'pg';
+import { createLog } from '../src/core/log.ts';
+import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
+import { fillMirror } from '../test/support/large-mirror.ts';
+import { median, openHome, runCommand, say, startServing } from './api-world.ts';
+
+const [PARTIES = 100_000, ENTRIES = 10_000_000] = process.argv
+  .slice(2)
+  .filter((word) => /^\d+$/.test(word))
+  .map(Number);
+const ROUNDS = 5;
+/** Longer than any answer is shared: each round asks Postgres. */
+const PAUSE_MS = 5_500;
+
+const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+await using stack = new AsyncDisposableStack();
+stack.defer(() => rm(folder, { recursive: true, force: true }));
+const { connectionString } = stack.use(
+  await startEmbeddedPostgres({
+    dataDir: folder,
+    log: createLog('warn'),
+    signal: new AbortController().signal,
+  }),
+);
+const home = await openHome(connectionString, folder, 'bench_pages');
+await runCommand(['migrate'], home.env);
+const pool = new Pool({ connectionString: home.databaseUrl });
+stack.defer(() => pool.end());
+const startedMs = performance.now();
+const { busy, idle, runId, assetId } = await fillMirror(pool, { parties: PARTIES, entries: ENTRIES });
+await pool.query('checkpoint');
+say(
+  `${PARTIES} parties, ${ENTRIES} entries: made in`,
+  `${((performance.now() - startedMs) / 1_000).toFixed(0)} s`,
+);
+
+const mirror = stack.use(await startServing('serve', home.env));
+const party = `/console/parties/${busy}`;
+const PAGES = [
+  '/mirror/status',
+  '/console/events',
+  '/console/lines',
+  '/console/history',
+  '/console/preview',
+  '/console/quarantined?limit=50',
+  `/console/runs/${runId}/costs`,
+  '/console/parties?view=id',
+  '/console/parties?view=recent',
+  '/console/parties?view=id&search=abc',
+  party,
+  `/console/parties/${idle}`,
+  `${party}/flows?asset=${assetId}`,
+  `${party}/balance?asset=${assetId}&type=GENERAL`,
+  `${party}/entries`,
+  `${party}/entries?asset=${assetId}&type=WITHDRAW`,
+  `${party}/entries?until=2023-03-10`,
+  '/mirror/runs?limit=100&kind=nightly',
+  `/mirror/runs/${runId}`,
+  `/mirror/runs/${runId}/logs`,
+  '/api/v2/parties?pagination.first=1000',
+  '/api/v2/checkpoints?pagination.first=1000',
+  '/metrics',
+  '/readyz',
+];
+
+/** Until the whole answer, or the first event, is there. */
+async function read(path: string): Promise<number> {
+  const startMs = performance.now();
+  const response = await fetch(`${mirror.url}${path}`);
+  if (response.status !== 200)
+    throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
+  if (path === '/console/events') {
+    const reader = response.body?.getReader();
+    await reader?.read();
+    const tookMs = performance.now() - startMs;
+    await reader?.cancel();
+    return tookMs;
+  }
+  await response.arrayBuffer();
+  return performance.now() - startMs;
+}
+
+const times = new Map<string, number[]>(PAGES.map((path) => [path, []]));
+for (let round = 0; round < ROUNDS; round += 1) {
+  for (const path of PAGES) {
+    // What shares its reading with another is asked by itself.
+    if (path === '/console/events' || path === '/metrics') await sleep(PAUSE_MS);
+    times.get(path)?.push(await read(path));
+  }
+  await sleep(PAUSE_MS);
+}
+for (const [path, found] of times) {
+  const shown = path.replaceAll(/[0-9a-f]{64}/g, 'ID').replaceAll(/[0-9a-f-]{36}/g, 'RUN');
+  say(shown, `${median(found).toFixed(0)} ms, at most ${Math.max(...found).toFixed(0)} ms`, 'below 200 ms');
+}
+const commands: number[] = [];
+for (let round = 0; round < ROUNDS; round += 1) commands.push(await runCommand(['status'], home.env));
+const versions: number[] = [];
+for (let round = 0; round < ROUNDS; round += 1) versions.push(await runCommand(['--version'], home.env));
+say(
+  'the command status, less --version',
+  `${((median(commands) - median(versions)) * 1_000).toFixed(0)} ms`,
+  'below 200 ms',
+);
+say(
+  'load of the machine after',
+  loadavg()
+    .map((load) => load.toFixed(1))
+    .join(' '),
+);
