@@ -112,10 +112,10 @@ async function fillEntries(pool: Pool): Promise<void> {
        account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
        account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance, segment_id)
      select party_id, to_time - (rows - k + 1) * least(to_time - greatest(from_time, '2023-01-01'), interval '20 days') / (rows + 1), k * 7919 % 1000007, k * 7919 % 1000007,
-       (array['MTM_LOSS','MARGIN_LOW','MAKER_FEE_PAY','WITHDRAW'])[k % 4 + 1], ($1::text[])[k % 3 + 1],
+       (array['MTM_LOSS','MARGIN_LOW','MAKER_FEE_PAY','WITHDRAW'])[(k % 4 + 1)::int], ($1::text[])[(k % 3 + 1)::int],
        null, other, 'MARGIN', 1000007 * k, null, party_id, 'GENERAL', 10000000000 + k, segment_id
      from (select *, lead(party_id, 1, party_id) over (order by segment_id) as other from mirror.segments order by to_time) s
-     cross join lateral generate_series(1, s.rows::int) k`,
+     cross join lateral generate_series(1, s.rows) k`,
     [ASSETS],
   );
 }
@@ -134,8 +134,10 @@ async function fillRuns(pool: Pool): Promise<string> {
      from nights, (values ('sync', 'parties'), ('sync', 'checkpoints'), ('load', 'warehouse and lake')) s(kind, subject)`,
   );
   const { rows } = await pool.query<{ run_id: string }>(
-    `insert into mirror.runs (run_id, kind, subject, state, started_at, heartbeat_at)
-     values (gen_random_uuid(), 'nightly', 'scheduled', 'running', now(), now()) returning run_id`,
+    `insert into mirror.runs (run_id, kind, subject, state, started_at, heartbeat_at, params)
+     select gen_random_uuid(), 'nightly', 'scheduled', 'running', now(), now(),
+       jsonb_build_object('plan', jsonb_build_object('asked', (select count(*) from mirror.exports), 'deferred', 0))
+     returning run_id`,
   );
   const runId = rows[0]?.run_id ?? '';
   const partition = `mirror.nightly_units_${runId.replaceAll('-', '')}`;

@@ -116,6 +116,8 @@ export interface PartyLedger extends PartySummary {
   /** The source's release exports only what a party sends. */
   readonly isSentOnly: boolean;
   readonly covered: readonly Covered[];
+  /** Accounts, their types and the charts are of at most so many of its newest entries. */
+  readonly summedMax: number;
   /** The busiest first. */
   readonly accounts: readonly Account[];
   readonly transferTypes: readonly string[];

@@ -36,16 +36,19 @@ export function everyPartyFits(parties: number, secondsPerExport: number | undef
 type Night = Pick<JobDeps, 'plans' | 'nightlyParties'>;
 
 /** Whom tonight is about, by the configuration and by what an export took lately. */
-async function nightlyScope({ plans, nightlyParties }: Night): Promise<NightlyScope> {
+async function nightlyScope({
+  plans,
+  nightlyParties,
+}: Night): Promise<{ scope: NightlyScope; estimate: Estimate }> {
   const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
-  const { parties, secondsPerExport } = await plans.estimate(partyIds);
-  return { partyIds, everyParty: everyPartyFits(parties, secondsPerExport), idleNightsMax: IDLE_NIGHTS_MAX };
+  const estimate = await plans.estimate(partyIds);
+  const everyParty = everyPartyFits(estimate.parties, estimate.secondsPerExport);
+  return { scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX }, estimate };
 }
 
 /** What a nightly run that began now would ask; nothing is written. */
 export async function previewNightly(night: Night, exportsMax?: number): Promise<Estimate & Plan> {
-  const scope = await nightlyScope(night);
-  const estimate = await night.plans.estimate(scope.partyIds);
+  const { scope, estimate } = await nightlyScope(night);
   return { ...estimate, ...(await night.plans.preview(scope, exportsMax)) };
 }
 
@@ -69,7 +72,7 @@ export async function exportDue(
   limits: ExportLimits = {},
 ): Promise<Outcome> {
   const clock = await fixClock(run, deps, signal);
-  const scope = await nightlyScope(deps);
+  const { scope } = await nightlyScope(deps);
   const plan = await deps.plans.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
   const startedMs = performance.now();

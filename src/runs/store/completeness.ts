@@ -39,12 +39,12 @@ const COVERED = sql`
   network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
     from mirror.networks order by epoch desc limit 1),
   chosen as (select party_ids from mirror.nightly_scope),
-  listed as (
+  listed as not materialized (
     select party_id from mirror.parties
     where epoch = (select epoch from network) and gone_since is null and party_id <> 'network'),
   wanted as (
     select party_id from listed where (select party_ids from chosen) is null
-    union select unnest(party_ids) from chosen),
+    union all select distinct party_id from chosen cross join unnest(party_ids) party_id),
   units as (
     select c.party_id, c.asset_id, max(c.to_time) as known_to,
            min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)

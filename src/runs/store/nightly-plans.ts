@@ -1,10 +1,16 @@
 /** Whose ledger a nightly run asks for: planned, previewed, estimated. */
 import { sql } from 'kysely';
-import { NETWORK_PARTY } from '../../core/ids.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { recordScope } from './completeness.ts';
-import { ASKED, dueUnits, type NightlyScope } from './nightly-scope.ts';
+import {
+  ASKED,
+  dueUnits,
+  nightlyUnits,
+  type NightlyScope,
+  partyIdsOf,
+  SAYS_OF_ALL,
+} from './nightly-scope.ts';
 
 export interface PlanRequest extends NightlyScope {
   readonly runId: string;
@@ -115,14 +121,22 @@ export class NightlyPlans {
   /** What `plan` would write now. */
   async preview(request: NightlyScope, exportsMax?: number): Promise<Plan> {
     return mapDatabaseError('preview the nightly run', async () => {
-      const max = exportsMax ?? null;
+      if (exportsMax === undefined) {
+        // Who comes first does not matter where all are asked.
+        const counted = await sql<PlanRow>`
+          with ${nightlyUnits(request)}
+          select count(*) as parties, count(*) filter (where not is_due) as not_due,
+                 count(*) filter (where is_due) as due, 0::bigint as never, null as since
+            from units`.execute(this.#db);
+        return toPlan(counted.rows[0], undefined);
+      }
       const found = await sql<PlanRow>`
         with ${dueUnits(request)}
         select (select count(*) from units) as parties,
                (select count(*) from units) - (select count(*) from due) as not_due,
                (select count(*) from due) as due,
                count(*) filter (where last_asked_at is null) as never, min(last_asked_at) as since
-          from due where priority > ${max}::bigint`.execute(this.#db);
+          from due where priority > ${exportsMax}::bigint`.execute(this.#db);
       return toPlan(found.rows[0], exportsMax);
     });
   }
@@ -144,22 +158,20 @@ export class NightlyPlans {
 
   async estimate(partyIds: readonly string[] | undefined): Promise<Estimate> {
     return mapDatabaseError('estimate the nightly run', async () => {
-      const chosen = partyIds === undefined ? null : [...partyIds];
       const found = await sql<{
         parties: bigint;
         quarantined: bigint;
         synced: boolean;
         seconds: number | null;
       }>`
-        select count(*) as parties, count(u.quarantined_at) as quarantined,
+        with ${partyIdsOf(partyIds)}
+        select (select count(*) from ids) as parties,
+          (select count(distinct party_id) from mirror.exports join ids using (party_id)
+             where quarantined_at is not null and ${SAYS_OF_ALL}) as quarantined,
           exists (select from mirror.runs where kind = 'sync' and state = 'done') as synced,
           (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
              where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
-             order by queued_at desc limit 1) as seconds
-        from (select party_id from mirror.parties where ${chosen}::text[] is null
-              union select unnest(${chosen}::text[])) ids
-        left join (${ASKED}) u on u.party_id = ids.party_id
-        where ids.party_id <> ${NETWORK_PARTY}`.execute(this.#db);
+             order by queued_at desc limit 1) as seconds`.execute(this.#db);
       const row = found.rows[0];
       return {
         parties: Number(row?.parties ?? 0n),

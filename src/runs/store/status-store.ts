@@ -32,9 +32,11 @@ const FACTS = `
     select list, head_height, head_time from mirror.generations
     where epoch = (select epoch from network) and kind = 'current' and claimed_at is not null),
   ledger as (
-    select count(*) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
-      count(distinct party_id) as parties, count(*) filter (where loaded_at is null) as not_loaded
-    from mirror.segments where status = 'current')
+    select coalesce(sum(segments), 0) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
+      count(*) as parties, coalesce(sum(not_loaded), 0) as not_loaded
+    from (select count(*) as segments, sum(rows) as rows, sum(bytes) as bytes,
+        count(*) filter (where loaded_at is null) as not_loaded
+      from mirror.segments where status = 'current' group by party_id) by_party)
   select json_build_object(
     'epoch', (select epoch from network),
     'sourceUrl', (select source_url from mirror.identity),

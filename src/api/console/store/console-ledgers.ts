@@ -79,55 +79,70 @@ const PARTY = `
   from (${SUMMARY}) summary left join mirror.parties pa on pa.party_id = summary."partyId"
   where pa.party_id is not null or summary."knownTo" is not null`;
 
+/** A party may have millions of entries: accounts and charts are of its newest ones, which an index finds. */
+const SUMMED_MAX = 20_000;
+const NEWEST = `newest as (
+    select vega_time, transfer_type, asset_id, quantity, account_from_party_id, account_from_account_type,
+      account_from_market_id, account_from_balance, account_to_party_id, account_to_account_type, account_to_market_id,
+      account_to_balance
+    from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
+
 /** Its own accounts, as they stand in its own exports. */
 const ACCOUNTS = `
+  with ${NEWEST}
   select asset_id as "assetId", account_type as "accountType", market_id as "marketId",
     count(*)::text as entries, max(vega_time) as "lastAt"
-  from (
-    select asset_id, account_from_account_type as account_type, account_from_market_id as market_id, vega_time
-      from mirror.ledger_entries where party_id = $1 and account_from_party_id = $1
-    union all
-    select asset_id, account_to_account_type, account_to_market_id, vega_time
-      from mirror.ledger_entries where party_id = $1 and account_to_party_id = $1) moved
-  where account_type is not null
+  from newest cross join lateral (values
+    (account_from_party_id, account_from_account_type, account_from_market_id),
+    (account_to_party_id, account_to_account_type, account_to_market_id)) side(party_id, account_type, market_id)
+  where side.party_id = $1 and account_type is not null
   group by 1, 2, 3 order by count(*) desc, 1, 2, 3 limit 200`;
 
-const TYPES = `
-  select distinct transfer_type as type from mirror.ledger_entries where party_id = $1 order by 1 limit 200`;
+const TYPES = `with ${NEWEST} select distinct transfer_type as type from newest order by 1 limit 200`;
 
 export async function readParty(rows: Rows, partyId: string): Promise<PartyLedger | undefined> {
   const [[party], accounts, types] = await Promise.all([
-    rows<Omit<PartyLedger, 'accounts' | 'transferTypes'> & { readonly key: string }>('read a party', PARTY, [
-      partyId,
-    ]),
+    rows<Omit<PartyLedger, 'summedMax' | 'accounts' | 'transferTypes'> & { readonly key: string }>(
+      'read a party',
+      PARTY,
+      [partyId],
+    ),
     rows<PartyLedger['accounts'][number]>("list a party's accounts", ACCOUNTS, [partyId]),
     rows<{ type: string }>("list a party's transfer types", TYPES, [partyId]),
   ]);
   if (party === undefined) return undefined;
   const { key: _key, ...rest } = party;
-  return { ...rest, accounts, transferTypes: types.map(({ type }) => type) };
+  return { ...rest, summedMax: SUMMED_MAX, accounts, transferTypes: types.map(({ type }) => type) };
 }
 
-/** Movements between two of its own accounts are neither received nor sent. */
+/**
+ * Movements between two of its own accounts are neither received nor sent. The first day of what is read may lack
+ * entries, where the ledger began before it.
+ */
 const FLOWS = `
+  with ${NEWEST}
   select to_char(vega_time at time zone $3, 'YYYY-MM-DD') as day, count(*)::text as entries,
     coalesce(sum(quantity) filter (where account_to_party_id = $1 and account_from_party_id is distinct from $1), 0)::text as received,
     coalesce(sum(quantity) filter (where account_from_party_id = $1 and account_to_party_id is distinct from $1), 0)::text as sent
-  from mirror.ledger_entries where party_id = $1 and asset_id = $2 group by 1 order by 1`;
+  from newest
+  where asset_id = $2 and ((select count(*) from newest) < ${SUMMED_MAX}
+    or date_trunc('day', vega_time, $3) > (select date_trunc('day', min(vega_time), $3) from newest))
+  group by 1 order by 1`;
 
 export function readFlows(rows: Rows, partyId: string, assetId: string, zone: string): Promise<FlowDay[]> {
   return rows<FlowDay>("sum up a ledger's flows", FLOWS, [partyId, assetId, zone]);
 }
 
 const BALANCE = `
-  with moved as (
+  with ${NEWEST},
+  moved as (
     select vega_time, case when account_to_party_id = $1 and account_to_account_type = $3
         and account_to_market_id is not distinct from $4 then account_to_balance else account_from_balance end as balance
-    from mirror.ledger_entries
-    where party_id = $1 and asset_id = $2
+    from newest
+    where asset_id = $2
       and ((account_from_party_id = $1 and account_from_account_type = $3 and account_from_market_id is not distinct from $4)
         or (account_to_party_id = $1 and account_to_account_type = $3 and account_to_market_id is not distinct from $4))),
-  bounds as (
+  bounds as materialized (
     select min(vega_time) as first, greatest(extract(epoch from max(vega_time) - min(vega_time)) / $5::int, 0.000001) as step
     from moved)
   select distinct on (part) at, balance from (

@@ -42,11 +42,17 @@ const LIVE = `
       order by lease_until limit 16) leased),
     'quarantined', (select coalesce(json_agg(json_build_object('exportId', export_id::text, 'partyId', party_id,
       'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts, 'reason', quarantine_reason)), '[]') from quarantined),
-    'night', (select json_build_object('runId', run_id,
-      'waiting', count(*) filter (where state in ('due', 'queued')), 'done', count(*) filter (where state = 'done'),
-      'failed', count(*) filter (where state = 'failed'), 'deferred', (
-        select coalesce((params->'plan'->>'deferred')::int, 0) from mirror.runs where run_id = (select run_id from night)),
-      'firstAt', min(updated_at)) from mirror.nightly_units where run_id = (select run_id from night) group by run_id),
+    'night', (select json_build_object('runId', run_id, 'waiting', waiting, 'failed', failed,
+        'done', (plan->>'asked')::bigint - waiting - failed, 'deferred', plan->'deferred', 'firstAt', first_at)
+      from night
+      cross join lateral (select params->'plan' as plan from mirror.runs where run_id = night.run_id) planned
+      cross join lateral (
+        select
+          (select count(*) from mirror.nightly_units where run_id = night.run_id and state in ('due', 'queued')) as waiting,
+          (select count(*) from mirror.nightly_units where run_id = night.run_id and state = 'failed') as failed) open
+      cross join lateral (
+        select max(finished_at) as first_at from mirror.runs where parent_run_id = night.run_id and kind = 'sync') lists
+      where plan is not null),
     'revision', md5(concat((select publication_seq from mirror.identity), (
       select string_agg(run_id::text || state, ',') from (
         select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;

@@ -95,6 +95,15 @@ function charts(party) {
       { class: 'hint' },
       'Amounts are as the network writes them, in the asset’s smallest unit. Entries of one block have no order among themselves.',
     ),
+    ...(BigInt(party.rows) > BigInt(party.summedMax)
+      ? [
+          el(
+            'p',
+            { class: 'hint' },
+            `Accounts and charts are of the newest ${count(String(party.summedMax))} entries; SQL over the lake has all.`,
+          ),
+        ]
+      : []),
   ];
 }
 

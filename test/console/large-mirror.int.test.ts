@@ -1,0 +1,61 @@
+/** What the status and the pages of the console read of a large mirror: plans and blocks, no times. */
+import { expect, test } from 'vitest';
+import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { previewNightly } from '../../src/runs/nightly/nightly-exports.ts';
+import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
+import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
+import { freshDatabase } from '../support/database.ts';
+import { explainStatements } from '../support/explain-statements.ts';
+import { fillMirror } from '../support/large-mirror.ts';
+
+const PARTIES = 4_000;
+const ENTRIES = 120_000;
+/** A page of rows, each found by an index, in five months. */
+const PAGE_BLOCKS = 900;
+/** Each table of a row for each party, once or twice; a second look at each row would be thousands. */
+const COUNTED_BLOCKS = 900;
+
+const database = await freshDatabase({ isMigrated: true });
+const { busy, idle, assetId, runId } = await fillMirror(database.pool, {
+  parties: PARTIES,
+  entries: ENTRIES,
+});
+const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const page = new PostgresConsoleStore(warehouse.pool);
+const account = { partyId: busy, assetId, accountType: 'GENERAL', marketId: undefined, pointsMax: 600 };
+const entries = {
+  partyId: busy,
+  assetId: undefined,
+  transferType: undefined,
+  since: undefined,
+  until: undefined,
+  after: undefined,
+  rowsMax: 50,
+};
+const parties = { prefix: '', after: undefined, rowsMax: 25 };
+const night = { plans: new NightlyPlans(warehouse.db), nightlyParties: { kind: 'all' } as const };
+
+test.each([
+  ['what is going on', () => page.live(), 60],
+  ['the time lines', () => page.lines(16), PAGE_BLOCKS],
+  ['a page of parties', () => page.parties({ ...parties, view: 'id' }), PAGE_BLOCKS],
+  ['the parties of the newest entries', () => page.parties({ ...parties, view: 'recent' }), PAGE_BLOCKS],
+  ['a busy party', () => page.party(busy), 1_300],
+  ['an idle party', () => page.party(idle), 200],
+  ['its flows', () => page.flows(busy, assetId, 'UTC'), 425],
+  ['its balance', () => page.balance(account), 425],
+  ['its entries', () => page.entries(entries), 200],
+  ['its entries until a day', () => page.entries({ ...entries, until: '2023-03-10' }), 200],
+  ['what a run cost', () => page.costs(runId), 200],
+  ['how the mirror grew', () => page.history(), COUNTED_BLOCKS],
+  ['the status', () => new PostgresStatusStore(warehouse).facts(), COUNTED_BLOCKS],
+  ['what a night would ask', () => previewNightly(night), 250],
+])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {
+  const explained = await explainStatements(database.pool, work);
+  expect(explained).not.toEqual([]);
+  expect(
+    explained.flatMap(({ scanned }) => scanned).filter((name) => name.startsWith('ledger_entries')),
+  ).toEqual([]);
+  expect(explained.reduce((sum, { buffers }) => sum + buffers, 0)).toBeLessThan(blocksMax);
+});
