@@ -23,7 +23,7 @@ const LEDGER: PartyLedger = {
   quarantinedAt: null,
   isSentOnly: false,
   covered: [],
-  summedMax: 20_000,
+  summedMax: 50_000,
   accounts: [
     {
       assetId: idOf('asset'),
