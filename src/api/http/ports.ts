@@ -191,8 +191,8 @@ export interface ExportReader {
    * The plain CSV of a party's mirrored ledger: one header line, then the source's lines unchanged,
    * those outside the question left out. Nothing is read before the first chunk is asked for; ending
    * the iteration early, or aborting, releases everything.
-   * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported or has a
-   *   hole: an empty answer would read as "no entries"
+   * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported, or
+   *   misses a range: an empty answer would read as "no entries"
    */
   read(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer>;
 }

@@ -187,9 +187,9 @@ function quarantined(count: string): Attention {
   };
 }
 
-function missed(slot: string, workers: number): Attention {
+function missed(scheduledAt: string, workers: number): Attention {
   return {
-    what: `the nightly run of ${slot.slice(0, 16).replace('T', ' ')} UTC was missed`,
+    what: `the nightly run of ${scheduledAt.slice(0, 16).replace('T', ' ')} UTC was missed`,
     why: workers === 0 ? 'no worker is running' : 'it never began',
     todo:
       workers === 0
