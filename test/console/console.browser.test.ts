@@ -115,6 +115,9 @@ describe('an operator', () => {
     await page.getByRole('button', { name: 'Run now' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText(/Sends about 6\d requests to the source/).waitFor();
+    await dialog
+      .getByText(/Sends at least \d+ requests .* Where the source lists equal rows, a page takes two/)
+      .waitFor();
     await dialog.getByLabel('Audit the lists').check();
     await dialog.getByRole('button', { name: 'Start' }).click();
     for (const list of ['parties', 'checkpoints']) {

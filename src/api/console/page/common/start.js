@@ -44,7 +44,9 @@ function choicesOf(preview, pageSize) {
     [
       'Audit the lists',
       'Both lists again, from their oldest row on.',
-      preview.isFirst ? 'Asks for every page: nothing is known yet.' : asks(pages, audit),
+      preview.isFirst
+        ? 'Asks for every page: nothing is known yet.'
+        : `${asks(pages, audit, 'at least')} Where the source lists equal rows, a page takes two.`,
       { kind: 'audit' },
     ],
     ['Load', 'What is published and not in the warehouse or the lake yet.', nothing, { kind: 'load' }],
@@ -52,9 +54,9 @@ function choicesOf(preview, pageSize) {
   ];
 }
 
-function asks(requests, ms) {
-  const time = ms === undefined ? '' : `, about ${duration(ms)}`;
-  return `Sends about ${plural(requests, 'request')} to the source${time}.`;
+function asks(requests, ms, how = 'about') {
+  const time = ms === undefined ? '' : `, ${how} ${duration(ms)}`;
+  return `Sends ${how} ${plural(requests, 'request')} to the source${time}.`;
 }
 
 function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
