@@ -3,11 +3,15 @@
  * size a first night, a second one a quarter of an hour of the network later, and one that may ask 200: requests,
  * statements, buffers, WAL, Redis commands, CPU and memory, and the exponents by which they grow.
  */
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
@@ -16,10 +20,18 @@ import { enqueueRun } from '../src/runs/enqueue.ts';
 import type { Run } from '../src/runs/store/run.ts';
 import { handleJob } from '../src/worker/registry.ts';
 import { countStatements } from '../test/support/count-statements.ts';
+import { farSchedule } from '../test/support/far-schedule.ts';
 import { chooseRedis } from '../test/support/redis-binary.ts';
 import { RedisProcess } from '../test/support/redis-process.ts';
 import { startSource } from './lists-bench.ts';
 
+/** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
+const { values: settings } = parseArgs({
+  options: { workers: { type: 'string' }, latency: { type: 'string' }, exports: { type: 'string' } },
+  strict: false,
+});
+const [WORKERS, LATENCY_MS] = [Number(settings.workers ?? 1), Number(settings.latency ?? 0)];
+const EXPORTS_AT_ONCE = String(settings.exports ?? 4);
 const given = process.argv.slice(2).filter((word) => /^\d+$/.test(word));
 const SIZES = given.length > 0 ? given.map(Number) : [300, 1_000];
 const ACTIVE = 20;
@@ -121,12 +133,12 @@ async function openNight(
 }> {
   const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
   stack.defer(() => rm(dataDir, { recursive: true, force: true }));
-  const sandbox = stack.use(await startSource(ACTIVE, 0));
+  const sandbox = stack.use(await startSource(ACTIVE, LATENCY_MS));
   const env = {
     SOURCE_URL: sandbox.url.href,
     DATA_DIR: dataDir,
     SOURCE_RATE: '100000',
-    SOURCE_EXPORT_CONCURRENCY: '4',
+    SOURCE_EXPORT_CONCURRENCY: EXPORTS_AT_ONCE,
     LOG_LEVEL: 'warn',
     ...(redisUrl === undefined ? {} : { REDIS_URL: redisUrl }),
   };
@@ -142,12 +154,48 @@ async function openNight(
     'insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1',
     [ids],
   );
+  for (let other = 1; other < WORKERS; other += 1)
+    stack.use(await startWorker(app, { ...env, DATA_DIR: join(dataDir, `worker-${other}`) }, dataDir, other));
   current = app.jobs;
   for (const queue of ['sync', 'export', 'load', 'nightly'] as const)
-    app.queues.work(queue, queue === 'export' ? 5 : 2, (job, signal) =>
+    app.queues.work(queue, queue === 'export' ? Number(EXPORTS_AT_ONCE) + 1 : 2, (job, signal) =>
       handleJob(job, current ?? app.jobs, signal),
     );
   return { app, advance: () => sandbox.advance(PASSED_MS) };
+}
+
+/** A second `worker`, on the same database, queues and objects; it is there when it is registered. */
+async function startWorker(
+  { warehouse }: App,
+  env: Record<string, string>,
+  dataDir: string,
+  others: number,
+): Promise<AsyncDisposable> {
+  const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+  const child = spawn(process.execPath, [main, 'worker'], {
+    env: {
+      ...process.env,
+      ...env,
+      DATABASE_URL: String(warehouse.pool.options.connectionString),
+      OBJECT_STORE_URL: pathToFileURL(join(dataDir, 'objects')).href,
+      FIRST_RUN: 'scheduled',
+      SCHEDULE: farSchedule(),
+    },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const ended = once(child, 'exit');
+  for (;;) {
+    const { rowCount } = await warehouse.pool.query('select from mirror.workers');
+    if ((rowCount ?? 0) >= others) break;
+    if (child.exitCode !== null) throw new Error('a worker did not start');
+    await sleep(LOOK_MS);
+  }
+  return {
+    [Symbol.asyncDispose]: async () => {
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
 }
 
 async function nightsOf(parties: number, redisUrl: string | undefined): Promise<readonly Measured[]> {
@@ -160,6 +208,8 @@ async function nightsOf(parties: number, redisUrl: string | undefined): Promise<
   await advance();
   const second = await measured(app, redis, () => night(app));
   tell('second night', parties, second);
+  // Whichever process begins the night bounds it; the others know of no bound.
+  if (WORKERS > 1) return [first, second];
   await advance();
   const capped = await measured(app, redis, () => night(app, { exportsMax: CAPPED }));
   const exports = capped.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
