@@ -1,6 +1,6 @@
 /**
  * How fast the read API is, as ratios within one run; compared things take turns, medians of the rounds.
- * `npm run bench -- api [--quick] [pages] [stream] [night]`; needs about six minutes, four of them the nights.
+ * `npm run bench -- api [--quick] [pages] [stream] [hour] [night]`; needs about six minutes, four of them the nights.
  */
 import { globSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -206,6 +206,40 @@ function sizeOf(dir: string, file: string): number {
   return statSync(join(dir, file)).size;
 }
 
+/** One hour of the largest ledger: by the warehouse's index, and from the object, as it is where nothing is proven of the rows. */
+async function benchHour(): Promise<void> {
+  await using sandbox = await startScript('serve-sandbox.ts', ['20', '0', `${WHALE_ENTRIES}`]);
+  const home = await openHome(connectionString, folder, 'bench_hour');
+  const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000' };
+  const partyId = await whaleOf(sandbox.url);
+  await runCommand(['export', '--party', partyId], env);
+  const client = new Client({ connectionString: home.databaseUrl });
+  await client.connect();
+  await client.query('vacuum analyze mirror.ledger_entries');
+  const { rows } = await client.query<{ at: Date; bytes: string }>(
+    `select percentile_disc(0.5) within group (order by vega_time) as at,
+       (select max(bytes)::text from mirror.segments) as bytes from mirror.ledger_entries`,
+  );
+  const hourMs = 3_600_000;
+  const startMs = Math.floor((rows[0]?.at.getTime() ?? 0) / hourMs) * hourMs;
+  await using mirror = await startServing('serve', env);
+  using http = new CountingClient(1);
+  const range = `dateRange.startTimestamp=${startMs}000000&dateRange.endTimestamp=${startMs + hourMs}000000`;
+  const ask = (): Promise<number> =>
+    http.read(`${mirror.url}/api/v2/ledgerentry/export?partyId=${partyId}&${range}`);
+  const bytes = await ask();
+  const indexed = await timesOf(20 * ROUNDS, ask);
+  await client.query(`update mirror.segments set evidence = evidence - 'spelling'`);
+  const scanned = await timesOf(ROUNDS, ask);
+  await client.end();
+  say(
+    `one hour (${bytes} bytes) of a segment of ${(Number(rows[0]?.bytes) / 1e6).toFixed(0)} MB, p50: from the table`,
+    `${indexed.p50.toFixed(1)} ms`,
+    'below 100 ms',
+  );
+  say('the same from the object', `${scanned.p50.toFixed(0)} ms`);
+}
+
 async function benchNight(): Promise<void> {
   await using sandbox = await startScript('serve-sandbox.ts', [`${NIGHT_PARTIES}`, '0']);
   const home = await openHome(connectionString, folder, 'bench_night');
@@ -265,7 +299,7 @@ async function readAll(url: string, signal: AbortSignal): Promise<number> {
   return pages;
 }
 
-const SECTIONS = { pages: benchPages, stream: benchExport, night: benchNight };
+const SECTIONS = { pages: benchPages, stream: benchExport, hour: benchHour, night: benchNight };
 for (const [name, bench] of Object.entries(SECTIONS)) {
   if (chosen.length === 0 || chosen.includes(name)) await bench();
 }

@@ -1,6 +1,6 @@
 /**
- * A year of nights by a simulated clock: `npm run bench -- year [PARTIES] [NIGHTS]`, 50 and 365 as a rule. Rows of each
- * table by month, what is left of each party's segments, and what lies in the store.
+ * A year of nights by a simulated clock: `npm run bench -- year [PARTIES] [NIGHTS] [DAYS]`, 50 parties and 365 nights one
+ * day apart as a rule. Rows of each table by month, what is left of each party's segments, and what lies in the store.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { loadavg, tmpdir } from 'node:os';
@@ -12,11 +12,12 @@ import { farSchedule } from '../test/support/far-schedule.ts';
 import { closedSegments, countRows, passNight, startBusyNetwork } from '../test/support/simulated-nights.ts';
 import { say } from './api-world.ts';
 
-const [PARTIES = 50, NIGHTS = 365] = process.argv
+const [PARTIES = 50, NIGHTS = 365, DAYS = 1] = process.argv
   .slice(2)
   .filter((word) => /^\d+$/.test(word))
   .map(Number);
 const SEGMENTS_A_YEAR_MAX = 12;
+const MONTH_DAYS = 30;
 const signal = new AbortController().signal;
 
 const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
@@ -54,12 +55,13 @@ const columns: { readonly month: string; readonly counts: ReadonlyMap<string, nu
 const verdicts = new Map<string, number>();
 let merged = 0;
 for (let night = 1; night <= NIGHTS; night += 1) {
-  const run = await passNight(app, sandbox, 1);
+  const run = await passNight(app, sandbox, DAYS);
   verdicts.set(String(run.verdict), (verdicts.get(String(run.verdict)) ?? 0) + 1);
   merged += Number((run.evidence['merged'] as { segments?: string } | undefined)?.segments ?? 0);
-  if (night % 30 === 0 || night === NIGHTS)
+  const isMonthOver = (night * DAYS) % MONTH_DAYS < DAYS;
+  if (isMonthOver || night === NIGHTS)
     columns.push({
-      month: `night ${night}`,
+      month: `day ${night * DAYS}`,
       counts: new Map([...(await countRows(app)), ...(await countObjects())]),
     });
 }
@@ -70,7 +72,7 @@ const verify = await app.jobs.stages.verify(
 );
 const kept = await closedSegments(app);
 say(
-  `${NIGHTS} nights of ${PARTIES} parties`,
+  `${NIGHTS} nights of ${PARTIES} parties, days between them: ${DAYS}`,
   `${seconds.toFixed(0)} s, verdicts ${JSON.stringify(Object.fromEntries(verdicts))}`,
   'all complete',
 );

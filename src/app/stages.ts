@@ -1,6 +1,7 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
+import { LoadedRows } from '../api/service/store/loaded-rows.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
@@ -164,7 +165,11 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   const lake = lakeDeps(parts);
   const reports = { store: new ReportStore(warehouse), objects: store };
   const archive = new ExportArchiveStore(warehouse.db);
-  const reader = new ObjectLedgerReader(exportIndex(new ExportStore(warehouse.db), archive), store);
+  const reader = new ObjectLedgerReader(
+    exportIndex(new ExportStore(warehouse.db), archive),
+    store,
+    new LoadedRows(warehouse.pool),
+  );
   const watch = new StoreWatch(rebuildDeps(parts));
   return {
     readLedger: ({ partyId, assetId, from, to }, signal) =>

@@ -190,7 +190,7 @@ describe('loadParty', () => {
 
     expect(outcome).toMatchObject({ verdict: 'suspicious', rows: 9n, effectsContradicted: 5n });
     const { rows: segments } = await database.pool.query('select evidence from mirror.segments');
-    expect(segments).toEqual([{ evidence: { effectsContradicted: 5 } }]);
+    expect(segments).toMatchObject([{ evidence: { effectsContradicted: 5 } }]);
     const effects = (await entries()).map((row) => row['effect']);
     expect(effects).toEqual(expect.arrayContaining(['1000000', '999999', null]));
   });

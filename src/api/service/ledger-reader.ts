@@ -1,7 +1,8 @@
 /**
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment that lies
  * whole in what is asked is passed on as it is; only where a border or an asset cuts one, or the columns
- * of its release are not those of the others, are its rows looked at.
+ * of its release are not those of the others, are its rows looked at. A short range of a segment that is loaded comes
+ * from the warehouse's index, in the same bytes.
  */
 import { PermanentError } from '../../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros } from '../../core/time.ts';
@@ -16,6 +17,7 @@ import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportReader, LedgerQuestion } from '../http/ports.ts';
+import type { LoadedRows } from './store/loaded-rows.ts';
 
 const LINE_FEED = 0x0a;
 /** What release 0.71.4 begins an answer without entries with. */
@@ -29,10 +31,13 @@ export type LedgerIndex = Pick<ExportStore, 'coverage'> & Pick<ExportArchiveStor
 export class ObjectLedgerReader implements ExportReader {
   readonly #index: LedgerIndex;
   readonly #objects: Pick<ObjectStore, 'read'>;
+  readonly #loaded: Pick<LoadedRows, 'read'> | undefined;
 
-  constructor(index: LedgerIndex, objects: Pick<ObjectStore, 'read'>) {
+  /** @param loaded where short ranges are read; absent: from the objects, as all others */
+  constructor(index: LedgerIndex, objects: Pick<ObjectStore, 'read'>, loaded?: Pick<LoadedRows, 'read'>) {
     this.#index = index;
     this.#objects = objects;
+    this.#loaded = loaded;
   }
 
   /** @throws PermanentError `LEDGER_NOT_MIRRORED` */
@@ -57,11 +62,17 @@ export class ObjectLedgerReader implements ExportReader {
   }
 
   async *#rows(segment: Segment, question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
+    const isWhole = liesWithin(segment, question);
+    const lines = isWhole ? undefined : await this.#loaded?.read(segment.segmentId, question);
+    if (lines !== undefined) {
+      if (lines.length > 0) yield lines;
+      return;
+    }
     const stored = await this.#objects.read(segment.objectKey, signal);
     const plain = plainStream(stored, compressionOf(segment.objectKey));
     try {
       const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
-      yield* liesWithin(segment, question) ? chunks : keptRows(chunks, segment, question);
+      yield* isWhole ? chunks : keptRows(chunks, segment, question);
     } finally {
       plain.destroy();
       stored.destroy();

@@ -1,0 +1,142 @@
+/**
+ * How a release writes the values of a CSV: from what the warehouse keeps back to the bytes that the source sent. Nothing
+ * is assumed of a release: while a segment is loaded, every row is written again and compared with what was read.
+ */
+import { type CanonicalRow, DECODERS, decodeTime, ENTRY_COLUMNS, type EntryColumn } from './canonical.ts';
+import {
+  ACCOUNT_TYPES,
+  decodeAccountType,
+  decodeInteger,
+  decodeTransferType,
+  WORD_OF_BYTE,
+} from './encodings.ts';
+import type { Layout } from './header.ts';
+import type { RowFields } from './row-fields.ts';
+
+type Write = (value: string) => string;
+
+const BYTE_OF_WORD: ReadonlyMap<string, string> = new Map(
+  [...WORD_OF_BYTE].map(([byte, word]) => [word, byte]),
+);
+const NUMBER_OF_TYPE: ReadonlyMap<string, string> = new Map(
+  [...ACCOUNT_TYPES].map(([number, name]) => [name, String(number)]),
+);
+const LINE_FEED = 0x0a;
+
+function prefixed(prefix: string): Write {
+  return (value) => (value.startsWith('#') ? value.slice(1) : value === '' ? '' : prefix + value);
+}
+
+function quoted(write: Write): Write {
+  return (value) => (value === '' ? '""' : write(value));
+}
+
+/** From `2023-05-01T10:00:00.500000Z`. */
+function time(separator: string, zone: string, isTrimmed: boolean): Write {
+  return (value) => {
+    const fraction = isTrimmed ? value.slice(19, 26).replace(/\.?0+$/, '') : value.slice(19, 26);
+    return `${value.slice(0, 10)}${separator}${value.slice(11, 19)}${fraction}${zone}`;
+  };
+}
+
+const plain: Write = (value) => value;
+const bytes: Write = (value) => `\\x${BYTE_OF_WORD.get(value) ?? value}`;
+const numbered: Write = (value) =>
+  NUMBER_OF_TYPE.get(value) ?? (value.startsWith('#') ? value.slice(1) : value);
+
+const TIMES: Readonly<Record<string, Write>> = {
+  trimmed: time(' ', '+00', true),
+  micros: time(' ', '+00', false),
+  'trimmed-z': time('T', 'Z', true),
+  'micros-z': time('T', 'Z', false),
+};
+const INTEGERS: Readonly<Record<string, Write>> = { plain, quoted: quoted(plain) };
+const IDS: Readonly<Record<string, Write>> = { plain, quoted: quoted(plain), bytes };
+const TRANSFERS: Readonly<Record<string, Write>> = { long: prefixed('TRANSFER_TYPE_'), short: prefixed('') };
+const ACCOUNTS: Readonly<Record<string, Write>> = {
+  number: numbered,
+  short: prefixed(''),
+  long: prefixed('ACCOUNT_TYPE_'),
+  quoted: quoted(prefixed('')),
+};
+
+/** Which ways to write a column there are, by name. */
+function waysOf(column: EntryColumn | 'effect'): Readonly<Record<string, Write>> {
+  const decode = column === 'effect' ? decodeInteger : DECODERS[column];
+  if (decode === decodeTime) return TIMES;
+  if (decode === decodeInteger) return INTEGERS;
+  if (decode === decodeTransferType) return TRANSFERS;
+  return decode === decodeAccountType ? ACCOUNTS : IDS;
+}
+
+interface Cell {
+  readonly index: number;
+  /** In ENTRY_COLUMNS; undefined: the effect. */
+  readonly place: number | undefined;
+  ways: [name: string, write: Write][];
+  lastValue: string | undefined;
+  lastText: string;
+}
+
+/** Looks for the ways in which all rows of one CSV are written. */
+export class SpellingProof {
+  readonly #cells: readonly Cell[];
+  #isLost: boolean;
+
+  constructor(layout: Layout) {
+    this.#isLost = layout.unknown.length > 0;
+    const places = ENTRY_COLUMNS.map((name, place) => ({ name, place }));
+    this.#cells = [...places, { name: 'effect' as const, place: undefined }].flatMap(({ name, place }) => {
+      const index = layout.index[name];
+      if (index === undefined) return [];
+      return [{ index, place, ways: Object.entries(waysOf(name)), lastValue: undefined, lastText: '' }];
+    });
+  }
+
+  /** The row `buffer[start, end)`, which `fields` has scanned last, and what was read of it. */
+  see({ values, effect }: CanonicalRow, fields: RowFields, buffer: Buffer, start: number, end: number): void {
+    if (this.#isLost) return;
+    if (buffer[end] !== LINE_FEED) {
+      this.#isLost = true;
+      return;
+    }
+    const row = buffer.toString('latin1', start, end);
+    for (const cell of this.#cells) {
+      const text = row.slice(fields.rawStart(cell.index) - start, fields.rawEnd(cell.index) - start);
+      const value = cell.place === undefined ? effect : (values[cell.place] ?? '');
+      if (value === cell.lastValue && text === cell.lastText) continue;
+      cell.ways = cell.ways.filter(([, write]) => write(value) === text);
+      cell.lastValue = value;
+      cell.lastText = text;
+      this.#isLost ||= cell.ways.length === 0;
+    }
+  }
+
+  /** The name of a way for each column, in the order of the columns; undefined where some row is written otherwise. */
+  found(): readonly string[] | undefined {
+    if (this.#isLost) return undefined;
+    return this.#cells
+      .toSorted((one, other) => one.index - other.index)
+      .map(({ ways }) => ways[0]?.[0] ?? '');
+  }
+}
+
+/** Writes rows as the source did. */
+export class Speller {
+  readonly #columns: readonly { readonly name: EntryColumn | 'effect'; readonly write: Write }[];
+
+  /** @param spelling what `SpellingProof` found for these columns */
+  constructor(columns: readonly string[], spelling: readonly string[]) {
+    this.#columns = columns.map((column, index) => {
+      const name = column as EntryColumn | 'effect';
+      const write = waysOf(name)[spelling[index] ?? ''];
+      if (write === undefined) throw new RangeError(`no way to write ${column}: ${spelling[index]}`);
+      return { name, write };
+    });
+  }
+
+  /** With its line end. @param row canonical values by column */
+  line(row: Readonly<Record<EntryColumn | 'effect', string>>): string {
+    return `${this.#columns.map(({ name, write }) => write(row[name])).join(',')}\n`;
+  }
+}
