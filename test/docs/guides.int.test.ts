@@ -71,6 +71,8 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await database.end();
+  // Killed, it would leave its Postgres behind.
+  if (serve.isRunning) await serve.end('SIGTERM');
   await home[Symbol.asyncDispose]();
   await sandbox.stop();
 });
