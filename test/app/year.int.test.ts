@@ -40,7 +40,7 @@ it(
     expect(rows).toHaveLength(kept.length);
     const counts = await countRows(app);
     // A night is a run and its parts; older ones than 30 days are forgotten.
-    expect(counts.get('mirror.runs')).toBeLessThan(8 * (30 / DAYS_A_NIGHT + 2));
+    expect(counts.get('mirror.runs')).toBeLessThan(5 * (30 / DAYS_A_NIGHT + 2));
     // What was superseded is kept for a week, and as long once more.
     expect(counts.get('mirror.segments')).toBeLessThan(PARTIES * 40);
   },

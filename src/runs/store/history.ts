@@ -37,15 +37,14 @@ async function dropLists(db: Database, retentionMs: number): Promise<number> {
   return old.rows.length;
 }
 
-/** Tables that refer to runs, as the schema says, whoever they belong to. */
+/** Tables that refer to runs, as the schema says, whoever they belong to; those whose rows go with the run keep none. */
 async function runReferences(db: Database): Promise<readonly { table: string; column: string }[]> {
   const found = await sql<{ table: string; column: string }>`
     select c.relname as table, a.attname as column
       from pg_constraint k join pg_class c on c.oid = k.conrelid
       join pg_attribute a on a.attrelid = k.conrelid and a.attnum = k.conkey[1]
-     where k.contype = 'f' and k.confrelid = 'mirror.runs'::regclass and c.relname <> 'source_costs'`.execute(
-    db,
-  );
+     where k.contype = 'f' and k.confrelid = 'mirror.runs'::regclass and c.relname <> 'source_costs'
+       and k.confdeltype <> 'c'`.execute(db);
   return found.rows;
 }
 
