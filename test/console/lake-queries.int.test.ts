@@ -84,7 +84,7 @@ describe('the Data view', () => {
     ['a statement that is wrong', 'select from where', /SQL: /],
     ['a statement that writes', "copy (select 1) to '/tmp/written-by-a-console'", /SQL: /],
     ['a file outside', "select * from read_text('/etc/passwd')", /SQL: |Cannot /],
-    ['a table by half of its name', 'select * from entries', /Did you mean "ledger_entries"\?/],
+    ['a table by half of its name', 'select * from checkpoint', /Did you mean "checkpoints"\?/],
     ['an option in the place of SQL', '--output=/tmp/written-by-a-console', /SQL: /],
   ])('refuses %s, and says why', async (_, sql, why) => {
     await expect(desk().ask({ sql }, signal)).rejects.toMatchObject({

@@ -12,7 +12,7 @@ export function declareReading(program: Command, run: Run): void {
   declareLake(program, run);
   program
     .command('query')
-    .description('read-only SQL over the lake (ledger_entries, parties, checkpoints)')
+    .description('read-only SQL over the lake (entries, parties, checkpoints)')
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
     .option('--list', 'the ready questions', false)
     .option(

@@ -40,15 +40,20 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   const moment = await readMoment(options.objects, signal);
   if (moment === undefined) throw missing(options);
   const reader = { connection: engine.connection, folder: folder.path };
+  const reached = reachedTables(options.sql, engine.connection);
   const paths = new Map<LakeTable, readonly string[]>();
   for (const table of LAKE_TABLES) {
-    const files = await wantedFiles(table, moment, options, reader, signal);
+    const files = reached.has(table) ? await wantedFiles(table, moment, options, reader, signal) : [];
     const stored = files.map((file) => storedFile(table, file));
     paths.set(table, await bringFiles(stored, folder.path, options, signal));
   }
   for (const table of LAKE_TABLES) {
     await engine.connection.run(`create view ${table} as select * from ${viewed(table, paths)}`);
   }
+  // Each entry once, as Postgres has it.
+  await engine.connection.run(
+    'create view entries as select * exclude (is_counted) from ledger_entries where is_counted',
+  );
   await confine(engine.connection, [...paths.values()].flat());
   const owned = stack.move();
   return {
@@ -72,7 +77,7 @@ async function wantedFiles(
   signal: AbortSignal,
 ): Promise<readonly AddFile[]> {
   const named = moment.tables[table];
-  if (named === undefined || !mayReach(options.sql, table)) return [];
+  if (named === undefined) return [];
   const root = rootOf(table);
   const log = await listLog(options.objects, root, signal);
   const state = await readTable(options.objects, log, reader, signal, named.version);
@@ -92,11 +97,20 @@ function isOfRange(table: LakeTable, file: AddFile, range: MonthRange | undefine
   return range.rest.some((part) => part.month === month);
 }
 
-/** By its name, or by functions that put a name together. Which entries count is for the coverage to say. */
-function mayReach(sql: string | undefined, table: LakeTable): boolean {
-  if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return true;
+/** By their names, or by functions that put a name together. Which entries count is for the coverage to say. */
+function reachedTables(sql: string | undefined, connection: DuckDBConnection): ReadonlySet<LakeTable> {
+  if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return new Set(LAKE_TABLES);
   const text = sql.toLowerCase();
-  return text.includes(table) || (table === 'coverage' && text.includes('ledger_entries'));
+  const reached = new Set(LAKE_TABLES.filter((table) => text.includes(table)));
+  if (namesEntries(text, connection)) reached.add('ledger_entries');
+  return reached.has('ledger_entries') ? reached.add('coverage') : reached;
+}
+
+/** Summaries have a column of that name: the parser tells them apart. Of what it cannot read it names nothing. */
+function namesEntries(sql: string, connection: DuckDBConnection): boolean {
+  if (!/\bentries\b/.test(sql)) return false;
+  const names = connection.getTableNames(sql, false);
+  return names.length === 0 || names.includes('entries');
 }
 
 function missing({ objects }: LakeOptions): PermanentError {

@@ -57,7 +57,7 @@ async function prepareOne(connection: DuckDBConnection, sql: string): Promise<Du
   throw new UsageError(['SQL: it must be one statement']);
 }
 
-/** DuckDB counts letters: for `entries` it suggests `parties`. Part of a table's name means that table. */
+/** DuckDB counts letters: for `checks` it suggests `parties`. Part of a table's name means that table. */
 function suggestTable(message: string): string {
   return message.replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
     const meant = LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));

@@ -225,6 +225,31 @@ describe('ready questions', () => {
     ]);
   });
 
+  it('read each entry once from `entries`, however a statement names it, and fetch no entries for a column of that name', async () => {
+    const world = await lakeWorld();
+    const [sent = '', received = ''] = PARTIES;
+    const sides = { account_from_party_id: sent, account_to_party_id: received };
+    const rows = [sent, received].map((party_id) => entry({ party_id, ...sides }));
+    world.warehouse.segments = [{ segmentId: 1n, rows }];
+    world.warehouse.covered = [sent, received].map(
+      (id) => [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
+    );
+    await buildLake(world.deps, signal);
+    const count = async (sql: string): Promise<unknown> => {
+      await using lake = await openLake({ ...world.deps, sql }, signal);
+      return (await answer(lake, sql))['rows'];
+    };
+    for (const named of ['entries', '"ENTRIES" e', 'main.entries', '(from entries)', "query('from entries')"])
+      expect(await count(`select count(*) as n from ${named}`), named).toEqual([{ n: 1 }]);
+    expect(await count('select count(*) as n from ledger_entries')).toEqual([{ n: 2 }]);
+    const summed = 'select sum(entries) as n from daily_flows';
+    expect(await count(summed)).toEqual([{ n: '1' }]);
+    await using lake = await openLake({ ...world.deps, sql: summed }, signal);
+    expect(await answer(lake, 'select count(*) as n from ledger_entries')).toMatchObject({
+      rows: [{ n: 0 }],
+    });
+  });
+
   it('take the beginning of an id, and refuse one that fits none or several', async () => {
     const world = await lakeWorld();
     const [one = '', other = ''] = PARTIES;

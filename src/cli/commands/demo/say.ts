@@ -41,7 +41,7 @@ export function summary(
     '',
     'Next:',
     `  what can be asked:                ${commandOn(dataDir)} query --list`,
-    `  a question of your own:           ${commandOn(dataDir)} query "select count(*) from ledger_entries"`,
+    `  a question of your own:           ${commandOn(dataDir)} query "select count(*) from entries"`,
     ...(isKept ? [] : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
     `  a real service:                   SOURCE_URL=https://… ${COMMAND} nightly`,
     `  forget the demo:                  rm -rf '${dataDir}'`,

@@ -106,7 +106,7 @@ async function converse(options: QueryCommandOptions, context: CommandContext): 
   await using lake = await open(context, {});
   const history = join(context.config.dataDir, 'query-history');
   const { stderr, signal } = context;
-  const help = `${questionTable()}Tables: show tables;  Columns: describe ledger_entries;\n`;
+  const help = `${questionTable()}Tables: show tables;  Columns: describe entries;\n`;
   await promptForSql({ history, help, stdin: process.stdin, stderr, signal }, async (typed) => {
     const { sql, ...values } = readTyped(typed);
     const asked = readQueryOptions({ ...options, ...values }, sql, false);
