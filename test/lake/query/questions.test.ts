@@ -240,7 +240,7 @@ describe('ready questions', () => {
       return (await answer(lake, sql))['rows'];
     };
     for (const named of ['entries', '"ENTRIES" e', 'main.entries', '(from entries)', "query('from entries')"])
-      expect(await count(`select count(*) as n from ${named}`), named).toEqual([{ n: 1 }]);
+      expect(await count(`select count(*) as n from ${named}`)).toEqual([{ n: 1 }]);
     expect(await count('select count(*) as n from ledger_entries')).toEqual([{ n: 2 }]);
     const summed = 'select sum(entries) as n from daily_flows';
     expect(await count(summed)).toEqual([{ n: '1' }]);
