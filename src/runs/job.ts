@@ -38,6 +38,8 @@ export interface LedgerRange {
   /** Whole seconds, half-open. */
   readonly from?: Micros | undefined;
   readonly to?: Micros | undefined;
+  /** All of it must be covered by closed segments that are believed, up to its end. */
+  readonly isProofNeeded?: boolean | undefined;
 }
 
 export interface StageCall {

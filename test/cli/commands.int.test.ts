@@ -66,6 +66,41 @@ describe('export', () => {
     expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
   });
 
+  test('a range that is covered needs no source; one that is not says so', async () => {
+    const head = sandbox.truth.head().time;
+    const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
+    const to = from + 86_400_000_000n;
+    const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
+    const command = ['export', '--party', party, '--from', time(from), '--out', 'covered.csv'];
+    const none = { SOURCE_URL: undefined };
+    const { code, stdout, stderr } = await home.run([...command, '--to', time(to)], none);
+    expect([code, stderr]).toEqual([0, expect.not.stringContaining('SOURCE_URL')]);
+    const day = sandbox.truth.party(party, { from, to });
+    expect(csvSum(await readFile(join(home.dir, 'covered.csv'), 'utf8'))).toMatchObject({
+      digest: day.digest,
+    });
+    expect(stdout).toMatch(
+      new RegExp(`^Covered already; .*\n${day.entries} rows? written to covered.csv\n$`),
+    );
+    const tomorrow = head + 2n * 86_400_000_000n;
+    const outside = await home.run([...command, '--to', time(tomorrow)], none);
+    expectRefused(
+      outside,
+      /SOURCE_URL: not set, and not all of the range is covered \(.*nothing is known from /,
+    );
+    expectRefused(await home.run(command, none), /SOURCE_URL: not set, and an export without --to reaches/);
+    expectRefused(
+      await home.run([...command, '--to', time(to), '--again'], none),
+      /SOURCE_URL: not set, and --again asks the source/,
+    );
+  });
+
+  test('--out says what it wrote', async () => {
+    const { stdout } = await home.run(['export', '--party', party, '--out', 'told.csv']);
+    const { entries } = sandbox.truth.party(party);
+    expect(stdout).toMatch(new RegExp(`^${entries} rows written to told.csv$`, 'm'));
+  });
+
   test('is loaded when it is published; --no-load leaves that to the next load', async () => {
     const loadedRows = async (): Promise<number> =>
       (await database.pool.query('select from mirror.ledger_entries where party_id = $1', [party]))
@@ -276,6 +311,15 @@ describe('what reads the mirror', () => {
       expect(refused.stderr).toMatch(/^ledger-mirror: SQL: /);
       expect(refused.stderr).not.toMatch(/\n\s+at /);
     }
+  });
+
+  test('query --output says what it wrote; an ending that tells no format is refused', async () => {
+    const written = await home.run(['query', 'select 1 as one', '--output', 'one.csv', '--quiet']);
+    expect(written).toEqual({ code: 0, stdout: '', stderr: '1 row written to one.csv\n' });
+    expectRefused(
+      await home.run(['query', 'select 1', '--output', 'one.xls']),
+      /--output: "\.xls" tells no format; end the name in \.csv, \.json, \.ndjson, or \.parquet, or give --format/,
+    );
   });
 
   test('query --output into a folder that is not there is refused', async () => {

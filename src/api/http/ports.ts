@@ -184,6 +184,8 @@ export interface LedgerQuestion {
   /** Whole seconds, half-open, by the rows' `vega_time`. */
   readonly from: Micros | undefined;
   readonly to: Micros | undefined;
+  /** All of it must be covered by closed segments that are believed, up to its end. */
+  readonly isProofNeeded?: boolean | undefined;
 }
 
 export interface ExportReader {

@@ -43,7 +43,10 @@ export class ObjectLedgerReader implements ExportReader {
   /** @throws PermanentError `LEDGER_NOT_MIRRORED` */
   async *read(question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
     const scope = { partyId: question.partyId, assetId: question.assetId };
-    refuseHoles(question, await this.#index.coverage(scope));
+    const coverage = await this.#index.coverage(scope);
+    const isProof = ({ open, isFaulty, assetId }: Coverage): boolean =>
+      !open && isFaulty !== true && (assetId === undefined || assetId === question.assetId);
+    refuseHoles(question, question.isProofNeeded === true ? coverage.filter(isProof) : coverage);
     const range = { from: question.from ?? BEGINNING, to: question.to };
     const segments = await this.#index.currentSegments(scope, range);
     const headers = segments.map((segment) => segment.columns);
@@ -81,8 +84,8 @@ export class ObjectLedgerReader implements ExportReader {
 }
 
 /**
- * An empty answer says "no entries", so what is not known must not look like one. The end is not
- * checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
+ * An empty answer says "no entries", so what is not known must not look like one. Unless proof
+ * is needed, the end is not checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
  */
 function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): void {
   if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
@@ -97,7 +100,7 @@ function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): v
 
 function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): void {
   const from = question.from ?? BEGINNING;
-  const { to } = question;
+  const { to, isProofNeeded } = question;
   let known = from;
   for (const range of coverage.toSorted((left, right) => (left.from < right.from ? -1 : 1))) {
     if (to !== undefined && known >= to) return;
@@ -108,6 +111,8 @@ function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): vo
     }
     known = range.to;
   }
+  if (isProofNeeded === true && to !== undefined && known < to)
+    throw notMirrored(question, `nothing is known from ${formatInstant(known)} on`);
   if (known === from && (to === undefined || from < to)) {
     throw notMirrored(question, `nothing is known from ${formatInstant(from)} on`);
   }

@@ -1,6 +1,6 @@
 /** `export`: one party's ledger entries now, and waits. */
-import { needSource, openApp, type App } from '../../app/app.ts';
-import { UsageError } from '../../core/errors.ts';
+import { openApp, type App } from '../../app/app.ts';
+import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
@@ -8,7 +8,9 @@ import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../co
 import { outProblem, writeCsv } from '../output/csv-out.ts';
 import { followRun } from '../follow/follow.ts';
 import { joinOrCreate } from '../follow/start.ts';
-import { chooseParty } from '../mirror.ts';
+import { chooseParty, openMirror } from '../mirror.ts';
+import type { LedgerRange } from '../../runs/job.ts';
+import { formatWritten } from '../output/format.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
@@ -34,7 +36,7 @@ interface Wanted {
 
 export async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
   const given = await parse(options, context);
-  needSource(context.config);
+  if (context.config.sourceUrl === undefined) return writeCovered(given, options, context);
   await using app = await openApp(context);
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
   const params = {
@@ -53,8 +55,10 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
     throw error;
   }
-  if (ended.verdict !== 'failed' && options.out !== undefined)
-    await writeCsv(app.jobs.stages.readLedger(wanted, context.signal), options.out, context);
+  const written =
+    ended.verdict !== 'failed' && options.out !== undefined
+      ? await write(app, wanted, options.out, context)
+      : undefined;
   const loaded = await followLoad(app, ended, context);
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
   return {
@@ -66,14 +70,61 @@ export async function exportParty(options: ExportOptions, context: CommandContex
       ...runDocument(ended),
       verdict,
       ...(loaded === undefined ? {} : { load: runDocument(loaded) }),
+      ...(written === undefined ? {} : { written }),
     },
     // With `--out -` stdout carries the CSV and nothing else.
     ...(options.out === '-'
       ? {}
       : {
-          text: `${runSummary(runDocument(ended))}${loaded === undefined ? '' : runSummary(runDocument(loaded))}`,
+          text: `${runSummary(runDocument(ended))}${loaded === undefined ? '' : runSummary(runDocument(loaded))}${writtenLine(written)}`,
         }),
   };
+}
+
+interface Written {
+  readonly rows: string;
+  readonly file: string;
+}
+
+async function write(app: App, range: LedgerRange, out: string, context: CommandContext): Promise<Written> {
+  const rows = await writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);
+  return { rows: String(rows), file: out };
+}
+
+function writtenLine(written: Written | undefined): string {
+  return written === undefined ? '' : formatWritten(BigInt(written.rows), written.file);
+}
+
+/**
+ * Without a source: what the mirror holds already, where that is all that is wanted.
+ * @throws UsageError that says why the source is needed
+ */
+async function writeCovered(
+  given: Wanted,
+  { out, again }: ExportOptions,
+  context: CommandContext,
+): Promise<CommandResult> {
+  const needs = (why: string): UsageError =>
+    new UsageError([`SOURCE_URL: not set, and ${why}; give the URL of the query service`]);
+  if (again === true) throw needs('--again asks the source');
+  if (out === undefined) throw needs('an export without --out asks the source');
+  if (given.to === undefined)
+    throw needs('an export without --to reaches up to the present, which only the source knows');
+  await using app = await openMirror(context);
+  const partyId = await knownParty(given.partyId, app);
+  try {
+    const written = await write(app, { ...given, partyId, isProofNeeded: true }, out, context);
+    return {
+      exitCode: EXIT.done,
+      document: { kind: 'export', subject: partyId, verdict: 'complete', written },
+      ...(out === '-'
+        ? {}
+        : { text: `Covered already; nothing was asked of the source.\n${writtenLine(written)}` }),
+    };
+  } catch (error) {
+    if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
+    throw needs(`not all of the range is covered (${errorLine(error)})`);
+  }
 }
 
 /** What was published is in the warehouse and the lake when the command ends. */

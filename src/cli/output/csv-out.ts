@@ -7,6 +7,7 @@ import { errorCode } from '../../core/errors.ts';
 import type { CommandContext } from '../context.ts';
 
 const STDOUT = '-';
+const LINE_FEED = 0x0a;
 
 /** What would make writing there fail, found before anything is asked of anybody. */
 export async function outProblem(out: string): Promise<string | undefined> {
@@ -21,8 +22,28 @@ export async function outProblem(out: string): Promise<string | undefined> {
   );
 }
 
+/** @returns how many rows were written, the header not counted */
 export async function writeCsv(
   csv: AsyncIterable<Buffer>,
+  out: string,
+  context: Pick<CommandContext, 'stdout' | 'signal'>,
+): Promise<bigint> {
+  let lines = 0n;
+  await writeTo(
+    async function* counted() {
+      for await (const chunk of csv) {
+        for (let at = chunk.indexOf(LINE_FEED); at !== -1; at = chunk.indexOf(LINE_FEED, at + 1)) lines += 1n;
+        yield chunk;
+      }
+    },
+    out,
+    context,
+  );
+  return lines > 0n ? lines - 1n : 0n;
+}
+
+async function writeTo(
+  csv: () => AsyncGenerator<Buffer>,
   out: string,
   { stdout, signal }: Pick<CommandContext, 'stdout' | 'signal'>,
 ): Promise<void> {

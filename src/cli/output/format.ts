@@ -53,6 +53,11 @@ export function formatQuantity(quantity: bigint | number, unit: string): string 
   return unit === 'bytes' ? formatBytes(quantity) : `${formatCount(quantity)} ${unit}`;
 }
 
+/** What a command wrote, and where. */
+export function formatWritten(rows: bigint, file: string): string {
+  return `${formatQuantity(rows, rows === 1n ? 'row' : 'rows')} written to ${printable(file)}\n`;
+}
+
 /**
  * Text from outside made fit for a terminal: no control characters, so that no value can move the
  * cursor, hide a line or ring the bell.

@@ -3,7 +3,7 @@
  * months are answered from their summaries, so that a question costs months, not entries.
  */
 import { UsageError } from '../../core/errors.ts';
-import { type Micros, parseInstant } from '../../core/time.ts';
+import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
 import { type MonthRange, monthRange } from '../tables/month-range.ts';
 import { type SummaryTable, summaryWithin } from '../tables/summaries.ts';
 
@@ -121,9 +121,14 @@ export function readyQuestion(name: string): ReadyQuestion | undefined {
   return READY_QUESTIONS.find((question) => question.name === name);
 }
 
-/** @throws UsageError where a time is none */
+/** @throws UsageError where a time is none, or the range is empty */
 export function inquiry({ summary, select }: ReadyQuestion, values: QuestionValues = {}): Inquiry {
-  const range = monthRange({ since: instant('since', values.since), until: instant('until', values.until) });
+  const [since, until] = [instant('since', values.since), instant('until', values.until)];
+  if (since !== undefined && until !== undefined && since >= until)
+    throw new UsageError([
+      `--since, --until: ${formatInstant(since)} is not before ${formatInstant(until)}; give a range that is not empty`,
+    ]);
+  const range = monthRange({ since, until });
   const rows = summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
   const { party = null, asset = null } = values;
   return { sql: select(rows), rows, range, parameters: { party, asset } };

@@ -287,4 +287,11 @@ describe('ready questions', () => {
     const [question] = READY_QUESTIONS;
     expect(() => inquiry(question!, { since: 'yesterday' })).toThrow('--since: "yesterday" is not accepted');
   });
+
+  it('refuse a range that ends before it begins', () => {
+    const [question] = READY_QUESTIONS;
+    expect(() => inquiry(question!, { since: '2026-02-01', until: '2026-01-01' })).toThrow(
+      '--since, --until: 2026-02-01T00:00:00Z is not before 2026-01-01T00:00:00Z; give a range that is not empty',
+    );
+  });
 });

@@ -35,6 +35,11 @@ export interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'rang
 }
 
 const TIMEOUT_SECONDS_MAX = 86_400;
+/** Endings of names that say no format: a table is text. */
+const ENDINGS: ReadonlyMap<string, QueryFormat> = new Map([
+  ['', 'table'],
+  ['txt', 'table'],
+]);
 /** A word alone is meant as the name of a question. */
 const NAME = /^[a-z][a-z-]*$/;
 
@@ -79,12 +84,15 @@ export function refuseTerminal(
 }
 
 function formatOf({ format, output }: QueryCommandOptions, problems: string[]): QueryFormat {
-  const wanted = format ?? (output === undefined ? 'table' : extname(output).slice(1) || 'table');
+  const ending = output === undefined ? '' : extname(output).slice(1);
+  const wanted = format ?? ENDINGS.get(ending) ?? ending;
   const found = QUERY_FORMATS.find((known) => known === wanted);
   if (found !== undefined) return found;
-  if (format === undefined) return 'table';
+  const either = new Intl.ListFormat('en', { type: 'disjunction' });
   problems.push(
-    `--format: ${JSON.stringify(format)} is not accepted; give ${new Intl.ListFormat('en', { type: 'disjunction' }).format(QUERY_FORMATS)}`,
+    format === undefined
+      ? `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in ${either.format(QUERY_FORMATS.slice(1).map((known) => `.${known}`))}, or give --format`
+      : `--format: ${JSON.stringify(format)} is not accepted; give ${either.format(QUERY_FORMATS)}`,
   );
   return 'table';
 }

@@ -22,6 +22,7 @@ import {
   refuseTerminal,
 } from './options.ts';
 import { promptForSql } from './prompt.ts';
+import { formatWritten } from '../../output/format.ts';
 import { formatTable } from '../../output/table.ts';
 
 export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
@@ -38,9 +39,11 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const isOfParty = typeof asked.parameters?.party === 'string';
   const sql = isOfParty ? `${asked.sql}; ${KNOWN_PARTIES}` : asked.sql;
   await using lake = await open(context, { sql, range: asked.range });
-  await (options.output === undefined
-    ? answer(lake, asked, context, context.stdout as unknown as Writable)
-    : answerInto(resolve(options.output), lake, asked, context));
+  if (options.output === undefined) await answer(lake, asked, context, context.stdout as unknown as Writable);
+  else {
+    const rows = await answerInto(resolve(options.output), lake, asked, context);
+    context.stderr.write(formatWritten(rows, options.output));
+  }
   return { exitCode: EXIT.done };
 }
 
@@ -59,7 +62,8 @@ function scratchDirOf({ config }: CommandContext): string {
   return join(config.dataDir, 'scratch');
 }
 
-async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<void> {
+/** @returns how many rows were written */
+async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<bigint> {
   await using folder = await scratchFolder(scratchDirOf(context));
   const { sql, parameters: given, rows, note, ...options } = asked;
   const parameters = given && rows && (await completeIds({ parameters: given, rows }, lake.connection));
@@ -71,17 +75,19 @@ async function answer(lake: Lake, asked: Asked, context: CommandContext, output:
       folder: folder.path,
       ...(given && { parameters: parameters || given }),
     };
-    await runQuery(lake, sql, all, output, context.signal);
+    const answered = await runQuery(lake, sql, all, output, context.signal);
     if (note !== undefined && asked.format === 'table' && (await hasOneSided(lake.connection)))
       context.stderr.write(`${note}\n`);
+    return answered.rows;
   } catch (error) {
     // The reader has seen enough: `| head` closes the pipe.
     if (errorCode(error) !== 'EPIPE') throw error;
+    return 0n;
   }
 }
 
 /** The file appears whole, or not at all. @throws UsageError where it cannot be made */
-async function answerInto(path: string, lake: Lake, asked: Asked, context: CommandContext): Promise<void> {
+async function answerInto(path: string, lake: Lake, asked: Asked, context: CommandContext): Promise<bigint> {
   const part = `${path}.${process.pid}.part`;
   const handle = await openFile(part, 'wx').catch((error: unknown) => {
     throw new UsageError([
@@ -90,10 +96,11 @@ async function answerInto(path: string, lake: Lake, asked: Asked, context: Comma
   });
   const file = handle.createWriteStream();
   try {
-    await answer(lake, asked, context, file);
+    const rows = await answer(lake, asked, context, file);
     file.end();
     await finished(file);
     await rename(part, path);
+    return rows;
   } catch (error) {
     file.destroy();
     await rm(part, { force: true });
