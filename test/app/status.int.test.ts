@@ -99,6 +99,20 @@ describe('the status', () => {
     expect(work).toMatchObject({ workers: 1, nextSlot: expect.stringContaining('T03:07:00') as string });
   });
 
+  it('tells a run whose process is gone from one that is under way', async () => {
+    const { pool: fresh } = mirror.app.warehouse;
+    await fresh.query('delete from mirror.runs');
+    await fresh.query('delete from mirror.workers');
+    await fresh.query(`insert into mirror.runs (run_id, kind, subject, state, heartbeat_at, queued_at, started_at)
+      select gen_random_uuid(), 'nightly', 'now', 'running', at, at, at from (values (now() - interval '1 minute')) v(at)`);
+    const { context } = contextOf(new AbortController().signal);
+    const text = (await status({ watch: false }, context)).text;
+    expect(text).toContain('Interrupted: nightly now; the next nightly run goes on from what it committed');
+    expect(text).not.toContain('Runs under way');
+    await fresh.query(`update mirror.runs set heartbeat_at = now()`);
+    expect((await status({ watch: false }, context)).text).toContain('Runs under way: 1');
+  });
+
   it('cannot be watched as one document', async () => {
     const { context } = contextOf(new AbortController().signal);
     await expect(status({ watch: true }, { ...context, isJson: true })).rejects.toThrow(/--watch/);

@@ -240,6 +240,9 @@ describe('what reads the mirror', () => {
     expect(night).toMatchObject({ runId: expect.stringMatching(UUID) as string, verdict: 'complete' });
     const one = await home.json(['runs', night?.runId ?? '']);
     expect(one.document).toMatchObject({ kind: 'nightly', evidence: { exports: { verdict: 'complete' } } });
+    const table = (await home.run(['runs', '--limit', '50'])).stdout;
+    const parts = table.split('\n').filter((row) => row.includes(` ${night?.runId.slice(0, 13)}… `));
+    expect(new Set(parts.map((row) => row.split(/ +/)[1]))).toEqual(new Set(['load', 'sync']));
     const short = await home.run(['runs', `${night?.runId.slice(0, 23)}…`]);
     expect(short.stdout).toContain(night?.runId);
     expectRefused(
@@ -420,6 +423,23 @@ describe('cancel', () => {
   });
 });
 
+describe('nightly', () => {
+  test('tells its run when it starts, and that a worker works it with settings of its own', async () => {
+    const alone = await home.run(['nightly']);
+    expect(alone.stderr).toMatch(/"Nightly run started"/);
+    expect(alone.stderr).toMatch(/"runId":"[0-9a-f-]{36}".*"Nightly run started"/);
+    const worker = home.start(['worker']);
+    await waitFor(async () => (await database.pool.query('select from mirror.workers')).rowCount === 1, {
+      what: 'the worker',
+    });
+    const attended = await home.run(['nightly'], { SOURCE_RATE: '2' });
+    expect(attended.stderr).toMatch(
+      /Nightly run started; the worker of another process works it, with its own settings/,
+    );
+    expect(await worker.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  });
+});
+
 describe('exit codes', () => {
   test('SIGTERM to a waiting command: 75; the next follows the same run to its end', async () => {
     let isAsked = false;
@@ -446,6 +466,12 @@ describe('exit codes', () => {
     const [line] = await served.waitForLine(/\{.*\}\n/);
     const { url, release } = JSON.parse(line) as { url: string; release: string };
     expect([(await fetch(`${url}/api/v2/parties`)).status, release]).toEqual([200, '0.73']);
+    const told = home.start(['sandbox', '--port', '0', '--parties', '3']);
+    await told.waitForLine(/Ctrl-C/);
+    expect(told.stdout).toMatch(
+      /^Try, in the folder .*: SOURCE_URL=http\S+ DATA_DIR='data' npx ledger-mirror nightly$/m,
+    );
+    await told.end('SIGTERM');
     const ledger = await fetch(`${url}/api/v2/ledgerentry/export?partyId=${'ab'.repeat(32)}`);
     expect(await ledger.text()).toMatch(/^vega_time,quantity,effect,/);
     expect(await served.end('SIGTERM')).toEqual({ code: 0, signal: null });

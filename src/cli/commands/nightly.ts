@@ -1,6 +1,7 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
 import { needSource, openApp, type App } from '../../app/app.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
+import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { followRun } from '../follow/follow.ts';
 import { startNight } from '../follow/start.ts';
@@ -15,7 +16,20 @@ export async function nightly(
   await using app = await openApp(context);
   if (options.dryRun) return await plan(app, context);
   const run = await startNight(app, 'now', context);
+  await tellStart(app, run, context);
   return runResult(await followRun(app, run, context));
+}
+
+/** Settings given to this command reach only the process that works the run. */
+async function tellStart(
+  { workers, jobs }: App,
+  { runId }: Run,
+  { log, stderr }: CommandContext,
+): Promise<void> {
+  const isAttended = await workers.anyAlive(jobs.source?.url);
+  const whose = isAttended ? '; the worker of another process works it, with its own settings' : '';
+  log.info({ runId }, `Nightly run started${whose}`);
+  if (stderr.isTTY === true) stderr.write(`Nightly run ${runId} started${whose}\n`);
 }
 
 async function plan(app: App, { config }: CommandContext): Promise<CommandResult> {

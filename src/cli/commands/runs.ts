@@ -14,6 +14,8 @@ export interface RunsOptions {
 }
 
 const LIMIT_MAX = 1_000;
+/** The time at which the run was recorded, which its id begins with: enough to tell it from others. */
+const PARENT_CHARACTERS = 13;
 
 export async function runs(options: RunsOptions, context: CommandContext): Promise<CommandResult> {
   const limit = /^\d{1,4}$/.test(options.limit) ? Number(options.limit) : 0;
@@ -36,6 +38,7 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
       run.runId,
       run.kind,
       run.subject,
+      run.parentRunId === undefined ? '' : `${run.parentRunId.slice(0, PARENT_CHARACTERS)}…`,
       run.verdict ?? run.state,
       formatAge(startMs, now),
       formatDuration(tookMs),
@@ -44,6 +47,6 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
   const text =
     rows.length === 0
       ? `No runs yet. '${COMMAND} nightly' starts the first.\n`
-      : formatTable(['run', 'kind', 'subject', 'verdict', 'started', 'took'], rows);
+      : formatTable(['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'], rows);
   return { exitCode: EXIT.done, document: listed.map(runDocument), text };
 }

@@ -16,6 +16,8 @@ export interface StatusOptions {
 }
 
 const WATCH_EVERY_MS = 1_000;
+/** A living process renews its run every three seconds. */
+const SILENT_MS = 10_000;
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
 /** A list may name a checkpoint twice; here it is one. */
@@ -25,6 +27,8 @@ const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 interface Underway {
   readonly run: Run;
   readonly progress: readonly ProgressLine[];
+  /** No process works on it: the one that did is gone. */
+  readonly isInterrupted: boolean;
 }
 
 export async function status(options: StatusOptions, context: CommandContext): Promise<CommandResult> {
@@ -68,7 +72,15 @@ async function look(app: Reader): Promise<string> {
 
 async function underway(app: Reader): Promise<readonly Underway[]> {
   const runs = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
-  return Promise.all(runs.map(async (run) => ({ run, progress: await app.progress.read(run.runId) })));
+  const stale = await app.runs.stale(SILENT_MS);
+  // One without a heartbeat was given back, and waits to be tried again.
+  const silent = new Set(stale.filter((run) => run.heartbeatAt !== undefined).map((run) => run.runId));
+  return Promise.all(
+    runs.map(async (run) => {
+      const isInterrupted = silent.has(run.runId);
+      return { run, progress: isInterrupted ? [] : await app.progress.read(run.runId), isInterrupted };
+    }),
+  );
 }
 
 function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number): string {
@@ -95,8 +107,7 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
     ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...workLines(found, nowMs),
-    ...(found.openRuns === '0' ? [] : [`Runs under way: ${found.openRuns}`]),
-    ...runs.flatMap((one) => runLines(one, nowMs)),
+    ...openLines(found, runs, nowMs),
     ...found.attention.flatMap(({ what, why, todo }) => ['', `! ${what}: ${why}`, `  ${todo}`]),
     '',
   ];
@@ -124,6 +135,24 @@ function workLines({ work }: MirrorStatus, nowMs: number): readonly string[] {
   const next =
     work.nextSlot === null ? '' : `; next nightly run ${formatAge(Date.parse(work.nextSlot), nowMs)}`;
   return [`Workers: ${work.workers}${next}`];
+}
+
+function openLines(
+  { openRuns, work }: MirrorStatus,
+  runs: readonly Underway[],
+  nowMs: number,
+): readonly string[] {
+  const interrupted = runs.filter((one) => one.isInterrupted);
+  const going = BigInt(openRuns) - BigInt(interrupted.length);
+  const next = (work?.workers ?? 0) > 0 ? 'a worker' : 'the next nightly run';
+  return [
+    ...(going > 0n ? [`Runs under way: ${going}`] : []),
+    ...runs.filter((one) => !one.isInterrupted).flatMap((one) => runLines(one, nowMs)),
+    ...interrupted.map(
+      ({ run }) =>
+        `Interrupted: ${run.kind} ${printable(run.subject)}; ${next} goes on from what it committed`,
+    ),
+  ];
 }
 
 function runLines({ run, progress }: Underway, nowMs: number): readonly string[] {

@@ -19,7 +19,8 @@ import { startNight, verifyHere } from '../../follow/start.ts';
 import { runSummary } from '../../output/summary.ts';
 import { answer } from './answers.ts';
 import { demoConfig, startNetwork } from './network.ts';
-import { commandOn, ledgersOf, near, say, summary } from './say.ts';
+import { commandOn, near } from '../../typed.ts';
+import { ledgersOf, say, summary } from './say.ts';
 
 export async function demo(
   options: { readonly keep: boolean },

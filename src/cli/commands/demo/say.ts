@@ -1,25 +1,14 @@
 /** What the demo says to a person. */
-import { relative } from 'node:path';
 import { COMMAND } from '../../../core/own-name.ts';
 import type { Run } from '../../../runs/store/run.ts';
 import { z } from 'zod';
 import type { CommandContext } from '../../context.ts';
 import { formatCount, formatDuration } from '../../output/format.ts';
+import { commandOn } from '../../typed.ts';
 
 /** With --json stdout belongs to the document. */
 export function say({ isJson, stdout, stderr }: CommandContext, text: string): void {
   (isJson ? stderr : stdout).write(`${text}\n`);
-}
-
-/** As it is typed in a shell, for the mirror in this folder. */
-export function commandOn(dataDir: string): string {
-  return `DATA_DIR='${near(dataDir)}' ${COMMAND}`;
-}
-
-/** A path as it is typed where the demo was started. */
-export function near(path: string): string {
-  const fromHere = relative(process.cwd(), path) || '.';
-  return fromHere.startsWith('..') ? path : fromHere;
 }
 
 export function summary(

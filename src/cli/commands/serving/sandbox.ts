@@ -1,7 +1,6 @@
 /** `sandbox`: serves a made-up network until it is told to stop. */
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { COMMAND } from '../../../core/own-name.ts';
 import { UsageError } from '../../../core/errors.ts';
 import {
   DAY_MICROS,
@@ -14,6 +13,7 @@ import {
 import { keptGenesis } from './kept-genesis.ts';
 import type { ReleaseName } from '../../../sandbox/release-names.ts';
 import { startSandbox } from '../../../sandbox/http/server.ts';
+import { commandOn } from '../../typed.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 
 export interface SandboxCommandOptions {
@@ -67,7 +67,7 @@ export async function sandbox(
     context.isJson
       ? `${JSON.stringify(document)}\n`
       : `A sandbox network of release ${options.release} is served at ${network.url}.\n` +
-          `Try: SOURCE_URL=${network.url} ${COMMAND} nightly\nCtrl-C stops it.\n`,
+          `Try, in the folder ${process.cwd()}: SOURCE_URL=${network.url} ${commandOn(context.config.dataDir)} nightly\nCtrl-C stops it.\n`,
   );
   if (!context.signal.aborted) await once(context.signal, 'abort');
   return { exitCode: EXIT.done };
