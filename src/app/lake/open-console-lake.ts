@@ -7,7 +7,7 @@ import { momentsAmong, MOMENTS_PREFIX } from '../../lake/moment.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { objectsAt } from '../reader.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
-import { SHAPES } from '../../lake/tables/tables.ts';
+import { askedColumns, SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const LIST_MS_MAX = 10_000;
@@ -66,13 +66,13 @@ function whileSameMoment<Value>(store: ObjectStore, load: () => Promise<Value>):
 }
 
 function describeTable({ table, path, ...facts }: Overview['tables'][number]): LakeTable {
-  const { description, columns } = SHAPES[table];
+  const { description } = SHAPES[table];
   const local = path.startsWith('file:') ? fileURLToPath(path) : path;
   return {
     ...facts,
     name: table,
     comment: description,
-    columns: columns.map(({ name, type, comment }) => ({ name, type, comment })),
+    columns: askedColumns(table).map(({ name, type, comment }) => ({ name, type, comment })),
     access: [
       { engine: 'DuckDB', line: `install delta; load delta; from delta_scan('${local}') limit 10` },
       { engine: 'Python', line: `deltalake.DeltaTable('${local}').to_pandas()` },

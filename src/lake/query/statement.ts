@@ -7,6 +7,8 @@ import { UsageError } from '../../core/errors.ts';
 import { LAKE_TABLES } from '../tables/columns.ts';
 
 const BLANK = /^(?:\s+|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*/;
+/** Postgres has the tables in a schema. */
+const IN_SCHEMA = /Table with name "mirror\.(\w+)" does not exist because schema "mirror" does not exist\./i;
 const UNKNOWN_TABLE = /(Table with name (\w+) does not exist!)(?:\nDid you mean .*)?/;
 /** Options are words: a value that is an expression has no place here. */
 const OPTIONS = /^(?:analyze\b|\(\s*\w+(?:\s+\w+)?(?:\s*,\s*\w+(?:\s+\w+)?)*\s*\))/i;
@@ -59,10 +61,19 @@ async function prepareOne(connection: DuckDBConnection, sql: string): Promise<Du
 
 /** DuckDB counts letters: for `checks` it suggests `parties`. Part of a table's name means that table. */
 function suggestTable(message: string): string {
-  return message.replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
-    const meant = LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));
-    return meant === undefined ? told : `${problem}\nDid you mean "${meant}"?`;
-  });
+  return message
+    .replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
+      const meant = tableMeant(name);
+      return meant === undefined ? told : `${problem}\nDid you mean "${meant}"?`;
+    })
+    .replace(IN_SCHEMA, (_, name: string) => {
+      const meant = tableMeant(name);
+      return `The lake has no schema "mirror"; ${meant === undefined ? 'show tables says what there is' : `here it is ${meant}`}.`;
+    });
+}
+
+function tableMeant(name: string): string | undefined {
+  return LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));
 }
 
 function writes(): UsageError {

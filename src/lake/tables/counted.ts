@@ -3,7 +3,7 @@
  * sides. It counts in the sender's; in the receiver's only where the sender's ledger is not loaded for that
  * asset and instant. The rule of the view `mirror.exported_entries`.
  */
-import { ENTRIES } from './columns.ts';
+import { ENTRIES, type LakeColumn } from './columns.ts';
 
 const COLUMNS = ENTRIES.map(({ name }) => `entry.${name}`).join(', ');
 
@@ -20,7 +20,22 @@ export function isCounted(entry: string, ranges: string): string {
       and r.to_time > ${entry}.vega_time and (r.asset_id is null or r.asset_id = ${entry}.asset_id))) end`;
 }
 
-/** Entries with what does not stand in their files, behind FROM: `is_counted` and `both_sides`. */
+/** What does not stand in the files of entries. */
+export const MADE_WHERE_ASKED: readonly LakeColumn[] = [
+  {
+    name: 'is_counted',
+    type: 'BOOLEAN',
+    comment:
+      'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Made here and by the query command',
+  },
+  {
+    name: 'both_sides',
+    type: 'BOOLEAN',
+    comment: 'Whether the release sent what the party receives as well. Made here and by the query command',
+  },
+];
+
+/** Entries with `MADE_WHERE_ASKED`, behind FROM. */
 export function countedEntries(entries: string, coverage: string): string {
   const hasMonth = entries.includes(' as month') ? ', entry.month' : '';
   return `(select ${COLUMNS}${hasMonth}, ${isCounted('entry', 'covered.ranges')} as is_counted,

@@ -10,7 +10,9 @@ import {
   type LakeColumn,
   type LakeTable,
   PARTIES,
+  text,
 } from './columns.ts';
+import { MADE_WHERE_ASKED } from './counted.ts';
 import type { MetaData } from '../delta/actions.ts';
 import { literal } from '../local/sql.ts';
 import { SUMMARIES } from './summaries.ts';
@@ -39,6 +41,16 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   },
   ...SUMMARIES,
 };
+
+/** Of a table as a question sees it, partition and what is made where it is asked included. */
+export function askedColumns(table: LakeTable): readonly LakeColumn[] {
+  const { columns, isByMonth } = SHAPES[table];
+  return [
+    ...columns,
+    ...(isByMonth ? [text('month', MONTH_COMMENT)] : []),
+    ...(table === 'ledger_entries' ? MADE_WHERE_ASKED : []),
+  ];
+}
 
 export function rootOf(table: LakeTable): string {
   return `${LAKE_PREFIX}${table}`;

@@ -13,6 +13,8 @@ import {
   READY_QUESTIONS,
   readyQuestion,
 } from '../../../src/lake/query/questions.ts';
+import { askedColumns } from '../../../src/lake/tables/tables.ts';
+import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { FileStore } from '../../../src/objects/file-store.ts';
@@ -277,6 +279,25 @@ describe('ready questions', () => {
       `more than one party begins with "": ${[one, other].toSorted().join(', ')}`,
     );
     await expect(complete({ asset: 'none' })).rejects.toThrow('there is no asset "none"');
+  });
+
+  it('are told how a table is named here that was named as in Postgres', async () => {
+    await using lake = await openLake(deps, signal);
+    const ask = async (sql: string): Promise<unknown> => answer(lake, sql, {});
+    await expect(ask('select * from mirror.ledger_entries')).rejects.toThrow('here it is ledger_entries.');
+    await expect(ask('select * from mirror.runs')).rejects.toThrow('show tables says what there is.');
+  });
+
+  it.each(LAKE_TABLES)('see of %s the columns that are listed with their meaning', async (table) => {
+    await using lake = await openLake(deps, signal);
+    const reader = await lake.connection.runAndReadAll(`describe ${table}`);
+    const listed = askedColumns(table).map(({ name, type }) => [name, type]);
+    expect(listed.toSorted()).toEqual(
+      reader
+        .getRows()
+        .map(([name, type]) => [name, type])
+        .toSorted(),
+    );
   });
 
   it('refuse an id in SQL that was cut off, which stands in no row', () => {
