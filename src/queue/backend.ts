@@ -40,7 +40,7 @@ export interface BullQueue {
     start: number,
     end: number,
     asc: boolean,
-  ): Promise<readonly Pick<BullJob, 'timestamp'>[]>;
+  ): Promise<readonly Pick<BullJob, 'name' | 'timestamp'>[]>;
   on(event: 'error', listener: (error: Error) => void): unknown;
   close(): Promise<void>;
 }

@@ -164,8 +164,14 @@ export class Queues implements AsyncDisposable {
     const next = await bounded(`look at the queue ${queue}`, () =>
       this.#queue(queue).getJobs(['waiting', 'prioritized'], 0, OLDEST_OF - 1, true),
     );
-    const oldestMs = Math.min(Date.now(), ...next.map((job) => job.timestamp));
-    return { queue, jobs, oldestMs: next.length === 0 ? 0 : Math.max(0, Date.now() - oldestMs) };
+    // A canary is nobody's work.
+    const [canaries, asked] = [
+      next.filter(({ name }) => name === CANARY),
+      next.filter(({ name }) => name !== CANARY),
+    ];
+    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - canaries.length);
+    const oldestMs = Math.min(Date.now(), ...asked.map((job) => job.timestamp));
+    return { queue, jobs: { ...jobs, prioritized }, oldestMs: Math.max(0, Date.now() - oldestMs) };
   }
 
   /** The queues as BullMQ knows them, for its board. */

@@ -127,6 +127,11 @@ describe('parties', () => {
     expect(await everyPage('search=01AB')).toEqual([SECOND]);
     expect(await everyPage('search=0x01ab')).toEqual([SECOND]);
     expect(await everyPage(`search=${SECOND}`)).toEqual([SECOND]);
+    const cut = (given: string): string => `search=${encodeURIComponent(given)}`;
+    expect(await everyPage(cut(`${SECOND.slice(0, 8)}…abab`))).toEqual([SECOND]);
+    expect(await everyPage(cut('01AB…'))).toEqual([SECOND]);
+    expect(await everyPage(cut('0x01ab...ABAB'))).toEqual([SECOND]);
+    expect(await everyPage(cut('01ab…abcd'))).toEqual([]);
     expect(await everyPage('search=netw')).toEqual(['network']);
     expect(await everyPage("search=%25'")).toEqual([]);
   });

@@ -66,7 +66,7 @@ describe('the glance', () => {
   it('says of a whole mirror as of when, and asks nothing of a person', async () => {
     const { view } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
-    await expect.poll(() => view.page.title()).toBe('✓ ledger-mirror');
+    await expect.poll(() => view.page.title()).toBe('✓ Status · ledger-mirror');
     await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
   });
 

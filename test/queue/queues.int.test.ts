@@ -164,9 +164,22 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(queues.pulses()).toMatchObject([{ queue: 'sync', rebuilds: 1 }]);
     for (let round = 0; round < 3; round += 1) {
       await queues.sendCanaries('worker-1');
-      await waitFor(async () => (await queues.depth('sync')).jobs['prioritized'] === 0, { what: 'a canary' });
+      await waitFor(async () => (await queues.counts('sync'))['prioritized'] === 0, { what: 'a canary' });
     }
     expect(opened).toBe(2);
+  });
+
+  it('does not count among what waits the canaries that nobody takes', async () => {
+    const queues = await openQueues();
+    const stop = Promise.withResolvers<void>();
+    queues.work('sync', 1, async () => stop.promise);
+    await queues.add('sync', [job('held')]);
+    await waitFor(async () => (await queues.counts('sync'))['active'] === 1, { what: 'the job taken' });
+    await queues.sendCanaries('worker-1');
+    expect((await queues.counts('sync'))['prioritized']).toBe(1);
+    const { jobs, oldestMs } = await queues.depth('sync');
+    expect([jobs['prioritized'], oldestMs]).toEqual([0, 0]);
+    stop.resolve();
   });
 
   it('tells how much waits, and for how long', async () => {

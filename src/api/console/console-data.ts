@@ -1,7 +1,8 @@
 /** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
-import type { ConsoleParts, EntriesQuestion, PartyView } from './console-ports.ts';
+import { splitCutId } from '../../core/cut-ids.ts';
+import type { ConsoleParts, EntriesQuestion, PartiesQuestion, PartyView } from './console-ports.ts';
 import { addLakeRoutes } from './lake-routes.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { StatusError } from '../http/status-error.ts';
@@ -83,11 +84,9 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
     { schema: { ...HIDDEN, querystring } },
     (request) => {
       const { view, search, after } = request.query;
-      const given = search.trim().replace(/^0x/i, '');
-      const prefix = /^[0-9a-f]*$/i.test(given) ? given.toLowerCase() : given;
       if (view !== 'id' && after !== undefined && !/^\d{1,18}$/.test(after))
         throw refuse('after: no such page');
-      return store.parties({ view, prefix, after, rowsMax: PARTIES_PAGE });
+      return store.parties({ view, ...soughtBy(search), after, rowsMax: PARTIES_PAGE });
     },
   );
   server.get<{ Params: { id: string } }>(
@@ -181,6 +180,13 @@ function partyId(text: string): string {
   const id = canonicalPartyId(text);
   if (id === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
   return id;
+}
+
+/** Ids are hex in lower case, or words; one may be given as it is shown cut. */
+function soughtBy(search: string): Pick<PartiesQuestion, 'prefix' | 'suffix'> {
+  const cut = splitCutId(search.trim().replace(/^0x/i, ''));
+  const lower = (text: string): string => (/^[0-9a-f]*$/i.test(text) ? text.toLowerCase() : text);
+  return { prefix: lower(cut.prefix), suffix: lower(cut.suffix) };
 }
 
 function isTimeZone(name: string): boolean {

@@ -83,6 +83,8 @@ export interface PartiesQuestion {
   readonly view: PartyView;
   /** The beginning of an id; only with the view `id`. */
   readonly prefix: string;
+  /** Its end, where it was cut; empty otherwise. */
+  readonly suffix: string;
   /** Where the page before ended. */
   readonly after: string | undefined;
   readonly rowsMax: number;

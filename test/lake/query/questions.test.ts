@@ -291,13 +291,9 @@ describe('ready questions', () => {
   it.each(LAKE_TABLES)('see of %s the columns that are listed with their meaning', async (table) => {
     await using lake = await openLake(deps, signal);
     const reader = await lake.connection.runAndReadAll(`describe ${table}`);
-    const listed = askedColumns(table).map(({ name, type }) => [name, type]);
-    expect(listed.toSorted()).toEqual(
-      reader
-        .getRows()
-        .map(([name, type]) => [name, type])
-        .toSorted(),
-    );
+    const listed = askedColumns(table).map(({ name, type }) => `${name} ${type}`);
+    const seen = reader.getRows().map(([name, type]) => `${String(name)} ${String(type)}`);
+    expect(listed.toSorted()).toEqual(seen.toSorted());
   });
 
   it('refuse an id in SQL that was cut off, which stands in no row', () => {

@@ -58,6 +58,7 @@ const VIEWS = {
   '/settings': { name: 'settings', start: startSettings, load: loadSettings },
 };
 const view = VIEWS[location.pathname] ?? VIEWS['/'];
+const TITLE = `${view.name[0].toUpperCase()}${view.name.slice(1)} · ledger-mirror`;
 
 let revision;
 let isReloading = false;
@@ -68,6 +69,7 @@ function take(snapshot) {
   takeLive(snapshot.live);
   takeLists(snapshot.status.streams);
   showGlance(snapshot);
+  document.title = `${snapshot.status.complete ? '✓' : '!'} ${TITLE}`;
   view.take?.(snapshot);
   if (snapshot.revision === revision || isReloading) return;
   const isFirst = revision === undefined;
@@ -81,6 +83,7 @@ function take(snapshot) {
 }
 
 function showView() {
+  document.title = TITLE;
   for (const part of document.querySelectorAll('.view')) part.hidden = part.dataset.view !== view.name;
   for (const link of document.querySelectorAll('.top nav a')) {
     if (VIEWS[link.pathname] === view) link.setAttribute('aria-current', 'page');

@@ -34,7 +34,8 @@ const SUMMARY = `
 const BY_ID = `
   with page as materialized (
     select party_id, party_id as key from mirror.parties
-    where party_id > $2 and party_id >= $1 and ($1 = '' or party_id < $1 || 'zz') order by party_id limit $3)
+    where party_id > $2 and party_id >= $1 and ($1 = '' or party_id < $1 || 'zz')
+      and right(party_id, length($4)) = $4 order by party_id limit $3)
   ${SUMMARY} order by page.key`;
 
 const UNIT_PAGES = {
@@ -56,11 +57,11 @@ type KeyedSummary = PartySummary & { readonly key: string };
 
 export async function readParties(
   rows: Rows,
-  { view, prefix, after, rowsMax }: PartiesQuestion,
+  { view, prefix, suffix, after, rowsMax }: PartiesQuestion,
 ): Promise<PartyPage> {
   const found =
     view === 'id'
-      ? await rows<KeyedSummary>('list parties', BY_ID, [prefix, after ?? '', rowsMax + 1])
+      ? await rows<KeyedSummary>('list parties', BY_ID, [prefix, after ?? '', rowsMax + 1, suffix])
       : await rows<KeyedSummary>('list parties', byUnit(UNIT_PAGES[view]), [after, rowsMax + 1]);
   const shown = found.slice(0, rowsMax);
   // A party whose assets are asked one by one has a unit for each.

@@ -11,8 +11,8 @@ export function entryList(party) {
   const form = el(
     'form',
     { class: 'choices' },
-    day('From', 'since'),
-    day('Until', 'until'),
+    day('Since', 'since'),
+    day('Until (included)', 'until'),
     choice('Type', 'type', party.transferTypes, (type) => type.toLowerCase().replaceAll('_', ' ')),
     choice('Asset', 'asset', assets, shortId),
   );

@@ -92,7 +92,9 @@ function nothing(search, view) {
     el(
       'td',
       { colspan: 6, class: 'none' },
-      view === 'id' && search !== '' ? `No party begins with “${search}”.` : NOTHING[view],
+      view === 'id' && search !== ''
+        ? `No party’s id begins with “${search}”, or is cut like it.`
+        : NOTHING[view],
     ),
   );
 }

@@ -4,12 +4,23 @@ import { completeNames } from './complete.js';
 import { action, announce, el, place, show } from '../common/dom.js';
 import { plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
-import { resultTable, tabled } from './result.js';
+import { isLonger, resultTable, tabled } from './result.js';
 
 const SECONDS_MAX = 60;
 const LAST = 'ledger-mirror query';
 const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';
-const EXAMPLE = 'select transfer_type, count(*) as entries from ledger_entries group by 1 order by 2 desc';
+const EXAMPLE =
+  'select transfer_type, count(*) as entries from ledger_entries where is_counted group by 1 order by 2 desc';
+const DAY_HINT = '2026-01-31';
+const ID_HINT = 'beginning of an id';
+const OPTIONS = {
+  since: { label: 'since', hint: DAY_HINT },
+  until: { label: 'until (not included)', hint: DAY_HINT },
+  party: { label: 'party', hint: ID_HINT },
+  asset: { label: 'asset', hint: ID_HINT },
+};
+/** A small table that names every asset. */
+const ASSETS = 'select distinct asset_id from daily_flows order by 1';
 
 export function startQuery() {
   const sql = el('textarea', {
@@ -27,7 +38,7 @@ export function startQuery() {
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
   const run = el('button', { type: 'button', class: 'primary' }, 'Run');
   const asked = () => askedFor(sql, question, options);
-  run.addEventListener('click', () => void answer(asked(), run, result));
+  run.addEventListener('click', () => void answer(asked, run, result));
   sql.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) run.click();
   });
@@ -39,10 +50,10 @@ export function startQuery() {
     result,
   );
   completeNames(sql);
-  void loadQuestions(question, options, sql, keys);
+  void loadQuestions(question, { options, sql, keys, result });
 }
 
-async function loadQuestions(question, options, sql, keys) {
+async function loadQuestions(question, { options, sql, keys, result }) {
   try {
     const { questions } = await ask('/console/questions');
     question.append(...questions.map(({ name }) => el('option', { value: name }, name)));
@@ -51,6 +62,8 @@ async function loadQuestions(question, options, sql, keys) {
       sql.hidden = chosen !== undefined;
       keys.textContent =
         chosen === undefined ? KEYS : `${chosen.title[0].toUpperCase()}${chosen.title.slice(1)}.`;
+      // The answer to another question goes, and one that still comes is not shown.
+      show(result);
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });
   } catch (error) {
@@ -59,17 +72,31 @@ async function loadQuestions(question, options, sql, keys) {
 }
 
 function optionField(name) {
-  const hint = { since: '2026-01-31', until: '2026-02-28', party: 'id', asset: 'id' }[name] ?? '';
+  const { label, hint } = OPTIONS[name];
+  const list = name === 'asset' ? 'query-assets' : undefined;
   return el(
     'label',
     { class: 'choice' },
-    name,
-    el('input', { name, placeholder: hint, autocomplete: 'off', spellcheck: 'false', size: 12 }),
+    label,
+    el('input', { name, list, placeholder: hint, autocomplete: 'off', spellcheck: 'false', size: 15 }),
+    list !== undefined && assetList(list),
   );
+}
+
+function assetList(id) {
+  const list = el('datalist', { id });
+  const load = async () => {
+    const { rows } = await post('/console/query', { sql: ASSETS });
+    list.replaceChildren(...rows.map(({ asset_id: value }) => el('option', { value })));
+  };
+  // An id can be typed without it.
+  void load().catch(() => undefined);
+  return list;
 }
 
 function askedFor(sql, question, options) {
   if (question.value === '') {
+    if (sql.value.trim() === '') throw new Error('Nothing was asked yet: write SQL, or choose a question.');
     sessionStorage.setItem(LAST, sql.value);
     return { sql: sql.value };
   }
@@ -80,22 +107,28 @@ function askedFor(sql, question, options) {
   };
 }
 
-async function answer(asked, run, target) {
+async function answer(asked, run, result) {
   if (run.getAttribute('aria-disabled') === 'true') return;
   run.setAttribute('aria-disabled', 'true');
-  show(target, el('p', { class: 'quiet' }, 'Asking the lake…'));
+  const target = el('div', {}, el('p', { class: 'quiet' }, 'Asking the lake…'));
+  show(result, target);
   try {
     const {
       rows: found,
       isCut,
       tookMs,
-    } = await post('/console/query', asked, {
+    } = await post('/console/query', asked(), {
       timeoutMs: (SECONDS_MAX + 10) * 1_000,
     });
+    if (!target.isConnected) return;
     const { columns, rows } = tabled(found);
-    const told = `${plural(rows.length, 'row')}${isCut ? ', and more: the files hold all of them' : ''}, ${(tookMs / 1_000).toFixed(1)} s`;
+    const hint = el('p', { class: 'hint' });
     const shown = rows.length === 0 ? [] : [...resultChart(columns, rows), resultTable(columns, rows)];
-    show(target, el('p', { class: 'hint' }, told), ...shown);
+    show(target, hint, ...shown);
+    const more = isCut ? ', and more: the files hold all of them' : '';
+    const below = isLonger(target.querySelector('.result')) ? ', scroll for all of them' : '';
+    const told = `${plural(rows.length, 'row')}${more}${below}, ${(tookMs / 1_000).toFixed(1)} s`;
+    hint.textContent = told;
     announce(told);
   } catch (error) {
     // As DuckDB wrote it: a mark in its last line stands below the place.

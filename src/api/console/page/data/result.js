@@ -71,6 +71,11 @@ export function resultTable(columns, rows) {
   return region;
 }
 
+/** Whether rows lie below what its box shows. */
+export function isLonger(region) {
+  return region !== null && region.scrollHeight > region.clientHeight;
+}
+
 function classOf(column) {
   return column.kind === 'number' ? 'number' : undefined;
 }

@@ -21,7 +21,7 @@ const NUMBERS = [
 /** How many, and for how long the first of them. */
 function waiting({ jobsWaiting, oldestSeconds }) {
   if (jobsWaiting === null) return '–';
-  return jobsWaiting === 0 ? '0' : `${count(jobsWaiting)}, ${duration(oldestSeconds * 1_000)}`;
+  return jobsWaiting === 0 ? '0' : `${count(jobsWaiting)}, for ${duration(oldestSeconds * 1_000)}`;
 }
 
 export function showGlance(snapshot) {
@@ -34,7 +34,6 @@ export function showGlance(snapshot) {
       : 'not';
   place('glance').dataset.state = state;
   showSentence(status.sentence);
-  document.title = `${status.complete ? '✓' : '!'} ledger-mirror`;
   showFreshness(status, nextNight);
   keyed(
     place('attention'),
