@@ -33,7 +33,7 @@ const entries = {
   after: undefined,
   rowsMax: 50,
 };
-const parties = { prefix: '', after: undefined, rowsMax: 25 };
+const parties = { prefix: '', suffix: '', after: undefined, rowsMax: 25 };
 const night = { plans: new NightlyPlans(warehouse.db), nightlyParties: { kind: 'all' } as const };
 
 test.each([
