@@ -8,6 +8,8 @@ import type { Config } from '../../config/environment.ts';
 import { sqlAddress } from './sql-address.ts';
 import { isWrittenOnce } from '../../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
+import type { SourceClock } from '../../export/plan/source-clock.ts';
+import { LIST_RETRIES } from '../../source/retry/retry.ts';
 import { openApp, type App, type AppOptions } from '../app.ts';
 import { requireWritable } from '../data-dir.ts';
 
@@ -29,6 +31,7 @@ const DATE_TIMEOUT_MS = 10_000;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
 const REACHABLE_MAX_MS = 3_000;
+const SOURCE_LIMITS = { listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS } };
 /** Services that are up have answered by then; what waits for one that is away says so. */
 const CHECKS_MAX_MS = 8_000;
 
@@ -40,21 +43,22 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
   findings.push(await check('data directory', () => examineDataDir(options.config)));
   let app: App;
   try {
-    app = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS });
+    app = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS, sourceLimits: SOURCE_LIMITS });
   } catch (error) {
     findings.push({ what: 'database and queues', state: 'wrong', detail: errorLine(error) });
     return findings;
   }
   await using opened = app;
   const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
+  const clock = app.config.sourceUrl === undefined ? undefined : app.jobs.stages.clock(limit);
   // Side by side: one that waits for somebody who is away must not keep the others.
   const checked = await Promise.all([
     check('database', () => examineDatabase(opened), limit),
     check('rights', () => examineRights(opened), limit),
     check('queues', () => examineQueues(opened), limit),
     check('object store', () => examineStore(opened, limit), limit),
-    check('source', () => examineSource(opened, limit), limit),
-    check('clock', () => examineClock(opened, limit), limit),
+    check('source', () => examineSource(clock), limit),
+    check('clock', () => examineClock(opened, clock, limit), limit),
   ]);
   return [...findings, ...checked];
 }
@@ -173,9 +177,9 @@ async function examineStore(app: App, signal: AbortSignal): Promise<Result> {
   return { state: isWrittenOnce(found) ? 'ok' : 'warning', detail: describeStore(store.url, found) };
 }
 
-async function examineSource(app: App, signal: AbortSignal): Promise<Result> {
-  if (app.config.sourceUrl === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
-  const clock = await app.jobs.stages.clock(signal);
+async function examineSource(asked: Promise<SourceClock> | undefined): Promise<Result> {
+  const clock = await asked;
+  if (clock === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
   const seen = formatInstant(clock.seen);
   if (clock.from === 'guessed')
     return {
@@ -187,15 +191,20 @@ async function examineSource(app: App, signal: AbortSignal): Promise<Result> {
 }
 
 /** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
-async function examineClock(app: App, signal: AbortSignal): Promise<Result> {
+async function examineClock(
+  app: App,
+  asked: Promise<SourceClock> | undefined,
+  signal: AbortSignal,
+): Promise<Result> {
   const { rows } = await app.warehouse.pool.query<{ micros: string }>(
     `select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as micros`,
   );
   const others = [{ whose: "the database's", aheadMs: aheadMs(BigInt(rows[0]?.micros ?? 0)) }];
-  if (app.config.sourceUrl !== undefined) {
+  // That the source does not answer is another finding.
+  const clock = await asked?.catch(() => undefined);
+  if (app.config.sourceUrl !== undefined && clock !== undefined) {
     const date = await dateOf(app.config.sourceUrl, signal);
     if (date !== undefined) others.push({ whose: "the source's", aheadMs: aheadMs(date) });
-    const clock = await app.jobs.stages.clock(signal);
     const headMs = clock.from === 'source' ? aheadMs(clock.seen) : 0;
     if (headMs > CLOCK_SKEW_MAX_MS) others.push({ whose: "the source's last block", aheadMs: headMs });
     if (headMs < -HEAD_AGE_MAX_MS) {
