@@ -105,6 +105,20 @@ describe('an operator', () => {
     expect([load, verify, all]).toEqual([0, 0, parties + checkpoints + exports]);
   });
 
+  it('follows the link of a run, and comes back to the view', async () => {
+    const { page } = parts();
+    const link = page.locator('#runs li', { hasText: 'nightly run' }).locator('a.id').first();
+    const runId = await link.innerText();
+    await link.click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('heading', { name: /nightly run/ }).waitFor();
+    expect(new URL(page.url()).hash).toBe(`#run/${runId}`);
+    await page.reload();
+    await dialog.getByText(runId).waitFor();
+    await page.keyboard.press('Escape');
+    await expect.poll(() => new URL(page.url()).hash).toBe('');
+  });
+
   it('is told what an audit would ask, starts it, and cancels it', async () => {
     const { page, sandbox } = parts();
     const pages = held();

@@ -346,7 +346,7 @@ describe('queries', () => {
       const ask = ({ sql, parameters }: Inquiry): Promise<string> => query(sql, { parameters });
       const everything = await ask(inquiry(question));
       const nothing = await ask(
-        inquiry(question, { since: '2030-01-01T00:00:00Z', until: '1980-01-01T00:00:00Z', asset: ASSET }),
+        inquiry(question, { since: '2030-01-01T00:00:00Z', until: '2031-01-01T00:00:00Z', asset: ASSET }),
       );
       expect(JSON.parse(everything).rowCount).toBeGreaterThan(0);
       expect(JSON.parse(everything)).toMatchSnapshot();

@@ -12,7 +12,7 @@ import { takeLive } from './common/orders.js';
 import { loadParties, refreshParties, startParties } from './data/parties.js';
 import { openParty } from './data/party.js';
 import { startQuery } from './data/query.js';
-import { loadRuns, startRuns } from './runs/runs.js';
+import { loadRuns, openRun, startRuns } from './runs/runs.js';
 import { loadSettings, startSettings } from './settings.js';
 import { startButton, takeLists } from './common/start.js';
 import { showStreams } from './status/streams.js';
@@ -105,14 +105,14 @@ function startTheme() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawCharts);
 }
 
-/** A link to a party opens its ledger; closing it leaves the page where it was. */
+const LINKED = { party: openParty, run: openRun };
+
+/** A link to a party or a run opens it; closing it leaves the page where it was. */
 function startLinks() {
   const go = () => {
-    const partyId = /^#party\/(.+)$/.exec(location.hash)?.[1];
-    if (partyId !== undefined)
-      void openParty(decodeURIComponent(partyId), () =>
-        history.replaceState(undefined, '', location.pathname),
-      );
+    const [, kind, id] = /^#(party|run)\/(.+)$/.exec(location.hash) ?? [];
+    if (kind === undefined) return;
+    void LINKED[kind](decodeURIComponent(id), () => history.replaceState(undefined, '', location.pathname));
   };
   addEventListener('hashchange', go);
   go();

@@ -79,7 +79,12 @@ function makeRun() {
 function bodyOf(run) {
   const isOpen = run.state === 'queued' || run.state === 'running';
   const name = `${kindName(run.kind)} ${shortId(run.subject)}`;
-  return [isOpen && el('p', { class: 'deal' }, cancelButton(run.runId, name)), evidence(run)].filter(Boolean);
+  const link = el('a', { class: 'id whole', href: `#run/${run.runId}` }, run.runId);
+  return [
+    el('p', { class: 'hint' }, 'Run ', link),
+    isOpen && el('p', { class: 'deal' }, cancelButton(run.runId, name)),
+    evidence(run),
+  ].filter(Boolean);
 }
 
 function headOf(run) {
@@ -103,14 +108,14 @@ function headOf(run) {
   ];
 }
 
-export async function openRun(runId) {
-  const body = openDialog('Run', el('p', { class: 'loading' }, 'Loading…'));
+export async function openRun(runId, closed) {
+  const body = openDialog('Run', el('p', { class: 'loading' }, 'Loading…'), closed);
   try {
     const run = await ask(`/mirror/runs/${runId}`);
     body.title(`${kindName(run.kind)} · ${shortId(run.subject)}`);
     body.show(el('p', { class: 'runhead' }, ...headOf(run)), ...bodyOf(run));
   } catch (error) {
-    body.show(failed(error, () => void openRun(runId)));
+    body.show(failed(error, () => void openRun(runId, closed)));
   }
 }
 
