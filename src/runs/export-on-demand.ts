@@ -30,13 +30,9 @@ const params = z.object({
 export async function exportOnDemand(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
   const { load, ...range } = params.parse(run.params);
   await deps.stages.catchUpWithStore(signal, { maxAgeMs: STORE_AGE_MAX_MS });
-  // A range with an end may end behind an older clock.
-  const clock = await fixClock(
-    run,
-    deps,
-    signal,
-    range.to === undefined ? { maxAgeMs: CLOCK_AGE_MAX_MS } : {},
-  );
+  // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
+  const maxAgeMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
+  const clock = await fixClock(run, deps, signal, range.to === undefined ? { maxAgeMs } : {});
   const outcome = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },

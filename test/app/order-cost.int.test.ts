@@ -61,3 +61,16 @@ it('costs an order as many statements among 1,000 parties as among 10, and no li
   // What the rate limit and the clock share among orders depends on how close together they come.
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
 });
+
+it('holds what was there when it was ordered, however shortly after another', async () => {
+  await using real = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
+  const closedTo = async (): Promise<number> => {
+    const run = await real.app.jobs.runs.create({ kind: 'export', subject: idle(0) });
+    await exportOnDemand(run, real.app.jobs, signal);
+    const kept = await real.app.jobs.runs.get(run.runId);
+    return Date.parse((kept?.params['clock'] as { closedTo: string }).closedTo);
+  };
+  const before = await closedTo();
+  sandbox.advance(3_600_000);
+  expect((await closedTo()) - before).toBeGreaterThanOrEqual(3_600_000);
+});
