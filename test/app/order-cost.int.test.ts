@@ -68,7 +68,8 @@ it('holds what was there when it was ordered, however shortly after another', as
     const run = await real.app.jobs.runs.create({ kind: 'export', subject: idle(0) });
     await exportOnDemand(run, real.app.jobs, signal);
     const kept = await real.app.jobs.runs.get(run.runId);
-    return Date.parse((kept?.params['clock'] as { closedTo: string }).closedTo);
+    const clock = kept?.params['clock'] as { closedTo: string } | undefined;
+    return Date.parse(clock?.closedTo ?? '');
   };
   const before = await closedTo();
   sandbox.advance(3_600_000);
