@@ -114,7 +114,7 @@ describe('an operator', () => {
     await dialog.getByRole('heading', { name: /nightly run/ }).waitFor();
     expect(new URL(page.url()).hash).toBe(`#run/${runId}`);
     await page.reload();
-    await dialog.getByText(runId).waitFor();
+    await dialog.getByRole('link', { name: runId }).waitFor();
     await page.keyboard.press('Escape');
     await expect.poll(() => new URL(page.url()).hash).toBe('');
   });
