@@ -22,6 +22,7 @@ const NUMBER_OF_TYPE: ReadonlyMap<string, string> = new Map(
   [...ACCOUNT_TYPES].map(([number, name]) => [name, String(number)]),
 );
 const LINE_FEED = 0x0a;
+const ZERO = 0x30;
 
 function prefixed(prefix: string): Write {
   return (value) => (value.startsWith('#') ? value.slice(1) : value === '' ? '' : prefix + value);
@@ -34,8 +35,10 @@ function quoted(write: Write): Write {
 /** From `2023-05-01T10:00:00.500000Z`. */
 function time(separator: string, zone: string, isTrimmed: boolean): Write {
   return (value) => {
-    const fraction = isTrimmed ? value.slice(19, 26).replace(/\.?0+$/, '') : value.slice(19, 26);
-    return `${value.slice(0, 10)}${separator}${value.slice(11, 19)}${fraction}${zone}`;
+    let end = 26;
+    if (isTrimmed) while (value.charCodeAt(end - 1) === ZERO) end -= 1;
+    // Without a fraction there is no point either.
+    return `${value.slice(0, 10)}${separator}${value.slice(11, end === 20 ? 19 : end)}${zone}`;
   };
 }
 
@@ -73,6 +76,8 @@ interface Cell {
   readonly index: number;
   /** In ENTRY_COLUMNS; undefined: the effect. */
   readonly place: number | undefined;
+  /** Reading an integer only leaves characters out: one that is as long as its text is written as it is. */
+  readonly isInteger: boolean;
   ways: [name: string, write: Write][];
   lastValue: string | undefined;
   lastText: string;
@@ -89,7 +94,9 @@ export class SpellingProof {
     this.#cells = [...places, { name: 'effect' as const, place: undefined }].flatMap(({ name, place }) => {
       const index = layout.index[name];
       if (index === undefined) return [];
-      return [{ index, place, ways: Object.entries(waysOf(name)), lastValue: undefined, lastText: '' }];
+      const ways = waysOf(name);
+      const isInteger = ways === INTEGERS;
+      return [{ index, place, isInteger, ways: Object.entries(ways), lastValue: undefined, lastText: '' }];
     });
   }
 
@@ -100,14 +107,19 @@ export class SpellingProof {
       this.#isLost = true;
       return;
     }
+    // One text for all: a call for each field costs more than reading the row did.
     const row = buffer.toString('latin1', start, end);
     for (const cell of this.#cells) {
-      const text = row.slice(fields.rawStart(cell.index) - start, fields.rawEnd(cell.index) - start);
+      const from = fields.rawStart(cell.index);
+      const to = fields.rawEnd(cell.index);
       const value = cell.place === undefined ? effect : (values[cell.place] ?? '');
+      if (cell.isInteger && value !== '' && to - from === value.length) continue;
+      const text = row.slice(from - start, to - start);
       if (value === cell.lastValue && text === cell.lastText) continue;
-      cell.ways = cell.ways.filter(([, write]) => write(value) === text);
       cell.lastValue = value;
       cell.lastText = text;
+      if (cell.ways.length === 1 && cell.ways[0]?.[1](value) === text) continue;
+      cell.ways = cell.ways.filter(([, write]) => write(value) === text);
       this.#isLost ||= cell.ways.length === 0;
     }
   }
