@@ -124,6 +124,7 @@ async function mergeOne(
   }
   if (writer === undefined || layout === undefined) return undefined;
   const spooled = await writer.finish();
+  await publishing.failpoint('spooled');
   checkSums(group, spooled);
   const publication = await publicationOf(lease.scope, group, { spooled, layout }, deps, signal);
   await publish(lease, publication, publishing, signal);

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/core/log.ts';
@@ -8,10 +8,13 @@ import { tidyStore } from '../../../src/export/publish/janitor.ts';
 import type { Step } from '../../../src/export/publish/publish.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { MergeStore } from '../../../src/export/store/merge-store.ts';
+import { RowDigest } from '../../../src/ledger/digest.ts';
+import { manifestKey } from '../../../src/ledger/objects/object-keys.ts';
 import { loadParty } from '../../../src/load/load-party.ts';
 import { LoadStore } from '../../../src/load/store/load-store.ts';
 import { openWarehouse, type Warehouse } from '../../../src/postgres/database.ts';
 import { freshDatabase } from '../../support/database.ts';
+import { Child } from '../../support/process.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, PARTY, pieces, row12, type Spoil } from '../ledger-double.ts';
 import { currentSegments, publishedSegments } from '../../support/mirror-state.ts';
@@ -23,7 +26,7 @@ const log = createLog('silent');
 interface Scene extends AsyncDisposable {
   readonly world: World;
   readonly warehouse: Warehouse;
-  merge(failpoint?: (step: Step) => void, nightBytesMax?: bigint): Promise<MergeReport>;
+  merge(nightBytesMax?: bigint): Promise<MergeReport>;
   load(): Promise<void>;
   night(index: number): Promise<void>;
 }
@@ -42,14 +45,13 @@ async function openScene(spoils: World['source']['spoils'] = []): Promise<Scene>
   const scene: Scene = {
     world,
     warehouse,
-    merge: (failpoint, nightBytesMax) =>
+    merge: (nightBytesMax) =>
       mergeAll(
         {
           ...world.deps(),
           candidates: new MergeStore(warehouse.db),
           runId: randomUUID(),
           log,
-          failpoint,
           nightBytesMax,
         },
         signal,
@@ -80,6 +82,33 @@ async function table(): Promise<unknown[]> {
     `select to_jsonb(e) - 'segment_id' as row from mirror.ledger_entries e order by 1`,
   );
   return rows.map(({ row }) => row);
+}
+
+/** Of all current segments: additive, so the same however they are cut. */
+async function sumOfDigests(): Promise<string> {
+  const sum = new RowDigest();
+  const { rows } = await database.pool.query<{ digest: string; rows: string }>(
+    `select digest, rows from mirror.segments where status = 'current'`,
+  );
+  for (const { digest, rows: count } of rows) sum.merge(RowDigest.fromHex(digest, Number(count)));
+  return `${sum.rows} ${sum.hex()}`;
+}
+
+async function startRun(): Promise<string> {
+  const runId = randomUUID();
+  await database.pool.query(
+    `insert into mirror.runs (run_id, kind, subject) values ($1, 'nightly', 'now')`,
+    [runId],
+  );
+  return runId;
+}
+
+/** Merges in a process of its own, which kills itself at that step. */
+async function killMerging(world: World, runId: string, step: Step): Promise<void> {
+  const worker = join(import.meta.dirname, 'killed-worker.ts');
+  await using child = new Child(process.execPath, [worker, database.url, world.folder, runId, step]);
+  const exit = await child.end();
+  if (exit.signal !== 'SIGKILL') throw new Error(`the worker was not killed: ${child.stderr}`);
 }
 
 describe('closed segments of a month that is over', () => {
@@ -119,26 +148,42 @@ describe('closed segments of a month that is over', () => {
     expect(await table()).toEqual(before);
   });
 
-  test.each<Step>(['intended', 'object', 'manifest', 'committed'])(
-    'are merged by the next night where this one ends at %s, and all is there at every moment',
-    async (at) => {
+  test.each<[Step, string, boolean]>([
+    ['spooled', 'with its spool', true],
+    ['intended', 'with its spool', true],
+    ['intended', 'without it, as on another machine', false],
+    ['object', 'with its spool', true],
+    ['object', 'without it', false],
+    ['manifest', 'with its spool', true],
+    ['committed', 'with its spool', true],
+  ])(
+    'are all there at every moment where the night is killed with -9 at %s, and merged by the next one %s',
+    async (step, _, isSpoolKept) => {
       await using scene = await openScene();
-      const { world } = scene;
+      const { world, warehouse } = scene;
       await scene.load();
-      const [rows, before] = [await world.rows(), await table()];
-      const killed = scene.merge((step) => {
-        if (step === at) throw new Error('killed');
-      });
-      expect(await killed).toMatchObject({ failed: 1 });
+      const [rows, before, sum] = [await world.rows(), await table(), await sumOfDigests()];
+      const runId = await startRun();
+      await killMerging(world, runId, step);
       expect(await world.rows()).toEqual(rows);
+      expect(await sumOfDigests()).toBe(sum);
+      if (!isSpoolKept) await rm(join(world.folder, 'objects', '.spool'), { recursive: true, force: true });
       await world.expireLeases();
       await scene.merge();
       expect(await world.rows()).toEqual(rows);
+      expect(await sumOfDigests()).toBe(sum);
+      const [first, ...later] = (await world.coverage()).filter((line) => line.includes(' closed '));
+      expect([first?.slice(0, 39), later.length]).toEqual(['1970-01-01 00:00:00 2023-05-31 01:58:00', 6]);
       await scene.load();
       expect(await table()).toEqual(before);
       expect(await scene.merge()).toMatchObject({ ledgers: 0 });
-      await scene.night(NIGHTS + 1);
+      // Of all that the two nights wrote, only what is published stays.
+      const archive = new ExportArchiveStore(warehouse.db);
+      await tidyStore({ objects: world.objects, archive, log, graceMs: -1000 }, signal);
+      const owned = (await currentSegments(world.pool)).map(({ objectKey }) => objectKey);
+      expect(await world.keys()).toEqual(owned.flatMap((key) => [key, manifestKey(key)]).toSorted());
       expect(await world.spooled()).toEqual([]);
+      await scene.night(NIGHTS + 1);
       expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
     },
   );
@@ -179,7 +224,7 @@ describe('closed segments of a month that is over', () => {
   test('wait for another night where this one has written enough, or where another works on the ledger', async () => {
     await using scene = await openScene();
     const { world } = scene;
-    expect(await scene.merge(undefined, 0n)).toMatchObject({ into: 0, left: 1 });
+    expect(await scene.merge(0n)).toMatchObject({ into: 0, left: 1 });
     const lease = await world.repository.acquire({ partyId: PARTY }, 60_000);
     expect(await scene.merge()).toMatchObject({ into: 0, left: 1 });
     if (lease !== undefined) await world.repository.release(lease);
