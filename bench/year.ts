@@ -59,11 +59,11 @@ for (let night = 1; night <= NIGHTS; night += 1) {
   verdicts.set(String(run.verdict), (verdicts.get(String(run.verdict)) ?? 0) + 1);
   merged += Number((run.evidence['merged'] as { segments?: string } | undefined)?.segments ?? 0);
   const isMonthOver = (night * DAYS) % MONTH_DAYS < DAYS;
-  if (isMonthOver || night === NIGHTS)
-    columns.push({
-      month: `day ${night * DAYS}`,
-      counts: new Map([...(await countRows(app)), ...(await countObjects())]),
-    });
+  if (!isMonthOver && night !== NIGHTS) continue;
+  const counts = new Map([...(await countRows(app)), ...(await countObjects())]);
+  columns.push({ month: `day ${night * DAYS}`, counts });
+  const tookSeconds = ((performance.now() - startedMs) / 1_000).toFixed(0);
+  process.stderr.write(`day ${night * DAYS}, ${tookSeconds} s: ${JSON.stringify(Object.fromEntries(counts))}\n`);
 }
 const seconds = (performance.now() - startedMs) / 1_000;
 const verify = await app.jobs.stages.verify(
