@@ -219,7 +219,7 @@ export const SETTINGS = {
     name: 'HISTORY_RETENTION',
     fallback: '90d',
     accepted: 'a duration from 1d to 3650d',
-    help: 'how long finished runs, and what each nightly run asked, are kept',
+    help: 'how long finished runs, what each nightly run asked, and reports are kept',
     parse: duration(DAY_MS, 3650 * DAY_MS),
   }),
   exportCompression: setting({

@@ -69,8 +69,11 @@ export interface QueueBackend extends AsyncDisposable {
   worker(name: string, processor: BullProcessor, options: BullWorkerOptions): BullWorker;
 }
 
-/** Finished jobs: runs in Postgres are the history; the queue keeps a short tail for its board. */
+/** Of each queue. Runs in Postgres are the history; the queue keeps a short tail for its board, and events that nobody reads. */
 export const RETENTION = {
-  removeOnComplete: { age: 86_400, count: 500 },
-  removeOnFail: { age: 7 * 86_400, count: 500 },
+  defaultJobOptions: {
+    removeOnComplete: { age: 86_400, count: 500 },
+    removeOnFail: { age: 7 * 86_400, count: 500 },
+  },
+  streams: { events: { maxLen: 1_000 } },
 } as const;

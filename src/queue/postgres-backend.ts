@@ -38,7 +38,7 @@ export async function openPostgresBackend(options: PostgresBackendOptions): Prom
   const { Queue, Worker } = withBackend(createPostgresBackend);
   return {
     kind: 'postgres',
-    queue: (name) => new Queue<JobData, void>(name, { ...shared, defaultJobOptions: RETENTION }),
+    queue: (name) => new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, workerOptions) =>
       new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
     advice: () => Promise.resolve([]),

@@ -11,8 +11,6 @@ const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
 /** A connection without an answer for this long is dead. Longer than a worker's wait for a job (10 s). */
 const SILENCE_MAX_MS = 20_000;
-/** Events kept in Redis for QueueEvents, which nothing here reads back. */
-const EVENTS_MAX = 1_000;
 
 export interface RedisBackendOptions {
   readonly url: string;
@@ -57,11 +55,7 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
   return {
     kind: 'redis',
     queue: (name) =>
-      new Queue<JobData, void>(name, {
-        ...shared,
-        defaultJobOptions: RETENTION,
-        streams: { events: { maxLen: EVENTS_MAX } },
-      }),
+new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, workerOptions) =>
       new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
     advice: async () => redisAdvice(await connection.info()),

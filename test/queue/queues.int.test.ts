@@ -1,4 +1,5 @@
 /** One contract for the queues, held by both stores that they can live in. */
+import { Redis } from 'ioredis';
 import { afterAll, describe, expect, it } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { createLog } from '../../src/core/log.ts';
@@ -35,6 +36,15 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const queues = new Queues({ backend: await openBackend(), prefix, log });
     openedQueues.push(queues);
     return queues;
+  }
+
+  async function countEvents(queue: string): Promise<number> {
+    if (kind === 'redis') {
+      const client = new Redis(redis.url);
+      return client.xlen(`${redis.prefix}:${queue}:events`).finally(() => client.disconnect());
+    }
+    const found = await database.pool.query('select from ledger_mirror_queue.event where queue = $1', [queue]);
+    return found.rowCount ?? 0;
   }
 
   afterAll(async () => {
@@ -180,6 +190,23 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const { jobs, oldestMs } = await queues.depth('sync');
     expect([jobs['prioritized'], oldestMs]).toEqual([0, 0]);
     stop.resolve();
+  });
+
+  it('keeps the last thousand events or so, whichever store they lie in', async () => {
+    const prefix = `test-${(mirrors += 1)}`;
+    const queues = await openQueues(prefix);
+    const ids = Array.from({ length: 900 }, (_, index) => `job-${index}`);
+    let worked = 0;
+    queues.work('export', 20, async () => {
+      worked += 1;
+    });
+    await queues.add(
+      'export',
+      ids.map((id) => job(id)),
+    );
+    await waitFor(() => worked === ids.length, { what: 'the jobs worked' });
+    // Some four a job; both stores trim by hundreds.
+    expect(await countEvents(`${prefix}-export`)).toBeLessThan(1_600);
   });
 
   it('tells how much waits, and for how long', async () => {

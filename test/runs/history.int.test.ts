@@ -61,6 +61,27 @@ describe('the history of runs', () => {
     expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({ runs: 0, nightlyLists: 0 });
   });
 
+  it('forgets doubts and gaps of lists that were closed as long ago, and no open ones', async () => {
+    for (const daysAgo of [200, 10, null]) {
+      const closed = [daysAgo, daysAgo === null ? null : '0199a000-0000-7000-8000-000000000001'];
+      await database.pool.query(
+        `insert into mirror.doubts (subject, epoch, code, closed_at, closed_by_run)
+         values ('parties', 1, 'ROW_MISSING', now() - $1 * interval '1 day', $2::uuid)`,
+        closed,
+      );
+      await database.pool.query(
+        `insert into mirror.list_gaps (list, epoch, below_key, above_key, found_at, closed_at)
+         values ('checkpoints', 1, '1', '2', now() - interval '300 days', now() - $1 * interval '1 day')`,
+        [daysAgo],
+      );
+    }
+    await forgetHistory(db, 90 * DAY_MS);
+    const { rows } = await database.pool.query(
+      `select (select count(*)::int from mirror.doubts) as doubts, (select count(*)::int from mirror.list_gaps) as gaps`,
+    );
+    expect(rows).toEqual([{ doubts: 2, gaps: 2 }]);
+  });
+
   it('keeps the newest run of each kind, however old, and what another table names', async () => {
     const only = await night(400);
     const sync = await runs.create({ kind: 'sync', subject: 'parties' });

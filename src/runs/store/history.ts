@@ -1,5 +1,5 @@
-/** Finished runs, their costs, and what each nightly run asked, are kept for a time; then they go. */
-import { sql } from 'kysely';
+/** Finished runs, their costs, what each nightly run asked, and closed doubts are kept for a time; then they go. */
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { partitionOf } from './nightly-plans.ts';
@@ -23,13 +23,19 @@ export async function forgetHistory(db: Database, retentionMs: number): Promise<
       runs += deleted;
       if (deleted < BATCH) break;
     }
+    for (const table of ['doubts', 'list_gaps'])
+      await sql`delete from ${sql.id('mirror', table)} where closed_at < ${before(retentionMs)}`.execute(db);
     return { runs, nightlyLists };
   });
 }
 
+function before(retentionMs: number): RawBuilder<unknown> {
+  return sql`clock_timestamp() - ${retentionMs} * interval '1 millisecond'`;
+}
+
 async function dropLists(db: Database, retentionMs: number): Promise<number> {
   const old = await sql<{ run_id: string }>`
-    select run_id from mirror.runs where kind = 'nightly' and finished_at < clock_timestamp() - ${retentionMs} * interval '1 millisecond'
+    select run_id from mirror.runs where kind = 'nightly' and finished_at < ${before(retentionMs)}
        and to_regclass('mirror.nightly_units_' || replace(run_id::text, '-', '')) is not null
      order by finished_at limit ${BATCH}`.execute(db);
   for (const { run_id: runId } of old.rows)
@@ -60,7 +66,7 @@ async function deleteRuns(
   const deleted = await sql<{ runs: bigint }>`
     with old as materialized (
       select run_id from mirror.runs r
-       where state in ('done', 'cancelled') and finished_at < clock_timestamp() - ${retentionMs} * interval '1 millisecond'
+       where state in ('done', 'cancelled') and finished_at < ${before(retentionMs)}
          and exists (select from mirror.runs later where later.kind = r.kind and later.subject = r.subject
                       and later.state = 'done' and later.queued_at > r.queued_at)
        order by finished_at limit ${BATCH}),

@@ -36,7 +36,8 @@ export class ReportStore {
     this.#warehouse = warehouse;
   }
 
-  async holdings(signal: AbortSignal): Promise<Held> {
+  /** @param followed what the key of the report before must begin with */
+  async holdings(followed: string, signal: AbortSignal): Promise<Held> {
     const { db } = this.#warehouse;
     const [head] = (
       await mapDatabaseError(ACTION, () =>
@@ -44,7 +45,7 @@ export class ReportStore {
           select clock_timestamp() as now, warehouse_id, r.key, r.since
             from mirror.identity left join lateral (
               select params->'report'->>'key' as key, params->'report'->>'heldAt' as since from mirror.runs
-               where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`.execute(
+               where kind = 'nightly' and starts_with(params->'report'->>'key', ${followed}) order by params->'report'->>'heldAt' desc limit 1) r on true`.execute(
           db,
         ),
       )
