@@ -63,7 +63,9 @@ for (let night = 1; night <= NIGHTS; night += 1) {
   const counts = new Map([...(await countRows(app)), ...(await countObjects())]);
   columns.push({ month: `day ${night * DAYS}`, counts });
   const tookSeconds = ((performance.now() - startedMs) / 1_000).toFixed(0);
-  process.stderr.write(`day ${night * DAYS}, ${tookSeconds} s: ${JSON.stringify(Object.fromEntries(counts))}\n`);
+  process.stderr.write(
+    `day ${night * DAYS}, ${tookSeconds} s: ${JSON.stringify(Object.fromEntries(counts))}\n`,
+  );
 }
 const seconds = (performance.now() - startedMs) / 1_000;
 const verify = await app.jobs.stages.verify(

@@ -54,8 +54,7 @@ export async function openRedisBackend(options: RedisBackendOptions): Promise<Qu
   const shared = { connection, prefix, ...(telemetry === undefined ? {} : { telemetry }) };
   return {
     kind: 'redis',
-    queue: (name) =>
-new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
+    queue: (name) => new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, workerOptions) =>
       new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
     advice: async () => redisAdvice(await connection.info()),

@@ -43,7 +43,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
       const client = new Redis(redis.url);
       return client.xlen(`${redis.prefix}:${queue}:events`).finally(() => client.disconnect());
     }
-    const found = await database.pool.query('select from ledger_mirror_queue.event where queue = $1', [queue]);
+    const found = await database.pool.query('select from ledger_mirror_queue.event where queue = $1', [
+      queue,
+    ]);
     return found.rowCount ?? 0;
   }
 

@@ -96,10 +96,9 @@ async function sumOfDigests(): Promise<string> {
 
 async function startRun(): Promise<string> {
   const runId = randomUUID();
-  await database.pool.query(
-    `insert into mirror.runs (run_id, kind, subject) values ($1, 'nightly', 'now')`,
-    [runId],
-  );
+  await database.pool.query(`insert into mirror.runs (run_id, kind, subject) values ($1, 'nightly', 'now')`, [
+    runId,
+  ]);
   return runId;
 }
 
