@@ -258,6 +258,41 @@ test.each(['before', 'after'] as const)(
   },
 );
 
+test('a record rewrites each ledger that changed once, and leaves to the next what changes meanwhile', async () => {
+  const scene = await openScene('0.71.4');
+  await scene.night();
+  const { pool, folder } = scene.world;
+  const { rows } = await pool.query<{ id: number }>(
+    'select export_id::int as id from mirror.exports order by 1',
+  );
+  const [first = 0, second = 0] = rows.map(({ id }) => id);
+  // As a commit would.
+  const change = (...ids: number[]): Promise<unknown> =>
+    pool.query('update mirror.exports set coverage_seq = coverage_seq + 1 where export_id = any ($1)', [ids]);
+  class Busy extends FileStore {
+    override async publishFile(...given: Parameters<FileStore['publishFile']>): Promise<void> {
+      await change(second);
+      await super.publishFile(...given);
+    }
+  }
+  await pool.query(`
+    create table rewritten (id int);
+    create function note_rewritten() returns trigger language plpgsql as
+      $$ begin insert into rewritten values (new.export_id); return null; end $$;
+    create trigger rewritten after update on mirror.exports for each row execute function note_rewritten()`);
+  onTestFinished(async () => {
+    await pool.query('drop function note_rewritten cascade; drop table rewritten');
+  });
+  await change(first, second);
+  expect(await scene.record(new Busy(join(folder, 'objects')))).toBeDefined();
+  const rewritten = await pool.query<{ id: number }>('select id from rewritten');
+  expect(rewritten.rows.map(({ id }) => id).toSorted()).toEqual(
+    [first, second, second, first, second].toSorted(),
+  );
+  expect(await scene.record()).toBeDefined();
+  expect(await scene.record()).toBeUndefined();
+});
+
 test.each([
   ['cut', (bytes: Buffer) => bytes.subarray(0, bytes.length - 20)],
   [

@@ -1,5 +1,5 @@
 /** Coverage as it is recorded in the store: what has changed since the last time, read at one moment. */
-import type { Pool, PoolClient } from 'pg';
+import type { Pool, PoolClient, QueryResult } from 'pg';
 import { readInstant } from '../../core/time.ts';
 import type { CoverageSnapshot } from '../ports.ts';
 import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/objects/coverage-record.ts';
@@ -11,14 +11,17 @@ import { mapDatabaseError } from '../../postgres/transaction.ts';
 const ACTION = 'record what is covered';
 const ROWS_AT_ONCE = 2000;
 
-/** What was noted and not recorded, a killed process leaves to the next. */
-const NOTE = `update mirror.exports set recording_seq = coverage_seq where coverage_seq <> recorded_seq`;
+const ANY = 'select from mirror.exports where coverage_seq <> recorded_seq limit 1';
 const NUMBER = `update mirror.identity set publication_seq = publication_seq + 1
   returning warehouse_id, publication_seq, (
-    select 2 * count(*) filter (where recorded_seq <> recording_seq) >= count(*) from mirror.exports) as is_mostly_changed`;
-const DONE = `update mirror.exports set recorded_seq = recording_seq where recorded_seq <> recording_seq`;
+    select 2 * count(*) filter (where coverage_seq <> recorded_seq) >= count(*) from mirror.exports) as is_mostly_changed`;
+/** A killed process's note is of no use: what it has not recorded, the next one notes. */
+const FORGET = 'truncate mirror.recording';
+const NOTE = `insert into mirror.recording
+  select export_id, coverage_seq from mirror.exports where coverage_seq <> recorded_seq`;
+const DONE = `update mirror.exports e set recorded_seq = r.coverage_seq from mirror.recording r where e.export_id = r.export_id`;
 
-const CHANGED = `where c.party_id in (select party_id from mirror.exports where recorded_seq <> recording_seq)`;
+const CHANGED = `where c.party_id in (select party_id from mirror.exports where coverage_seq <> recorded_seq)`;
 const COVERED = (which: 'all' | 'changed'): string => `declare covered no scroll cursor for
   select c.party_id, c.asset_id, c.from_time, c.to_time, c.open, c.sides, s.object_key, c.tail, c.run_id, c.checked_at
   from mirror.coverage c left join mirror.segments s using (segment_id)
@@ -52,17 +55,20 @@ export class CoverageStore {
   ): Promise<Result | undefined> {
     return onOwnConnection(this.#pool, ACTION, async (client) => {
       await takeLock(client, 'mirror.coverage', 'session', signal);
-      const { rowCount } = await mapDatabaseError(ACTION, () => client.query(NOTE));
-      if (rowCount === 0) return undefined;
+      const ask = (text: string): Promise<QueryResult> => mapDatabaseError(ACTION, () => client.query(text));
+      if ((await ask(ANY)).rowCount === 0) return undefined;
       const identity = await numbered(client);
-      // The moment comes after the note: what is noted is in it.
-      await mapDatabaseError(ACTION, () => client.query('begin isolation level repeatable read, read only'));
-      await mapDatabaseError(ACTION, () => client.query(WAITS_FOR_THE_STORE));
+      await ask(FORGET);
+      // What is noted and what is read is of one moment.
+      await ask('begin isolation level repeatable read');
+      await ask(WAITS_FOR_THE_STORE);
+      await ask(NOTE);
       const parties = (which: 'all' | 'changed'): AsyncGenerator<PartyCoverage> =>
         readParties(client, which, signal);
       const result = await work({ ...identity, parties });
-      await mapDatabaseError(ACTION, () => client.query('commit'));
-      await mapDatabaseError(ACTION, () => client.query(DONE));
+      await ask('commit');
+      await ask('analyze mirror.recording');
+      await ask(DONE);
       return result;
     });
   }
