@@ -285,10 +285,8 @@ test('a record rewrites each ledger that changed once, and leaves to the next wh
   });
   await change(first, second);
   expect(await scene.record(new Busy(join(folder, 'objects')))).toBeDefined();
-  const rewritten = await pool.query<{ id: number }>('select id from rewritten');
-  expect(rewritten.rows.map(({ id }) => id).toSorted()).toEqual(
-    [first, second, second, first, second].toSorted(),
-  );
+  const rewritten = await pool.query<{ id: number }>('select id from rewritten order by 1');
+  expect(rewritten.rows.map(({ id }) => id)).toEqual([first, first, second, second, second]);
   expect(await scene.record()).toBeDefined();
   expect(await scene.record()).toBeUndefined();
 });
