@@ -231,6 +231,20 @@ describe('an analyst', () => {
     await expect.poll(() => page.evaluate('document.activeElement.title')).toBe(id);
   });
 
+  it('keeps the focus on a party whose row is drawn again', async () => {
+    const { page } = parts();
+    const { id } = await biggestParty();
+    await page.getByRole('link', { name: 'Data', exact: true }).click();
+    await page.getByRole('searchbox').fill(id);
+    await page.locator('#parties-told', { hasText: /^1 party shown$/ }).waitFor();
+    const party = page.locator('#parties').getByTitle(id);
+    await party.focus();
+    const before = await party.elementHandle();
+    await page.evaluate("document.getElementById('parties-form').requestSubmit()");
+    await expect.poll(() => before?.evaluate((node) => node.isConnected)).toBe(false);
+    expect(await page.evaluate('document.activeElement.title')).toBe(id);
+  });
+
   it('reads times in UTC or in the zone of the place', async () => {
     const { page, mirror } = parts();
     await using there = await openPage({ timezoneId: 'Asia/Kolkata', colorScheme: 'dark' });

@@ -27,10 +27,18 @@ export function place(id) {
   return found;
 }
 
-/** Shows content where "Loading…" or an error stood. */
+/** Shows content where "Loading…", an error or older content stood. What had the focus has it again. */
 export function show(target, ...content) {
+  const focused = target.contains(document.activeElement) ? document.activeElement : undefined;
   target.classList.remove('loading');
   target.replaceChildren(...content);
+  if (focused === undefined) return;
+  const again = Array.from(target.querySelectorAll(focused.localName));
+  again.find((one) => nameOf(one) === nameOf(focused))?.focus();
+}
+
+function nameOf(node) {
+  return node.ariaLabel ?? (node.title || node.textContent);
 }
 
 /** Changes a text only where it differs, so that nothing that stays is spoken or drawn again. */
