@@ -8,7 +8,7 @@ import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp } from '../src/app/app.ts';
-import { startApi } from '../src/app/serve.ts';
+import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { say } from './api-world.ts';

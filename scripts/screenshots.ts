@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp, type App } from '../src/app/app.ts';
-import { startApi } from '../src/app/serve.ts';
+import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../src/core/time.ts';

@@ -18,11 +18,10 @@ import type { QueueBackend } from '../queue/backend.ts';
 import { Queues } from '../queue/queues.ts';
 import { openRedisBackend } from '../queue/redis-backend.ts';
 import { CostMeter } from '../source/cost-meter.ts';
-import type { SourceObserver } from '../source/ports.ts';
-import { openSource, type Source, type SourceDeps } from '../source/source-client.ts';
+import { openSource, type SourceDeps } from '../source/source-client.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { CostStore } from '../runs/store/cost-store.ts';
-import type { Database, Warehouse } from '../postgres/database.ts';
+import type { Warehouse } from '../postgres/database.ts';
 import { Presence } from '../postgres/presence.ts';
 import { type Identity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
@@ -92,51 +91,35 @@ export async function openApp(options: AppOptions): Promise<App> {
   const { config } = options;
   await using stack = new AsyncDisposableStack();
   const services = await openServices(options, stack);
-  const { warehouse, state, queues, metrics } = services;
-  const runLogs = new RunLogStore(warehouse.db);
+  const { warehouse, queues, metrics } = services;
+  const { db } = warehouse;
+  const runLogs = new RunLogStore(db);
   const log = stack.use(new RunLogs(runLogs)).tee(options.log);
   const store = stack.use(await openStore(options));
-  const { sourceUrl } = config;
-  const meter = new CostMeter(metrics);
-  const source =
-    sourceUrl === undefined
-      ? undefined
-      : openTheSource(options, sourceUrl, { warehouse, state, observer: meter }, stack);
-  const rowPool = stack.use(new RowPool());
-  const { holder } = stack.use(new Presence(warehouse.pool));
-  const stages = composeStages({ config, log, warehouse, store, state, source, rowPool, holder });
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
   const runMetrics = openRunMetrics(warehouse, schedule, log);
   const meters = openMeters({ config, log, warehouse, queues, store }, [metrics, runMetrics], stack);
-  const asked = sourceUrl === undefined ? undefined : { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
-  const jobs: JobDeps = {
-    stages,
-    runs: new RunStore(warehouse.db, asked?.url, (ended) => runMetrics.onRun(ended)),
-    source: asked,
-    completeness: () => readCompleteness(warehouse.db),
-    ...openNightlyStores(warehouse.db),
-    queue: queues,
-    progress: progressOf(state, metrics, stack),
-    costs: stack.use(new RunCosts({ meter, store: new CostStore(warehouse.db), log })),
-    notices: openNotices(config, runMetrics),
-    ...nightlySettings(config),
-    schedule,
-    exportConcurrency: config.sourceExportConcurrency,
-    log,
-  };
-  const workers = new WorkerRegistry(warehouse.db);
+  const jobs = openJobDeps({ options, services, runMetrics, schedule, log, store }, stack);
+  const workers = new WorkerRegistry(db);
   const jobWorker = new JobWorker({
     queues,
     workers,
     jobs,
     exportConcurrency: config.sourceExportConcurrency,
     forget: async () => {
-      const forgotten = await forgetHistory(warehouse.db, config.historyRetention);
+      const forgotten = await forgetHistory(db, config.historyRetention);
       if (forgotten.runs + forgotten.nightlyLists > 0) log.info({ ...forgotten }, 'Old runs forgotten');
     },
     schedules: { nightly: schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
   });
   stack.use(jobWorker);
+  const status = openStatusSource({
+    store: new PostgresStatusStore(warehouse),
+    db,
+    scheduled: jobs.scheduled,
+    objectsUrl: store.url,
+    schedule,
+  });
   const owned = stack.move();
   return {
     ...services,
@@ -148,26 +131,58 @@ export async function openApp(options: AppOptions): Promise<App> {
     jobs,
     meters,
     jobWorker,
-    status: openStatusSource({
-      store: new PostgresStatusStore(warehouse),
-      db: warehouse.db,
-      scheduled: jobs.scheduled,
-      objectsUrl: store.url,
-      schedule,
-    }),
+    status,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
-function openNightlyStores(db: Database): Pick<JobDeps, 'nightly' | 'plans' | 'scheduled'> {
-  return { nightly: new NightlyStore(db), plans: new NightlyPlans(db), scheduled: new ScheduledRuns(db) };
+interface JobParts {
+  readonly options: AppOptions;
+  readonly services: Services;
+  readonly runMetrics: RunMetrics;
+  readonly schedule: Schedule;
+  readonly log: Log;
+  readonly store: ObjectStore;
 }
 
-function nightlySettings(
-  config: Config,
-): Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyAuditShare' | 'nightlyWindowMs'> {
-  const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow: nightlyWindowMs } = config;
-  return { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindowMs };
+function openJobDeps(parts: JobParts, stack: AsyncDisposableStack): JobDeps {
+  const { options, services, runMetrics, schedule, log, store } = parts;
+  const { warehouse, state, queues, metrics } = services;
+  const { db } = warehouse;
+  const { config, sourceLimits: limits } = options;
+  const { sourceUrl, nightlyParties, nightlyExportsMax, nightlyAuditShare } = config;
+  const meter = new CostMeter(metrics);
+  const source =
+    sourceUrl &&
+    stack.use(
+      openSource(
+        { ...config, sourceUrl },
+        { version: version(), rate: state, bans: openBanStore(db), observer: meter, log, limits },
+      ),
+    );
+  const rowPool = stack.use(new RowPool());
+  const { holder } = stack.use(new Presence(warehouse.pool));
+  const asked = sourceUrl && { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
+  return {
+    stages: composeStages({ config, log, warehouse, store, state, source, rowPool, holder }),
+    runs: new RunStore(db, asked?.url, (ended) => runMetrics.onRun(ended)),
+    source: asked,
+    completeness: () => readCompleteness(db),
+    nightly: new NightlyStore(db),
+    plans: new NightlyPlans(db),
+    scheduled: new ScheduledRuns(db),
+    queue: queues,
+    progress: stack.use(new ProgressHints(state, (lines) => metrics.onProgress(lines))),
+    costs: stack.use(new RunCosts({ meter, store: new CostStore(db), log })),
+    notices: openNotices(config, runMetrics),
+    nightlyParties,
+    nightlyExportsMax,
+    nightlyAuditShare,
+    nightlyWindowMs: config.nightlyWindow,
+    schedule,
+    exportConcurrency: config.sourceExportConcurrency,
+    log,
+  };
 }
 
 function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMetrics {
@@ -242,23 +257,6 @@ export function needSource(config: Config): URL {
   ]);
 }
 
-/** Progress is told to whoever follows the run, and counted here. */
-function progressOf(
-  state: ResumeState,
-  metrics: WorkMetrics,
-  stack: AsyncDisposableStack,
-): JobDeps['progress'] {
-  const hints = stack.use(new ProgressHints(state));
-  return {
-    report: (runId, lines) => {
-      metrics.onProgress(lines);
-      hints.report(runId, lines);
-    },
-    settle: (runId) => hints.settle(runId),
-    read: (runId) => hints.read(runId),
-  };
-}
-
 async function openBackend(
   { config, log }: AppOptions,
   databaseUrl: string,
@@ -273,26 +271,4 @@ async function openBackend(
     telemetry,
     onError: (error) => log.debug({ err: error }, 'Redis connection failed'),
   });
-}
-
-function openTheSource(
-  { config, log, sourceLimits }: AppOptions,
-  url: URL,
-  parts: { readonly warehouse: Warehouse; readonly state: ResumeState; readonly observer: SourceObserver },
-  stack: AsyncDisposableStack,
-): Source {
-  const { warehouse, state, observer } = parts;
-  return stack.use(
-    openSource(
-      { ...config, sourceUrl: url },
-      {
-        version: version(),
-        rate: state,
-        bans: openBanStore(warehouse.db),
-        observer,
-        log,
-        limits: sourceLimits,
-      },
-    ),
-  );
 }

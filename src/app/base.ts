@@ -6,7 +6,6 @@ import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
 import { UnreachableError } from '../core/errors.ts';
 import { rememberSecrets } from '../core/secrets.ts';
-import { startEmbeddedPostgres } from '../embedded/postgres.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { tolerantState } from '../state/tolerant-state.ts';
@@ -48,6 +47,7 @@ async function openDatabase(
   stack: AsyncDisposableStack,
 ): Promise<string> {
   if (config.databaseUrl !== undefined) return config.databaseUrl.href;
+  const { startEmbeddedPostgres } = await import('../embedded/postgres.ts');
   const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
   rememberSecrets(secretsOfUrl(new URL(embedded.connectionString)));
   return embedded.connectionString;

@@ -6,7 +6,7 @@ import { Meters, type MetricsSource } from '../worker/meters.ts';
 import { openMetricsPush } from '../worker/metrics-push.ts';
 import { QueueMetrics } from '../worker/queue-metrics.ts';
 import { processMetrics } from '../worker/process-metrics.ts';
-import { type ProbedApp, storeProbes } from './store-probes.ts';
+import { type ProbedApp, storeProbes } from './serving/store-probes.ts';
 
 /** @returns what makes them when it is first called: a command that ends soon needs none */
 export function openMeters(

@@ -13,7 +13,7 @@ import { mergeAll } from '../export/merge/merge-all.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
 import { recordCoverage } from '../export/publish/record-coverage.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
-import { lakeDeps, scratchDirOf } from './lake/lake-deps.ts';
+import { lakeDeps, scratchDirOf } from './lake-deps.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { RowSpool } from '../lake/build/row-spool.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';

@@ -1,4 +1,5 @@
 /** What every command is handed, and what it answers with. */
+import type { Writable } from 'node:stream';
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
 import type { Verdict } from '../core/verdict.ts';
@@ -21,7 +22,7 @@ export interface CommandContext {
   /** `--json`: one document on stdout and nothing else there. */
   readonly isJson: boolean;
   readonly progress: Progress;
-  readonly stdout: NodeJS.WritableStream & { readonly columns?: number; readonly isTTY?: boolean };
+  readonly stdout: Writable & { readonly columns?: number; readonly isTTY?: boolean };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
   /** Aborted by the first SIGTERM or SIGINT. */
   readonly signal: AbortSignal;
@@ -32,7 +33,7 @@ export interface CommandResult {
   /** For `--json`; undefined where the command wrote its own output. */
   readonly document?: Readonly<Record<string, unknown>> | readonly unknown[];
   /** For people. */
-  readonly text?: string;
+  readonly text?: string | undefined;
 }
 
 export function exitCodeOf(

@@ -4,38 +4,38 @@ import { errorCode, errorLine, UnreachableError, UsageError } from '../core/erro
 import { hideSecrets } from '../core/secrets.ts';
 import { EXIT, type ExitCode } from './context.ts';
 import type { CliEnvironment } from './execute.ts';
+import { nameCommands } from './typed.ts';
+
+interface Failure {
+  readonly code: string;
+  /** One for each problem; never a stack trace for what a user can mend. */
+  readonly lines: readonly string[];
+  readonly exitCode: ExitCode;
+}
 
 /** Everything that went wrong is told once this returns; with `--json` as a document, too. */
-export function tellFailure(environment: CliEnvironment, error: unknown): ExitCode {
-  const isJson = environment.argv.includes('--json');
-  if (error instanceof CommanderError) {
-    // Its lines, and those of `--help`, are written already.
-    if (error.exitCode === 0) return EXIT.done;
-    if (isJson) tellDocument(environment, 'USAGE', error.message.replace(/^error: /, ''));
-    return EXIT.wrong;
+export function tellFailure({ argv, stdout, stderr, signal }: CliEnvironment, error: unknown): ExitCode {
+  // Commander has written its lines, and those of `--help`, already.
+  const isTold = error instanceof CommanderError;
+  if (isTold && error.exitCode === 0) return EXIT.done;
+  const failure = classify(error, signal);
+  const lines = failure.lines.map((line) => nameCommands(hideSecrets(line)));
+  if (argv.includes('--json')) {
+    const document = { error: { code: failure.code, message: lines.join('\n') } };
+    stdout.write(`${JSON.stringify(document, null, 2)}\n`);
   }
-  const isUsage = error instanceof UsageError;
-  const code = environment.signal.aborted && !isUsage ? 'STOPPED' : errorCode(error);
-  if (isJson) tellDocument(environment, code, isUsage ? error.message : errorLine(error));
-  return tellLines(environment, error);
+  if (!isTold) for (const line of lines) stderr.write(`ledger-mirror: ${line}\n`);
+  return failure.exitCode;
 }
 
-function tellDocument({ stdout }: CliEnvironment, code: string, message: string): void {
-  stdout.write(`${JSON.stringify({ error: { code, message: hideSecrets(message) } }, null, 2)}\n`);
-}
-
-/** One line for each problem; never a stack trace for what a user can mend. */
-function tellLines({ stderr, signal }: CliEnvironment, error: unknown): ExitCode {
-  if (error instanceof UsageError) {
-    for (const problem of error.problems) stderr.write(`ledger-mirror: ${hideSecrets(problem)}\n`);
-    return EXIT.wrong;
-  }
+function classify(error: unknown, signal: AbortSignal): Failure {
+  if (error instanceof CommanderError)
+    return { code: 'USAGE', lines: [error.message.replace(/^error: /, '')], exitCode: EXIT.wrong };
+  if (error instanceof UsageError) return { code: error.code, lines: error.problems, exitCode: EXIT.wrong };
   if (signal.aborted) {
-    stderr.write(
-      'ledger-mirror: told to stop; what was committed stays, the next command goes on from there\n',
-    );
-    return EXIT.tryAgain;
+    const line = 'told to stop; what was committed stays, the next command goes on from there';
+    return { code: 'STOPPED', lines: [line], exitCode: EXIT.tryAgain };
   }
-  stderr.write(`ledger-mirror: ${hideSecrets(errorLine(error))}\n`);
-  return error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
+  const exitCode = error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
+  return { code: errorCode(error), lines: [errorLine(error)], exitCode };
 }

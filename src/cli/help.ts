@@ -1,5 +1,5 @@
 /** What `--help` says below the commands: every setting, from the declared table, and the exit codes. */
-import { SETTINGS, type Setting } from '../config/settings.ts';
+import { DECLARED, type Setting } from '../config/settings.ts';
 import { EXIT, type ExitCode } from './context.ts';
 
 /** What each exit code tells a script. */
@@ -14,7 +14,7 @@ const NAME_CHARACTERS = 29;
 
 /** @returns the lines that follow the list of commands */
 export function settingsHelp(): string {
-  const settings: readonly Setting<unknown>[] = Object.values(SETTINGS);
+  const settings = DECLARED.map(([, setting]) => setting);
   const secrets = settings.filter((setting) => setting.secret === true).map((setting) => setting.name);
   return [
     '',

@@ -1,7 +1,6 @@
 /** The mirror that a command reads: it is there already, and its runs are named by the beginning of their ids. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { COMMAND } from '../core/own-name.ts';
 import type { App } from '../app/app.ts';
 import { openReader, type Reader } from '../app/reader.ts';
 import type { Config } from '../config/environment.ts';
@@ -26,7 +25,7 @@ export async function openMirrorReader(context: CommandContext): Promise<Reader>
 export function requireMirror({ dataDir }: Config, url: URL | undefined, folder: string): void {
   if (url !== undefined || existsSync(join(dataDir, folder))) return;
   throw new UsageError([
-    `Cannot read the mirror: there is none in ${dataDir}; point DATA_DIR at one, or make one by '${COMMAND} nightly' or '${COMMAND} demo'`,
+    `Cannot read the mirror: there is none in ${dataDir}; point DATA_DIR at one, or make one by 'ledger-mirror nightly' or 'ledger-mirror demo'`,
   ]);
 }
 
@@ -43,7 +42,7 @@ export async function findRun({ runs }: Pick<Reader, 'runs'>, where: string, giv
     idOf: ({ runId }) => runId,
     where,
     noun: 'run',
-    hint: `'${COMMAND} runs' lists them`,
+    hint: `'ledger-mirror runs' lists them`,
   });
 }
 
@@ -53,6 +52,6 @@ export function chooseParty(given: string, listed: readonly string[]): string {
     idOf: (id) => id,
     where: '--party',
     noun: 'listed party',
-    hint: `give an id as the source lists it; '${COMMAND} sync parties' reads the list`,
+    hint: `give an id as the source lists it; 'ledger-mirror sync parties' reads the list`,
   });
 }

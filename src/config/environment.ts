@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { UsageError } from '../core/errors.ts';
+import { errorCode, errorLine, UsageError } from '../core/errors.ts';
 import { canonicalId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
-import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
+import { DECLARED, type Setting, type SettingKey, type Settings } from './settings.ts';
 import type { PartySelection } from './value-forms.ts';
 
 /** Where a value came from, for the console's configuration page. */
@@ -20,6 +20,11 @@ export interface Config extends Settings {
 export interface EnvironmentInput {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
+}
+
+/** What there is to read. */
+interface Given extends EnvironmentInput {
+  readonly dotEnv: Readonly<Record<string, string | undefined>>;
 }
 
 const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
@@ -41,34 +46,35 @@ export function processEnvironment(): EnvironmentInput {
 /**
  * @throws UsageError with one line for each unknown name and each value that is not accepted
  */
-export function readConfig(input: EnvironmentInput): Config {
+export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
-  const dotEnv = readDotEnv(input.cwd, problems);
-  refuseUnknown(input.env, dotEnv, problems);
+  const given: Given = { env, dotEnv: readDotEnv(cwd, problems), cwd };
+  problems.push(...unknownNames(given));
   const settings: Record<string, unknown> = {};
   const origins: Record<string, Origin> = {};
-  for (const [key, setting] of Object.entries(SETTINGS) as [SettingKey, Setting<unknown>][]) {
-    const given = lookUp(setting, input, dotEnv, problems);
-    origins[key] = given.origin;
-    if (given.text === undefined) continue;
-    const value = setting.parse(given.text);
-    if (value === undefined) {
-      const shown =
-        setting.secret === true ? 'the value given (a secret, not shown)' : quote(hideSecrets(given.text));
-      problems.push(`${setting.name}: ${shown} is not accepted; give ${setting.accepted}`);
-    }
-    settings[key] =
-      key === 'nightlyParties'
-        ? readPartyFile(value as PartySelection | undefined, input.cwd, problems)
-        : value;
+  for (const [key, setting] of DECLARED) {
+    const { text, origin } = lookUp(setting, given, problems);
+    origins[key] = origin;
+    if (text !== undefined) settings[key] = parse(setting, text, problems);
   }
+  settings['nightlyParties'] = readPartyFile(settings['nightlyParties'] as PartySelection, cwd, problems);
   if (origins['apiToken'] === 'unset' || settings['apiToken'] !== undefined) {
     problems.push(...tokenProblems(settings['apiToken'], settings['apiReadToken']));
   }
   problems.push(...assetProblems(settings['exportColumns'], settings['sourceAssets']));
-  if (typeof settings['dataDir'] === 'string') settings['dataDir'] = resolve(input.cwd, settings['dataDir']);
+  if (typeof settings['dataDir'] === 'string') settings['dataDir'] = resolve(cwd, settings['dataDir']);
   if (problems.length > 0) throw new UsageError(problems);
-  return { ...settings, origins, ambient: ambientOf(input.env, dotEnv) } as unknown as Config;
+  return { ...settings, origins, ambient: ambientOf(given) } as unknown as Config;
+}
+
+function parse(setting: Setting<unknown>, text: string, problems: string[]): unknown {
+  const value = setting.parse(text);
+  if (value === undefined) {
+    const shown =
+      setting.secret === true ? 'the value given (a secret, not shown)' : quote(hideSecrets(text));
+    problems.push(`${setting.name}: ${shown} is not accepted; give ${setting.accepted}`);
+  }
+  return value;
 }
 
 function tokenProblems(token: unknown, readToken: unknown): readonly string[] {
@@ -90,38 +96,28 @@ function assetProblems(columns: unknown, assets: unknown): readonly string[] {
   ];
 }
 
-function readDotEnv(cwd: string, problems: string[]): Readonly<Record<string, string>> {
+function readDotEnv(cwd: string, problems: string[]): Given['dotEnv'] {
   try {
-    const parsed = parseEnv(readFileSync(resolve(cwd, '.env'), 'utf8'));
-    return Object.fromEntries(
-      Object.entries(parsed).filter((entry): entry is [string, string] => entry[1] !== undefined),
-    );
+    return parseEnv(readFileSync(resolve(cwd, '.env'), 'utf8'));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
-      problems.push(`.env: cannot be read (${(error as Error).message}); make it a readable text file`);
-    }
+    if (errorCode(error) !== 'ENOENT')
+      problems.push(`.env: cannot be read (${errorLine(error)}); make it a readable text file`);
     return {};
   }
 }
 
-function refuseUnknown(
-  env: EnvironmentInput['env'],
-  dotEnv: Readonly<Record<string, string>>,
-  problems: string[],
-): void {
-  const known = new Set<string>();
-  for (const setting of Object.values(SETTINGS) as Setting<unknown>[]) {
-    known.add(setting.name);
-    if (setting.secret === true) known.add(`${setting.name}_FILE`);
-  }
-  const unknown = (name: string, where: string): string =>
+function unknownNames({ env, dotEnv }: Given): readonly string[] {
+  const known = new Set(
+    DECLARED.flatMap(([, { name, secret }]) => (secret === true ? [name, `${name}_FILE`] : [name])),
+  );
+  const isStray = (name: string): boolean => !known.has(name);
+  const say = (where: string) => (name: string) =>
     `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${nearest(name, known)}`;
-  for (const name of Object.keys(env)) {
-    if (GUARDED.test(name) && !known.has(name)) problems.push(unknown(name, 'the environment'));
-  }
-  for (const name of Object.keys(dotEnv)) {
-    if (!known.has(name) && !AMBIENT.test(name) && !COMPOSE.test(name)) problems.push(unknown(name, '.env'));
-  }
+  const inEnvironment = Object.keys(env).filter((name) => GUARDED.test(name) && isStray(name));
+  const inFile = Object.keys(dotEnv).filter(
+    (name) => isStray(name) && !AMBIENT.test(name) && !COMPOSE.test(name),
+  );
+  return [...inEnvironment.map(say('the environment')), ...inFile.map(say('.env'))];
 }
 
 /** A likely spelling: a known name that a few letters more, less, other or swapped would make. */
@@ -147,47 +143,39 @@ function editsBetween(from: string, to: string): number {
   return row.at(-1) ?? 0;
 }
 
-function lookUp(
-  setting: Setting<unknown>,
-  input: EnvironmentInput,
-  dotEnv: Readonly<Record<string, string>>,
-  problems: string[],
-): { text: string | undefined; origin: Origin } {
-  // An empty value counts as unset: compose files and shells pass empty ones on.
-  const given = (name: string): { text: string; origin: Origin } | undefined => {
-    const fromEnvironment = input.env[name];
-    if (fromEnvironment !== undefined && fromEnvironment !== '')
-      return { text: fromEnvironment, origin: 'environment' };
-    const fromFile = dotEnv[name];
-    return fromFile === undefined || fromFile === '' ? undefined : { text: fromFile, origin: '.env' };
-  };
-  const plain = given(setting.name);
-  if (setting.secret === true) {
-    const file = given(`${setting.name}_FILE`);
-    if (file !== undefined && plain !== undefined) {
-      problems.push(`${setting.name}: given twice, also as ${setting.name}_FILE; give one of them`);
-    } else if (file !== undefined) {
-      return readSecret(setting.name, resolve(input.cwd, file.text), problems);
-    }
-  }
-  if (plain !== undefined) return plain;
-  return setting.fallback === undefined
-    ? { text: undefined, origin: 'unset' }
-    : { text: setting.fallback, origin: 'default' };
+interface Found {
+  readonly text: string | undefined;
+  readonly origin: Origin;
 }
 
-function readSecret(
-  name: string,
-  path: string,
-  problems: string[],
-): { text: string | undefined; origin: Origin } {
+function lookUp(setting: Setting<unknown>, given: Given, problems: string[]): Found {
+  const plain = find(setting.name, given);
+  const file = setting.secret === true ? find(`${setting.name}_FILE`, given) : undefined;
+  if (plain !== undefined && file !== undefined)
+    problems.push(`${setting.name}: given twice, also as ${setting.name}_FILE; give one of them`);
+  if (plain !== undefined) return plain;
+  if (file !== undefined) {
+    const path = resolve(given.cwd, file.text);
+    const text = readGiven(`${setting.name}_FILE`, path, 'a readable file', problems);
+    return text === undefined ? { text, origin: 'unset' } : { text: text.trim(), origin: `file ${path}` };
+  }
+  return { text: setting.fallback, origin: setting.fallback === undefined ? 'unset' : 'default' };
+}
+
+/** An empty value counts as unset: compose files and shells pass empty ones on. */
+function find(name: string, { env, dotEnv }: Given): (Found & { readonly text: string }) | undefined {
+  const [inEnvironment = '', inFile = ''] = [env[name], dotEnv[name]];
+  if (inEnvironment !== '') return { text: inEnvironment, origin: 'environment' };
+  return inFile === '' ? undefined : { text: inFile, origin: '.env' };
+}
+
+/** What a file holds that a setting names. */
+function readGiven(name: string, path: string, wanted: string, problems: string[]): string | undefined {
   try {
-    return { text: readFileSync(path, 'utf8').trim(), origin: `file ${path}` };
+    return readFileSync(path, 'utf8');
   } catch (error) {
-    problems.push(
-      `${name}_FILE: cannot read ${quote(path)} (${(error as NodeJS.ErrnoException).code ?? 'error'}); give a readable file`,
-    );
-    return { text: undefined, origin: 'unset' };
+    problems.push(`${name}: cannot read ${quote(path)} (${errorCode(error)}); give ${wanted}`);
+    return undefined;
   }
 }
 
@@ -198,17 +186,9 @@ function readPartyFile(
 ): PartySelection | undefined {
   if (selection?.kind !== 'file') return selection;
   const path = resolve(cwd, selection.path);
-  let lines: string[];
-  try {
-    lines = readFileSync(path, 'utf8')
-      .split(/[\s,]+/)
-      .filter((line) => line !== '');
-  } catch (error) {
-    problems.push(
-      `NIGHTLY_PARTIES: cannot read ${quote(path)} (${(error as NodeJS.ErrnoException).code ?? 'error'}); give a file of party ids, one a line`,
-    );
-    return undefined;
-  }
+  const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line', problems);
+  if (text === undefined) return undefined;
+  const lines = text.split(/[\s,]+/).filter((line) => line !== '');
   const ids = lines.map((line) => canonicalId(line));
   const wrong = lines.find((_, index) => ids[index] === undefined);
   if (wrong !== undefined || lines.length === 0) {
@@ -219,10 +199,7 @@ function readPartyFile(
   return { kind: 'list', ids: [...new Set(ids.filter((id) => id !== undefined))] };
 }
 
-function ambientOf(
-  env: EnvironmentInput['env'],
-  dotEnv: Readonly<Record<string, string>>,
-): Record<string, string> {
+function ambientOf({ env, dotEnv }: Given): Record<string, string> {
   const ambient: Record<string, string> = {};
   for (const [name, value] of [...Object.entries(dotEnv), ...Object.entries(env)]) {
     if (value !== undefined && value !== '' && AMBIENT.test(name)) ambient[name] = value;

@@ -1,6 +1,7 @@
 /** Every value of a configuration that must never be told: settings, parts of URLs, other libraries' keys. */
+import { decodeUrl } from '../core/secrets.ts';
 import type { Config } from './environment.ts';
-import { SETTINGS, type Setting, type SettingKey } from './settings.ts';
+import { DECLARED } from './settings.ts';
 
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /** Of the path of NOTIFY_URL, which is the secret of most chat services, and of parameters; short parts are words. */
@@ -8,7 +9,7 @@ const PART_CHARACTERS_MIN = 8;
 
 export function secretsOf(config: Config): readonly string[] {
   const secrets: string[] = [];
-  for (const [key, setting] of Object.entries(SETTINGS) as [SettingKey, Setting<unknown>][]) {
+  for (const [key, setting] of DECLARED) {
     const value: unknown = config[key];
     if (value instanceof URL) secrets.push(...secretsOfUrl(value));
     else if (setting.secret === true && typeof value === 'string') secrets.push(value);
@@ -27,7 +28,7 @@ export function secretsOf(config: Config): readonly string[] {
 export function secretsOfUrl(url: URL): readonly string[] {
   const inner = [...url.searchParams.values()].filter((value) => URL.canParse(value));
   const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
-  const [user, password] = [decoded(url.username), decoded(url.password)];
+  const [user, password] = [decodeUrl(url.username), decodeUrl(url.password)];
   // A password that is shown beside itself as user, host or database hides nothing, and is a word.
   const beside = [user, url.hostname, url.pathname.slice(1), url.protocol.replace(/(?:ql)?:$/, '')];
   if (password === '' || beside.includes(password)) return nested;
@@ -49,12 +50,4 @@ function isLong(part: string): boolean {
 /** `api-key=…,other=…`, as OpenTelemetry writes headers. */
 function headerValues(list: string): readonly string[] {
   return list.split(',').flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

@@ -2,8 +2,7 @@
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './environment.ts';
-import { BYTE_UNITS, DURATION_UNITS } from './value-forms.ts';
-import { SETTINGS, type Setting, type SettingKey } from './settings.ts';
+import { DECLARED, type Setting, type SettingKey } from './settings.ts';
 
 /** One setting as it may be shown: a secret's value never gets here. */
 export interface ShownSetting {
@@ -17,13 +16,12 @@ export interface ShownSetting {
 const MASK = '***';
 
 export function shownSettings(config: Config): readonly ShownSetting[] {
-  const all = Object.entries(SETTINGS) as [SettingKey, Setting<unknown>][];
-  return all.map(([key, setting]) => {
+  return DECLARED.map(([key, setting]) => {
     const value: unknown = config[key];
     const isSecret = setting.secret === true;
     return {
       name: setting.name,
-      value: value === undefined ? null : isSecret ? MASK : textOf(value, setting.accepted),
+      value: value === undefined ? null : isSecret ? MASK : textOf(value, setting),
       isSecret,
       origin: originOf(key, setting, config),
       help: setting.help,
@@ -43,29 +41,10 @@ function originOf(key: SettingKey, setting: Setting<unknown>, config: Config): s
   return isDeepStrictEqual(value, asRead) ? origin : 'this command';
 }
 
-/** What a number counts is in the first words of what its setting accepts. */
-const UNITS: Readonly<Record<string, readonly (readonly [unit: string, size: number])[]>> = {
-  'a duration': Object.entries(DURATION_UNITS),
-  'a size': Object.entries(BYTE_UNITS).filter(([unit]) => !/^.B$/.test(unit)),
-};
-
-/** In the largest unit that says it exactly. */
-function withUnit(value: number, accepted: string): string {
-  const units = Object.entries(UNITS).find(([words]) => accepted.startsWith(words))?.[1] ?? [];
-  const [found] = units.filter(([, size]) => value % size === 0).toSorted(([, a], [, b]) => b - a);
-  if (found !== undefined) return `${value / found[1]}${found[0]}`;
-  return accepted.startsWith('a percentage') ? `${Number((value * 100).toFixed(4))}%` : String(value);
-}
-
-function textOf(value: unknown, accepted: string): string {
+function textOf(value: unknown, setting: Setting<unknown>): string {
   if (value instanceof URL) return withoutSecrets(value);
-  if (typeof value === 'number') return withUnit(value, accepted);
-  if (value instanceof Map) return [...value].map(([name, given]) => `${name}=${given ?? 'none'}`).join(', ');
-  if (Array.isArray(value)) return value.join(', ');
-  if (typeof value === 'object' && value !== null && 'kind' in value) {
-    return 'ids' in value && Array.isArray(value.ids) ? value.ids.join(', ') : String(value.kind);
-  }
-  return String(value);
+  if (setting.show !== undefined) return setting.show(value);
+  return Array.isArray(value) ? value.join(', ') : String(value);
 }
 
 /** Users write keys into URLs. A parameter of the object store is shown, save what it holds of a user. */
@@ -73,10 +52,11 @@ function withoutSecrets(url: URL): string {
   const shown = new URL(url);
   if (shown.username !== '') shown.username = MASK;
   if (shown.password !== '') shown.password = MASK;
+  const isWeb = shown.protocol.startsWith('http');
   for (const [name, value] of url.searchParams) {
-    const isPlain = !shown.protocol.startsWith('http') && !value.includes('@');
-    const isUrl = !shown.protocol.startsWith('http') && URL.canParse(value);
-    if (!isPlain) shown.searchParams.set(name, isUrl ? withoutSecrets(new URL(value)) : MASK);
+    if (!isWeb && !value.includes('@')) continue;
+    const isUrl = !isWeb && URL.canParse(value);
+    shown.searchParams.set(name, isUrl ? withoutSecrets(new URL(value)) : MASK);
   }
   return shown.href;
 }

@@ -1,7 +1,16 @@
-/** How the values of settings are written: each reader returns undefined where a text is not accepted. */
+/** How the values of settings are written: what is accepted, and how it is read and shown. */
 import { CronExpressionParser } from 'cron-parser';
 import { canonicalId } from '../core/ids.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
+
+export interface Form<Value> {
+  /** As it stands in an error line. */
+  readonly accepted: string;
+  /** @returns undefined where the text is not accepted */
+  readonly parse: (text: string) => Value | undefined;
+  /** As `parse` reads it. Default: as text, the values of a list with commas. */
+  show?(value: Value): string;
+}
 
 /** Which parties the nightly run exports. A file is read when the configuration is. */
 export type PartySelection =
@@ -9,9 +18,139 @@ export type PartySelection =
   | { kind: 'list'; ids: readonly string[] }
   | { kind: 'file'; path: string };
 
+/** @param what and what must be escaped in it, so that every reader takes the same user and password */
+export function url(what: string, ...protocols: readonly string[]): Form<URL> {
+  const accepted = `${what} (a % in its password is written %25)`;
+  return { accepted, parse: (given) => readUrl(given, protocols) };
+}
+
+export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
+
+function readUrl(given: string, protocols: readonly string[]): URL | undefined {
+  const parsed = URL.canParse(given) ? new URL(given) : undefined;
+  if (parsed === undefined || !protocols.includes(parsed.protocol)) return undefined;
+  return isEscaped(parsed.username) && isEscaped(parsed.password) ? parsed : undefined;
+}
+
+function isEscaped(text: string): boolean {
+  return !/%(?![0-9a-f]{2})/i.test(text);
+}
+
+export const objectStoreUrl: Form<URL> = {
+  accepted: 'file:///dir or s3://bucket/prefix?region=…&endpoint=…',
+  parse: (given) => {
+    const parsed = readUrl(given, ['file:', 's3:']);
+    if (parsed?.protocol !== 's3:')
+      return parsed?.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
+    const isKnown = [...parsed.searchParams.keys()].every((key) => ['region', 'endpoint'].includes(key));
+    const endpoint = parsed.searchParams.get('endpoint');
+    const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;
+    return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
+  },
+};
+
+export function text(accepted: string, pattern: RegExp): Form<string> {
+  return { accepted, parse: (given) => (pattern.test(given) ? given : undefined) };
+}
+
+export const parameterName = text('a query parameter name', /^[\w.\-[\]]+$/);
+
+export function integer(min: number, max: number): Form<number> {
+  return {
+    accepted: `a whole number from ${min} to ${max}`,
+    parse: (given) => {
+      const value = /^\d{1,10}$/.test(given) ? Number(given) : Number.NaN;
+      return value >= min && value <= max ? value : undefined;
+    },
+  };
+}
+
+export const port: Form<number> = { ...integer(0, 65_535), accepted: 'a port from 0 to 65535' };
+
+/** A part of 1. */
+export const percentage: Form<number> = {
+  accepted: 'a percentage from 0% to 100%, such as 0.5%',
+  parse: (given) => {
+    const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given) ? Number(given.slice(0, -1)) / 100 : Number.NaN;
+    return share <= 1 ? share : undefined;
+  },
+  show: (share) => `${Number((share * 100).toFixed(4))}%`,
+};
+
+/** The largest first. */
+type Units = readonly (readonly [unit: string, size: number])[];
+
+const BYTE_UNITS: Units = [
+  ['GiB', 2 ** 30],
+  ['GB', 1e9],
+  ['MiB', 2 ** 20],
+  ['MB', 1e6],
+  ['KiB', 2 ** 10],
+  ['KB', 1e3],
+  ['B', 1],
+];
+/** In milliseconds. */
+const DURATION_UNITS: Units = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+];
+
+/** In bytes, which a number without a unit counts. */
+export function byteSize(min: string, max: string): Form<number> {
+  return { ...withUnit(BYTE_UNITS, min, max), accepted: `a size from ${min} to ${max}` };
+}
+
+/** In milliseconds. */
+export function duration(min: string, max: string): Form<number> {
+  return { ...withUnit(DURATION_UNITS, min, max), accepted: `a duration from ${min} to ${max}` };
+}
+
+function withUnit(units: Units, min: string, max: string): Omit<Form<number>, 'accepted'> {
+  const read = (given: string): number => {
+    const [, amount = '', unit = 'B'] = /^(\d{1,12})([a-z]+)?$/i.exec(given) ?? [];
+    const size = units.find(([known]) => known === unit)?.[1];
+    return amount === '' || size === undefined ? Number.NaN : Number(amount) * size;
+  };
+  return {
+    parse: (given) => {
+      const value = read(given);
+      return value >= read(min) && value <= read(max) ? value : undefined;
+    },
+    show: (value) => {
+      const [unit, size] = units.find(([, each]) => value % each === 0) ?? ['', 1];
+      return `${value / size}${unit}`;
+    },
+  };
+}
+
+export function oneOf<const Word extends string>(...words: readonly Word[]): Form<Word> {
+  return { accepted: either(words), parse: (given) => words.find((word) => word === given) };
+}
+
+function either(words: readonly string[]): string {
+  return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
+}
+
+/** A set of values, separated by commas, where each is one. */
+export function listOf<Value>(
+  accepted: string,
+  read: (part: string) => Value | undefined,
+): Form<readonly Value[]> {
+  return {
+    accepted,
+    parse: (given) => {
+      const values = given.split(',').map((part) => read(part.trim()));
+      return values.every((value) => value !== undefined) ? [...new Set(values)] : undefined;
+    },
+  };
+}
+
+export const idList = listOf('asset ids (64 hex digits), separated by commas', canonicalId);
+
 /** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
-export const NOTICE_WORDS = [
-  'all',
+const NOTICE_WORDS = [
   'nightly',
   'sync',
   'export',
@@ -22,151 +161,71 @@ export const NOTICE_WORDS = [
   'failed',
   'cancelled',
   'recovered',
-] as const;
+];
 
-/** What must be escaped in a URL so that every reader of it takes the same user and password. */
-export const ESCAPED = '(a % in its password is written %25)';
+export const notices = listOf(`all, or of: ${NOTICE_WORDS.join(', ')}`, (word) =>
+  ['all', ...NOTICE_WORDS].find((known) => known === word),
+);
 
-export function url(protocols: readonly string[]): (text: string) => URL | undefined {
-  return (text) => {
-    const parsed = URL.canParse(text) ? new URL(text) : undefined;
-    if (parsed === undefined || !protocols.includes(parsed.protocol)) return undefined;
-    return isEscaped(parsed.username) && isEscaped(parsed.password) ? parsed : undefined;
-  };
-}
-
-function isEscaped(text: string): boolean {
-  return !/%(?![0-9a-f]{2})/i.test(text);
-}
-
-export function integer(min: number, max: number): (text: string) => number | undefined {
-  return (text) => {
-    const value = /^\d{1,10}$/.test(text) ? Number(text) : undefined;
-    return value !== undefined && value >= min && value <= max ? value : undefined;
-  };
-}
-
-export function oneOf<const Word extends string>(
-  ...words: readonly Word[]
-): (text: string) => Word | undefined {
-  return (text) => words.find((word) => word === text);
-}
-
-/** @returns a part of 1 */
-export function percentage(given: string): number | undefined {
-  const match = /^(\d{1,3}(?:\.\d{1,4})?)%$/.exec(given);
-  const share = match === null ? Number.NaN : Number(match[1]) / 100;
-  return share <= 1 ? share : undefined;
-}
-
-export function text(pattern: RegExp): (given: string) => string | undefined {
-  return (given) => (pattern.test(given) ? given : undefined);
-}
-
-export const BYTE_UNITS: Readonly<Record<string, number>> = {
-  B: 1,
-  KiB: 2 ** 10,
-  MiB: 2 ** 20,
-  GiB: 2 ** 30,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
+/** Theirs by ours; null: the CSV has no such column. */
+export const columnNames: Form<ReadonlyMap<KnownColumn, string | null>> = {
+  accepted: 'our name=its name, separated by commas; =none for a column (but quantity) that it does not have',
+  parse: (given) => {
+    const names = new Map<KnownColumn, string | null>();
+    for (const pair of given.split(',')) {
+      const [, ours = '', theirs = ''] = /^\s*(\w+)\s*=\s*(\S.*?)\s*$/.exec(pair) ?? [];
+      const column = KNOWN_COLUMNS.find((name) => name === ours);
+      if (column === undefined || theirs === '' || names.has(column)) return undefined;
+      if (column === 'quantity' && theirs === 'none') return undefined;
+      names.set(column, theirs === 'none' ? null : theirs);
+    }
+    return names;
+  },
+  show: (names) => [...names].map(([ours, theirs]) => `${ours}=${theirs ?? 'none'}`).join(', '),
 };
 
-export function byteSize(minBytes: number, maxBytes: number): (given: string) => number | undefined {
-  return (given) => {
-    const match = /^(\d{1,12})(B|KiB|MiB|GiB|KB|MB|GB)?$/.exec(given);
-    if (match?.[1] === undefined) return undefined;
-    const bytes = Number(match[1]) * (BYTE_UNITS[match[2] ?? 'B'] ?? 1);
-    return bytes >= minBytes && bytes <= maxBytes ? bytes : undefined;
-  };
-}
+const DELIMITERS = new Map([
+  ['comma', ','],
+  ['semicolon', ';'],
+  ['tab', '\t'],
+  ['pipe', '|'],
+]);
 
-export function idList(given: string): readonly string[] | undefined {
-  const ids = given.split(',').map((part) => canonicalId(part.trim()));
-  return ids.every((id) => id !== undefined) ? [...new Set(ids)] : undefined;
-}
-
-/** Words of `known`, separated by commas. */
-export function wordsOf(known: readonly string[]): (given: string) => readonly string[] | undefined {
-  return (given) => {
-    const words = given.split(',').map((word) => word.trim());
-    return words.every((word) => known.includes(word)) ? [...new Set(words)] : undefined;
-  };
-}
-
-/** `ours=theirs`, by our name; `none`: the CSV has no such column. */
-export function columnNames(given: string): ReadonlyMap<KnownColumn, string | null> | undefined {
-  const names = new Map<KnownColumn, string | null>();
-  for (const pair of given.split(',')) {
-    const [, ours = '', theirs = ''] = /^\s*(\w+)\s*=\s*(\S.*?)\s*$/.exec(pair) ?? [];
-    const column = KNOWN_COLUMNS.find((name) => name === ours);
-    if (column === undefined || theirs === '' || names.has(column)) return undefined;
-    if (column === 'quantity' && theirs === 'none') return undefined;
-    names.set(column, theirs === 'none' ? null : theirs);
-  }
-  return names;
-}
-
-const DELIMITERS = { comma: ',', semicolon: ';', tab: '\t', pipe: '|' } as const;
-
-export function delimiter(given: string): string | undefined {
-  return Object.hasOwn(DELIMITERS, given) ? DELIMITERS[given as keyof typeof DELIMITERS] : undefined;
-}
-
-export function partySelection(given: string): PartySelection | undefined {
-  if (given === 'all') return { kind: 'all' };
-  if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
-  const ids = idList(given);
-  return ids === undefined ? undefined : { kind: 'list', ids };
-}
-
-export function cron(given: string): string | undefined {
-  try {
-    CronExpressionParser.parse(given);
-    return given;
-  } catch {
-    return undefined;
-  }
-}
-
-export function timeZone(given: string): string | undefined {
-  try {
-    return new Intl.DateTimeFormat('en', { timeZone: given }).resolvedOptions().timeZone === ''
-      ? undefined
-      : given;
-  } catch {
-    return undefined;
-  }
-}
-
-export function objectStoreUrl(given: string): URL | undefined {
-  const parsed = url(['file:', 's3:'])(given);
-  if (parsed === undefined) return undefined;
-  if (parsed.protocol === 'file:')
-    return parsed.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
-  const known = ['region', 'endpoint'];
-  const isKnown = [...parsed.searchParams.keys()].every((key) => known.includes(key));
-  const endpoint = parsed.searchParams.get('endpoint');
-  const isUsable = endpoint === null || url(['http:', 'https:'])(endpoint) !== undefined;
-  return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
-}
-
-export const MINUTE_MS = 60_000;
-export const DAY_MS = 24 * 60 * MINUTE_MS;
-export const DURATION_UNITS: Readonly<Record<string, number>> = {
-  s: 1_000,
-  m: MINUTE_MS,
-  h: 60 * MINUTE_MS,
-  d: DAY_MS,
+export const delimiter: Form<string> = {
+  accepted: either([...DELIMITERS.keys()]),
+  parse: (given) => DELIMITERS.get(given),
+  show: (character) => [...DELIMITERS].find(([, known]) => known === character)?.[0] ?? character,
 };
 
-/** @returns milliseconds */
-export function duration(minMs: number, maxMs: number): (given: string) => number | undefined {
-  return (given) => {
-    const match = /^(\d{1,9})(s|m|h|d)$/.exec(given);
-    if (match?.[1] === undefined) return undefined;
-    const ms = Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? Number.NaN);
-    return ms >= minMs && ms <= maxMs ? ms : undefined;
+export const partySelection: Form<PartySelection> = {
+  accepted: 'all, party ids separated by commas, or @file',
+  parse: (given) => {
+    if (given === 'all') return { kind: 'all' };
+    if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
+    const ids = idList.parse(given);
+    return ids === undefined ? undefined : { kind: 'list', ids };
+  },
+  show: (selection) => (selection.kind === 'list' ? selection.ids.join(', ') : selection.kind),
+};
+
+export const cron = unlessThrown('a cron expression', (given) => CronExpressionParser.parse(given));
+
+export const timeZone = unlessThrown(
+  'an IANA time zone',
+  (given) => new Intl.DateTimeFormat('en', { timeZone: given }),
+);
+
+/** A text that some other reader must understand. */
+function unlessThrown(accepted: string, read: (given: string) => unknown): Form<string> {
+  return {
+    accepted,
+    parse: (given) => {
+      try {
+        read(given);
+        return given;
+      } catch {
+        return undefined;
+      }
+    },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Party and asset ids as the service knows them. Everything that enters from outside passes through
- * here before it reaches a URL, a query or a path.
+ * Ids of parties and assets, and keys of checkpoints, as the service knows them. Everything that enters from outside
+ * passes through here before it reaches a URL, a query or a path.
  */
 const HEX = /^[0-9a-f]+$/;
 const HEX_ID_CHARS = 64;
@@ -67,4 +67,17 @@ export function isExportableParty(id: string): boolean {
 /** In the order of their bytes, as `collate "C"` sorts them. */
 export function compareIds(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right));
+}
+
+/** The key of a checkpoint: `/` separates, so that inside a hash it is escaped. */
+export function checkpointKey(atBlock: string, hash: string, blockHash: string): string {
+  return `${atBlock}/${escapeSlash(hash)}/${escapeSlash(blockHash)}`;
+}
+
+function escapeSlash(text: string): string {
+  return /[%/]/.test(text) ? text.replaceAll('%', '%25').replaceAll('/', '%2F') : text;
+}
+
+export function heightOf(checkpoint: string): bigint {
+  return BigInt(checkpoint.slice(0, checkpoint.indexOf('/')));
 }

@@ -74,7 +74,7 @@ function formsOf(part: string): readonly string[] {
   const base64 = Buffer.from(part).toString('base64');
   return [
     part,
-    decodedUrl(part),
+    decodeUrl(part),
     encodeURIComponent(part),
     new URLSearchParams([['', part]]).toString().slice(1),
     JSON.stringify(part).slice(1, -1),
@@ -84,7 +84,8 @@ function formsOf(part: string): readonly string[] {
   ];
 }
 
-function decodedUrl(text: string): string {
+/** The text itself where it is no part of a URL. */
+export function decodeUrl(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

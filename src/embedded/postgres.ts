@@ -53,7 +53,7 @@ export interface EmbeddedPostgres extends AsyncDisposable {
 }
 
 /**
- * @throws PermanentError `EMBEDDED_PLATFORM`, `EMBEDDED_BINARIES`, `EMBEDDED_ACCOUNT`,
+ * @throws PermanentError `EMBEDDED_BINARIES`, `EMBEDDED_ACCOUNT`,
  *   `EMBEDDED_VERSION`, `EMBEDDED_INITDB`, `EMBEDDED_NOT_OURS`, `EMBEDDED_PASSWORD`, `EMBEDDED_LOCK`
  * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when aborted
  */

@@ -1,5 +1,5 @@
 /** Rules that a source must keep. Each breach opens a doubt: while one is open, the list is not complete. */
-import { heightOf } from '../core/checkpoint-key.ts';
+import { heightOf } from '../core/ids.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { ListedRow, ListName, Page } from './ports.ts';
 

@@ -2,7 +2,7 @@
  * Brings one list up to date. First reading, increment and audit are one: a generation is read on, oldest
  * first, until the newest page shows that its end is reached, and then claimed.
  */
-import { heightOf } from '../core/checkpoint-key.ts';
+import { heightOf } from '../core/ids.ts';
 import { RetryableError, type PermanentError } from '../core/errors.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { askPage, Tally, type SyncContext, type SyncDeps } from './context.ts';

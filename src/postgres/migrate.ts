@@ -1,8 +1,7 @@
 /** Brings the schema forward, under a lock, never backward. */
 import { readdir, readFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
 import { type Kysely, sql } from 'kysely';
-import { type Migration, type MigrationProvider, Migrator } from 'kysely/migration';
+import type { Migration } from 'kysely/migration';
 import { PermanentError, UnreachableError } from '../core/errors.ts';
 import { databaseError, mapDatabaseError } from './transaction.ts';
 
@@ -14,25 +13,24 @@ export interface Baseline {
   readonly schema: string;
 }
 
-async function readBaseline(): Promise<Baseline> {
-  return JSON.parse(await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8')) as Baseline;
-}
-
-class FolderMigrations implements MigrationProvider {
-  async getMigrations(): Promise<Record<string, Migration>> {
-    const files = (await readdir(fileURLToPath(MIGRATIONS_DIR))).filter((file) =>
-      /^\d{4}-.*\.[jt]s$/.test(file),
-    );
-    const baseline = await readBaseline();
-    const migrations: Record<string, Migration> = {};
-    for (const file of files.toSorted()) {
+/** The file of each step by its name, in their order. */
+async function readSteps(): Promise<ReadonlyMap<string, URL>> {
+  const text = await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8');
+  const baseline = JSON.parse(text) as Baseline;
+  const files = (await readdir(MIGRATIONS_DIR)).filter((file) => /^\d{4}-.*\.[jt]s$/.test(file));
+  return new Map(
+    files.toSorted().map((file) => {
       const name = file.slice(0, -3);
       // Named after what the baseline makes, so that a database of an earlier baseline is told from this one.
-      const named = name === baseline.migrations[0] ? `${name}-${baseline.schema}` : name;
-      migrations[named] = (await import(new URL(file, MIGRATIONS_DIR).href)) as Migration;
-    }
-    return migrations;
-  }
+      const isBaseline = name === baseline.migrations[0];
+      return [isBaseline ? `${name}-${baseline.schema}` : name, new URL(file, MIGRATIONS_DIR)];
+    }),
+  );
+}
+
+async function loadSteps(steps: ReadonlyMap<string, URL>): Promise<Record<string, Migration>> {
+  const loaded = [...steps].map(async ([name, { href }]) => [name, (await import(href)) as Migration]);
+  return Object.fromEntries(await Promise.all(loaded)) as Record<string, Migration>;
 }
 
 /**
@@ -42,14 +40,14 @@ class FolderMigrations implements MigrationProvider {
  * made by a newer version, `DATABASE_OLDER` where an earlier baseline made it, `DATABASE_RIGHTS` where this user may not make what is missing
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
-  const provider = new FolderMigrations();
-  const known = Object.keys(await provider.getMigrations());
+  const steps = await readSteps();
   await mapDatabaseError('open the database', () => ensureSchema(db));
   // A current schema takes no lock: Kysely's lock key is the same for all its users.
-  if (await mapDatabaseError("read the schema's version", () => isCurrent(db, known))) return [];
+  if (await mapDatabaseError("read the schema's version", () => isCurrent(db, [...steps.keys()]))) return [];
+  const { Migrator } = await import('kysely/migration');
   const migrator = new Migrator({
     db,
-    provider,
+    provider: { getMigrations: () => loadSteps(steps) },
     migrationTableSchema: 'mirror',
     migrationTableName: 'migrations',
     migrationLockTableName: 'migrations_lock',

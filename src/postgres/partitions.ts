@@ -3,7 +3,7 @@
  * is attached, not created in place: that lock lets loads and readers of other months go on.
  */
 import type { Pool } from 'pg';
-import { databaseError } from './transaction.ts';
+import { mapDatabaseError } from './transaction.ts';
 
 const MONTH = /^(\d{4})-(0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
@@ -13,20 +13,9 @@ const LOCK_TIMEOUT_MS = 30_000;
  * @param months as `2023-05`
  */
 export async function ensurePartitions(pool: Pool, months: readonly string[]): Promise<void> {
-  try {
-    const client = await pool.connect();
-    let failure: Error | undefined;
-    try {
-      for (const month of months) await client.query(partitionStatement(month));
-    } catch (error) {
-      failure = error instanceof Error ? error : new Error(String(error), { cause: error });
-      throw error;
-    } finally {
-      client.release(failure);
-    }
-  } catch (error) {
-    throw databaseError('make a partition of the ledger entries', error);
-  }
+  await mapDatabaseError('make a partition of the ledger entries', async () => {
+    for (const month of months) await pool.query(partitionStatement(month));
+  });
 }
 
 function partitionStatement(month: string): string {

@@ -9,6 +9,7 @@ import type { JobData } from '../queue/backend.ts';
 import type { NewJob, QueueName } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
 import type { SourceCost } from '../source/ports.ts';
+import type { ProgressLine } from './progress-line.ts';
 import type { Notices } from './report/post-report.ts';
 import type { NightlyPlans } from './store/nightly-plans.ts';
 import type { NightlyStore } from './store/nightly-store.ts';
@@ -18,17 +19,6 @@ import type { Schedule } from './nightly/schedule.ts';
 import type { Run } from './store/run.ts';
 import type { RunStore } from './store/run-store.ts';
 import type { ListName } from '../postgres/schema.ts';
-
-/** One line of live progress: a bar where `total` is known. Counts are text so that none loses digits. */
-export interface ProgressLine {
-  readonly label: string;
-  readonly done: string;
-  readonly total?: string | undefined;
-  readonly unit: 'rows' | 'bytes' | 'parties' | 'segments' | 'files';
-  readonly note?: string | undefined;
-  /** One piece of what another line counts: it ends without a word of its own. */
-  readonly isPart?: boolean | undefined;
-}
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 

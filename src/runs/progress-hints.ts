@@ -1,6 +1,5 @@
 /** Live progress: a hint beside the resume state, written a few times a second, never waited for. */
-import { z } from 'zod';
-import type { ProgressLine } from './job.ts';
+import type { ProgressLine } from './progress-line.ts';
 
 /** What is needed of the resume state. */
 interface Hints {
@@ -13,28 +12,25 @@ const KEPT_MS = 60_000;
 /** Runs whose reports wait for their turn; beyond that they are written at once. */
 const RUNS_MAX = 1_000;
 
-const storedLines = z.array(
-  z.object({
-    label: z.string(),
-    done: z.string(),
-    total: z.string().optional(),
-    unit: z.enum(['rows', 'bytes', 'parties', 'segments', 'files']),
-    note: z.string().optional(),
-    isPart: z.boolean().optional(),
-  }),
-);
-
 export class ProgressHints implements Disposable {
   readonly #hints: Hints;
   /** The newest report of each run that was written lately: written next, so that the last one is not lost. */
   readonly #waiting = new Map<string, readonly ProgressLine[] | undefined>();
+  readonly #onReport: ((lines: readonly ProgressLine[]) => void) | undefined;
   #isClosed = false;
 
-  constructor(hints: Hints) {
+  /** @param onReport called with each report, whether it is written or not */
+  constructor(hints: Hints, onReport?: (lines: readonly ProgressLine[]) => void) {
     this.#hints = hints;
+    this.#onReport = onReport;
   }
 
   report(runId: string, lines: readonly ProgressLine[]): void {
+    this.#onReport?.(lines);
+    this.#put(runId, lines);
+  }
+
+  #put(runId: string, lines: readonly ProgressLine[]): void {
     if (this.#isClosed) return;
     if (this.#waiting.has(runId)) {
       this.#waiting.set(runId, lines);
@@ -49,7 +45,7 @@ export class ProgressHints implements Disposable {
   #writeWaiting(runId: string): void {
     const lines = this.#waiting.get(runId);
     this.#waiting.delete(runId);
-    if (lines !== undefined) this.report(runId, lines);
+    if (lines !== undefined) this.#put(runId, lines);
   }
 
   /** Writes what still waits for its turn, before the run is over. */
@@ -72,7 +68,11 @@ export class ProgressHints implements Disposable {
   }
 
   async read(runId: string): Promise<readonly ProgressLine[]> {
-    const parsed = storedLines.safeParse(await this.#hints.get(progressKey(runId)).catch(() => undefined));
+    const stored = await this.#hints.get(progressKey(runId)).catch(() => undefined);
+    if (stored === undefined) return [];
+    // A command that looks seldom finds any: only then it needs the schema, and zod.
+    const { storedLines } = await import('./progress-line.ts');
+    const parsed = storedLines.safeParse(stored);
     return parsed.success ? parsed.data : [];
   }
 }

@@ -1,5 +1,5 @@
 /** What stages report, as lines that every view shows the same way. */
-import type { ProgressLine } from './job.ts';
+import type { ProgressLine } from './progress-line.ts';
 import type { ExportProgress } from '../export/request.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
 import type { VerifyCounts } from '../load/verify.ts';

@@ -87,7 +87,7 @@ export class QueueMetrics {
     });
   }
 
-  async #tried(what: string, work: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
+  async #tried(what: string, work: (signal: AbortSignal) => Promise<unknown>): Promise<boolean> {
     const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
     const late = new Promise<never>((_resolve, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });

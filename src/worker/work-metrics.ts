@@ -3,7 +3,7 @@
  * Names are stable and documented in docs/metrics.md; labels are of small fixed sets.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { ProgressLine } from '../runs/job.ts';
+import type { ProgressLine } from '../runs/progress-line.ts';
 import { RateMeter } from '../core/rate-meter.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
 import type { JobReport } from '../queue/queue-worker.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { type App, openApp } from '../../src/app/app.ts';
-import { startApi } from '../../src/app/serve.ts';
+import { startApi } from '../../src/app/serving/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { startSandbox } from '../../src/sandbox/http/server.ts';

@@ -22,8 +22,8 @@ function loaded(command: string): Set<string> {
   return new Set(JSON.parse(text) as string[]);
 }
 
-test.each(['status', 'runs', 'logs', 'cancel'])(
-  '%s loads neither queues, source, stores nor lake',
+test.each(['status', 'runs/runs', 'runs/logs', 'runs/cancel'])(
+  '%s loads neither queues, source, stores, lake nor schemas',
   (command) => {
     const packages = loaded(command);
     expect(packages).toContain('pg');
@@ -35,6 +35,7 @@ test.each(['status', 'runs', 'logs', 'cancel'])(
       '@duckdb/node-api',
       'prom-client',
       'fastify',
+      'zod',
     ];
     expect(heavy.filter((name) => packages.has(name))).toEqual([]);
   },

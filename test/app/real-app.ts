@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type App, type AppOptions, openApp } from '../../src/app/app.ts';
-import { startApi } from '../../src/app/serve.ts';
+import { startApi } from '../../src/app/serving/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { openFreshDatabase } from '../support/database.ts';

@@ -141,7 +141,7 @@ describe('export', () => {
     const before = sandbox.requests.of();
     expectRefused(
       await home.run(['export', '--party', party, '--out', 'nowhere/x.csv']),
-      /--out: nowhere cannot be written \(ENOENT\)/,
+      /--out: cannot write nowhere\/x\.csv \(ENOENT\); name a file in a folder that exists/,
     );
     expectRefused(await home.run(['export', '--party', party, '--out', '.']), /--out: \. is a directory/);
     expect(sandbox.requests.of()).toBe(before);
@@ -323,6 +323,17 @@ describe('what reads the mirror', () => {
       await home.run(['query', 'select 1', '--output', 'one.xls']),
       /--output: "\.xls" tells no format; end the name in \.csv, \.json, \.ndjson, or \.parquet, or give --format/,
     );
+  });
+
+  test('query --json --output writes the file by its ending, and says so in its document', async () => {
+    const { code, document } = await home.json(['query', 'select 1 as one', '--output', 'told.csv']);
+    expect([code, document]).toEqual([0, { written: { rows: '1', file: 'told.csv' } }]);
+    expect(await readFile(join(home.dir, 'told.csv'), 'utf8')).toBe('one\n1\n');
+  });
+
+  test('query --output writes to a device, and never replaces it', async () => {
+    const device = await home.run(['query', 'select 1 as one', '--output', '/dev/full', '--format', 'csv']);
+    expect([device.code, device.stderr]).toEqual([1, expect.stringMatching(/^ledger-mirror: .*ENOSPC/)]);
   });
 
   test('query --output into a folder that is not there is refused', async () => {

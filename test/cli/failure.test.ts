@@ -14,10 +14,9 @@ function collector(): { stream: Writable; text: () => string } {
   return { stream: new Writable({ write }), text: () => chunks.join('') };
 }
 
-test('a secret in an error stands neither in the line nor in the document of --json', () => {
-  rememberSecrets(['correct-horse-battery']);
+/** What `ledger-mirror doctor --json` writes where it fails so. */
+function told(error: unknown): { code: number; stdout: string; stderr: string } {
   const [stdout, stderr] = [collector(), collector()];
-  const error = new PermanentError('Cannot log in: the server refused correct-horse-battery', { code: 'X' });
   const code = tellFailure(
     {
       argv: ['doctor', '--json'],
@@ -29,10 +28,27 @@ test('a secret in an error stands neither in the line nor in the document of --j
     },
     error,
   );
-  expect(code).toBe(1);
-  expect(JSON.parse(stdout.text())).toMatchObject({ error: { code: 'X' } });
-  for (const { text } of [stdout, stderr]) {
-    expect(text()).toContain('Cannot log in');
-    expect(text()).not.toContain('correct-horse-battery');
+  return { code, stdout: stdout.text(), stderr: stderr.text() };
+}
+
+test('a secret in an error stands neither in the line nor in the document of --json', () => {
+  rememberSecrets(['correct-horse-battery']);
+  const failed = told(
+    new PermanentError('Cannot log in: the server refused correct-horse-battery', { code: 'X' }),
+  );
+  expect(failed.code).toBe(1);
+  expect(JSON.parse(failed.stdout)).toMatchObject({ error: { code: 'X' } });
+  for (const text of [failed.stdout, failed.stderr]) {
+    expect(text).toContain('Cannot log in');
+    expect(text).not.toContain('correct-horse-battery');
   }
+});
+
+test('a command that a message names, from whichever room, is named as it is typed in this checkout', () => {
+  const message =
+    "Cannot read version 3 of lake: its log is no longer kept; 'ledger-mirror lake' shows them, `ledger-mirror load` makes one";
+  const { stdout, stderr } = told(new PermanentError(message, { code: 'X' }));
+  const named = "'npx ledger-mirror lake' shows them, `npx ledger-mirror load` makes one";
+  expect(stderr).toBe(`ledger-mirror: Cannot read version 3 of lake: its log is no longer kept; ${named}\n`);
+  expect(JSON.parse(stdout)).toMatchObject({ error: { message: expect.stringContaining(named) as string } });
 });

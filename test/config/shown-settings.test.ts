@@ -34,10 +34,11 @@ it('shows every setting and no secret', () => {
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
 });
 
-it('shows durations, sizes and shares with their units, and the columns of a CSV by both names', () => {
+it('shows durations, sizes and shares with their units, a delimiter by its name, and columns of a CSV by both names', () => {
   const env = {
     SOURCE_URL: 'http://127.0.0.1:1',
     LAKE_RETENTION: '90m',
+    EXPORT_DELIMITER: 'tab',
     NIGHTLY_AUDIT_SHARE: '0.5%',
     EXPORT_COLUMNS: 'vega_time=when,asset_id=none',
     SOURCE_ASSETS: 'ab'.repeat(32),
@@ -48,6 +49,7 @@ it('shows durations, sizes and shares with their units, and the columns of a CSV
     HISTORY_RETENTION: '90d',
     LAKE_RETENTION: '90m',
     EXPORT_SEGMENT_MAX: '1GiB',
+    EXPORT_DELIMITER: 'tab',
     NIGHTLY_AUDIT_SHARE: '0.5%',
     EXPORT_COLUMNS: 'vega_time=when, asset_id=none',
   });

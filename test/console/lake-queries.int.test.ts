@@ -1,7 +1,7 @@
 /** SQL from the console: real statements in real processes over a real lake, and what none of them may do. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { QueryRunner } from '../../src/api/console/lake-queries.ts';
-import { openConsoleLake } from '../../src/app/lake/open-console-lake.ts';
+import { openConsoleLake } from '../../src/app/serving/console-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';

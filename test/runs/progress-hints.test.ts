@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { ProgressLine } from '../../src/runs/job.ts';
+import type { ProgressLine } from '../../src/runs/progress-line.ts';
 import { ProgressHints } from '../../src/runs/progress-hints.ts';
 
 beforeEach(() => void vi.useFakeTimers());

@@ -67,7 +67,7 @@ async function probeAll(probes: readonly Probe[], log: Log): Promise<Readiness> 
 }
 
 /** Ends with the signal even where the probe does not heed it. */
-function within(probe: Probe, signal: AbortSignal): Promise<void> {
+function within(probe: Probe, signal: AbortSignal): Promise<unknown> {
   return new Promise((resolve, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
     probe.check(signal).then(resolve, reject);

@@ -269,7 +269,7 @@ export interface ExportJobs {
 export interface Probe {
   readonly name: string;
   /** Rejects where it does not work. */
-  check(signal: AbortSignal): Promise<void>;
+  check(signal: AbortSignal): Promise<unknown>;
 }
 
 /** The metrics of the whole process: the API's own are added to them, and all are told at `/metrics`. */

@@ -5,7 +5,7 @@ import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { outProblem, writeCsv } from '../output/csv-out.ts';
+import { outputProblem, STDOUT, writeCsv } from '../output/destination.ts';
 import { followRun } from '../follow/follow.ts';
 import { joinOrCreate } from '../follow/start.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
@@ -17,12 +17,12 @@ import { runDocument } from '../../runs/run-document.ts';
 
 export interface ExportOptions {
   readonly party: string;
-  readonly asset: string | undefined;
-  readonly from: string | undefined;
-  readonly to: string | undefined;
-  readonly out: string | undefined;
+  readonly asset?: string;
+  readonly from?: string;
+  readonly to?: string;
+  readonly out?: string;
   /** What is covered in the range is not believed, and asked for anew. */
-  readonly again?: boolean;
+  readonly again: boolean;
   /** `--no-load`: loading is left to the next nightly run. */
   readonly load: boolean;
 }
@@ -35,16 +35,17 @@ interface Wanted {
 }
 
 export async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
-  const given = await parse(options, context);
+  const given = parse(options, context);
   if (context.config.sourceUrl === undefined) return writeCovered(given, options, context);
   await using app = await openApp(context);
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
+  // JSON leaves out what is undefined: equal questions have equal parameters.
   const params = {
-    ...(wanted.assetId === undefined ? {} : { assetId: wanted.assetId }),
-    ...(wanted.from === undefined ? {} : { from: formatInstant(wanted.from) }),
-    ...(wanted.to === undefined ? {} : { to: formatInstant(wanted.to) }),
-    ...(options.again === true ? { again: true } : {}),
-    ...(options.load ? {} : { load: false }),
+    assetId: wanted.assetId,
+    from: wanted.from === undefined ? undefined : formatInstant(wanted.from),
+    to: wanted.to === undefined ? undefined : formatInstant(wanted.to),
+    again: options.again ? true : undefined,
+    load: options.load ? undefined : false,
   };
   const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });
   let ended: Run;
@@ -61,23 +62,19 @@ export async function exportParty(options: ExportOptions, context: CommandContex
       : undefined;
   const loaded = await followLoad(app, ended, context);
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
+  const summaries = [ended, ...(loaded === undefined ? [] : [loaded])].map((one) =>
+    runSummary(runDocument(one)),
+  );
   return {
-    exitCode:
-      ended.verdict === 'complete' && verdict !== 'complete'
-        ? EXIT.verdict
-        : exitCodeOf(ended.verdict, ended.evidence),
+    exitCode: exitCodeOf(verdict, ended.evidence),
     document: {
       ...runDocument(ended),
       verdict,
-      ...(loaded === undefined ? {} : { load: runDocument(loaded) }),
-      ...(written === undefined ? {} : { written }),
+      load: loaded && runDocument(loaded),
+      written,
     },
     // With `--out -` stdout carries the CSV and nothing else.
-    ...(options.out === '-'
-      ? {}
-      : {
-          text: `${runSummary(runDocument(ended))}${loaded === undefined ? '' : runSummary(runDocument(loaded))}${writtenLine(written)}`,
-        }),
+    text: options.out === STDOUT ? undefined : [...summaries, ...writtenLines(written)].join(''),
   };
 }
 
@@ -91,8 +88,8 @@ async function write(app: App, range: LedgerRange, out: string, context: Command
   return { rows: String(rows), file: out };
 }
 
-function writtenLine(written: Written | undefined): string {
-  return written === undefined ? '' : formatWritten(BigInt(written.rows), written.file);
+function writtenLines(written: Written | undefined): readonly string[] {
+  return written === undefined ? [] : [formatWritten(BigInt(written.rows), written.file)];
 }
 
 /**
@@ -106,7 +103,7 @@ async function writeCovered(
 ): Promise<CommandResult> {
   const needs = (why: string): UsageError =>
     new UsageError([`SOURCE_URL: not set, and ${why}; give the URL of the query service`]);
-  if (again === true) throw needs('--again asks the source');
+  if (again) throw needs('--again asks the source');
   if (out === undefined) throw needs('an export without --out asks the source');
   if (given.to === undefined)
     throw needs('an export without --to reaches up to the present, which only the source knows');
@@ -117,9 +114,10 @@ async function writeCovered(
     return {
       exitCode: EXIT.done,
       document: { kind: 'export', subject: partyId, verdict: 'complete', written },
-      ...(out === '-'
-        ? {}
-        : { text: `Covered already; nothing was asked of the source.\n${writtenLine(written)}` }),
+      text:
+        out === STDOUT
+          ? undefined
+          : ['Covered already; nothing was asked of the source.\n', ...writtenLines(written)].join(''),
     };
   } catch (error) {
     if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
@@ -140,7 +138,7 @@ async function knownParty(given: string, app: App): Promise<string> {
 }
 
 /** Everything that is wrong, at once. */
-async function parse(options: ExportOptions, context: CommandContext): Promise<Wanted> {
+function parse(options: ExportOptions, { isJson }: CommandContext): Wanted {
   const problems: string[] = [];
   const show = (text: string): string => JSON.stringify(text.slice(0, 80));
   const partyId = canonicalPartyId(options.party);
@@ -173,10 +171,10 @@ async function parse(options: ExportOptions, context: CommandContext): Promise<W
       `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; give a range that is not empty`,
     );
   }
-  if (options.out === '-' && context.isJson)
+  if (options.out === STDOUT && isJson)
     problems.push('--out -: cannot go with --json, both write to stdout; give a file');
-  const outWrong = options.out === undefined ? undefined : await outProblem(options.out);
-  if (outWrong !== undefined) problems.push(outWrong);
+  const unwritable = outputProblem('--out', options.out);
+  if (unwritable !== undefined) problems.push(unwritable);
   if (problems.length > 0 || partyId === undefined) throw new UsageError(problems);
   return { partyId, assetId, from, to };
 }

@@ -1,7 +1,6 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
-import { COMMAND } from '../../core/own-name.ts';
 import { openStore } from '../../app/app.ts';
-import { lakeDeps, scratchDirOf } from '../../app/lake/lake-deps.ts';
+import { lakeDeps, scratchDirOf } from '../../app/lake-deps.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
@@ -29,7 +28,7 @@ export async function lake(_options: object, context: CommandContext): Promise<C
   const mended = tables.filter((table) => table.mended > 0).map(({ table }) => table);
   const lines = [
     moments.length === 0
-      ? `No lake in ${found.store} yet; '${COMMAND} load' builds it.`
+      ? `No lake in ${found.store} yet; 'ledger-mirror load' builds it.`
       : `Version ${moments.at(-1)} in ${found.store}/lake; can be restored: ${moments.join(', ')}`,
     ...(found.commitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...(mended.length === 0 ? [] : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
@@ -61,7 +60,7 @@ export async function lakeRestore(
 ): Promise<CommandResult> {
   if (!/^\d{1,15}$/.test(options.version))
     throw new UsageError([
-      `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that '${COMMAND} lake' shows`,
+      `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that 'ledger-mirror lake' shows`,
     ]);
   await using app = await openMirror(context);
   const { version, tables } = await restoreLake(lakeDeps(app), Number(options.version), context.signal);

@@ -1,6 +1,6 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ProgressLine } from '../../runs/job.ts';
+import type { ProgressLine } from '../../runs/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/reader.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
@@ -8,7 +8,14 @@ import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { openMirrorReader } from '../mirror.ts';
-import { formatAge, formatBytes, formatCount, formatQuantity, printable } from '../output/format.ts';
+import {
+  formatAge,
+  formatBytes,
+  formatCount,
+  formatQuantity,
+  formatShare,
+  printable,
+} from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
 
 export interface StatusOptions {
@@ -103,8 +110,8 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
       streams,
     ).trimEnd(),
     '',
-    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(BigInt(ledger.segments))} segments of ${formatCount(BigInt(ledger.parties))} parties with entries, ${formatBytes(BigInt(ledger.bytes))} as CSV` +
-      (ledger.notLoaded === '0' ? '' : `, ${formatCount(BigInt(ledger.notLoaded))} segments not loaded yet`),
+    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(ledger.segments)} segments of ${formatCount(ledger.parties)} parties with entries, ${formatBytes(ledger.bytes)} as CSV` +
+      (ledger.notLoaded === '0' ? '' : `, ${formatCount(ledger.notLoaded)} segments not loaded yet`),
     ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...workLines(found, nowMs),
     ...openLines(found, runs, nowMs),
@@ -120,7 +127,7 @@ function heldText(
 ): string {
   return name === 'parties' && hasNetwork
     ? `${formatCount(coverage.listed)} parties and network`
-    : formatQuantity(BigInt(rows), HELD[name]);
+    : formatQuantity(rows, HELD[name]);
 }
 
 /** When a list was last read from its oldest row on. */
@@ -160,16 +167,9 @@ function runLines({ run, progress }: Underway, nowMs: number): readonly string[]
   return [
     `  ${run.kind} ${printable(run.subject)}, begun ${since}`,
     ...progress.map(({ label, done, total, unit, note }) => {
-      const amount =
-        total === undefined ? formatQuantity(BigInt(done), unit) : formatShare(done, total, unit);
+      const amount = total === undefined ? formatQuantity(done, unit) : formatShare(done, total, unit);
       const more = note === undefined ? '' : ` (${printable(note)})`;
       return `    ${printable(label)}: ${amount}${more}`;
     }),
   ];
-}
-
-/** `103 of 134 parties` */
-function formatShare(done: string, total: string, unit: string): string {
-  const part = unit === 'bytes' ? formatBytes(BigInt(done)) : formatCount(BigInt(done));
-  return `${part} of ${formatQuantity(BigInt(total), unit)}`;
 }

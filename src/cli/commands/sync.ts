@@ -17,7 +17,7 @@ import { runDocument } from '../../runs/run-document.ts';
 export interface SyncOptions {
   readonly what: string;
   readonly full: boolean;
-  readonly party: string | undefined;
+  readonly party?: string;
   readonly acceptNewNetwork: boolean;
   readonly acceptShrunk: boolean;
 }

@@ -6,7 +6,6 @@ import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import type { CommandContext, CommandResult } from '../context.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
-import { updateOf } from '../follow/run-view.ts';
 import { verifyHere } from '../follow/start.ts';
 import { runResult } from '../run-result.ts';
 
@@ -18,7 +17,7 @@ export async function verify(
   const against = options.against === undefined ? undefined : await findReport(options.against, app, context);
   const task = context.progress.task('verify');
   const ended = await verifyHere(app, { isDeep: options.deep, against }, context, ([line]) => {
-    if (line !== undefined) task.update(updateOf(line));
+    if (line !== undefined) task.update(line);
   });
   task.finish(ended.verdict);
   return runResult(ended);

@@ -14,7 +14,7 @@ export function declareMirroring(program: Command, run: Run): void {
     .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
     .option('--accept-shrunk', 'the source serves many rows no longer, and that is right', false)
     .action((what: string, options) =>
-      run(async () => (await import('../commands/sync.ts')).sync, { what, party: undefined, ...options }),
+      run(async () => (await import('../commands/sync.ts')).sync, { what, ...options }),
     );
   program
     .command('export')
@@ -26,15 +26,7 @@ export function declareMirroring(program: Command, run: Run): void {
     .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
     .option('--again', 'distrust what is covered in that range, and ask for it anew', false)
     .option('--no-load', 'leave loading to the next nightly run')
-    .action((options) =>
-      run(async () => (await import('../commands/export.ts')).exportParty, {
-        asset: undefined,
-        from: undefined,
-        to: undefined,
-        out: undefined,
-        ...options,
-      }),
-    );
+    .action((options) => run(async () => (await import('../commands/export.ts')).exportParty, options));
   program
     .command('nightly')
     .description('the scheduled run, now: lists, exports, load, lake, verify')

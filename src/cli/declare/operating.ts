@@ -1,6 +1,7 @@
 /** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
 import type { Command } from 'commander';
 import type { Run } from '../execute.ts';
+import { wholeNumber } from './whole-number.ts';
 
 export function declareOperating(program: Command, run: Run): void {
   program
@@ -12,20 +13,22 @@ export function declareOperating(program: Command, run: Run): void {
     .command('cancel')
     .description('end a run of any kind at its next safe point')
     .argument('<run>', 'its id')
-    .action((runId: string) => run(async () => (await import('../commands/cancel.ts')).cancel, { runId }));
+    .action((runId: string) =>
+      run(async () => (await import('../commands/runs/cancel.ts')).cancel, { runId }),
+    );
   program
     .command('runs')
     .description('what ran and how it ended')
     .argument('[run]', 'one run, with its evidence')
-    .option('--limit <n>', 'how many', '20')
+    .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20)
     .action((runId: string | undefined, options) =>
-      run(async () => (await import('../commands/runs.ts')).runs, { runId, ...options }),
+      run(async () => (await import('../commands/runs/runs.ts')).runs, { runId, ...options }),
     );
   program
     .command('logs')
     .description("a run's log lines")
     .argument('<run>', 'its id')
-    .action((runId: string) => run(async () => (await import('../commands/logs.ts')).logs, { runId }));
+    .action((runId: string) => run(async () => (await import('../commands/runs/logs.ts')).logs, { runId }));
   program
     .command('doctor')
     .description('check the configuration and everything it points to')

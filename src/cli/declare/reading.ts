@@ -1,6 +1,7 @@
 /** The commands that read what is mirrored: checks, the lake, SQL. */
 import type { Command } from 'commander';
 import type { Run } from '../execute.ts';
+import { wholeNumber } from './whole-number.ts';
 
 export function declareReading(program: Command, run: Run): void {
   program
@@ -20,7 +21,7 @@ export function declareReading(program: Command, run: Run): void {
       'table, csv, json, ndjson or parquet; by default what --output ends in, or table',
     )
     .option('--output <file>', 'write the result to a file, which appears when it is complete')
-    .option('--timeout <seconds>', 'time limit', '60')
+    .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')
     .option('--party <id>', 'for a ready question: one party')

@@ -1,7 +1,8 @@
 /** The commands that go on until they are told to stop. */
-import { InvalidArgumentError, Option, type Command } from 'commander';
+import { Option, type Command } from 'commander';
 import { RELEASE_NAMES } from '../../sandbox/release-names.ts';
 import type { Run } from '../execute.ts';
+import { wholeNumber } from './whole-number.ts';
 
 export function declareServing(program: Command, run: Run): void {
   program
@@ -39,12 +40,4 @@ export function declareServing(program: Command, run: Run): void {
       'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json',
     )
     .action((options) => run(async () => (await import('../commands/serving/sandbox.ts')).sandbox, options));
-}
-
-function wholeNumber(min: number, max: number): (text: string) => number {
-  return (text) => {
-    const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
-    if (value >= min && value <= max) return value;
-    throw new InvalidArgumentError(`Give a whole number from ${min} to ${max}.`);
-  };
 }

@@ -52,7 +52,7 @@ async function followQueued(
   runs: readonly Run[],
   context: CommandContext,
 ): Promise<readonly Run[]> {
-  const view = new RunView(context);
+  const followed = runs.map(({ runId }) => ({ runId, view: new RunView(context.progress) }));
   const requeued = new Set<string>();
   let awaySinceMs: number | undefined;
   try {
@@ -62,7 +62,7 @@ async function followQueued(
           checkedAtMs = performance.now();
           await lookAfter(app, runs, requeued);
         }
-        const ended = await look(app, runs, view);
+        const ended = await look(app, followed);
         if (ended.length === runs.length) return ended;
         awaySinceMs = undefined;
       } catch (error) {
@@ -76,17 +76,27 @@ async function followQueued(
       await sleep(POLL_MS, undefined, { signal: context.signal });
     }
   } finally {
-    for (const run of runs) view.finish(run);
+    for (const { view } of followed) view.finish();
   }
 }
 
+interface Followed {
+  readonly runId: string;
+  readonly view: RunView;
+}
+
 /** @returns those that have ended, in the order given */
-async function look(app: App, runs: readonly Run[], view: RunView): Promise<readonly Run[]> {
-  const now = await Promise.all(runs.map((run) => app.jobs.runs.get(run.runId)));
-  for (const run of runs) view.show(run, await app.jobs.progress.read(run.runId));
-  const ended = now.filter((run): run is Run => run?.state === 'done' || run?.state === 'cancelled');
-  for (const run of ended) view.finish(run);
-  return ended;
+async function look(app: App, followed: readonly Followed[]): Promise<readonly Run[]> {
+  const found = await Promise.all(
+    followed.map(async ({ runId, view }) => {
+      const run = await app.jobs.runs.get(runId);
+      view.show(await app.jobs.progress.read(runId));
+      const isOver = run?.state === 'done' || run?.state === 'cancelled';
+      if (isOver) view.finish();
+      return isOver ? [run] : [];
+    }),
+  );
+  return found.flat();
 }
 
 /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */

@@ -1,60 +1,45 @@
 /** What a followed run reports, as lines of progress in the terminal. */
-import type { ProgressLine } from '../../runs/job.ts';
-import type { Run } from '../../runs/store/run.ts';
-import type { CommandContext } from '../context.ts';
-import type { ProgressUpdate } from '../output/progress.ts';
+import type { ProgressLine } from '../../runs/progress-line.ts';
+import type { Progress, ProgressTask } from '../output/progress.ts';
 
 interface ShownLine {
-  readonly task: ReturnType<CommandContext['progress']['task']>;
+  readonly task: ProgressTask;
   readonly isPart: boolean;
 }
 
-/** Keeps one progress task for each line that a run reports; a line that is reported no more has ended. */
+/** Keeps one progress task for each line that the run reports; a line that is reported no more has ended. */
 export class RunView {
-  readonly #context: CommandContext;
-  readonly #tasks = new Map<string, Map<string, ShownLine>>();
-  readonly #ended = new Set<string>();
+  readonly #progress: Progress;
+  readonly #shown = new Map<string, ShownLine>();
+  #isOver = false;
 
-  constructor(context: CommandContext) {
-    this.#context = context;
+  constructor(progress: Progress) {
+    this.#progress = progress;
   }
 
   /** @param lines none where nothing is known at the moment: what was shown stays */
-  show({ runId }: Run, lines: readonly ProgressLine[]): void {
-    if (lines.length === 0 || this.#ended.has(runId)) return;
-    const shown = this.#tasks.get(runId) ?? new Map<string, ShownLine>();
-    this.#tasks.set(runId, shown);
-    for (const [label, ended] of shown) {
-      if (lines.some((line) => line.label === label)) continue;
-      shown.delete(label);
-      end(ended);
+  show(lines: readonly ProgressLine[]): void {
+    if (lines.length === 0 || this.#isOver) return;
+    for (const label of this.#shown.keys()) {
+      if (!lines.some((line) => line.label === label)) this.#end(label);
     }
     for (const line of lines) {
-      const known = shown.get(line.label);
-      const task = known?.task ?? this.#context.progress.task(line.label);
-      shown.set(line.label, { task, isPart: line.isPart === true });
-      task.update(updateOf(line));
+      const task = this.#shown.get(line.label)?.task ?? this.#progress.task(line.label);
+      this.#shown.set(line.label, { task, isPart: line.isPart === true });
+      task.update(line);
     }
   }
 
   /** The run is over, and so is every line of it. */
-  finish({ runId }: Run): void {
-    if (this.#ended.has(runId)) return;
-    this.#ended.add(runId);
-    for (const ended of this.#tasks.get(runId)?.values() ?? []) end(ended);
+  finish(): void {
+    this.#isOver = true;
+    for (const label of this.#shown.keys()) this.#end(label);
   }
-}
 
-function end({ task, isPart }: ShownLine): void {
-  if (isPart) task.drop();
-  else task.finish();
-}
-
-export function updateOf(line: ProgressLine): ProgressUpdate {
-  return {
-    done: BigInt(line.done),
-    unit: line.unit,
-    ...(line.total === undefined ? {} : { total: BigInt(line.total) }),
-    ...(line.note === undefined ? {} : { note: line.note }),
-  };
+  #end(label: string): void {
+    const ended = this.#shown.get(label);
+    this.#shown.delete(label);
+    if (ended?.isPart === true) ended.task.drop();
+    else ended?.task.finish();
+  }
 }

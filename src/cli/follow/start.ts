@@ -1,12 +1,12 @@
 /** Starts runs: one that does the same already is joined, and a nightly run waits for the one before it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { COMMAND } from '../../core/own-name.ts';
 import type { App } from '../../app/app.ts';
 import { closeAbandoned, findOpenNightly } from '../../runs/enqueue.ts';
 import type { ReportProgress, VerifyRequest } from '../../runs/job.ts';
 import type { NewRun, Run } from '../../runs/store/run.ts';
 import { workRun } from '../../runs/work-run.ts';
 import type { CommandContext } from '../context.ts';
+import { COMMAND } from '../typed.ts';
 
 const POLL_MS = 150;
 

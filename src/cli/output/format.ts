@@ -5,15 +5,23 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
+/** Whole, or in decimal text; of a number, what is behind its point is left away. */
+export type Count = bigint | number | string;
+
+function wholeOf(count: Count): bigint {
+  return BigInt(typeof count === 'number' ? Math.trunc(count) : count);
+}
+
 /** `1234567n` → `1,234,567` */
-export function formatCount(count: bigint | number): string {
-  const whole = typeof count === 'number' ? BigInt(Math.trunc(count)) : count;
-  return whole.toString().replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
+export function formatCount(count: Count): string {
+  return wholeOf(count)
+    .toString()
+    .replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
 }
 
 /** `1536n` → `1.5 KiB` */
-export function formatBytes(bytes: bigint | number): string {
-  const whole = typeof bytes === 'number' ? BigInt(Math.trunc(bytes)) : bytes;
+export function formatBytes(bytes: Count): string {
+  const whole = wholeOf(bytes);
   let unit = 0;
   let size = 1n;
   while (unit < BYTE_UNITS.length - 1 && whole >= size * 1024n) {
@@ -49,8 +57,13 @@ export function formatAge(instantMs: number, nowMs: number): string {
 }
 
 /** A quantity in its unit: bytes scaled, everything else counted. */
-export function formatQuantity(quantity: bigint | number, unit: string): string {
+export function formatQuantity(quantity: Count, unit: string): string {
   return unit === 'bytes' ? formatBytes(quantity) : `${formatCount(quantity)} ${unit}`;
+}
+
+/** `103 of 134 parties` */
+export function formatShare(done: Count, total: Count, unit: string, between = ' of '): string {
+  return `${unit === 'bytes' ? formatBytes(done) : formatCount(done)}${between}${formatQuantity(total, unit)}`;
 }
 
 /** What a command wrote, and where. */

@@ -3,17 +3,17 @@
  * otherwise. Both are driven by a timer, so that a silent stretch of work still shows that it lives.
  */
 import type { Log } from '../../core/log.ts';
-import { formatCount, formatDuration, formatQuantity, printable } from './format.ts';
+import { type Count, formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
 import { RateMeter } from '../../core/rate-meter.ts';
 import type { Screen } from './screen.ts';
 
 export interface ProgressUpdate {
-  readonly done: bigint | number;
+  readonly done: Count;
   /** Absent where the end is not known: a spinner stands for the bar. */
-  readonly total?: bigint | number;
+  readonly total?: Count | undefined;
   /** `rows`, `parties`, …; `bytes` are shown scaled. */
   readonly unit: string;
-  readonly note?: string;
+  readonly note?: string | undefined;
 }
 
 export interface ProgressTask {
@@ -43,8 +43,55 @@ const BAR_CHARACTERS = 20;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /** @returns a progress whose tasks show until it is disposed of; unfinished ones then vanish */
-export function createProgress(options: ProgressOptions): Progress {
-  return options.screen === undefined ? new LoggedProgress(options.log) : new DrawnProgress(options.screen);
+export function createProgress({ screen, log }: ProgressOptions): Progress {
+  return new Tasks(screen === undefined ? loggedOn(log) : drawnOn(screen));
+}
+
+/** Where tasks are told. */
+interface Display {
+  readonly everyMs: number;
+  started?(task: Task): void;
+  finished(task: Task, outcome: string | undefined): void;
+  /** Called `everyMs`. */
+  show(tasks: readonly Task[]): void;
+  /** Some ended, and these are left. */
+  left?(tasks: readonly Task[]): void;
+  close?(): void;
+}
+
+class Tasks implements Progress {
+  readonly #display: Display;
+  readonly #tasks = new Set<Task>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(display: Display) {
+    this.#display = display;
+  }
+
+  task(label: string): ProgressTask {
+    const task = new Task(label);
+    this.#tasks.add(task);
+    this.#timer ??= setInterval(() => this.#display.show([...this.#tasks]), this.#display.everyMs).unref();
+    this.#display.started?.(task);
+    const end = (tell?: () => void): void => {
+      if (!this.#tasks.delete(task)) return;
+      tell?.();
+      this.#display.left?.([...this.#tasks]);
+    };
+    return {
+      update: (update) => task.update(update),
+      finish: (outcome) => end(() => this.#display.finished(task, outcome)),
+      drop: () => end(),
+    };
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    this.#tasks.clear();
+    this.#display.close?.();
+    return Promise.resolve();
+  }
 }
 
 class Task {
@@ -75,49 +122,22 @@ class Task {
   }
 }
 
-class DrawnProgress implements Progress {
-  readonly #screen: Screen;
-  readonly #tasks = new Set<Task>();
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(screen: Screen) {
-    this.#screen = screen;
-  }
-
-  task(label: string): ProgressTask {
-    const task = new Task(label);
-    this.#tasks.add(task);
-    this.#timer ??= setInterval(() => this.#draw(), REDRAW_MS).unref();
-    return {
-      update: (update) => task.update(update),
-      finish: (outcome) => {
-        if (this.#tasks.delete(task)) this.#screen.write(`${finishedLine(task, outcome)}\n`);
-        this.#draw();
-      },
-      drop: () => {
-        this.#tasks.delete(task);
-        this.#draw();
-      },
-    };
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    this.#tasks.clear();
-    this.#screen[Symbol.dispose]();
-    return Promise.resolve();
-  }
-
-  #draw(): void {
-    const tasks = [...this.#tasks];
-    const room = this.#screen.linesMax;
+function drawnOn(screen: Screen): Display {
+  const show = (tasks: readonly Task[]): void => {
+    const room = screen.linesMax;
     const shown = tasks.length > room ? tasks.slice(0, room - 1) : tasks;
     const labelWidth = Math.max(0, ...shown.map((task) => task.label.length));
     const lines = shown.map((task) => liveLine(task, labelWidth));
     if (shown.length < tasks.length) lines.push(`… and ${formatCount(tasks.length - shown.length)} more`);
-    this.#screen.show(lines);
-  }
+    screen.show(lines);
+  };
+  return {
+    everyMs: REDRAW_MS,
+    finished: (task, outcome) => screen.write(`${finishedLine(task, outcome)}\n`),
+    show,
+    left: show,
+    close: () => screen[Symbol.dispose](),
+  };
 }
 
 function liveLine(task: Task, labelWidth: number): string {
@@ -127,7 +147,7 @@ function liveLine(task: Task, labelWidth: number): string {
   if (latest === undefined) return `${spinner} ${label}  ${formatDuration(task.elapsedMs)}`;
   const parts = [`${spinner} ${label}`];
   if (latest.total === undefined) parts.push(formatQuantity(latest.done, latest.unit));
-  else parts.push(bar(latest.done, latest.total), amount(latest.done, latest.total, latest.unit));
+  else parts.push(bar(latest.done, latest.total), formatShare(latest.done, latest.total, latest.unit, ' / '));
   const perSecond = task.rate.perSecond;
   if (perSecond > 0) parts.push(`${formatQuantity(Math.round(perSecond), latest.unit)}/s`);
   if (task.leftMs !== undefined) parts.push(`${formatDuration(task.leftMs)} left`);
@@ -136,18 +156,12 @@ function liveLine(task: Task, labelWidth: number): string {
   return parts.join('  ');
 }
 
-function bar(done: bigint | number, total: bigint | number): string {
+function bar(done: Count, total: Count): string {
   const whole = BigInt(total);
-  const permille = whole <= 0n ? 1000n : (BigInt(done) * 1000n) / whole;
-  const share = Number(permille < 0n ? 0n : permille > 1000n ? 1000n : permille) / 1000;
-  const filled = Math.floor(share * BAR_CHARACTERS);
-  const percent = String(Math.floor(share * 100)).padStart(3);
-  return `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ${percent}%`;
-}
-
-function amount(done: bigint | number, total: bigint | number, unit: string): string {
-  const left = unit === 'bytes' ? formatQuantity(done, unit) : formatCount(done);
-  return `${left} / ${formatQuantity(total, unit)}`;
+  const share = whole <= 0n ? 100n : (BigInt(done) * 100n) / whole;
+  const percent = Number(share > 100n ? 100n : share);
+  const filled = Math.floor((percent * BAR_CHARACTERS) / 100);
+  return `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ${String(percent).padStart(3)}%`;
 }
 
 function finishedLine(task: Task, outcome: string | undefined): string {
@@ -158,42 +172,18 @@ function finishedLine(task: Task, outcome: string | undefined): string {
   return `${mark} ${task.label}${amountDone} in ${formatDuration(task.elapsedMs)}${end}`;
 }
 
-class LoggedProgress implements Progress {
-  readonly #log: Log;
-  readonly #tasks = new Set<Task>();
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(log: Log) {
-    this.#log = log;
-  }
-
-  task(label: string): ProgressTask {
-    const task = new Task(label);
-    this.#tasks.add(task);
-    this.#timer ??= setInterval(() => this.#logAll(), LOG_EVERY_MS).unref();
-    this.#log.info({ task: task.label }, 'Started');
-    return {
-      update: (update) => task.update(update),
-      finish: (outcome) => {
-        if (!this.#tasks.delete(task)) return;
-        this.#log.info({ ...facts(task), ...(outcome === undefined ? {} : { outcome }) }, 'Finished');
-      },
-      drop: () => void this.#tasks.delete(task),
-    };
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    this.#tasks.clear();
-    return Promise.resolve();
-  }
-
-  #logAll(): void {
-    for (const task of [...this.#tasks].slice(0, LOGGED_TASKS_MAX)) this.#log.info(facts(task), 'Progress');
-    const left = this.#tasks.size - LOGGED_TASKS_MAX;
-    if (left > 0) this.#log.info({ tasks: left }, 'More tasks in progress');
-  }
+function loggedOn(log: Log): Display {
+  return {
+    everyMs: LOG_EVERY_MS,
+    started: (task) => log.info({ task: task.label }, 'Started'),
+    finished: (task, outcome) =>
+      log.info({ ...facts(task), ...(outcome === undefined ? {} : { outcome }) }, 'Finished'),
+    show: (tasks) => {
+      for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(facts(task), 'Progress');
+      const left = tasks.length - LOGGED_TASKS_MAX;
+      if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
+    },
+  };
 }
 
 /** The task's state as fields of a log line. */
@@ -201,7 +191,7 @@ function facts(task: Task): Record<string, unknown> {
   const { latest, leftMs } = task;
   return {
     task: task.label,
-    ...latest,
+    ...(latest && { done: latest.done, total: latest.total, unit: latest.unit, note: latest.note }),
     perSecond: Math.round(task.rate.perSecond),
     elapsedMs: Math.round(task.elapsedMs),
     ...(leftMs === undefined ? {} : { leftMs: Math.round(leftMs) }),

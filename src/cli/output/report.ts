@@ -11,25 +11,22 @@ const VALUE_CHARACTERS_MAX = 400;
  * @returns lines, each ended; values of `evidence` in their order, an `error` first
  */
 export function runReport(document: Readonly<Record<string, unknown>>): string {
-  const { runId, kind, subject, state, verdict, evidence } = document;
-  const ended = typeof verdict === 'string' ? verdict : word(state);
-  const mark = verdict === 'complete' ? '✓' : '!';
-  const head = `${mark} ${[kind, subject].map(word).join(' ')}: ${ended}${duration(document)}`;
+  const { runId, evidence } = document;
   const facts = isRecord(evidence) ? evidenceLines(evidence, 1) : [];
-  return [head, `${INDENT}run  ${word(runId)}`, ...facts].map((line) => `${line}\n`).join('');
+  return [runHead(document), `${INDENT}run  ${word(runId)}`, ...facts].map((line) => `${line}\n`).join('');
 }
 
-function duration(document: Readonly<Record<string, unknown>>): string {
-  const tookMs = Date.parse(word(document['finishedAt'])) - Date.parse(word(document['startedAt']));
-  return Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
+/** `✓ sync parties: complete in 3.2 s` */
+export function runHead(document: Readonly<Record<string, unknown>>): string {
+  const { kind, subject, state, verdict, startedAt, finishedAt } = document;
+  const tookMs = Date.parse(word(finishedAt)) - Date.parse(word(startedAt));
+  const took = Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
+  return `${verdict === 'complete' ? '✓' : '!'} ${word(kind)} ${word(subject)}: ${word(verdict ?? state)}${took}`;
 }
 
 function evidenceLines(evidence: Readonly<Record<string, unknown>>, depth: number): string[] {
   const entries = Object.entries(evidence).filter(([, value]) => value !== null && value !== undefined);
-  const errorsFirst = [
-    ...entries.filter(([name]) => name === 'error'),
-    ...entries.filter(([name]) => name !== 'error'),
-  ];
+  const errorsFirst = entries.toSorted(([a], [b]) => Number(b === 'error') - Number(a === 'error'));
   const width = Math.max(
     0,
     ...errorsFirst.filter(([, value]) => isPlain(value)).map(([name]) => humanName(name).length),
@@ -86,10 +83,10 @@ function plainText(name: string, value: Plain): string {
   if (typeof value === 'number' && !Number.isInteger(value)) return String(value);
   const text = String(value);
   if (!/^-?\d{1,30}$/.test(text)) return shorten(text);
-  if (/bytes$/i.test(name)) return formatBytes(BigInt(text));
+  if (/bytes$/i.test(name)) return formatBytes(text);
   if (name.endsWith('Ms')) return formatDuration(Number(text));
   // Heights, epochs and statuses are names more than quantities: grouping would hide them from a search.
-  return /(?:height|block|epoch|status|code|port|id)$/i.test(name) ? text : formatCount(BigInt(text));
+  return /(?:height|block|epoch|status|code|port|id)$/i.test(name) ? text : formatCount(text);
 }
 
 /** `leftOutRows` → `left out rows` */

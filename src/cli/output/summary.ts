@@ -1,6 +1,7 @@
 /** A run in a few lines: how it ended, what it brought, what needs a person. `runs ID` shows all evidence. */
-import { COMMAND } from '../../core/own-name.ts';
-import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
+import { COMMAND } from '../typed.ts';
+import { formatBytes, formatCount, printable, truncate } from './format.ts';
+import { runHead } from './report.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -15,17 +16,10 @@ const LABEL_CHARACTERS = 11;
  */
 export function runSummary(run: Fields, command = COMMAND): string {
   const evidence = fields(run['evidence']);
-  const lines = [head(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
+  const lines = [runHead(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
   const isComplete = run['verdict'] === 'complete';
   const pointer = `${command} runs ${text(run['runId'])}${isComplete ? '' : '   shows all evidence'}`;
   return [...lines, line(isComplete ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
-}
-
-function head(run: Fields): string {
-  const tookMs = Date.parse(text(run['finishedAt'])) - Date.parse(text(run['startedAt']));
-  const took = Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
-  const ended = text(run['verdict']) || text(run['state']);
-  return `${run['verdict'] === 'complete' ? '✓' : '!'} ${text(run['kind'])} ${text(run['subject'])}: ${ended}${took}`;
 }
 
 function linesOf(kind: string, evidence: Fields): string[] {
@@ -48,22 +42,19 @@ function linesOf(kind: string, evidence: Fields): string[] {
 }
 
 function nightlyLines(evidence: Fields): string[] {
-  const lists = fields(evidence['lists']);
-  const [exports, load, verify] = [
-    fields(evidence['exports']),
-    fields(evidence['load']),
-    fields(evidence['verify']),
-  ];
+  const part = (name: string, proof: string, tell: (part: Fields) => string): string[] => {
+    const found = fields(evidence[name]);
+    return hasAny(found, proof) ? [line(name, marked(found, tell(found)))] : [];
+  };
+  const lists = Object.entries(fields(evidence['lists']));
+  const load = fields(evidence['load']);
   return [
-    ...Object.entries(lists).map(([name, list]) => line(name, marked(fields(list), syncText(fields(list))))),
-    ...(hasAny(exports, 'parties') ? [line('exports', marked(exports, nightExportsText(exports)))] : []),
-    ...(hasAny(load, 'rows')
-      ? [line('load', marked(load, loadText(load))), line('lake', lakeText(fields(load['lake'])))]
-      : []),
-    ...(hasAny(verify, 'checked') ? [line('verify', marked(verify, verifyText(verify)))] : []),
-    ...(hasAny(fields(evidence['source']), 'requests')
-      ? [line('source', costText(fields(evidence['source'])))]
-      : []),
+    ...lists.map(([name, list]) => line(name, marked(fields(list), syncText(fields(list))))),
+    ...part('exports', 'parties', nightExportsText),
+    ...part('load', 'rows', loadText),
+    ...(hasAny(load, 'rows') ? [line('lake', lakeText(fields(load['lake'])))] : []),
+    ...part('verify', 'checked', verifyText),
+    ...part('source', 'requests', costText),
   ];
 }
 

@@ -115,7 +115,7 @@ function namesEntries(sql: string, connection: DuckDBConnection): boolean {
 
 function missing({ objects }: LakeOptions): PermanentError {
   return new PermanentError(
-    `Cannot read the lake: none was built in ${objects.url} yet; run ledger-mirror load, or look at OBJECT_STORE_URL`,
+    `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or look at OBJECT_STORE_URL`,
     { code: 'LAKE_MISSING', meta: { store: objects.url } },
   );
 }

@@ -110,6 +110,7 @@ async function writeResult(
 }
 
 async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {
+  if (output.errored instanceof Error) throw output.errored;
   if (text === '' || output.write(text)) return;
   await once(output, 'drain', { signal });
 }

@@ -1,6 +1,6 @@
 /** Claims a list complete: an audit takes its place, and one statement says `complete` where it is true. */
 import { sql, type Transaction } from 'kysely';
-import { heightOf } from '../../core/checkpoint-key.ts';
+import { heightOf } from '../../core/ids.ts';
 import type { PermanentError } from '../../core/errors.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import { formatInstant, type Micros } from '../../core/time.ts';

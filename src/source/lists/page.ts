@@ -1,9 +1,8 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../core/errors.ts';
-import { checkpointKey } from '../../core/checkpoint-key.ts';
 import { storable } from '../../core/evidence.ts';
-import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
+import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { hideSecrets } from '../../core/secrets.ts';
 import { isRecord, sampleOf } from '../../ledger/answer/error-body.ts';
 import type { ListedRow, ListName, Page } from '../../list-sync/ports.ts';

@@ -1,8 +1,9 @@
 /** The questions that the demo asks of the lake, and how their answers are shown. */
-import { join } from 'node:path';
-import { Writable } from 'node:stream';
+import { PassThrough } from 'node:stream';
+import { json as readJson } from 'node:stream/consumers';
 import { z } from 'zod';
 import type { App } from '../../../app/app.ts';
+import { scratchDirOf } from '../../../app/lake-deps.ts';
 import { openLake, type Lake } from '../../../lake/query/lake.ts';
 import { inquiry, readyQuestion } from '../../../lake/query/questions.ts';
 import { runQuery } from '../../../lake/query/query.ts';
@@ -18,7 +19,7 @@ const QUESTIONS = [
 
 export async function answer(app: App, context: CommandContext): Promise<Readonly<Record<string, unknown>>> {
   await using lake = await openLake(
-    { objects: app.store, scratchDir: join(context.config.dataDir, 'scratch') },
+    { objects: app.store, scratchDir: scratchDirOf(context.config) },
     context.signal,
   );
   const answers: Record<string, unknown> = {};
@@ -40,16 +41,12 @@ async function ask(lake: Lake, name: string, context: CommandContext): Promise<A
   const question = readyQuestion(name);
   if (question === undefined) throw new RangeError(`no such question: ${name}`);
   const { sql, parameters } = inquiry(question);
-  const chunks: string[] = [];
-  const output = new Writable({
-    decodeStrings: false,
-    write: (chunk: string | Buffer, _encoding, done) => {
-      chunks.push(chunk.toString());
-      done();
-    },
-  });
-  await runQuery(lake, sql, { format: 'json', parameters }, output, context.signal);
-  return answerDocument.parse(JSON.parse(chunks.join(''))).rows;
+  const output = new PassThrough();
+  const [document] = await Promise.all([
+    readJson(output),
+    runQuery(lake, sql, { format: 'json', parameters }, output, context.signal).finally(() => output.end()),
+  ]);
+  return answerDocument.parse(document).rows;
 }
 
 /** Ids are cut to what tells them apart: `query` shows them whole. */

@@ -9,7 +9,7 @@ import { basename, join } from 'node:path';
 import { portUnusable } from '../../../api/http/listen.ts';
 import { openApp, type App } from '../../../app/app.ts';
 import { sqlAddress } from '../../../app/doctor/sql-address.ts';
-import { startApi } from '../../../app/serve.ts';
+import { startApi } from '../../../app/serving/serve.ts';
 import type { Config } from '../../../config/environment.ts';
 import { worst } from '../../../core/verdict.ts';
 import { runDocument } from '../../../runs/run-document.ts';

@@ -1,10 +1,9 @@
 /** What the demo says to a person. */
-import { COMMAND } from '../../../core/own-name.ts';
 import type { Run } from '../../../runs/store/run.ts';
 import { z } from 'zod';
 import type { CommandContext } from '../../context.ts';
 import { formatCount, formatDuration } from '../../output/format.ts';
-import { commandOn } from '../../typed.ts';
+import { COMMAND, commandOn } from '../../typed.ts';
 
 /** With --json stdout belongs to the document. */
 export function say({ isJson, stdout, stderr }: CommandContext, text: string): void {

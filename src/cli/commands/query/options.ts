@@ -1,6 +1,5 @@
 /** What `query` was asked for: SQL or a ready question, its format and where it goes. All problems at once. */
 import { extname } from 'node:path';
-import { COMMAND } from '../../../core/own-name.ts';
 import { UsageError } from '../../../core/errors.ts';
 import { QUERY_FORMATS, type QueryFormat } from '../../../lake/query/query.ts';
 import {
@@ -11,6 +10,7 @@ import {
   type ReadyQuestion,
   readyQuestion,
 } from '../../../lake/query/questions.ts';
+import { outputProblem } from '../../output/destination.ts';
 import { refuseCutIds } from '../../../lake/query/short-ids.ts';
 
 export interface QueryCommandOptions {
@@ -20,7 +20,8 @@ export interface QueryCommandOptions {
   /** Absent: by the ending of `output`, otherwise a table. */
   readonly format?: string;
   readonly output?: string;
-  readonly timeout: string;
+  /** In seconds. */
+  readonly timeout: number;
   readonly since?: string;
   readonly until?: string;
   readonly party?: string;
@@ -34,7 +35,6 @@ export interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'rang
   readonly note: string | undefined;
 }
 
-const TIMEOUT_SECONDS_MAX = 86_400;
 /** Endings of names that say no format: a table is text. */
 const ENDINGS: ReadonlyMap<string, QueryFormat> = new Map([
   ['', 'table'],
@@ -46,8 +46,10 @@ const NAME = /^[a-z][a-z-]*$/;
 /** @throws UsageError with a line for each problem */
 export function readQueryOptions(options: QueryCommandOptions, sql: string, isJson: boolean): Asked {
   const problems: string[] = [];
-  const format = isJson ? 'json' : formatOf(options, problems);
-  const timeoutMs = timeoutOf(options.timeout, problems);
+  const { output } = options;
+  const format = isJson && output === undefined ? 'json' : formatOf(options, problems);
+  const unwritable = outputProblem('--output', output);
+  if (unwritable !== undefined) problems.push(unwritable);
   const question = readyQuestion(sql);
   if (question === undefined && NAME.test(sql)) problems.push(noQuestion(sql));
   const values = valuesOf(options);
@@ -55,7 +57,7 @@ export function readQueryOptions(options: QueryCommandOptions, sql: string, isJs
   if (problems.length > 0) throw new UsageError(problems);
   if (question === undefined) refuseCutIds(sql);
   const asked = question === undefined ? { sql } : inquiry(question, values);
-  return { ...asked, format, timeoutMs, note: question?.oneSided };
+  return { ...asked, format, timeoutMs: options.timeout * 1_000, note: question?.oneSided };
 }
 
 /**
@@ -97,16 +99,6 @@ function formatOf({ format, output }: QueryCommandOptions, problems: string[]): 
   return 'table';
 }
 
-function timeoutOf(text: string, problems: string[]): number {
-  const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (seconds < 1 || seconds > TIMEOUT_SECONDS_MAX) {
-    problems.push(
-      `--timeout: ${JSON.stringify(text)} is not accepted; give 1 to ${TIMEOUT_SECONDS_MAX} seconds`,
-    );
-  }
-  return seconds * 1_000;
-}
-
 function noQuestion(name: string): string {
   const names = READY_QUESTIONS.map((question) => question.name);
   return `query: there is no question ${name}; there are ${new Intl.ListFormat('en').format(names)}`;
@@ -128,6 +120,6 @@ function refuseOptions(
   problems.push(
     question === undefined
       ? `--${refused.join(', --')}: only with a ready question; write it into the SQL`
-      : `query ${question.name}: takes no --${refused.join(', --')}; '${COMMAND} query --list' says what it takes`,
+      : `query ${question.name}: takes no --${refused.join(', --')}; 'ledger-mirror query --list' says what it takes`,
   );
 }

@@ -3,6 +3,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { errorLine } from '../../../core/errors.ts';
+import { nameCommands } from '../../typed.ts';
 
 const HISTORY_MAX = 500;
 const FIRST = 'ledger-mirror> ';
@@ -58,7 +59,7 @@ export async function promptForSql(
     else if (statement !== '') {
       known.push(statement.replaceAll(/\s+/g, ' '));
       await answer(statement.replace(/;$/, '')).catch((error: unknown) => {
-        stderr.write(`${errorLine(error)}\n`);
+        stderr.write(`${nameCommands(errorLine(error))}\n`);
       });
     }
     ask(FIRST);

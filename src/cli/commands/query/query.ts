@@ -1,12 +1,10 @@
 /** `query`: SQL over the lake, or one of the ready questions. Asks the object store alone. */
-import { open as openFile, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { type Writable } from 'node:stream';
-import { finished } from 'node:stream/promises';
+import type { Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
-import { COMMAND } from '../../../core/own-name.ts';
 import { openStore } from '../../../app/app.ts';
-import { errorCode, UsageError } from '../../../core/errors.ts';
+import { scratchDirOf } from '../../../app/lake-deps.ts';
+import { UsageError } from '../../../core/errors.ts';
 import { type Lake, type LakeOptions, openLake } from '../../../lake/query/lake.ts';
 import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';
 import { completeIds, hasOneSided, KNOWN_PARTIES } from '../../../lake/query/short-ids.ts';
@@ -22,6 +20,7 @@ import {
   refuseTerminal,
 } from './options.ts';
 import { promptForSql } from './prompt.ts';
+import { unlessBrokenPipe, writeOutput } from '../../output/destination.ts';
 import { formatWritten } from '../../output/format.ts';
 import { formatTable } from '../../output/table.ts';
 
@@ -31,7 +30,7 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const given = options.sql ?? (await readText(process.stdin)).trim();
   if (given === '') {
     throw new UsageError([
-      `query: give SQL, or the name of a ready question; '${COMMAND} query --list' shows them`,
+      `query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them`,
     ]);
   }
   const asked = readQueryOptions(options, given, context.isJson);
@@ -39,12 +38,17 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const isOfParty = typeof asked.parameters?.party === 'string';
   const sql = isOfParty ? `${asked.sql}; ${KNOWN_PARTIES}` : asked.sql;
   await using lake = await open(context, { sql, range: asked.range });
-  if (options.output === undefined) await answer(lake, asked, context, context.stdout as unknown as Writable);
-  else {
-    const rows = await answerInto(resolve(options.output), lake, asked, context);
-    context.stderr.write(formatWritten(rows, options.output));
+  const file = options.output;
+  if (file === undefined) {
+    // Whoever reads it, such as `head`, may have read enough.
+    await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
+    return { exitCode: EXIT.done };
   }
-  return { exitCode: EXIT.done };
+  const rows = await writeOutput(resolve(file), context.signal, (output) =>
+    answer(lake, asked, context, output),
+  );
+  context.stderr.write(formatWritten(rows, file));
+  return { exitCode: EXIT.done, document: { written: { rows: String(rows), file } } };
 }
 
 async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | 'range'>): Promise<Lake> {
@@ -52,60 +56,30 @@ async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | '
   await using stack = new AsyncDisposableStack();
   const objects = stack.use(await openStore(context));
   const lake = stack.use(
-    await openLake({ objects, scratchDir: scratchDirOf(context), ...wanted }, context.signal),
+    await openLake({ objects, scratchDir: scratchDirOf(context.config), ...wanted }, context.signal),
   );
   const owned = stack.move();
   return { ...lake, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-function scratchDirOf({ config }: CommandContext): string {
-  return join(config.dataDir, 'scratch');
-}
-
 /** @returns how many rows were written */
 async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<bigint> {
-  await using folder = await scratchFolder(scratchDirOf(context));
+  await using folder = await scratchFolder(scratchDirOf(context.config));
   const { sql, parameters: given, rows, note, ...options } = asked;
-  const parameters = given && rows && (await completeIds({ parameters: given, rows }, lake.connection));
-  const widthMax = context.stdout.columns;
-  try {
-    const all = {
-      ...options,
-      widthMax,
-      folder: folder.path,
-      ...(given && { parameters: parameters || given }),
-    };
-    const answered = await runQuery(lake, sql, all, output, context.signal);
-    if (note !== undefined && asked.format === 'table' && (await hasOneSided(lake.connection)))
-      context.stderr.write(`${note}\n`);
-    return answered.rows;
-  } catch (error) {
-    // The reader has seen enough: `| head` closes the pipe.
-    if (errorCode(error) !== 'EPIPE') throw error;
-    return 0n;
-  }
-}
-
-/** The file appears whole, or not at all. @throws UsageError where it cannot be made */
-async function answerInto(path: string, lake: Lake, asked: Asked, context: CommandContext): Promise<bigint> {
-  const part = `${path}.${process.pid}.part`;
-  const handle = await openFile(part, 'wx').catch((error: unknown) => {
-    throw new UsageError([
-      `--output: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`,
-    ]);
-  });
-  const file = handle.createWriteStream();
-  try {
-    const rows = await answer(lake, asked, context, file);
-    file.end();
-    await finished(file);
-    await rename(part, path);
-    return rows;
-  } catch (error) {
-    file.destroy();
-    await rm(part, { force: true });
-    throw error;
-  }
+  const parameters =
+    given === undefined || rows === undefined
+      ? given
+      : await completeIds({ parameters: given, rows }, lake.connection);
+  const all = {
+    ...options,
+    widthMax: context.stdout.columns,
+    folder: folder.path,
+    ...(parameters && { parameters }),
+  };
+  const answered = await runQuery(lake, sql, all, output, context.signal);
+  if (note !== undefined && asked.format === 'table' && (await hasOneSided(lake.connection)))
+    context.stderr.write(`${note}\n`);
+  return answered.rows;
 }
 
 /** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
@@ -118,7 +92,7 @@ async function converse(options: QueryCommandOptions, context: CommandContext): 
     const { sql, ...values } = readTyped(typed);
     const asked = readQueryOptions({ ...options, ...values }, sql, false);
     refuseTerminal(asked, context.stdout);
-    await answer(lake, asked, context, context.stdout as unknown as Writable);
+    await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
   });
   return { exitCode: EXIT.done };
 }

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { startFirstRun } from '../../../runs/first-run.ts';
 import { needSource, openApp, type App } from '../../../app/app.ts';
 import { requireWritable } from '../../../app/data-dir.ts';
-import { startApi } from '../../../app/serve.ts';
-import { startWorkerHealth } from '../../../app/worker-health.ts';
+import { startApi } from '../../../app/serving/serve.ts';
+import { startWorkerHealth } from '../../../app/serving/worker-health.ts';
 import { refuseOpenListening } from '../../../api/access/hosts.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 

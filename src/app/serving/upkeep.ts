@@ -1,10 +1,10 @@
 /** What an operator looks after beside the runs: queues, the next audit, the disk. A part that is away is left out. */
 import { statfs } from 'node:fs/promises';
-import type { Upkeep } from '../api/console/console-ports.ts';
-import { sharedLoad } from '../core/shared-load.ts';
-import { QUEUE_NAMES } from '../queue/queues.ts';
-import { nextScheduledMs } from '../runs/nightly/schedule.ts';
-import type { App } from './app.ts';
+import type { Upkeep } from '../../api/console/console-ports.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
+import { QUEUE_NAMES } from '../../queue/queues.ts';
+import { nextScheduledMs } from '../../runs/nightly/schedule.ts';
+import type { App } from '../app.ts';
 
 /** However many look. */
 const MAX_AGE_MS = 5_000;

@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Registry } from 'prom-client';
-import { isAskedLocally, isLoopback } from '../api/access/hosts.ts';
-import { bearerOf, roleOfToken } from '../api/access/keys.ts';
-import { errorCode, PermanentError } from '../core/errors.ts';
-import type { App } from './app.ts';
+import { isAskedLocally, isLoopback } from '../../api/access/hosts.ts';
+import { bearerOf, roleOfToken } from '../../api/access/keys.ts';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import type { App } from '../app.ts';
 
 /** Node takes the two for each other where the first is the larger. */
 const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 6_000, connectionsCheckingInterval: 1_000 };

@@ -1,7 +1,7 @@
 /** `logs`: the log lines of a run and of those below it, whichever process wrote them. */
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { findRun, openMirrorReader } from '../mirror.ts';
-import { readableLog } from '../output/log-lines.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
+import { findRun, openMirrorReader } from '../../mirror.ts';
+import { readableLog } from '../../output/log-lines.ts';
 
 const PAGE_LINES = 1_000;
 const LINES_MAX = 50_000;

@@ -1,35 +1,26 @@
 /** `runs`: what ran and how it ended; with an id, one run with its evidence. */
-import { COMMAND } from '../../core/own-name.ts';
-import { UsageError } from '../../core/errors.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { findRun, openMirrorReader } from '../mirror.ts';
-import { formatAge, formatDuration } from '../output/format.ts';
-import { runReport } from '../output/report.ts';
-import { formatTable } from '../output/table.ts';
-import { runDocument } from '../../runs/run-document.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
+import { findRun, openMirrorReader } from '../../mirror.ts';
+import { formatAge, formatDuration } from '../../output/format.ts';
+import { runReport } from '../../output/report.ts';
+import { formatTable } from '../../output/table.ts';
+import { runDocument } from '../../../runs/run-document.ts';
 
 export interface RunsOptions {
   readonly runId: string | undefined;
-  readonly limit: string;
+  readonly limit: number;
 }
 
-const LIMIT_MAX = 1_000;
 /** The time at which the run was recorded, which its id begins with: enough to tell it from others. */
 const PARENT_CHARACTERS = 13;
 
 export async function runs(options: RunsOptions, context: CommandContext): Promise<CommandResult> {
-  const limit = /^\d{1,4}$/.test(options.limit) ? Number(options.limit) : 0;
-  if (limit < 1 || limit > LIMIT_MAX) {
-    throw new UsageError([
-      `--limit: ${JSON.stringify(options.limit)} is not accepted; give 1 to ${LIMIT_MAX}`,
-    ]);
-  }
   await using app = await openMirrorReader(context);
   if (options.runId !== undefined) {
     const run = runDocument(await findRun(app, 'runs', options.runId));
     return { exitCode: EXIT.done, document: run, text: runReport(run) };
   }
-  const listed = await app.runs.list({ limit });
+  const listed = await app.runs.list({ limit: options.limit });
   const now = Date.now();
   const rows = listed.map((run) => {
     const startMs = Date.parse(run.startedAt ?? run.queuedAt);
@@ -46,7 +37,7 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
   });
   const text =
     rows.length === 0
-      ? `No runs yet. '${COMMAND} nightly' starts the first.\n`
+      ? `No runs yet. 'ledger-mirror nightly' starts the first.\n`
       : formatTable(['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'], rows);
   return { exitCode: EXIT.done, document: listed.map(runDocument), text };
 }

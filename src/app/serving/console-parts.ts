@@ -1,17 +1,17 @@
 /** The console's parts over this mirror: its store, live progress, and what a run would ask. */
-import { CronExpressionParser } from 'cron-parser';
-import { exportKey } from '../runs/progress-hints.ts';
-import { describeNightly } from '../runs/nightly/nightly-preview.ts';
-import type { ConsoleParts } from '../api/console/console-ports.ts';
-import { PostgresConsoleStore } from '../api/console/store/console-store.ts';
-import { shownSettings } from '../config/shown-settings.ts';
-import type { App } from './app.ts';
-import { openConsoleLake } from './lake/open-console-lake.ts';
+import { exportKey } from '../../runs/progress-hints.ts';
+import { nextScheduledMs } from '../../runs/nightly/schedule.ts';
+import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
+import type { ConsoleParts } from '../../api/console/console-ports.ts';
+import { PostgresConsoleStore } from '../../api/console/store/console-store.ts';
+import { shownSettings } from '../../config/shown-settings.ts';
+import type { App } from '../app.ts';
+import { openConsoleLake } from './console-lake.ts';
 import { openUpkeep } from './upkeep.ts';
 
 export function consoleParts(app: App): ConsoleParts {
   const { config, jobs, store, warehouse } = app;
-  const { schedule, scheduleTz } = config;
+  const { schedule: pattern, scheduleTz: tz } = config;
   return {
     store: new PostgresConsoleStore(warehouse.pool),
     lake: openConsoleLake(config, store),
@@ -19,7 +19,7 @@ export function consoleParts(app: App): ConsoleParts {
     nextNight: () =>
       config.sourceUrl === undefined
         ? null
-        : CronExpressionParser.parse(schedule, { tz: scheduleTz }).next().toISOString(),
+        : new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString(),
     progress: (runId) => jobs.progress.read(runId),
     exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
     preview: () => describeNightly(jobs, config),

@@ -1,10 +1,10 @@
 /** The lake composed with its stores. */
 import { join } from 'node:path';
-import type { Config } from '../../config/environment.ts';
-import type { LakeDeps } from '../../lake/build/build.ts';
-import { LakeStore } from '../../lake/store/lake-store.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
-import type { Warehouse } from '../../postgres/database.ts';
+import type { Config } from '../config/environment.ts';
+import type { LakeDeps } from '../lake/build/build.ts';
+import { LakeStore } from '../lake/store/lake-store.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { Warehouse } from '../postgres/database.ts';
 
 export interface LakeParts {
   readonly config: Config;

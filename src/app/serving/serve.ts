@@ -1,16 +1,16 @@
 /** The read API and console over this mirror, listening. */
 import { join } from 'node:path';
-import { openSessionStore } from '../api/access/store/session-store.ts';
-import { listen, type Listening } from '../api/http/listen.ts';
-import { buildServer } from '../api/http/server.ts';
-import { version } from '../core/version.ts';
-import { ReadStore } from '../api/service/store/read-store.ts';
-import type { App } from './app.ts';
+import { openSessionStore } from '../../api/access/store/session-store.ts';
+import { listen, type Listening } from '../../api/http/listen.ts';
+import { buildServer } from '../../api/http/server.ts';
+import { version } from '../../core/version.ts';
+import { ReadStore } from '../../api/service/store/read-store.ts';
+import type { App } from '../app.ts';
 import { consoleParts } from './console-parts.ts';
-import { Downloads } from '../api/mirror/downloads.ts';
-import { openRunOrders } from '../api/mirror/start-runs.ts';
-import { openExportOrders } from '../api/mirror/export-orders.ts';
-import { addQueueBoard } from '../api/console/queue-board.ts';
+import { Downloads } from '../../api/mirror/downloads.ts';
+import { openRunOrders } from '../../api/mirror/start-runs.ts';
+import { openExportOrders } from '../../api/mirror/export-orders.ts';
+import { addQueueBoard } from '../../api/console/queue-board.ts';
 import { storeProbes } from './store-probes.ts';
 
 /**

@@ -1,11 +1,11 @@
 /** `cancel`: ends a run of any kind, and those below it, at its next safe point. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Reader } from '../../app/reader.ts';
-import { UsageError } from '../../core/errors.ts';
-import type { Run } from '../../runs/store/run.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
-import { findRun, openMirrorReader } from '../mirror.ts';
-import { runDocument } from '../../runs/run-document.ts';
+import type { Reader } from '../../../app/reader.ts';
+import { UsageError } from '../../../core/errors.ts';
+import type { Run } from '../../../runs/store/run.ts';
+import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
+import { findRun, openMirrorReader } from '../../mirror.ts';
+import { runDocument } from '../../../runs/run-document.ts';
 
 const POLL_MS = 200;
 /** A worker notices within three seconds; what it has in hand is given this long to reach a safe point. */

@@ -1,0 +1,84 @@
+/** Where a command writes what it was asked for: a file that appears whole or not at all, a device or pipe, or stdout. */
+import { once } from 'node:events';
+import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Writable } from 'node:stream';
+import { finished, pipeline } from 'node:stream/promises';
+import { errorCode } from '../../core/errors.ts';
+import type { CommandContext } from '../context.ts';
+
+export const STDOUT = '-';
+const LINE_FEED = 0x0a;
+
+/**
+ * @param option that names the path
+ * @returns what would make writing there fail, found before anything is asked of anybody
+ */
+export function outputProblem(option: string, path: string | undefined): string | undefined {
+  if (path === undefined || path === STDOUT) return undefined;
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found?.isDirectory() === true) return `${option}: ${path} is a directory; give a file`;
+  try {
+    accessSync(isReplaced(path) ? dirname(path) : path, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return `${option}: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`;
+  }
+}
+
+/** A device or a pipe is written to, and never replaced. */
+function isReplaced(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? true;
+}
+
+/** @param write its writable is ended behind it */
+export async function writeOutput<Result>(
+  path: string,
+  signal: AbortSignal,
+  write: (output: Writable) => Promise<Result>,
+): Promise<Result> {
+  const isWhole = isReplaced(path);
+  const target = isWhole ? `${path}.partial-${process.pid}` : path;
+  const output = createWriteStream(target, { flush: isWhole });
+  const written = finished(output);
+  // Told below, or by `write`.
+  written.catch(() => undefined);
+  try {
+    await once(output, 'open', { signal });
+    const result = await write(output);
+    output.end();
+    await written;
+    if (isWhole) await rename(target, path);
+    return result;
+  } catch (error) {
+    output.destroy();
+    if (isWhole) await rm(target, { force: true });
+    throw error;
+  }
+}
+
+/** @returns how many rows were written, the header not counted */
+export async function writeCsv(
+  csv: AsyncIterable<Buffer>,
+  out: string,
+  { stdout, signal }: Pick<CommandContext, 'stdout' | 'signal'>,
+): Promise<bigint> {
+  let lines = 0n;
+  async function* counted(): AsyncGenerator<Buffer> {
+    for await (const chunk of csv) {
+      for (let at = chunk.indexOf(LINE_FEED); at !== -1; at = chunk.indexOf(LINE_FEED, at + 1)) lines += 1n;
+      yield chunk;
+    }
+  }
+  const send = (output: Writable): Promise<void> => pipeline(counted, output, { end: false, signal });
+  // Whoever reads stdout, such as `head`, may have read enough.
+  if (out === STDOUT) await send(stdout).catch(unlessBrokenPipe);
+  else await writeOutput(out, signal, send);
+  return lines > 0n ? lines - 1n : 0n;
+}
+
+/** @throws any other error */
+export function unlessBrokenPipe(error: unknown): void {
+  if (errorCode(error) !== 'EPIPE') throw error;
+}
