@@ -5,7 +5,7 @@ import { Writable } from 'node:stream';
 import { buildLake } from '../src/lake/build/build.ts';
 import { openDuckDb } from '../src/lake/local/duckdb.ts';
 import { openLake } from '../src/lake/query/lake.ts';
-import type { LakeRepository, LakeSnapshot, SegmentMonth } from '../src/lake/ports.ts';
+import type { LakeRepository, LakeSnapshot, SegmentMonth } from '../src/lake/store/lake-store.ts';
 import { inquiry, READY_QUESTIONS } from '../src/lake/query/questions.ts';
 import { runQuery } from '../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../src/ledger/canonical.ts';

@@ -2,7 +2,7 @@
 import { missedScheduledMs } from '../runs/nightly/missed-run.ts';
 import { nextScheduledMs, type Schedule } from '../runs/nightly/schedule.ts';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
-import { isLakeDecidedHere } from '../lake/store/decided-commits.ts';
+import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
 import type { Database } from '../postgres/database.ts';
 import type { ScheduledRuns } from '../runs/store/scheduled-runs.ts';

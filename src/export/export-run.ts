@@ -305,7 +305,7 @@ export class ExportRun {
   }
 
   #clearSpool(): Promise<unknown> {
-    return this.#deps.objects.clearSpool(spoolPrefix(this.#lease), new Set());
+    return this.#deps.objects.clearSpool(spoolPrefix(this.#lease));
   }
 
   async #spoolFile(): Promise<{ name: string; path: string }> {

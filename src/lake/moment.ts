@@ -4,9 +4,9 @@
  */
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
+import type { ListedObject, ObjectStore } from '../objects/object-store.ts';
 import { LAKE_TABLES } from './tables/columns.ts';
-import { type ListedObject, listObjects } from './delta/listing.ts';
+import { listObjects } from './delta/listing.ts';
 import { padded } from './delta/paths.ts';
 import { LAKE_PREFIX } from './tables/tables.ts';
 

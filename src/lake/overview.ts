@@ -3,15 +3,14 @@ import { countRows } from './build/build-entries.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { isDecidedByStore } from './build/committer.ts';
 import type { TableState } from './delta/actions.ts';
-import { checkCheckpoints, mendCheckpoints, type CheckpointReader } from './delta/checkpoint.ts';
+import { checkCheckpoints, mendCheckpoints } from './delta/checkpoint.ts';
 import { listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
-import { openDuckDb } from './local/duckdb.ts';
+import { openEngine } from './local/duckdb.ts';
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { storedFile } from './local-files.ts';
 import { momentsAmong, readMoment } from './moment.ts';
 import { removeUnnamed } from './retention.ts';
-import { scratchFolder } from './local/scratch.ts';
 import { TableWriter } from './build/table-writer.ts';
 import { type LakeDeps, openWorkshop, publishTables } from './build/workshop.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
@@ -44,58 +43,54 @@ export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
   signal: AbortSignal,
 ): Promise<LakeOverview> {
-  return withReader(scratchDir, async (reader) => {
-    const tables: TableOverview[] = [];
-    const listed = await listObjects(objects, LAKE_PREFIX, signal);
-    for (const table of LAKE_TABLES) {
-      const root = rootOf(table);
-      const log = logAmong(root, listed);
-      const { commits, checkpoints } = log;
-      const faults = await checkCheckpoints(objects, log, reader, signal);
-      await mendCheckpoints(objects, root, faults, signal);
-      const usable = checkpoints.filter((version) => !faults.unreadable.includes(version));
-      const state = await readTable(objects, { ...log, checkpoints: usable }, reader, signal);
-      if (state === undefined) continue;
-      const files = [...state.live.values()];
-      tables.push({
-        table,
-        path: `${objects.url}/${root}`,
-        version: state.version,
-        oldestVersion: commits[0] === 0 ? 0 : (usable[0] ?? state.version),
-        files: files.length,
-        rows: countRows(files),
-        bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
-        committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
-        mended: faults.unreadable.length + (faults.isHintWrong ? 1 : 0),
-      });
-    }
-    const moments = momentsAmong(listed);
-    const commitsDecidedBy = await isDecidedByStore(objects, signal).then(
-      (isStore) => (isStore ? 'store' : 'database'),
-      (error: unknown) => {
-        if (error instanceof PermanentError) return undefined;
-        throw error;
-      },
-    );
-    return { store: objects.url, moments: moments.map(({ number }) => number), tables, commitsDecidedBy };
-  });
+  await using engine = await openEngine(scratchDir);
+  const tables: TableOverview[] = [];
+  const listed = await listObjects(objects, LAKE_PREFIX, signal);
+  for (const table of LAKE_TABLES) {
+    const root = rootOf(table);
+    const log = logAmong(root, listed);
+    const { commits, checkpoints } = log;
+    const faults = await checkCheckpoints(objects, log, engine, signal);
+    await mendCheckpoints(objects, root, faults, signal);
+    const usable = checkpoints.filter((version) => !faults.unreadable.includes(version));
+    const state = await readTable(objects, { ...log, checkpoints: usable }, engine, signal);
+    if (state === undefined) continue;
+    const files = [...state.live.values()];
+    tables.push({
+      table,
+      path: `${objects.url}/${root}`,
+      version: state.version,
+      oldestVersion: commits[0] === 0 ? 0 : (usable[0] ?? state.version),
+      files: files.length,
+      rows: countRows(files),
+      bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
+      committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
+      mended: faults.unreadable.length + (faults.isHintWrong ? 1 : 0),
+    });
+  }
+  const moments = momentsAmong(listed);
+  const commitsDecidedBy = await isDecidedByStore(objects, signal).then(
+    (isStore) => (isStore ? 'store' : 'database'),
+    (error: unknown) => {
+      if (error instanceof PermanentError) return undefined;
+      throw error;
+    },
+  );
+  return { store: objects.url, moments: moments.map(({ number }) => number), tables, commitsDecidedBy };
 }
 
 /** @returns how many objects were removed */
 export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
-  return deps.repository.exclusively(
-    () =>
-      withReader(deps.scratchDir, async (reader) => {
-        const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
-        const states = new Map<LakeTable, TableState>();
-        for (const table of LAKE_TABLES) {
-          const state = await readTable(deps.objects, logAmong(rootOf(table), listed), reader, signal);
-          if (state !== undefined) states.set(table, state);
-        }
-        return removeUnnamed(deps, listed, states, signal);
-      }),
-    signal,
-  );
+  return deps.repository.exclusively(async () => {
+    await using engine = await openEngine(deps.scratchDir);
+    const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
+    const states = new Map<LakeTable, TableState>();
+    for (const table of LAKE_TABLES) {
+      const state = await readTable(deps.objects, logAmong(rootOf(table), listed), engine, signal);
+      if (state !== undefined) states.set(table, state);
+    }
+    return await removeUnnamed(deps, listed, states, signal);
+  }, signal);
 }
 
 export interface LakeRestore {
@@ -125,7 +120,7 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
       if (await restoreTable(deps, writer, then, signal)) restored.push(table);
       if (writer.state !== undefined) states.set(table, writer.state);
     }
-    return { version: await publishTables(deps, snapshot, shop, states), tables: restored };
+    return { version: await publishTables(shop, states), tables: restored };
   }, signal);
 }
 
@@ -155,13 +150,4 @@ async function restoreTable(
   if (add.length + remove.length === 0) return false;
   await writer.commit('RESTORE', { add, remove });
   return true;
-}
-
-async function withReader<Result>(
-  scratchDir: string,
-  work: (reader: CheckpointReader) => Promise<Result>,
-): Promise<Result> {
-  await using folder = await scratchFolder(scratchDir);
-  await using engine = await openDuckDb(folder.path);
-  return await work({ connection: engine.connection, folder: folder.path });
 }

@@ -1,7 +1,8 @@
 /** What no version of a table names any more goes when its time is over: files, commits and moments. */
-import type { ObjectStore } from '../objects/object-store.ts';
+import { type Micros, nowMicros } from '../core/time.ts';
+import type { ListedObject, ObjectStore } from '../objects/object-store.ts';
 import type { TableState } from './delta/actions.ts';
-import { type ListedObject, logAmong } from './delta/listing.ts';
+import { logAmong } from './delta/listing.ts';
 import { checkpointKey, commitKey, fileKey, logPrefix } from './delta/paths.ts';
 import { momentsAmong } from './moment.ts';
 import type { LakeTable } from './tables/columns.ts';
@@ -25,14 +26,14 @@ export async function removeUnnamed(
   states: ReadonlyMap<LakeTable, TableState>,
   signal: AbortSignal,
 ): Promise<number> {
-  const beforeMs = Date.now() - retentionMs;
+  const before = nowMicros() - BigInt(retentionMs) * 1000n;
   const keys = [...states].flatMap(([table, state]) => [
-    ...unnamedFiles(rootOf(table), listed, state, beforeMs),
-    ...oldLog(rootOf(table), listed, beforeMs),
+    ...unnamedFiles(rootOf(table), listed, state, before),
+    ...oldLog(rootOf(table), listed, before),
   ]);
   const moments = momentsAmong(listed);
   // Until a newer one stood there, a moment was the lake: its time counts from then on.
-  const isOver = (index: number): boolean => (moments[index + 1]?.modifiedMs ?? Infinity) < beforeMs;
+  const isOver = (index: number): boolean => (moments[index + 1]?.modifiedAt ?? before) < before;
   keys.push(...moments.filter((_, index) => isOver(index)).map(({ key }) => key));
   for (const key of keys) await objects.remove(key, signal);
   return keys.length;
@@ -42,22 +43,22 @@ function unnamedFiles(
   root: string,
   listed: readonly ListedObject[],
   { live, gone }: TableState,
-  beforeMs: number,
+  before: Micros,
 ): readonly string[] {
   const named = new Set([...live.keys()].map((path) => fileKey(root, path)));
   for (const { path, deletionTimestamp } of gone.values()) {
-    if ((deletionTimestamp ?? 0) >= beforeMs) named.add(fileKey(root, path));
+    if (BigInt(Math.trunc(deletionTimestamp ?? 0)) * 1000n >= before) named.add(fileKey(root, path));
   }
-  return listed.flatMap(({ key, modifiedMs }) => {
+  return listed.flatMap(({ key, modifiedAt }) => {
     const isFile = key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
-    return isFile && !named.has(key) && modifiedMs < beforeMs ? [key] : [];
+    return isFile && !named.has(key) && modifiedAt < before ? [key] : [];
   });
 }
 
 /** Commits and checkpoints that a later checkpoint, itself old enough, stands for. */
-function oldLog(root: string, listed: readonly ListedObject[], beforeMs: number): readonly string[] {
-  const { commits, checkpoints, modifiedMs } = logAmong(root, listed);
-  const standing = checkpoints.findLast((version) => (modifiedMs.get(version) ?? Infinity) < beforeMs);
+function oldLog(root: string, listed: readonly ListedObject[], before: Micros): readonly string[] {
+  const { commits, checkpoints, modifiedAt } = logAmong(root, listed);
+  const standing = checkpoints.findLast((version) => (modifiedAt.get(version) ?? before) < before);
   if (standing === undefined) return [];
   return [
     ...commits.filter((version) => version < standing).map((version) => commitKey(root, version)),

@@ -10,10 +10,15 @@ import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
-import type { Micros } from '../core/time.ts';
-import { fileSha256 } from './file-hash.ts';
+import { type FileFacts, measure } from '../core/file-facts.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
-import type { ConditionSupport, ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
+import type {
+  ConditionSupport,
+  ListedObject,
+  ObjectStore,
+  StoreCapabilities,
+  StoreTrial,
+} from './object-store.ts';
 import { absent, Spool } from './spool.ts';
 import { trialSteps } from './trial-steps.ts';
 
@@ -42,16 +47,11 @@ export class FileStore implements ObjectStore {
     return this.#guard('spool', name, () => this.#spool.path(name));
   }
 
-  clearSpool(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }> {
-    return this.#guard('clear the spool of', prefix, () => this.#spool.clear(prefix, keep));
+  clearSpool(prefix: string): Promise<{ removed: number }> {
+    return this.#guard('clear the spool of', prefix, () => this.#spool.clear(prefix));
   }
 
-  publishFile(
-    key: string,
-    path: string,
-    facts: { bytes: bigint; sha256: string },
-    signal: AbortSignal,
-  ): Promise<void> {
+  publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
     return this.#guard('publish', key, async () => {
       signal.throwIfAborted();
       await syncPath(path);
@@ -110,10 +110,7 @@ export class FileStore implements ObjectStore {
     });
   }
 
-  async *list(
-    prefix: string,
-    signal: AbortSignal,
-  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }> {
+  async *list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject> {
     checkPrefix(prefix);
     const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
     yield* this.#listFolder(folder, prefix, signal);
@@ -178,11 +175,7 @@ export class FileStore implements ObjectStore {
     return join(this.#root, checkKey(key));
   }
 
-  async *#listFolder(
-    folder: string,
-    prefix: string,
-    signal: AbortSignal,
-  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }> {
+  async *#listFolder(folder: string, prefix: string, signal: AbortSignal): AsyncIterable<ListedObject> {
     signal.throwIfAborted();
     const entries = (await readdir(join(this.#root, folder), { withFileTypes: true }).catch(absent)) ?? [];
     const named = entries.map((entry) => ({ entry, name: listedName(entry) }));
@@ -198,12 +191,7 @@ export class FileStore implements ObjectStore {
     }
   }
 
-  async #link(
-    from: string,
-    target: string,
-    facts: { bytes: bigint; sha256: string },
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #link(from: string, target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
     await makeFolders(dirname(target));
     try {
       await link(from, target);
@@ -217,12 +205,7 @@ export class FileStore implements ObjectStore {
   }
 
   /** Without links: a copy in the spool, renamed. The key names its content, so a race replaces it by itself. */
-  async #copyInto(
-    from: string,
-    target: string,
-    facts: { bytes: bigint; sha256: string },
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #copyInto(from: string, target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
     if ((await stat(target).catch(absent)) !== undefined) return compare(target, facts, signal);
     const copy = await this.#spool.path(`${basename(from)}.copy.${randomUUID()}`);
     try {
@@ -254,13 +237,11 @@ function listedName(entry: Dirent): string {
   return entry.isDirectory() ? `${entry.name}/` : entry.name;
 }
 
-async function compare(
-  target: string,
-  facts: { bytes: bigint; sha256: string },
-  signal: AbortSignal,
-): Promise<void> {
+async function compare(target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
   const { size } = await stat(target, { bigint: true });
-  if (size === facts.bytes && (await fileSha256(target, signal)) === facts.sha256) return;
+  const readAll = (): Promise<FileFacts> =>
+    measure(createReadStream(target, { signal, highWaterMark: 2 ** 20 }));
+  if (size === facts.bytes && (await readAll()).sha256 === facts.sha256) return;
   throw new PermanentError(
     `Cannot publish ${target}: other bytes lie there already; it was changed from outside, or the disk is failing`,
     { code: 'OBJECT_CONFLICT', meta: { path: target, bytes: facts.bytes, sha256: facts.sha256 } },

@@ -1,5 +1,6 @@
 /** What the stages need from the object store. */
 import type { Readable } from 'node:stream';
+import type { FileFacts } from '../core/file-facts.ts';
 import type { Micros } from '../core/time.ts';
 
 /** How a store treats the condition "only if absent" on a write. */
@@ -12,6 +13,12 @@ export interface StoreCapabilities {
   readonly multipart: ConditionSupport;
   /** Of concurrent writers of different bytes under one key, exactly one was told that it wrote. */
   readonly hasOneWinner: boolean;
+}
+
+export interface ListedObject {
+  readonly key: string;
+  readonly bytes: bigint;
+  readonly modifiedAt: Micros;
 }
 
 export interface StoreTrial {
@@ -29,15 +36,10 @@ export interface ObjectStore extends AsyncDisposable {
   readonly url: string;
   /** Where to spool a file of this name: beside the store, on its filesystem. The file is not made. */
   spoolPath(name: string): Promise<string>;
-  /** Removes the spool files whose names begin with `prefix`, but those in `keep`: what a dead worker left. */
-  clearSpool(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }>;
+  /** Removes the spool files whose names begin with `prefix`: what a dead worker left. */
+  clearSpool(prefix: string): Promise<{ removed: number }>;
   /** Makes the spooled file visible under `key`, durably. Leaves the spool file to the caller. */
-  publishFile(
-    key: string,
-    path: string,
-    facts: { bytes: bigint; sha256: string },
-    signal: AbortSignal,
-  ): Promise<void>;
+  publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void>;
   /**
    * The same for small content (a manifest).
    * @param spoolPrefix of what it may leave in the spool where the process is killed, for `clearSpool`
@@ -60,10 +62,7 @@ export interface ObjectStore extends AsyncDisposable {
   /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */
   read(key: string, signal: AbortSignal, range?: { start: bigint; end: bigint }): Promise<Readable>;
   /** Keys below a prefix, in order. */
-  list(
-    prefix: string,
-    signal: AbortSignal,
-  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }>;
+  list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
   /** Only the janitor and the lake's compaction call this. Absent keys are fine. */
   remove(key: string, signal: AbortSignal): Promise<void>;
   /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. */

@@ -10,26 +10,15 @@ const DELAY_MAX_MS = 3_000;
 /** Attempts after data was damaged in transit. */
 const FEW = 5;
 
-/** One call's failures so far. */
-class CallToken implements Token {
-  readonly #failures: number;
+interface CallToken extends Token {
   /** Of the first failure, on the monotonic clock. */
-  readonly sinceMs: number | undefined;
-  readonly #delayMs: number;
+  readonly sinceMs?: number;
+}
 
-  constructor(failures = 0, sinceMs?: number, delayMs = 0) {
-    this.#failures = failures;
-    this.sinceMs = sinceMs;
-    this.#delayMs = delayMs;
-  }
-
-  getRetryCount(): number {
-    return this.#failures;
-  }
-
-  getRetryDelay(): number {
-    return this.#delayMs;
-  }
+/** One call's failures so far. */
+function callToken(failures: number, delayMs: number, sinceMs?: number): CallToken {
+  const counts = { getRetryCount: () => failures, getRetryDelay: () => delayMs };
+  return sinceMs === undefined ? counts : { ...counts, sinceMs };
 }
 
 /** Waits for a store that is away or busy as long as `patienceMs`, from a call's first failure on. */
@@ -40,24 +29,24 @@ export class PatientRetry implements Strategy {
     this.#patienceMs = patienceMs;
   }
 
-  async acquireInitialRetryToken(): Promise<Token> {
-    return new CallToken();
+  async acquireInitialRetryToken(): Promise<CallToken> {
+    return callToken(0, 0);
   }
 
   /** @throws where the call shall end with its error */
   async refreshRetryTokenForRetry(
-    token: Token,
+    token: CallToken,
     { error }: Parameters<Strategy['refreshRetryTokenForRetry']>[1],
-  ): Promise<Token> {
+  ): Promise<CallToken> {
     const failures = token.getRetryCount() + 1;
     const nowMs = performance.now();
-    const sinceMs = (token instanceof CallToken ? token.sinceMs : undefined) ?? nowMs;
+    const sinceMs = token.sinceMs ?? nowMs;
     const delayMs = backOffMs(failures);
     const retry = retryOf(error);
     const isWorthIt =
       retry === 'wait' ? nowMs + delayMs - sinceMs <= this.#patienceMs : retry === 'few' && failures < FEW;
     if (!isWorthIt) throw new Error('not tried again');
-    return new CallToken(failures, sinceMs, delayMs);
+    return callToken(failures, delayMs, sinceMs);
   }
 
   recordSuccess(): void {

@@ -9,45 +9,42 @@ import { Readable } from 'node:stream';
 import {
   AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,
-  type CompleteMultipartUploadCommandOutput,
   DeleteObjectCommand,
   GetObjectCommand,
   HeadObjectCommand,
   ListMultipartUploadsCommand,
-  ListObjectsV2Command,
+  paginateListObjectsV2,
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import type { Micros } from '../core/time.ts';
+import type { FileFacts } from '../core/file-facts.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
-import type { ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
+import type { ListedObject, ObjectStore, StoreCapabilities, StoreTrial } from './object-store.ts';
 import { openS3Client } from './s3-client.ts';
 import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './s3-errors.ts';
 import { type Range, readObject } from './s3-reading.ts';
 import { tryOutS3 } from './s3-trial.ts';
-import { PART_BYTES, uploadInParts } from './s3-upload.ts';
+import { type CompleteUpload, PART_BYTES, uploadInParts } from './s3-upload.ts';
 import { Spool } from './spool.ts';
 
 const PATIENCE_MS = 60_000;
 
-export interface S3StoreOptions {
+export interface StoreOptions {
+  /** `s3://bucket/prefix?region=…&endpoint=…`, or for a folder `file:///dir`. */
   readonly url: URL;
+  /** Where objects for S3 grow; a file store spools into itself, to stay on one filesystem. */
   readonly spoolDir: string;
+  /** AWS_… names, whether from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
   /** How long a call waits for a store that is away or busy; a minute by default. */
   readonly patienceMs?: number | undefined;
 }
 
 /** @throws UsageError where the endpoint is no URL */
-export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: S3StoreOptions): S3Store {
+export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: StoreOptions): S3Store {
   const prefix = prefixOf(url);
   return new S3Store(openS3Client(url, ambient, patienceMs), url.host, prefix, new Spool(spoolDir));
-}
-
-interface Facts {
-  readonly bytes: bigint;
-  readonly sha256: string;
 }
 
 type Standing = 'nothing' | 'written' | 'present';
@@ -72,20 +69,17 @@ class S3Store implements ObjectStore {
     return this.#spool.path(name);
   }
 
-  clearSpool(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }> {
-    return this.#spool.clear(prefix, keep);
+  clearSpool(prefix: string): Promise<{ removed: number }> {
+    return this.#spool.clear(prefix);
   }
 
-  async publishFile(key: string, path: string, facts: Facts, signal: AbortSignal): Promise<void> {
+  async publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
     await using file = await open(path, 'r');
     const written =
       facts.bytes <= BigInt(PART_BYTES)
         ? await this.#put(key, await file.readFile(), facts, signal)
         : await this.#writeOnce(key, facts, this.#isSure('multipart'), signal, () => {
-            const complete = (
-              command: CompleteMultipartUploadCommand,
-              either: AbortSignal,
-            ): Promise<CompleteMultipartUploadCommandOutput> => this.#complete(key, facts, command, either);
+            const complete: CompleteUpload = (command, either) => this.#complete(key, facts, command, either);
             const upload = { ...this.#target(key), file, bytes: Number(facts.bytes), complete };
             return uploadInParts(this.#client, { ...upload, sha256: facts.sha256 }, signal);
           });
@@ -118,7 +112,7 @@ class S3Store implements ObjectStore {
     return this.#guard(`read ${key}`, async () => {
       try {
         const bytes = await readObject(this.#client, this.#target(key), range, signal);
-        return Readable.from(this.#mapDatabaseError(`read ${key}`, bytes), { objectMode: false });
+        return Readable.from(this.#mapErrors(`read ${key}`, bytes), { objectMode: false });
       } catch (error) {
         if (!isMissing(error)) throw error;
         throw new PermanentError(`Cannot read the object ${key}: it is not in ${this.url}`, {
@@ -130,27 +124,20 @@ class S3Store implements ObjectStore {
     });
   }
 
-  async *list(
-    prefix: string,
-    signal: AbortSignal,
-  ): AsyncIterable<{ key: string; bytes: bigint; modifiedAt: Micros }> {
-    const Prefix = this.#prefix + checkPrefix(prefix);
-    for (let token: string | undefined; ;) {
-      const command = new ListObjectsV2Command({
-        Bucket: this.#bucket,
-        Prefix,
-        ...(token === undefined ? {} : { ContinuationToken: token }),
-      });
-      const page = await this.#guard(`list ${prefix}`, () =>
-        this.#client.send(command, { abortSignal: signal }),
-      );
-      for (const { Key: key, Size: size, LastModified: modified } of page.Contents ?? []) {
+  async *list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject> {
+    const asked = { Bucket: this.#bucket, Prefix: this.#prefix + checkPrefix(prefix) };
+    const pages = paginateListObjectsV2({ client: this.#client }, asked, { abortSignal: signal });
+    for await (const { Contents: found = [], IsTruncated: isCut } of this.#mapErrors(
+      `list ${prefix}`,
+      pages,
+    )) {
+      for (const { Key: key, Size: size, LastModified: modified } of found) {
         if (key === undefined) continue;
         const modifiedAt = BigInt(modified?.getTime() ?? 0) * 1000n;
         yield { key: key.slice(this.#prefix.length), bytes: BigInt(size ?? 0), modifiedAt };
       }
-      token = page.NextContinuationToken;
-      if (page.IsTruncated !== true || token === undefined) return;
+      // Some stores send a token with the last page.
+      if (isCut !== true) return;
     }
   }
 
@@ -179,9 +166,9 @@ class S3Store implements ObjectStore {
     this.#client.destroy();
   }
 
-  async *#mapDatabaseError(what: string, bytes: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
+  async *#mapErrors<Item>(what: string, items: AsyncIterable<Item>): AsyncGenerator<Item> {
     try {
-      yield* bytes;
+      yield* items;
     } catch (error) {
       throw s3Error(what, this.url, error);
     }
@@ -194,7 +181,7 @@ class S3Store implements ObjectStore {
   async #put(
     key: string,
     content: Buffer,
-    facts: Facts,
+    facts: FileFacts,
     signal: AbortSignal,
   ): Promise<'written' | 'present'> {
     const input = {
@@ -218,10 +205,10 @@ class S3Store implements ObjectStore {
 
   async #complete(
     key: string,
-    facts: Facts,
+    facts: FileFacts,
     { input }: CompleteMultipartUploadCommand,
     signal: AbortSignal,
-  ): Promise<CompleteMultipartUploadCommandOutput> {
+  ): ReturnType<CompleteUpload> {
     const { IfNoneMatch: _, ...plain } = input;
     return this.#conditionally(key, facts, signal, this.#known?.multipart !== 'refused', (condition) =>
       this.#client.send(new CompleteMultipartUploadCommand({ ...plain, ...condition }), {
@@ -233,7 +220,7 @@ class S3Store implements ObjectStore {
   /** Sends a write with its condition, and without where the store knows none and nothing lies there. */
   async #conditionally<Output>(
     key: string,
-    facts: Facts,
+    facts: FileFacts,
     signal: AbortSignal,
     isKnown: boolean,
     send: (condition: { IfNoneMatch?: string }) => Promise<Output>,
@@ -253,7 +240,7 @@ class S3Store implements ObjectStore {
    */
   async #writeOnce(
     key: string,
-    facts: Facts,
+    facts: FileFacts,
     isHonoured: boolean,
     signal: AbortSignal,
     write: () => Promise<unknown>,
@@ -278,7 +265,7 @@ class S3Store implements ObjectStore {
     throw failure ?? this.#cleared(key);
   }
 
-  async #standing(key: string, facts: Facts, signal: AbortSignal): Promise<Standing> {
+  async #standing(key: string, facts: FileFacts, signal: AbortSignal): Promise<Standing> {
     const found = await this.head(key, signal);
     if (found === undefined) return 'nothing';
     return found.bytes === facts.bytes && found.sha256 === facts.sha256 ? 'written' : 'present';

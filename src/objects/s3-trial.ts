@@ -88,14 +88,11 @@ class Trial {
   /** A later trial removes what could not be removed here. */
   async cleanUp(): Promise<void> {
     for (const key of this.#made) {
-      const removed = this.#step('remove an object', (signal) => this.#remove(key, signal));
-      if (
-        !(await removed.then(
-          () => true,
-          () => false,
-        ))
-      )
+      try {
+        await this.#step('remove an object', (signal) => this.#remove(key, signal));
+      } catch {
         return;
+      }
     }
   }
 

@@ -26,12 +26,14 @@ export interface PartsFile {
   readonly file: FileHandle;
   readonly bytes: number;
   readonly sha256: string;
-  /** Sends the last call, which makes the object visible. */
-  readonly complete: (
-    command: CompleteMultipartUploadCommand,
-    signal: AbortSignal,
-  ) => Promise<CompleteMultipartUploadCommandOutput>;
+  readonly complete: CompleteUpload;
 }
+
+/** Sends the last call, which makes the object visible. */
+export type CompleteUpload = (
+  command: CompleteMultipartUploadCommand,
+  signal: AbortSignal,
+) => Promise<CompleteMultipartUploadCommandOutput>;
 
 /** @throws the SDK's error that came first, after the upload was given up */
 export async function uploadInParts(client: S3Client, file: PartsFile, signal: AbortSignal): Promise<void> {

@@ -17,9 +17,9 @@ export class Spool {
     return path;
   }
 
-  /** Removes the files whose names begin with `prefix`, but those named in `keep`. */
-  async clear(prefix: string, keep: ReadonlySet<string>): Promise<{ removed: number }> {
-    return this.#removeWhere(async (name) => name.startsWith(prefix) && !keep.has(name));
+  /** Removes the files whose names begin with `prefix`. */
+  async clear(prefix: string): Promise<{ removed: number }> {
+    return this.#removeWhere(async (name) => name.startsWith(prefix));
   }
 
   /** Removes the files that nobody has written to for so long. */

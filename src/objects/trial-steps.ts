@@ -1,4 +1,5 @@
 /** Steps of a store's trial: each named, each with an end. */
+import { once } from 'node:events';
 import { UnreachableError } from '../core/errors.ts';
 
 export type Step = <Result>(what: string, work: (signal: AbortSignal) => Promise<Result>) => Promise<Result>;
@@ -6,22 +7,14 @@ export type Step = <Result>(what: string, work: (signal: AbortSignal) => Promise
 /** @returns runs a step; one that outlasts `stepMaxMs` ends in UnreachableError, and is left to itself */
 export function trialSteps(url: string, signal: AbortSignal, stepMaxMs: number): Step {
   return async (what, work) => {
+    signal.throwIfAborted();
     const limit = AbortSignal.timeout(stepMaxMs);
-    const { promise: silence, reject } = Promise.withResolvers<never>();
-    const giveUp = (): void => {
-      reject(
-        new UnreachableError(
-          `Cannot ${what} in ${url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
-          { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
-        ),
+    const silence = once(limit, 'abort').then(() => {
+      throw new UnreachableError(
+        `Cannot ${what} in ${url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
+        { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
       );
-    };
-    limit.addEventListener('abort', giveUp, { once: true });
-    try {
-      signal.throwIfAborted();
-      return await Promise.race([work(AbortSignal.any([signal, limit])), silence]);
-    } finally {
-      limit.removeEventListener('abort', giveUp);
-    }
+    });
+    return Promise.race([work(AbortSignal.any([signal, limit])), silence]);
   };
 }

@@ -12,7 +12,6 @@ import { vacuumLake } from '../../src/lake/overview.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openObjectStore } from '../../src/objects/open-store.ts';
-import { createLog } from '../../src/core/log.ts';
 import { WarehouseDouble } from '../lake/entries-double.ts';
 import { startCeph } from '../support/ceph.ts';
 import { awsVariables, storeUrl } from '../support/real-store.ts';
@@ -191,7 +190,6 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')('a lake
         url: storeUrl(ceph, 'engines'),
         spoolDir: join(scratchDir, 'spool'),
         ambient: { ...aws, AWS_REGION: 'us-east-1' },
-        log: createLog('silent'),
       });
       const warehouse = new WarehouseDouble();
       const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };

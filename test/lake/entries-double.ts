@@ -7,7 +7,7 @@ import type {
   LakeSnapshot,
   RecordedTable,
   SegmentMonth,
-} from '../../src/lake/ports.ts';
+} from '../../src/lake/store/lake-store.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;

@@ -7,7 +7,7 @@ import type { Pool } from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
-import type { DecidedCommit } from '../../src/lake/ports.ts';
+import type { DecidedCommit } from '../../src/lake/store/lake-store.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';

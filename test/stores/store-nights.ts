@@ -6,7 +6,7 @@ import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
-import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { expectLedgers } from '../cli/expect-truth.ts';
 import { type Document, type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';

@@ -104,7 +104,7 @@ export async function recover(
     if (done === undefined) await deps.repository.drop(lease, publicationId);
     else adopted.push(done);
   }
-  await deps.objects.clearSpool(spoolPrefix(lease), new Set());
+  await deps.objects.clearSpool(spoolPrefix(lease));
   return adopted;
 }
 

@@ -44,7 +44,7 @@ export async function recordCoverage(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   return repository.recording(async (snapshot) => {
-    await objects.clearSpool(SPOOL_PREFIX, new Set());
+    await objects.clearSpool(SPOOL_PREFIX);
     const before = await storedRecords(snapshot.warehouseId, objects, signal);
     // Then it costs hardly more, and the next one need not be.
     const isFull = snapshot.isMostlyChanged || wantsWhole(before);

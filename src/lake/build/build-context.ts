@@ -1,18 +1,17 @@
 /** What the steps of a build share. */
 import type { TableState } from '../delta/actions.ts';
-import type { LakeSnapshot } from '../ports.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import type { TableWriter } from './table-writer.ts';
-import type { LakeDeps, Workshop } from './workshop.ts';
+import type { Workshop } from './workshop.ts';
 
 export interface LakeProgress {
   readonly partition: string;
   readonly rows: bigint;
 }
 
+export type TableWriters = Readonly<Record<LakeTable, TableWriter>>;
+
 export interface Build {
-  readonly deps: LakeDeps;
-  readonly snapshot: LakeSnapshot;
   readonly shop: Workshop;
   /** The tables before this build. */
   readonly former: ReadonlyMap<LakeTable, TableState>;

@@ -7,7 +7,7 @@ import { errorCode, RetryableError } from '../../core/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { ROW_BYTES_MAX } from '../../ledger/row-splitter.ts';
 import type { Build } from './build-context.ts';
-import { ENTRIES } from '../tables/columns.ts';
+import { ENTRIES, namesOf, selected } from '../tables/columns.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { interruptible } from '../local/duckdb.ts';
 import {
@@ -20,10 +20,10 @@ import {
   taggedFile,
 } from './entries-plan.ts';
 import { builderPath, storedFile } from '../local-files.ts';
-import type { SegmentMonth } from '../ports.ts';
+import type { SegmentMonth } from '../store/lake-store.ts';
 import { formatIds } from './segment-ids.ts';
 import { literals } from '../local/sql.ts';
-import { declared, namesOf, rowsOf, selected } from '../tables/tables.ts';
+import { declared, rowsOf } from '../tables/tables.ts';
 import type { NewFile, TableWriter } from './table-writer.ts';
 
 /** What the loader and Postgres write. */
@@ -33,8 +33,8 @@ const LINE_BYTES = 4 * 2 ** 20;
 /** Of a row each byte may be escaped, and its ids stand beside it. */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
 export async function buildEntries(build: Build, writer: TableWriter): Promise<readonly EntriesFile[]> {
-  const { snapshot, shop } = build;
-  const wanted = await snapshot.segmentMonths(shop.signal);
+  const { shop } = build;
+  const wanted = await shop.snapshot.segmentMonths(shop.signal);
   const files = build.isTrusted(writer) ? await describeFiles(build, writer) : [];
   const known = new Set(files.map(({ add }) => add.path));
   const add: AddFile[] = [];
@@ -42,14 +42,16 @@ export async function buildEntries(build: Build, writer: TableWriter): Promise<r
   for (const plan of planEntries(wanted, files)) {
     for (const segments of plan.append) add.push(await append(build, writer, segments));
     for (const { file, keep } of plan.rewrite) {
-      add.push(await rewrite(build, writer, [file], keep));
+      const content = { ...contentOf(keep), isOpen: file.isOpen };
+      const where = ` where segment_id in (${content.ids.join(', ')})`;
+      add.push(await rewrite(build, writer, [file], content, where));
       remove.push(file.add);
     }
     remove.push(...plan.drop.map((file) => file.add));
   }
   if (add.length + remove.length > 0 || writer.state === undefined) {
     await writer.commit('WRITE', { add, remove });
-    await build.deps.kept?.forget(wanted);
+    await build.shop.deps.kept?.forget(wanted);
   }
   await compact(build, writer);
   return describeFiles(build, writer);
@@ -59,7 +61,11 @@ async function compact(build: Build, writer: TableWriter): Promise<void> {
   const groups = planCompaction(await describeFiles(build, writer));
   if (groups.length === 0) return;
   const add: AddFile[] = [];
-  for (const group of groups) add.push(await rewrite(build, writer, group));
+  for (const group of groups) {
+    const ids = group.flatMap(({ segments }) => [...segments]);
+    const content = { month: group[0]?.month ?? '', ids, rows: sumOfRows(group), isOpen: false };
+    add.push(await rewrite(build, writer, group, content));
+  }
   const remove = groups.flat().map((file) => file.add);
   await writer.commit('OPTIMIZE', { add, remove }, false);
 }
@@ -87,7 +93,8 @@ async function inspect(build: Build, add: AddFile): Promise<EntriesFile> {
 export async function entriesPath(build: Build, add: AddFile): Promise<string> {
   const written = build.written.get(add.path);
   if (written !== undefined) return written;
-  return builderPath(storedFile('ledger_entries', add), build.shop.folder, build.deps, build.shop.signal);
+  const { folder, deps, signal } = build.shop;
+  return builderPath(storedFile('ledger_entries', add), folder, deps, signal);
 }
 
 async function append(
@@ -98,7 +105,7 @@ async function append(
   const paths: string[] = [];
   const missing: SegmentMonth[] = [];
   for (const segment of segments) {
-    const path = await build.deps.kept?.find(segment);
+    const path = await build.shop.deps.kept?.find(segment);
     if (path === undefined) missing.push(segment);
     else paths.push(path);
   }
@@ -106,7 +113,7 @@ async function append(
   const write = (lineBytesMax: number): Promise<AddFile> => {
     const lines = `read_csv(${literals(paths)}, header = false, auto_detect = false, ${COPY_TEXT},
       max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${declared(LINE_COLUMNS)}})`;
-    return writeEntries(build, writer, `select ${selected(ENTRIES)} from ${lines}`, segments);
+    return writeFile(build, writer, `select ${selected(ENTRIES)} from ${lines}`, contentOf(segments));
   };
   try {
     return await write(LINE_BYTES);
@@ -120,54 +127,36 @@ async function append(
 /** Rows that no load has left here come from the warehouse. */
 async function sentRows(build: Build, segments: readonly SegmentMonth[]): Promise<string> {
   const path = join(build.shop.folder, `${randomUUID()}.copy`);
-  const ids = segments.map(({ segmentId }) => segmentId);
-  const month = segments[0]?.month ?? '';
-  await pipeline(build.snapshot.rows(month, ids, build.shop.signal), createWriteStream(path));
-  build.countSent(sumOfRows(segments));
+  const { month, ids, rows } = contentOf(segments);
+  await pipeline(build.shop.snapshot.rows(month, ids, build.shop.signal), createWriteStream(path));
+  build.countSent(rows);
   return path;
 }
 
-/** @param keep all of their segments, by default */
+/** What a file is to hold. */
+type Content = Omit<EntriesFile, 'add' | 'segments'> & { readonly ids: readonly bigint[] };
+
+function contentOf(segments: readonly SegmentMonth[]): Content {
+  const [first] = segments;
+  return {
+    month: first?.month ?? '',
+    ids: segments.map(({ segmentId }) => segmentId),
+    rows: sumOfRows(segments),
+    isOpen: first?.isOpen ?? false,
+  };
+}
+
 async function rewrite(
   build: Build,
   writer: TableWriter,
   files: readonly EntriesFile[],
-  keep?: readonly SegmentMonth[],
+  content: Content,
+  where = '',
 ): Promise<AddFile> {
   const paths: string[] = [];
   for (const file of files) paths.push(await entriesPath(build, file.add));
-  const [first] = files;
   const from = rowsOf('ledger_entries', paths, false);
-  const ids = keep?.map(({ segmentId }) => segmentId) ?? files.flatMap(({ segments }) => [...segments]);
-  const rows = keep === undefined ? files.reduce((sum, file) => sum + file.rows, 0n) : sumOfRows(keep);
-  const where = keep === undefined ? '' : ` where segment_id in (${ids.join(', ')})`;
-  return writeFile(build, writer, `select ${namesOf('ledger_entries')} from ${from}${where}`, {
-    month: first?.month ?? '',
-    ids,
-    rows,
-    isOpen: first?.isOpen ?? false,
-  });
-}
-
-function writeEntries(
-  build: Build,
-  writer: TableWriter,
-  select: string,
-  segments: readonly SegmentMonth[],
-): Promise<AddFile> {
-  return writeFile(build, writer, select, {
-    month: segments[0]?.month ?? '',
-    ids: segments.map(({ segmentId }) => segmentId),
-    rows: sumOfRows(segments),
-    isOpen: segments[0]?.isOpen ?? false,
-  });
-}
-
-interface Content {
-  readonly month: string;
-  readonly ids: readonly bigint[];
-  readonly rows: bigint;
-  readonly isOpen: boolean;
+  return writeFile(build, writer, `select ${namesOf(ENTRIES)} from ${from}${where}`, content);
 }
 
 /** @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts */
@@ -190,8 +179,8 @@ async function writeFile(
   return file.add;
 }
 
-function sumOfRows(segments: readonly SegmentMonth[]): bigint {
-  return segments.reduce((sum, segment) => sum + segment.rows, 0n);
+function sumOfRows(parts: readonly { readonly rows: bigint }[]): bigint {
+  return parts.reduce((sum, { rows }) => sum + rows, 0n);
 }
 
 /** Rows of a table by its log. */

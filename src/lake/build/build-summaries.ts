@@ -2,10 +2,10 @@
  * Keeps each file of entries and its summaries together. A summary of counted entries is also made anew where
  * the coverage of other parties changed which rows of the file count.
  */
-import type { Build } from './build-context.ts';
+import type { Build, TableWriters } from './build-context.ts';
 import { entriesPath } from './build-entries.ts';
 import { csvRows } from './build-whole.ts';
-import { COVERAGE } from '../tables/columns.ts';
+import { COVERAGE, selected } from '../tables/columns.ts';
 import { countedEntries, isCounted, rangesByParty } from '../tables/counted.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { logAmong } from '../delta/listing.ts';
@@ -21,7 +21,7 @@ import {
   type SummaryTable,
   summaryOf,
 } from '../tables/summaries.ts';
-import { rootOf, rowsOf, selected } from '../tables/tables.ts';
+import { rootOf, rowsOf } from '../tables/tables.ts';
 import type { TableWriter } from './table-writer.ts';
 
 const OF_TAG = 'of';
@@ -31,17 +31,15 @@ const BUILD_TAG = 'build';
 /** @param coveragePath the coverage of now, as CSV */
 export async function buildSummaries(
   build: Build,
-  writers: ReadonlyMap<SummaryTable, TableWriter>,
+  writers: TableWriters,
   entries: readonly EntriesFile[],
   coveragePath: string,
 ): Promise<void> {
   const coverage = `(select ${selected(COVERAGE)} from ${csvRows('coverage', coveragePath)})`;
   const flipped = await flippedFiles(build, entries, coverage);
   for (const table of SUMMARY_TABLES) {
-    const writer = writers.get(table);
-    if (writer === undefined) continue;
     const stale = SUMMARIES[table].isOfCounted ? flipped : new Set<string>();
-    await buildSummary(build, table, writer, entries, stale, coverage);
+    await buildSummary(build, table, writers[table], entries, stale, coverage);
   }
 }
 
@@ -145,7 +143,7 @@ function mayHold({ stats }: AddFile, fromMs: number, toMs: number): boolean {
 
 /** The coverage at the last moment; undefined where there is none, or it is no longer there. */
 async function formerCoverage(build: Build): Promise<string | undefined> {
-  const { former, deps, shop } = build;
+  const { former, shop } = build;
   const named = shop.before?.tables.coverage;
   if (named === undefined) return undefined;
   const last = former.get('coverage');
@@ -153,8 +151,8 @@ async function formerCoverage(build: Build): Promise<string | undefined> {
   const state =
     last?.version === named.version
       ? last
-      : await readTable(deps.objects, log, shop, shop.signal, named.version);
+      : await readTable(shop.deps.objects, log, shop, shop.signal, named.version);
   const [file, ...others] = [...(state?.live.values() ?? [])];
   if (state?.metaData.id !== named.id || file === undefined || others.length > 0) return undefined;
-  return builderPath(storedFile('coverage', file), shop.folder, deps, shop.signal);
+  return builderPath(storedFile('coverage', file), shop.folder, shop.deps, shop.signal);
 }

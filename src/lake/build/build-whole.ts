@@ -1,12 +1,14 @@
 /** Tables that are written whole, and only where they changed: the lists, and what is covered. */
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { Measured } from '../../core/file-facts.ts';
 import type { Build } from './build-context.ts';
-import type { WholeTable } from '../ports.ts';
+import type { WholeTable } from '../store/lake-store.ts';
 import { literal } from '../local/sql.ts';
-import { declared, rootOf, selected, SHAPES } from '../tables/tables.ts';
+import { selected } from '../tables/columns.ts';
+import { declared, rootOf, SHAPES } from '../tables/tables.ts';
 import type { TableWriter } from './table-writer.ts';
 
 const CSV = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
@@ -14,17 +16,11 @@ const CONTENT_TAG = 'content';
 
 /** @returns the rows as CSV on the local disk */
 export async function buildWhole(build: Build, table: WholeTable, writer: TableWriter): Promise<string> {
-  const { snapshot, shop } = build;
-  const path = join(shop.folder, `${randomUUID()}.csv`);
-  const hash = createHash('sha256');
-  const hashed = async function* (chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-    for await (const chunk of chunks) {
-      hash.update(chunk);
-      yield chunk;
-    }
-  };
-  await pipeline(snapshot.whole(table, shop.signal), hashed, createWriteStream(path));
-  const content = hash.digest('hex');
+  const { folder, snapshot, signal } = build.shop;
+  const path = join(folder, `${randomUUID()}.csv`);
+  const measured = new Measured();
+  await pipeline(measured.pass(snapshot.whole(table, signal)), createWriteStream(path));
+  const { sha256: content } = measured.facts();
   const before = writer.files;
   const isSame = before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === content;
   if (writer.state !== undefined && isSame) return path;

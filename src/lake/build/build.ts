@@ -4,11 +4,9 @@
  */
 import type { TableState } from '../delta/actions.ts';
 import type { Moment } from '../moment.ts';
-import type { LakeSnapshot } from '../ports.ts';
 import { removeUnnamed } from '../retention.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
-import { SUMMARY_TABLES } from '../tables/summaries.ts';
-import type { Build, LakeProgress } from './build-context.ts';
+import type { Build, LakeProgress, TableWriters } from './build-context.ts';
 import { buildEntries, countRows } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
 import { buildWhole } from './build-whole.ts';
@@ -46,53 +44,41 @@ export async function buildLake(
 ): Promise<LakeBuild> {
   return deps.repository.exclusively(async (snapshot) => {
     await using shop = await openWorkshop(deps, snapshot, signal);
-    return await run(deps, snapshot, shop, onProgress);
+    return await run(shop, onProgress);
   }, signal);
 }
 
-async function run(
-  deps: LakeDeps,
-  snapshot: LakeSnapshot,
-  shop: Workshop,
-  onProgress: (progress: LakeProgress) => void,
-): Promise<LakeBuild> {
-  const writers = new Map<LakeTable, TableWriter>();
-  for (const table of LAKE_TABLES) writers.set(table, await TableWriter.open(table, shop));
-  const writerOf = (table: LakeTable): TableWriter => {
-    const writer = writers.get(table);
-    if (writer === undefined) throw new RangeError(`no table ${table}`);
-    return writer;
-  };
+async function run(shop: Workshop, onProgress: (progress: LakeProgress) => void): Promise<LakeBuild> {
+  const writers: TableWriter[] = [];
+  for (const table of LAKE_TABLES) writers.push(await TableWriter.open(table, shop));
+  const by = Object.fromEntries(writers.map((writer) => [writer.table, writer])) as TableWriters;
   const former = statesOf(writers);
   let rowsSent = 0n;
   const build: Build = {
-    deps,
-    snapshot,
     shop,
     former,
     written: new Map(),
     isTrusted: ({ table }) => {
       const txn = former.get(table)?.txns.get(shop.appId);
-      return former.get(table) === undefined || (txn !== undefined && txn.version <= snapshot.lastBuild);
+      return former.get(table) === undefined || (txn !== undefined && txn.version <= shop.snapshot.lastBuild);
     },
     countSent: (rows) => {
       rowsSent += rows;
     },
     onProgress,
   };
-  await buildWhole(build, 'parties', writerOf('parties'));
-  await buildWhole(build, 'checkpoints', writerOf('checkpoints'));
-  const coverage = await buildWhole(build, 'coverage', writerOf('coverage'));
-  const entries = await buildEntries(build, writerOf('ledger_entries'));
-  const summaries = new Map(SUMMARY_TABLES.map((table) => [table, writerOf(table)] as const));
-  await buildSummaries(build, summaries, entries, coverage);
+  await buildWhole(build, 'parties', by.parties);
+  await buildWhole(build, 'checkpoints', by.checkpoints);
+  const coverage = await buildWhole(build, 'coverage', by.coverage);
+  const entries = await buildEntries(build, by.ledger_entries);
+  await buildSummaries(build, by, entries, coverage);
 
-  const changed = [...writers.values()].filter(({ commits }) => commits > 0).map(({ table }) => table);
+  const changed = writers.filter(({ commits }) => commits > 0).map(({ table }) => table);
   const states = statesOf(writers);
   const isNew = changed.length > 0 || shop.before === undefined || !isNamed(shop.before, states);
-  const version = isNew ? await publishTables(deps, snapshot, shop, states) : shop.before.moment;
-  const removedFiles = await removeUnnamed(deps, shop.listed, states, shop.signal);
-  const files = [...writers.values()].flatMap((writer) => writer.files);
+  const version = isNew ? await publishTables(shop, states) : shop.before.moment;
+  const removedFiles = await removeUnnamed(shop.deps, shop.listed, states, shop.signal);
+  const files = writers.flatMap((writer) => writer.files);
   return {
     version,
     changed,
@@ -105,8 +91,8 @@ async function run(
   };
 }
 
-function statesOf(writers: ReadonlyMap<LakeTable, TableWriter>): ReadonlyMap<LakeTable, TableState> {
-  return new Map([...writers].flatMap(([table, { state }]) => (state === undefined ? [] : [[table, state]])));
+function statesOf(writers: readonly TableWriter[]): ReadonlyMap<LakeTable, TableState> {
+  return new Map(writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])));
 }
 
 function isNamed({ tables }: Moment, states: ReadonlyMap<LakeTable, TableState>): boolean {

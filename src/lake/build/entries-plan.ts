@@ -4,7 +4,7 @@
  * their own, as each is gone soon; so files of closed ones stay as they are.
  */
 import type { AddFile } from '../delta/actions.ts';
-import type { SegmentMonth } from '../ports.ts';
+import type { SegmentMonth } from '../store/lake-store.ts';
 import { type IdRange, parseIds } from './segment-ids.ts';
 
 /** Closed files below so many rows are small. */

@@ -8,7 +8,7 @@ import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs
 import { join } from 'node:path';
 import { errorCode } from '../../core/errors.ts';
 import type { RowKeeper, SegmentKeeper, SegmentRecord } from '../../load/ports.ts';
-import type { KeptRows, SegmentMonth } from '../ports.ts';
+import type { SegmentMonth } from '../store/lake-store.ts';
 
 const FOLDER = 'rows';
 /** Of text that waits for a build; what is more comes from the warehouse. */
@@ -18,7 +18,10 @@ const LEFT_BEHIND_MS = 24 * 3_600_000;
 /** Of a file, kept in memory before it is written. */
 const BUFFER_BYTES = 2 ** 20;
 
-export class RowSpool implements RowKeeper, KeptRows {
+/** What a build asks of it. */
+export type KeptRows = Pick<RowSpool, 'find' | 'forget'>;
+
+export class RowSpool implements RowKeeper {
   readonly #folder: string;
   #keptBytes = 0;
 
@@ -35,12 +38,14 @@ export class RowSpool implements RowKeeper, KeptRows {
     });
   }
 
+  /** The file of the segment's rows in the month; undefined where it was not kept here. */
   async find(of: SegmentMonth): Promise<string | undefined> {
     const path = join(this.#folder, nameOf(of), of.month);
     const facts = await stat(path).catch(absent);
     return facts?.isFile() === true ? path : undefined;
   }
 
+  /** Removes what the lake has now, and what nobody came for. */
   async forget(of: readonly SegmentMonth[]): Promise<void> {
     for (const name of new Set(of.map(nameOf)))
       await rm(join(this.#folder, name), { recursive: true, force: true });

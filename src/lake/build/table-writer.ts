@@ -9,7 +9,6 @@ import { type Action, type AddFile, removalOf, Replay, type TableState } from '.
 import { checkHint, mendCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
 import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { fileKey } from '../delta/paths.ts';
 import { statisticsJson, type WrittenFile } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
 import { fileFacts } from '../local/file-facts.ts';
@@ -38,11 +37,11 @@ export class TableWriter {
   /** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
   static async open(table: LakeTable, shop: Workshop): Promise<TableWriter> {
     const log = await shop.committer.settle(table, logAmong(rootOf(table), shop.listed));
-    const state = await readTable(shop.objects, log, shop, shop.signal);
+    const state = await readTable(shop.deps.objects, log, shop, shop.signal);
     if (state !== undefined) refuseForeign(table, state, shop.appId);
     const unreadable = log.checkpoints.filter((version) => version > (state?.checkpoint ?? -1));
-    const faults = await checkHint(shop.objects, log, unreadable, shop.signal);
-    await mendCheckpoints(shop.objects, log.root, faults, shop.signal);
+    const faults = await checkHint(shop.deps.objects, log, unreadable, shop.signal);
+    await mendCheckpoints(shop.deps.objects, log.root, faults, shop.signal);
     return new TableWriter(table, shop, state);
   }
 
@@ -60,16 +59,13 @@ export class TableWriter {
     return this.#commits;
   }
 
-  key(file: AddFile): string {
-    return fileKey(rootOf(this.table), file.path);
-  }
-
   /** Writes and publishes one file; until a commit names it, it is nobody's. */
   async write(
     select: string,
     { month, tags }: { readonly month?: string | undefined; readonly tags: Readonly<Record<string, string>> },
   ): Promise<NewFile> {
-    const { objects, signal, folder } = this.#shop;
+    const { deps, signal, folder } = this.#shop;
+    const { objects } = deps;
     const name = `${randomUUID()}.parquet`;
     const folderName = month === undefined ? '' : `month=${month}/`;
     const path = `${folderName}part-${name}`;
@@ -97,7 +93,7 @@ export class TableWriter {
     { add, remove }: { readonly add: readonly AddFile[]; readonly remove: readonly AddFile[] },
     dataChange = true,
   ): Promise<void> {
-    const { committer, appId, retentionMs, buildNumber } = this.#shop;
+    const { committer, appId, deps, buildNumber } = this.#shop;
     const nowMs = Date.now();
     const actions: Action[] = [
       { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
@@ -108,7 +104,7 @@ export class TableWriter {
     if (before === undefined) {
       actions.unshift(
         { protocol: { minReaderVersion: 1, minWriterVersion: 2 } },
-        { metaData: newMetaData(this.table, retentionMs) },
+        { metaData: newMetaData(this.table, deps.retentionMs) },
       );
     } else {
       const metaData = withNewColumns(this.table, before.metaData);
@@ -126,7 +122,7 @@ export class TableWriter {
   async #checkpoint(): Promise<void> {
     const state = this.#state;
     if (state === undefined || state.version - state.checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
-    await writeCheckpoint(this.#shop.objects, rootOf(this.table), state, this.#shop, this.#shop.signal);
+    await writeCheckpoint(this.#shop.deps.objects, rootOf(this.table), state, this.#shop, this.#shop.signal);
     this.#state = { ...state, checkpoint: state.version };
   }
 

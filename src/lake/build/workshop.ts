@@ -1,15 +1,15 @@
 /** Where a build or a restore works: the lake as it finds it, an engine, and a folder of its own. */
-import type { DuckDBConnection } from '@duckdb/node-api';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
-import { type ListedObject, listObjects } from '../delta/listing.ts';
-import { BUILD_MEMORY_LIMIT, openDuckDb } from '../local/duckdb.ts';
-import { scratchFolder, sweepScratch } from '../local/scratch.ts';
+import { listObjects } from '../delta/listing.ts';
+import { BUILD_MEMORY_LIMIT, type Engine, openEngine } from '../local/duckdb.ts';
+import { sweepScratch } from '../local/scratch.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';
-import type { KeptRows, LakeRepository, LakeSnapshot } from '../ports.ts';
+import type { LakeRepository, LakeSnapshot } from '../store/lake-store.ts';
+import type { KeptRows } from './row-spool.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX } from '../tables/tables.ts';
-import { type Committer, openCommitter } from './committer.ts';
+import { Committer } from './committer.ts';
 
 /** What a build writes into the spool, and may find there after a crash. */
 export const SPOOL_PREFIX = 'lake-';
@@ -25,17 +25,16 @@ export interface LakeDeps {
   readonly kept?: KeptRows;
 }
 
-export interface Workshop {
-  readonly objects: ObjectStore;
+export interface Workshop extends Engine {
+  readonly deps: LakeDeps;
+  readonly snapshot: LakeSnapshot;
   /** The lake before, listed once. */
   readonly listed: readonly ListedObject[];
   readonly before: Moment | undefined;
   readonly committer: Committer;
-  readonly connection: DuckDBConnection;
-  /** Of this build's own: local copies of what it wrote stay there to its end. */
+  /** Local copies of what a build wrote stay there to its end. */
   readonly folder: string;
   readonly signal: AbortSignal;
-  readonly retentionMs: number;
   /** The application that commits, and the number of its build. */
   readonly appId: string;
   readonly buildNumber: () => Promise<number>;
@@ -43,31 +42,31 @@ export interface Workshop {
 
 /** To be opened by who has the lake for itself. */
 export async function openWorkshop(
-  { repository, objects, scratchDir, retentionMs }: LakeDeps,
-  { mirrorId }: LakeSnapshot,
+  deps: LakeDeps,
+  snapshot: LakeSnapshot,
   signal: AbortSignal,
 ): Promise<Workshop & AsyncDisposable> {
-  const committer = await openCommitter(objects, repository, signal);
-  await objects.clearSpool(SPOOL_PREFIX, new Set());
+  const { repository, objects, scratchDir } = deps;
+  const committer = await Committer.open(objects, repository, signal);
+  await objects.clearSpool(SPOOL_PREFIX);
   await sweepScratch(scratchDir);
   await using stack = new AsyncDisposableStack();
-  const folder = stack.use(await scratchFolder(scratchDir));
-  const { connection } = stack.use(await openDuckDb(folder.path, BUILD_MEMORY_LIMIT));
+  const { connection, folder } = stack.use(await openEngine(scratchDir, BUILD_MEMORY_LIMIT));
   await connection.run('set preserve_insertion_order = false');
   const listed = await listObjects(objects, LAKE_PREFIX, signal);
   const before = await readMoment(objects, signal, undefined, listed);
   let number: Promise<number> | undefined;
   const owned = stack.move();
   return {
-    objects,
+    deps,
+    snapshot,
     listed,
     before,
     committer,
     connection,
-    folder: folder.path,
+    folder,
     signal,
-    retentionMs,
-    appId: appIdOf(mirrorId),
+    appId: appIdOf(snapshot.mirrorId),
     buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -79,11 +78,11 @@ export function appIdOf(mirrorId: string): string {
 
 /** Makes these versions of the tables the lake. @returns the moment's number */
 export async function publishTables(
-  { objects, repository }: LakeDeps,
-  { mirrorId }: LakeSnapshot,
-  { buildNumber, signal, appId }: Workshop,
+  { deps, snapshot, buildNumber, signal, appId }: Workshop,
   states: ReadonlyMap<LakeTable, TableState>,
 ): Promise<number> {
+  const { objects, repository } = deps;
+  const { mirrorId } = snapshot;
   const moment = await buildNumber();
   const tables = [...states].map(
     ([table, { metaData, version }]) => [table, { id: metaData.id, version }] as const,

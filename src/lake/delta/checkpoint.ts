@@ -10,17 +10,12 @@ import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
+import type { Engine } from '../local/duckdb.ts';
 import { fetchObject, fileFacts } from '../local/file-facts.ts';
 import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
 import type { LogListing } from './listing.ts';
 import { checkpointKey, hintKey } from './paths.ts';
-
-export interface CheckpointReader {
-  /** An engine that may read and write below `folder`. */
-  readonly connection: DuckDBConnection;
-  readonly folder: string;
-}
 
 const CHECKPOINT_SPOOL_PREFIX = 'lake-checkpoint-';
 const MAP = 'MAP(VARCHAR, VARCHAR)';
@@ -40,7 +35,7 @@ export async function readCheckpoint(
   objects: ObjectStore,
   root: string,
   version: number,
-  { connection, folder }: CheckpointReader,
+  { connection, folder }: Engine,
   signal: AbortSignal,
 ): Promise<readonly Action[] | undefined> {
   const path = join(folder, `${randomUUID()}.checkpoint.parquet`);
@@ -69,7 +64,7 @@ export async function writeCheckpoint(
   objects: ObjectStore,
   root: string,
   state: TableState,
-  { connection, folder }: CheckpointReader,
+  { connection, folder }: Engine,
   signal: AbortSignal,
 ): Promise<boolean> {
   const lines = linesOf(state);
@@ -189,7 +184,7 @@ export async function checkHint(
 export async function checkCheckpoints(
   objects: ObjectStore,
   log: LogListing,
-  reader: CheckpointReader,
+  reader: Engine,
   signal: AbortSignal,
 ): Promise<CheckpointFaults> {
   const unreadable: number[] = [];

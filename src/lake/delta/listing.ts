@@ -1,15 +1,10 @@
 /** What lies in a store: the logs among it, as their names tell. */
 import { PermanentError } from '../../core/errors.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import type { Micros } from '../../core/time.ts';
+import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import { hintKey, logPrefix, readLogName } from './paths.ts';
 
 const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
-
-export interface ListedObject {
-  readonly key: string;
-  readonly bytes: bigint;
-  readonly modifiedMs: number;
-}
 
 /** What lies in a log's folder. */
 export interface LogListing {
@@ -17,29 +12,30 @@ export interface LogListing {
   /** In order. */
   readonly commits: readonly number[];
   readonly checkpoints: readonly number[];
-  readonly modifiedMs: ReadonlyMap<number, number>;
+  /** Of commits. */
+  readonly modifiedAt: ReadonlyMap<number, Micros>;
   readonly hasHint: boolean;
 }
 
 /** @param listed may hold objects from outside of the log, too */
 export function logAmong(root: string, listed: readonly ListedObject[]): LogListing {
   const [commits, checkpoints]: [number[], number[]] = [[], []];
-  const modifiedMs = new Map<number, number>();
+  const modifiedAt = new Map<number, Micros>();
   const prefix = logPrefix(root);
-  for (const { key, bytes, modifiedMs: atMs } of listed) {
+  for (const { key, bytes, modifiedAt: at } of listed) {
     const named = key.startsWith(prefix) ? readLogName(key.slice(prefix.length)) : undefined;
     if (named === undefined) continue;
     if (bytes > COMMIT_BYTES_MAX)
       throw brokenLog(root, named.version, `its ${named.kind} has ${bytes} bytes`);
     (named.kind === 'commit' ? commits : checkpoints).push(named.version);
-    if (named.kind === 'commit') modifiedMs.set(named.version, atMs);
+    if (named.kind === 'commit') modifiedAt.set(named.version, at);
   }
   const inOrder = (a: number, b: number): number => a - b;
   return {
     root,
     commits: commits.toSorted(inOrder),
     checkpoints: checkpoints.toSorted(inOrder),
-    modifiedMs,
+    modifiedAt,
     hasHint: listed.some(({ key }) => key === hintKey(root)),
   };
 }
@@ -50,8 +46,7 @@ export async function listObjects(
   signal: AbortSignal,
 ): Promise<readonly ListedObject[]> {
   const listed: ListedObject[] = [];
-  for await (const { key, bytes, modifiedAt } of objects.list(prefix, signal))
-    listed.push({ key, bytes, modifiedMs: Number(modifiedAt / 1000n) });
+  for await (const object of objects.list(prefix, signal)) listed.push(object);
   return listed;
 }
 

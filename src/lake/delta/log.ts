@@ -8,7 +8,8 @@ import { PermanentError } from '../../core/errors.ts';
 import { version as ownVersion } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { type Action, type AddFile, parseAction, Replay, type TableState } from './actions.ts';
-import { readCheckpoint, type CheckpointReader } from './checkpoint.ts';
+import { readCheckpoint } from './checkpoint.ts';
+import type { Engine } from '../local/duckdb.ts';
 import { brokenLog, type LogListing, newestVersion } from './listing.ts';
 import { commitKey, fileKey } from './paths.ts';
 
@@ -26,7 +27,7 @@ const COMMITS_AT_ONCE = 8;
 export async function readTable(
   objects: ObjectStore,
   log: LogListing,
-  reader: CheckpointReader,
+  reader: Engine,
   signal: AbortSignal,
   version?: number,
 ): Promise<TableState | undefined> {
@@ -59,7 +60,7 @@ async function beginning(
   objects: ObjectStore,
   root: string,
   checkpoints: readonly number[],
-  reader: CheckpointReader,
+  reader: Engine,
   signal: AbortSignal,
 ): Promise<{ readonly replay: Replay; readonly from: number }> {
   for (const from of checkpoints) {
@@ -90,15 +91,14 @@ export async function readCommit(
 
 export interface Commit {
   readonly operation: string;
-  readonly parameters?: Readonly<Record<string, string>>;
   readonly actions: readonly Action[];
 }
 
-export function encodeCommit({ operation, parameters = {}, actions }: Commit): Buffer {
+export function encodeCommit({ operation, actions }: Commit): Buffer {
   const info = {
     timestamp: Date.now(),
     operation,
-    operationParameters: parameters,
+    operationParameters: {},
     engineInfo: `ledger-mirror/${ownVersion()}`,
     isBlindAppend: false,
     txnId: randomUUID(),

@@ -1,6 +1,7 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
+import { scratchFolder } from './scratch.ts';
 import { EXACT_SUM, literals } from './sql.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
@@ -10,18 +11,35 @@ export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
-export interface Engine extends AsyncDisposable {
+/** A DuckDB that may read and write below `folder`. */
+export interface Engine {
   readonly connection: DuckDBConnection;
+  readonly folder: string;
 }
 
-/** @param spillDir an existing folder of the caller's, for what does not fit in memory */
-export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<Engine> {
+/** With a folder of its own, removed with all that is in it. */
+export async function openEngine(
+  scratchDir: string,
+  memoryLimit?: string,
+): Promise<Engine & AsyncDisposable> {
+  await using stack = new AsyncDisposableStack();
+  const { path } = stack.use(await scratchFolder(scratchDir));
+  const engine = stack.use(await openDuckDb(path, memoryLimit));
+  const owned = stack.move();
+  return { ...engine, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** @param folder an existing one of the caller's: what does not fit in memory spills into it */
+export async function openDuckDb(
+  folder: string,
+  memoryLimit = QUERY_MEMORY_LIMIT,
+): Promise<Engine & AsyncDisposable> {
   // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
     threads: String(THREADS),
     memory_limit: memoryLimit,
-    temp_directory: spillDir,
+    temp_directory: folder,
     max_temp_directory_size: SPILL_LIMIT,
     allocator_flush_threshold: '16MB',
     allocator_bulk_deallocation_flush_threshold: '16MB',
@@ -36,6 +54,7 @@ export async function openDuckDb(spillDir: string, memoryLimit = QUERY_MEMORY_LI
   await connection.run(EXACT_SUM);
   return {
     connection,
+    folder,
     [Symbol.asyncDispose]: async () => {
       connection.closeSync();
       instance.closeSync();

@@ -4,14 +4,12 @@ import { PermanentError } from '../../core/errors.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { countedEntries } from '../tables/counted.ts';
 import type { AddFile } from '../delta/actions.ts';
-import { type CheckpointReader } from '../delta/checkpoint.ts';
 import { listLog } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { confine, openDuckDb } from '../local/duckdb.ts';
+import { confine, type Engine, openEngine } from '../local/duckdb.ts';
 import { bringFiles, type LocalFilesOptions, storedFile } from '../local-files.ts';
 import { type Moment, readMoment } from '../moment.ts';
 import { isWhole, type MonthRange } from '../tables/month-range.ts';
-import { scratchFolder } from '../local/scratch.ts';
 import { SUMMARY_TABLES } from '../tables/summaries.ts';
 import { rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 
@@ -35,17 +33,15 @@ export interface Lake extends AsyncDisposable {
  */
 export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
-  const folder = stack.use(await scratchFolder(options.scratchDir));
-  const engine = stack.use(await openDuckDb(folder.path));
+  const engine = stack.use(await openEngine(options.scratchDir));
   const moment = await readMoment(options.objects, signal);
   if (moment === undefined) throw missing(options);
-  const reader = { connection: engine.connection, folder: folder.path };
   const reached = reachedTables(options.sql, engine.connection);
   const paths = new Map<LakeTable, readonly string[]>();
   for (const table of LAKE_TABLES) {
-    const files = reached.has(table) ? await wantedFiles(table, moment, options, reader, signal) : [];
+    const files = reached.has(table) ? await wantedFiles(table, moment, options, engine, signal) : [];
     const stored = files.map((file) => storedFile(table, file));
-    paths.set(table, await bringFiles(stored, folder.path, options, signal));
+    paths.set(table, await bringFiles(stored, engine.folder, options, signal));
   }
   for (const table of LAKE_TABLES) {
     await engine.connection.run(`create view ${table} as select * from ${viewed(table, paths)}`);
@@ -73,14 +69,14 @@ async function wantedFiles(
   table: LakeTable,
   moment: Moment,
   options: LakeOptions,
-  reader: CheckpointReader,
+  engine: Engine,
   signal: AbortSignal,
 ): Promise<readonly AddFile[]> {
   const named = moment.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
   const log = await listLog(options.objects, root, signal);
-  const state = await readTable(options.objects, log, reader, signal, named.version);
+  const state = await readTable(options.objects, log, engine, signal, named.version);
   if (state?.metaData.id !== named.id) {
     throw new PermanentError(
       `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,

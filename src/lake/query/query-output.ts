@@ -2,7 +2,7 @@
  * Results of queries as text, row by row. Amounts, heights and times come out exactly: as digits in a table and
  * in CSV, as text in JSON; only integers that every reader of JSON keeps exactly are numbers there.
  */
-import { DuckDBListValue, DuckDBStructValue, DuckDBTypeId, type DuckDBValue } from '@duckdb/node-api';
+import { DuckDBListValue, DuckDBStructValue, type DuckDBValue } from '@duckdb/node-api';
 
 /** Formats that are written row by row. */
 export type TextFormat = 'table' | 'csv' | 'json' | 'ndjson';
@@ -10,7 +10,6 @@ export type TextFormat = 'table' | 'csv' | 'json' | 'ndjson';
 export interface ResultColumn {
   readonly name: string;
   readonly type: string;
-  readonly typeId: DuckDBTypeId;
 }
 
 const COLUMN_GAP = '  ';
@@ -130,25 +129,10 @@ function oneLine(text: string): string {
   return text.replaceAll(/[\r\n\t\u2028\u2029]/g, ' ').replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
 }
 
-const NUMERIC = new Set<DuckDBTypeId>([
-  DuckDBTypeId.TINYINT,
-  DuckDBTypeId.SMALLINT,
-  DuckDBTypeId.INTEGER,
-  DuckDBTypeId.BIGINT,
-  DuckDBTypeId.UTINYINT,
-  DuckDBTypeId.USMALLINT,
-  DuckDBTypeId.UINTEGER,
-  DuckDBTypeId.UBIGINT,
-  DuckDBTypeId.HUGEINT,
-  DuckDBTypeId.UHUGEINT,
-  DuckDBTypeId.BIGNUM,
-  DuckDBTypeId.DECIMAL,
-  DuckDBTypeId.FLOAT,
-  DuckDBTypeId.DOUBLE,
-]);
+const NUMERIC = /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
 function pad(text: string, width: number, column: ResultColumn | undefined): string {
-  return column !== undefined && NUMERIC.has(column.typeId) ? text.padStart(width) : text.padEnd(width);
+  return NUMERIC.test(column?.type ?? '') ? text.padStart(width) : text.padEnd(width);
 }
 
 /** undefined for NULL. */
@@ -161,7 +145,7 @@ function jsonValue(value: DuckDBValue, column?: ResultColumn): unknown {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
   if (typeof value === 'bigint') {
-    const isCount = column?.typeId === DuckDBTypeId.BIGINT || column?.typeId === DuckDBTypeId.UBIGINT;
+    const isCount = column?.type === 'BIGINT' || column?.type === 'UBIGINT';
     return isCount && BigInt.asIntN(53, value) === value ? Number(value) : value.toString();
   }
   if (value instanceof DuckDBListValue) return value.items.map((item) => jsonValue(item));

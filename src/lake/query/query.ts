@@ -28,12 +28,9 @@ export interface QueryOptions {
   readonly parameters?: Readonly<Record<string, string | null>>;
 }
 
-export interface QueryOutcome {
-  readonly rows: bigint;
-}
-
 /**
  * Runs one statement and writes its result. The writable is not ended.
+ * @returns how many rows it wrote
  * @throws UsageError where the SQL is wrong, or would do more than read
  * @throws PermanentError `QUERY_TIMEOUT`, or `DUCKDB` where it failed while running
  */
@@ -43,7 +40,7 @@ export async function runQuery(
   options: QueryOptions,
   output: Writable,
   signal: AbortSignal,
-): Promise<QueryOutcome> {
+): Promise<bigint> {
   const timeoutMs = options.timeoutMs ?? QUERY_TIMEOUT_MS;
   const timeout = AbortSignal.timeout(timeoutMs);
   const limit = AbortSignal.any([signal, timeout]);
@@ -87,13 +84,12 @@ async function writeResult(
   { format, widthMax, folder }: QueryOptions,
   output: Writable,
   signal: AbortSignal,
-): Promise<QueryOutcome> {
+): Promise<bigint> {
   const result = await statement.stream();
   if (format === 'parquet') return sendParquet(result, folder, output, signal);
   const columns = result.columnNames().map((name, index) => ({
     name,
     type: result.columnType(index).toString(),
-    typeId: result.columnTypeId(index),
   }));
   const writer = resultWriter(format, columns, widthMax);
   let rows = 0n;
@@ -106,7 +102,7 @@ async function writeResult(
     rows += BigInt(chunk.rowCount);
   }
   await write(output, writer.end(rows), signal);
-  return { rows };
+  return rows;
 }
 
 async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {
@@ -120,9 +116,9 @@ async function sendParquet(
   folder: string | undefined,
   output: Writable,
   signal: AbortSignal,
-): Promise<QueryOutcome> {
+): Promise<bigint> {
   if (folder === undefined) throw new TypeError('Parquet needs a folder');
   const { path, rows } = await writeParquet(result, folder, signal);
   await pipeline(createReadStream(path), output, { end: false, signal });
-  return { rows };
+  return rows;
 }

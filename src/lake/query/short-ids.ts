@@ -21,13 +21,10 @@ export async function completeIds(
   { parameters, rows }: Pick<Inquiry, 'parameters' | 'rows'>,
   connection: DuckDBConnection,
 ): Promise<Inquiry['parameters']> {
-  const { party, asset } = parameters;
+  const assets = `select asset_id as id from ${rows}`;
   return {
-    party: party === null ? null : await complete('party', party, KNOWN_PARTIES, connection),
-    asset:
-      asset === null
-        ? null
-        : await complete('asset', asset, `select asset_id as id from ${rows}`, connection),
+    party: await complete('party', parameters.party, KNOWN_PARTIES, connection),
+    asset: await complete('asset', parameters.asset, assets, connection),
   };
 }
 
@@ -42,10 +39,11 @@ export function refuseCutIds(sql: string): void {
 
 async function complete(
   name: 'party' | 'asset',
-  given: string,
+  given: string | null,
   known: string,
   connection: DuckDBConnection,
-): Promise<string> {
+): Promise<string | null> {
+  if (given === null) return null;
   const { prefix, suffix } = splitCutId(given);
   const reader = await connection.runAndReadAll(
     `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $given, id limit ${CANDIDATES_MAX}`,

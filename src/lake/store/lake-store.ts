@@ -1,17 +1,18 @@
 /** The warehouse as the lake reads it, at one moment; and what is recorded of the lake. */
+import { sql } from 'kysely';
 import type { Pool, PoolClient } from 'pg';
 import { PermanentError } from '../../core/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { copyOutOn } from '../../postgres/copy-out.ts';
+import type { Database } from '../../postgres/database.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
-import { DecidedCommits } from './decided-commits.ts';
-import type { LakeRepository, LakeSnapshot, RecordedTable, SegmentMonth, WholeTable } from '../ports.ts';
 
 const ACTION = 'read the warehouse for the lake';
 const RECORD = 'record what the lake holds';
+const DECIDE = 'decide a commit of the lake';
 
 /** Between two reads the lake's files are written and sent; the transaction holds nothing but its moment. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
@@ -20,6 +21,58 @@ const MONTHS = `copy (
   select m.segment_id, to_char(m.month, 'YYYY-MM'), m.rows, m.values_digest, s.open, s.object_sha256
     from mirror.segment_months m join mirror.segments s using (segment_id)
    order by m.month, m.segment_id) to stdout`;
+
+/** Rows of one loaded segment in one month. */
+export interface SegmentMonth {
+  readonly segmentId: bigint;
+  /** `2023-05` */
+  readonly month: string;
+  readonly rows: bigint;
+  /** The sum of their values. */
+  readonly valuesDigest: string;
+  /** Whether the segment is open: it will be replaced soon. */
+  readonly isOpen: boolean;
+  readonly objectSha256: string;
+}
+
+/** A table that is written whole when it has changed. */
+export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
+
+/** The warehouse at one moment. */
+export interface LakeSnapshot {
+  readonly mirrorId: string;
+  /** The number of the last build that was begun; 0 before the first. */
+  readonly lastBuild: number;
+  /** In the order of months and segments. */
+  segmentMonths(signal: AbortSignal): Promise<readonly SegmentMonth[]>;
+  /**
+   * Rows of a month that came with these segments, as the loader writes its lines: COPY text of
+   * LINE_COLUMNS, in chunks cut anywhere.
+   */
+  rows(month: string, segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
+  /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order. */
+  whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
+}
+
+/** A table as the last build left it. */
+export interface RecordedTable {
+  readonly table: LakeTable;
+  /** Of its Delta metadata. */
+  readonly tableId: string;
+  readonly version: number;
+  /** Of the last build that committed to it. */
+  readonly build: number;
+}
+
+/** The newest commit of a table, as it was decided. */
+export interface DecidedCommit {
+  readonly version: number;
+  /** Undefined once it is known to lie in the store. */
+  readonly content: Buffer | undefined;
+}
+
+/** The store's public side. */
+export type LakeRepository = Pick<LakeStore, keyof LakeStore>;
 
 const utc = (column: string): string => `${column} at time zone 'UTC'`;
 
@@ -35,14 +88,14 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
     order by party_id, asset_id, range`,
 };
 
-export class LakeStore extends DecidedCommits implements LakeRepository {
+export class LakeStore {
   readonly #pool: Pool;
 
   constructor(pool: Pool) {
-    super(pool);
     this.#pool = pool;
   }
 
+  /** Runs `work` while no other process builds or tidies the lake; everything it reads is of one moment. */
   async exclusively<Result>(
     work: (snapshot: LakeSnapshot) => Promise<Result>,
     signal: AbortSignal,
@@ -53,6 +106,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
     });
   }
 
+  /** The warehouse as it is now, without waiting for a build. */
   async snapshot<Result>(
     work: (snapshot: LakeSnapshot) => Promise<Result>,
     signal: AbortSignal,
@@ -61,6 +115,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
     return onOwnConnection(this.#pool, ACTION, (client) => atOneMoment(client, work));
   }
 
+  /** @returns the number of the build that begins now; higher than all before */
   async beginBuild(atLeast: number): Promise<number> {
     return mapDatabaseError(RECORD, async () => {
       const { rows } = await this.#pool.query<{ build: bigint }>(
@@ -88,6 +143,10 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
     );
   }
 
+  /**
+   * Those of the files that a nightly run reads, in no order: files that were never proven, and of the others one in
+   * `parts`, the oldest proofs first.
+   */
   async filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
     const { rows } = await mapDatabaseError(RECORD, () =>
       this.#pool.query<{ key: string }>(
@@ -103,6 +162,7 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
     return new Set(rows.map(({ key }) => key));
   }
 
+  /** They were read, and are what their log says. Forgets the files that are not in `live`. */
   async noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
     await mapDatabaseError(RECORD, () =>
       this.#pool.query(
@@ -127,6 +187,58 @@ export class LakeStore extends DecidedCommits implements LakeRepository {
       build: Number(build),
     }));
   }
+
+  async decidedCommit(store: string, table: LakeTable): Promise<DecidedCommit | undefined> {
+    const { rows } = await mapDatabaseError(DECIDE, () =>
+      this.#pool.query<{ version: bigint; content: Buffer | null }>(
+        'select version, content from mirror.lake_commits where store = $1 and name = $2',
+        [store, table],
+      ),
+    );
+    const [row] = rows;
+    return row && { version: Number(row.version), content: row.content ?? undefined };
+  }
+
+  /**
+   * Decides one content for each version of a table, for stores that would let two writers put one.
+   * @param after the version that was decided before; undefined for none
+   * @returns false where another writer has decided since
+   */
+  async decideCommit(
+    store: string,
+    table: LakeTable,
+    { version, content }: { readonly version: number; readonly content: Buffer },
+    after: number | undefined,
+  ): Promise<boolean> {
+    const statement =
+      after === undefined
+        ? `insert into mirror.lake_commits (store, name, version, content) values ($1, $2, $3, $4)
+            on conflict do nothing`
+        : `update mirror.lake_commits set version = $3, content = $4
+            where store = $1 and name = $2 and version = $5`;
+    const given = [store, table, version, content, ...(after === undefined ? [] : [after])];
+    const { rowCount } = await mapDatabaseError(DECIDE, () => this.#pool.query(statement, given));
+    return rowCount === 1;
+  }
+
+  /** The commit lies in the store: its content need not be kept. */
+  async forgetContent(store: string, table: LakeTable, version: number): Promise<void> {
+    await mapDatabaseError(DECIDE, () =>
+      this.#pool.query(
+        'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
+        [store, table, version],
+      ),
+    );
+  }
+}
+
+/** Whether a build has met that this store lets two writers put one commit. */
+export async function isLakeDecidedHere(db: Database, store: string): Promise<boolean> {
+  return mapDatabaseError('ask who decides the commits of the lake', async () => {
+    const found = await sql<{ is: boolean }>`
+      select exists (select from mirror.lake_commits where store = ${store}) as is`.execute(db);
+    return found.rows[0]?.is === true;
+  });
 }
 
 async function atOneMoment<Result>(

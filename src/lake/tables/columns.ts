@@ -11,6 +11,16 @@ export interface LakeColumn {
   readonly from?: string;
 }
 
+/** What stands behind SELECT, where the columns are made. */
+export function selected(columns: readonly LakeColumn[]): string {
+  return columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`)).join(', ');
+}
+
+/** And where they are there. */
+export function namesOf(columns: readonly LakeColumn[]): string {
+  return columns.map(({ name }) => name).join(', ');
+}
+
 /** Amounts have none: as JSON numbers they lose digits in some readers, which then skip files that hold matching rows. */
 export function hasStatistics({ type }: LakeColumn): boolean {
   return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
@@ -40,15 +50,15 @@ export const time = (name: string, comment: string): LakeColumn => ({
   from: `cast(${name} as ${TIME})`,
 });
 /** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
-export const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
-/** Two columns: the amount, and the text of one that DECIMAL does not hold. */
-export const amount = (name: string, comment: string): readonly LakeColumn[] => [
-  { name, type: AMOUNT, comment, from: decimal(name) },
+const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
+/** Two columns: the amount of these digits, and the text of one that DECIMAL does not hold. */
+export const amount = (name: string, comment: string, digits = name): readonly LakeColumn[] => [
+  { name, type: AMOUNT, comment, from: decimal(digits) },
   {
     name: `${name}_text`,
     type: 'VARCHAR',
     comment: `${name} where it has more than 38 digits; ${name} is then NULL`,
-    from: `case when ${decimal(name)} is null then ${name} end`,
+    from: `case when ${decimal(digits)} is null then ${digits} end`,
   },
 ];
 
@@ -86,24 +96,12 @@ const SIDE = `case when account_from_party_id = party_id and account_to_party_id
 export const ENTRIES: readonly LakeColumn[] = [
   { ...text('party_id', 'The party whose export holds the row'), from: unescaped('party_id') },
   ...known,
+  { ...text('extra', 'Columns that this version does not know, as JSON'), from: unescaped('extra') },
   {
-    name: 'extra',
-    type: 'VARCHAR',
-    comment: 'Columns that this version does not know, as JSON',
-    from: unescaped('extra'),
-  },
-  {
-    name: 'segment_id',
-    type: 'BIGINT',
-    comment: 'The exported segment that the row came with',
+    ...count('segment_id', 'The exported segment that the row came with'),
     from: 'cast(segment_id as BIGINT)',
   },
-  {
-    name: 'side',
-    type: 'VARCHAR',
-    comment: 'Which side of the entry party_id is on: from, to, both or none',
-    from: SIDE,
-  },
+  { ...text('side', 'Which side of the entry party_id is on: from, to, both or none'), from: SIDE },
 ];
 
 export const PARTIES: readonly LakeColumn[] = [

@@ -3,7 +3,17 @@
  * each summary, which is made with it and leaves with it; so a summary's rows are parts, to be put together by
  * who reads them. Each is one SELECT over entries, so a part of a month can be summed up the same way.
  */
-import { AMOUNT, count, decimal, type LakeColumn, type LakeTable, text, TIME } from './columns.ts';
+import {
+  AMOUNT,
+  amount,
+  count,
+  type LakeColumn,
+  type LakeTable,
+  namesOf,
+  selected,
+  text,
+  TIME,
+} from './columns.ts';
 import type { MonthRange } from './month-range.ts';
 import { literal } from '../local/sql.ts';
 
@@ -31,18 +41,8 @@ interface SummaryShape {
 }
 
 /** Names the sum to the last digit that `select` leaves as a BIGNUM. */
-const sum = (name: string, comment: string): readonly LakeColumn[] => {
-  const digits = `cast(${name} as VARCHAR)`;
-  return [
-    { name, type: AMOUNT, comment, from: decimal(digits) },
-    {
-      name: `${name}_text`,
-      type: 'VARCHAR',
-      comment: `${name} where it has more than 38 digits; ${name} is then NULL`,
-      from: `case when ${decimal(digits)} is null then ${digits} end`,
-    },
-  ];
-};
+const sum = (name: string, comment: string): readonly LakeColumn[] =>
+  amount(name, comment, `cast(${name} as VARCHAR)`);
 const plain = (name: string, type: string, comment: string): LakeColumn => ({ name, type, comment });
 
 const exactSum = (name: string, condition = 'true'): string =>
@@ -154,32 +154,20 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
 };
 
-function namesOf(table: SummaryTable): string {
-  return SUMMARIES[table].columns.map(({ name }) => name).join(', ');
-}
-
-function selected(table: SummaryTable): string {
-  return SUMMARIES[table].columns
-    .map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`))
-    .join(', ');
-}
-
 /** The summary of `entries`, which is what stands behind FROM, with the columns of its file. */
 export function summaryOf(table: SummaryTable, entries: string): string {
-  return `select ${selected(table)} from (${SUMMARIES[table].select(entries)})`;
-}
-
-function mergedParts(table: SummaryTable, parts: string): string {
-  return `select ${selected(table)} from (${SUMMARIES[table].merge(parts)})`;
+  const { columns, select } = SUMMARIES[table];
+  return `select ${selected(columns)} from (${select(entries)})`;
 }
 
 /** Counts the rows in which a month's summary differs from the one that its entries give now. */
 export function summaryDifference(table: SummaryTable, month: string): string {
   const ofMonth = (name: string): string => `(select * from ${name} where month = ${literal(month)})`;
-  const names = namesOf(table);
+  const { columns, merge } = SUMMARIES[table];
+  const names = namesOf(columns);
   return `select count(*) from (
     select ${names} from (
-      select ${names}, 1 as times from (${mergedParts(table, ofMonth(table))})
+      select ${names}, 1 as times from (select ${selected(columns)} from (${merge(ofMonth(table))}))
       union all select ${names}, -1 from (${summaryOf(table, ofMonth('ledger_entries'))}))
     group by ${names} having sum(times) <> 0)`;
 }
@@ -189,7 +177,7 @@ export function summaryDifference(table: SummaryTable, month: string): string {
  * the rest. The rows of one month come from one of both.
  */
 export function summaryWithin(table: SummaryTable, { whole, rest }: MonthRange): string {
-  const names = namesOf(table);
+  const names = namesOf(SUMMARIES[table].columns);
   const limits = [
     ...(whole === undefined ? ['false'] : []),
     ...(whole?.first === undefined ? [] : [`month >= ${literal(whole.first)}`]),

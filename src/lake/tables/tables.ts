@@ -9,6 +9,7 @@ import {
   hasStatistics,
   type LakeColumn,
   type LakeTable,
+  namesOf,
   PARTIES,
   text,
 } from './columns.ts';
@@ -42,14 +43,15 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   ...SUMMARIES,
 };
 
-/** Of a table as a question sees it, partition and what is made where it is asked included. */
-export function askedColumns(table: LakeTable): readonly LakeColumn[] {
+/** Of a table, its partition included. */
+function columnsOf(table: LakeTable): readonly LakeColumn[] {
   const { columns, isByMonth } = SHAPES[table];
-  return [
-    ...columns,
-    ...(isByMonth ? [text('month', MONTH_COMMENT)] : []),
-    ...(table === 'ledger_entries' ? MADE_WHERE_ASKED : []),
-  ];
+  return isByMonth ? [...columns, text('month', MONTH_COMMENT)] : columns;
+}
+
+/** And of a table as a question sees it, what is made where it is asked included. */
+export function askedColumns(table: LakeTable): readonly LakeColumn[] {
+  return table === 'ledger_entries' ? [...columnsOf(table), ...MADE_WHERE_ASKED] : columnsOf(table);
 }
 
 export function rootOf(table: LakeTable): string {
@@ -65,24 +67,26 @@ const DELTA_TYPES: Readonly<Record<string, string>> = {
   'TIMESTAMP WITH TIME ZONE': 'timestamp',
 };
 
-interface Field {
-  readonly name: string;
-  readonly type: unknown;
-  readonly nullable: boolean;
-  readonly metadata: Readonly<Record<string, unknown>>;
-}
+const schemaShape = z.object({
+  type: z.literal('struct'),
+  fields: z.array(
+    z.object({
+      name: z.string(),
+      type: z.unknown(),
+      nullable: z.boolean(),
+      metadata: z.record(z.string(), z.unknown()),
+    }),
+  ),
+});
+type Field = z.output<typeof schemaShape>['fields'][number];
 
-function fieldsOf({ columns, isByMonth }: TableShape): readonly Field[] {
-  const field = (name: string, type: string, comment: string): Field => ({
+function fieldsOf(table: LakeTable): readonly Field[] {
+  return columnsOf(table).map(({ name, type, comment }) => ({
     name,
-    type,
+    type: DELTA_TYPES[type] ?? type.toLowerCase(),
     nullable: true,
     metadata: { comment },
-  });
-  const own = columns.map(({ name, type, comment }) =>
-    field(name, DELTA_TYPES[type] ?? type.toLowerCase(), comment),
-  );
-  return isByMonth ? [...own, field('month', 'string', MONTH_COMMENT)] : own;
+  }));
 }
 
 /** @param retentionMs how long files that no version names stay */
@@ -93,7 +97,7 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     name: table,
     description: shape.description,
     format: { provider: 'parquet', options: {} },
-    schemaString: schemaText(fieldsOf(shape)),
+    schemaString: schemaText(fieldsOf(table)),
     partitionColumns: shape.isByMonth ? ['month'] : [],
     configuration: {
       // Without it, a compaction by others writes statistics of amounts that its readers cannot hold.
@@ -107,18 +111,6 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
   };
 }
 
-const schemaShape = z.object({
-  type: z.literal('struct'),
-  fields: z.array(
-    z.object({
-      name: z.string(),
-      type: z.unknown(),
-      nullable: z.boolean(),
-      metadata: z.record(z.string(), z.unknown()),
-    }),
-  ),
-});
-
 function schemaText(fields: readonly Field[]): string {
   return JSON.stringify({ type: 'struct', fields });
 }
@@ -128,7 +120,7 @@ function schemaText(fields: readonly Field[]): string {
  * @throws PermanentError `LAKE_TABLE_RAISED` where a column has another type
  */
 export function withNewColumns(table: LakeTable, metaData: MetaData): MetaData | undefined {
-  const wanted = fieldsOf(SHAPES[table]);
+  const wanted = fieldsOf(table);
   const { fields } = schemaShape.parse(JSON.parse(metaData.schemaString));
   const known = new Map(fields.map((field) => [field.name, field]));
   const differing = wanted.find(({ name, type }) => known.has(name) && known.get(name)?.type !== type);
@@ -153,30 +145,19 @@ export function copyStatement(table: LakeTable, select: string, path: string): s
   return `copy (${select}) to ${literal(path)} (format parquet, compression zstd, row_group_size ${ROW_GROUP_ROWS}, return_stats true, field_ids {${ids}})`;
 }
 
-/** What stands behind SELECT. */
-export function selected(columns: readonly LakeColumn[]): string {
-  return columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`)).join(', ');
-}
-
-export function namesOf(table: LakeTable): string {
-  return SHAPES[table].columns.map(({ name }) => name).join(', ');
-}
-
 /**
  * Rows of files as the table has them now, behind FROM: a column that older files lack is NULL.
  * @param hasMonth whether `month` is among the columns, as the files' folders say it
  */
 export function rowsOf(table: LakeTable, paths: readonly string[], hasMonth: boolean): string {
-  const { columns } = SHAPES[table];
-  const all = hasMonth ? [...columns, { name: 'month', type: 'VARCHAR' }] : columns;
+  const all = hasMonth ? columnsOf(table) : SHAPES[table].columns;
   const none = all.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
   if (paths.length === 0) return `(select ${none} where false)`;
   const partitions = hasMonth
     ? "hive_partitioning = true, hive_types = {'month': VARCHAR}"
     : 'hive_partitioning = false';
   const files = `read_parquet([${paths.map(literal).join(', ')}], union_by_name = true, ${partitions})`;
-  const names = all.map(({ name }) => name).join(', ');
-  return `(select ${names} from (select ${none} where false union all by name select * from ${files}))`;
+  return `(select ${namesOf(all)} from (select ${none} where false union all by name select * from ${files}))`;
 }
 
 /** Columns of text, as `read_csv` is told of them. */

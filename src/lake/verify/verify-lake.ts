@@ -1,22 +1,22 @@
 /** Does the lake hold what its logs say, and what was loaded? */
-import { createHash } from 'node:crypto';
 import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
+import { measure } from '../../core/file-facts.ts';
+import type { ListedObject } from '../../objects/object-store.ts';
 import type { LakeCheckOptions, LakeFindings, Problem } from '../../load/ports.ts';
 import type { LakeDeps } from '../build/workshop.ts';
 import { countRows } from '../build/build-entries.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import type { TableState } from '../delta/actions.ts';
-import { checkCheckpoints, type CheckpointReader } from '../delta/checkpoint.ts';
-import { type ListedObject, listObjects, logAmong, type LogListing } from '../delta/listing.ts';
+import { checkCheckpoints } from '../delta/checkpoint.ts';
+import { listObjects, logAmong, type LogListing } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { openDuckDb } from '../local/duckdb.ts';
+import { type Engine, openEngine } from '../local/duckdb.ts';
 import { type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
-import type { RecordedTable } from '../ports.ts';
-import { scratchFolder } from '../local/scratch.ts';
+import type { RecordedTable } from '../store/lake-store.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 import { appIdOf } from '../build/workshop.ts';
-import { compareByTags, compareWithWarehouse } from './verify-values.ts';
+import { compareByTags, compareWithWarehouse, problem } from './verify-values.ts';
 
 const ATTEMPTS_MAX = 3;
 
@@ -53,9 +53,7 @@ async function verifyMoment(
       problems.push(problem('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone'));
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: await loadedSegments(deps, signal) };
   }
-  await using folder = await scratchFolder(deps.scratchDir);
-  await using engine = await openDuckDb(folder.path);
-  const reader = { connection: engine.connection, folder: folder.path };
+  await using reader = await openEngine(deps.scratchDir);
   const states = new Map<LakeTable, TableState>();
   const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
   for (const table of LAKE_TABLES) {
@@ -101,7 +99,7 @@ interface FoundLake {
   readonly moment: Moment;
   readonly recorded: readonly RecordedTable[];
   readonly listed: readonly ListedObject[];
-  readonly reader: CheckpointReader;
+  readonly reader: Engine;
 }
 
 async function checkTable(
@@ -149,7 +147,7 @@ function identityProblems(
 async function checkpointProblems(
   { objects }: LakeDeps,
   log: LogListing,
-  reader: CheckpointReader,
+  reader: Engine,
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
   const { root } = log;
@@ -171,20 +169,11 @@ async function checkFile(
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
   try {
-    const hash = createHash('sha256');
-    let read = 0n;
-    for await (const chunk of (await objects.read(key, signal)) as AsyncIterable<Buffer>) {
-      hash.update(chunk);
-      read += BigInt(chunk.length);
-    }
-    if (read === bytes && (sha256 === undefined || hash.digest('hex') === sha256)) return [];
+    const found = await measure(await objects.read(key, signal));
+    if (found.bytes === bytes && (sha256 ?? found.sha256) === found.sha256) return [];
     return [problem('LAKE_FILE_CORRUPT', key, 'its bytes are not those that were published')];
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
     return [problem(errorCode(error), key, error.message)];
   }
-}
-
-function problem(code: string, subject: string, message: string): Problem {
-  return { code, subject, message };
 }

@@ -9,7 +9,7 @@ import { interruptible } from '../local/duckdb.ts';
 import { taggedFile } from '../build/entries-plan.ts';
 import { type Lake, openLake } from '../query/lake.ts';
 import type { Moment } from '../moment.ts';
-import type { SegmentMonth } from '../ports.ts';
+import type { SegmentMonth } from '../store/lake-store.ts';
 import { literal } from '../local/sql.ts';
 import { SUMMARY_TABLES, summaryDifference } from '../tables/summaries.ts';
 
@@ -167,6 +167,6 @@ function withExtra(text: string, extra: unknown): string {
   return canonicalText(text.split(VALUE_SEPARATOR), extraFromJson(extra));
 }
 
-function problem(code: string, subject: string, message: string): Problem {
+export function problem(code: string, subject: string, message: string): Problem {
   return { code, subject, message };
 }

@@ -13,7 +13,7 @@ const dir = mkdtempSync(join(tmpdir(), 'ledger-mirror query '));
 const spill = mkdtempSync(join(dir, 'spill-'));
 const kept = join(dir, 'kept.parquet');
 const target = join(dir, 'written');
-let engine: Engine;
+let engine: Engine & AsyncDisposable;
 
 beforeAll(async () => {
   engine = await openDuckDb(spill);

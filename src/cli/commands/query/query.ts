@@ -76,10 +76,10 @@ async function answer(lake: Lake, asked: Asked, context: CommandContext, output:
     folder: folder.path,
     ...(parameters && { parameters }),
   };
-  const answered = await runQuery(lake, sql, all, output, context.signal);
+  const written = await runQuery(lake, sql, all, output, context.signal);
   if (note !== undefined && asked.format === 'table' && (await hasOneSided(lake.connection)))
     context.stderr.write(`${note}\n`);
-  return answered.rows;
+  return written;
 }
 
 /** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
