@@ -9,6 +9,7 @@ import { FileStore } from '../src/objects/file-store.ts';
 import { openSource } from '../src/source/source-client.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { ExportStore } from '../src/export/store/export-store.ts';
+import { localState } from '../test/support/source-config.ts';
 
 const LIFTED_RATE = 1_000_000;
 const [url = '', path = '', databaseUrl = '', folder = '', compression = 'none'] = process.argv.slice(2);
@@ -27,7 +28,7 @@ await using source = openSource(
     sourceExportTime: 'ns',
     ambient: {},
   },
-  { acceptGzip: false },
+  { ...localState(), acceptGzip: false },
 );
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
 const repository = new ExportStore(warehouse.db);

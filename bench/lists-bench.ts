@@ -10,6 +10,7 @@ import { openSource, type Source } from '../src/source/source-client.ts';
 import { syncList } from '../src/list-sync/sync.ts';
 import type { Warehouse } from '../src/postgres/database.ts';
 import { ListStore } from '../src/list-sync/store/list-store.ts';
+import { localState } from '../test/support/source-config.ts';
 
 const LIFTED_RATE = 1_000_000;
 export const PAGE_ROWS = 1_000;
@@ -56,7 +57,7 @@ export function openLists(url: URL, ratePerSecond = LIFTED_RATE): Source {
       sourceExportTime: 'ns',
       ambient: {},
     },
-    { acceptGzip: false },
+    { ...localState(), acceptGzip: false },
   );
 }
 

@@ -12,7 +12,7 @@ import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../src/core/time.ts';
-import { startSandbox, type Sandbox } from '../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../test/support/sandbox.ts';
 import { openPage, type ConsolePage } from '../test/console/browser.ts';
 
 const IMAGES = resolve(process.argv[2] ?? join(import.meta.dirname, '../docs/images'));

@@ -72,7 +72,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/core': { values: [], packages: ['pino', 'uuid', 'package.json'] },
   'src/ledger': { values: ['src/core'], packages: ['zod'] },
   'src/config': { values: PURE, packages: ['cron-parser'] },
-  'src/list-sync': stage(),
+  'src/list-sync': stage('zod'),
   'src/export': stage('zod'),
   'src/load': stage('zod'),
   // Its rooms go one way: what is on this machine, the tables' shapes, their logs, then who builds, asks and verifies.

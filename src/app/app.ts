@@ -157,7 +157,7 @@ function openJobDeps(parts: JobParts, stack: AsyncDisposableStack): JobDeps {
     stack.use(
       openSource(
         { ...config, sourceUrl },
-        { version: version(), rate: state, bans: openBanStore(db), observer: meter, log, limits },
+        { rate: state, bans: openBanStore(db), observer: meter, log, limits },
       ),
     );
   const rowPool = stack.use(new RowPool());
@@ -217,16 +217,14 @@ function openNotices(
 /** Where objects and the lake are; nothing else has to run for them to be read. */
 export async function openStore({
   config,
-  log,
   reachableMaxMs,
-}: Pick<AppOptions, 'config' | 'log' | 'reachableMaxMs'>): Promise<ObjectStore> {
+}: Pick<AppOptions, 'config' | 'reachableMaxMs'>): Promise<ObjectStore> {
   return openObjectStore({
     // Half of it: whoever waits shorter than a minute wants to hear why.
     patienceMs: reachableMaxMs === undefined ? undefined : reachableMaxMs / 2,
     url: objectsAt(config),
     spoolDir: join(config.dataDir, 'spool'),
     ambient: config.ambient,
-    log,
   });
 }
 

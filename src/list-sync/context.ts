@@ -66,18 +66,14 @@ export class Tally {
  * Asks for a page, and once more where the source contradicts itself: a passing error is no reason for doubt.
  * @throws DoubtSeen where the second answer contradicts itself too
  */
-export async function askPage(
-  context: SyncContext,
-  question: Omit<PageQuestion, 'list'>,
-  signal: AbortSignal = context.signal,
-): Promise<Page> {
+export async function askPage(context: SyncContext, question: Omit<PageQuestion, 'list'>): Promise<Page> {
   const { deps, list, tally } = context;
   const ceiling = deps.ceiling ?? CEILING;
   for (let attempt = 1; ; attempt += 1) {
     if (tally.requests >= ceiling.requests) throw endless(list, `${ceiling.requests} requests`);
     tally.requests += 1;
     await deps.failpoint?.('asking');
-    const fault = await lookAtPage(context, question, signal);
+    const fault = await lookAtPage(context, question);
     if (!(fault instanceof DoubtSeen)) return fault;
     if (attempt === 2) throw fault;
     tally.warn(`${fault.code}: the page was asked for again`);
@@ -85,9 +81,8 @@ export async function askPage(
 }
 
 async function lookAtPage(
-  { deps, list, tally }: SyncContext,
+  { deps, list, tally, signal }: SyncContext,
   question: Omit<PageQuestion, 'list'>,
-  signal: AbortSignal,
 ): Promise<Page | DoubtSeen> {
   try {
     const page = await deps.source.page({ list, ...question }, signal);

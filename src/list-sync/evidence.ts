@@ -19,7 +19,7 @@ export interface Missing {
 export interface Standing {
   readonly epoch: number;
   readonly rows: bigint;
-  readonly auditedAt: string | undefined;
+  readonly auditedAt: string | null | undefined;
   readonly resumedFrom: 'redis' | 'postgres' | undefined;
   readonly audit: AuditReport | undefined;
   readonly missing: readonly Missing[];
@@ -56,7 +56,7 @@ export function describeSync(
     warnings: tally.warnings,
     ...(tally.network === undefined ? {} : { network: tally.network }),
     ...(audit === undefined ? {} : { audit: describeAudit(audit) }),
-    ...(auditedAt === undefined ? {} : { lastAuditAt: auditedAt }),
+    ...(auditedAt ? { lastAuditAt: auditedAt } : {}),
   };
 }
 

@@ -35,8 +35,6 @@ export interface Page {
   readonly blockTime: Micros | undefined;
   /** When the answer was given, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
-  /** Size of the answer's body, decoded. */
-  readonly bytes: number;
 }
 
 /** The lists of the source. Retries, rate and timeouts are its own affair. */

@@ -5,7 +5,7 @@
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
 import { CEILING, endless, type SyncContext } from './context.ts';
-import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group, type Overlap } from './groups.ts';
+import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group } from './groups.ts';
 import { checkOrder, doubt, EndNotShown } from './guards.ts';
 import { PageRequests, SIZE_MAX, type Asked } from './page-requests.ts';
 import type { ListedRow, Page } from './ports.ts';
@@ -25,6 +25,14 @@ export interface Step {
   readonly fresh: readonly ListedRow[];
   /** Whether the source promises more behind it. */
   readonly promisesMore: boolean;
+}
+
+/** A page that shows what is held: `expected` of its groups. */
+interface Overlapping {
+  readonly asked: Asked;
+  readonly expected: number;
+  readonly fresh: readonly ListedRow[];
+  readonly groups: readonly Group[];
 }
 
 const NOTHING: Step = { fresh: [], promisesMore: false };
@@ -95,8 +103,8 @@ export class Reader {
     await this.#verify();
     // Nothing can be shown again where a page holds one row.
     if (this.#clamp === 1 && this.lastGroup !== undefined) return this.#askTight(this.lastGroup);
-    const { asked, overlap } = await this.#askOverlapping();
-    if (overlap.fresh.length > 0) return this.#take(asked, overlap.fresh, overlap.groups, overlap.expected);
+    const { asked, fresh, groups, expected } = await this.#askOverlapping();
+    if (fresh.length > 0) return this.#take(asked, fresh, groups, expected);
     if (isPressed) {
       await this.#verify(asked);
       return this.#squeeze(asked);
@@ -167,14 +175,11 @@ export class Reader {
   }
 
   /** The page behind what is held, with the groups that it must show again. */
-  async #askOverlapping(): Promise<{
-    asked: Asked;
-    overlap: Extract<Overlap, { kind: 'shown' }> & { expected: number };
-  }> {
+  async #askOverlapping(): Promise<Overlapping> {
     if (this.#groups.length === 0) {
       const asked = await this.#requests.ask(undefined, this.size);
       const rows = this.#withoutNetwork(asked.page);
-      return { asked, overlap: { kind: 'shown', fresh: rows, groups: groupRows(rows), expected: 0 } };
+      return { asked, fresh: rows, groups: groupRows(rows), expected: 0 };
     }
     for (const back of OVERLAP_ATTEMPTS) {
       if (back > this.#groups.length || (back === this.#groups.length && !this.#holdsAll())) break;
@@ -190,11 +195,7 @@ export class Reader {
     return BigInt(kept) === this.rows;
   }
 
-  async #askBehind(
-    back: number,
-  ): Promise<
-    { asked: Asked; overlap: Extract<Overlap, { kind: 'shown' }> & { expected: number } } | undefined
-  > {
+  async #askBehind(back: number): Promise<Overlapping | undefined> {
     const sent = this.#groups.at(-1 - back);
     const expected = this.#groups.slice(-back);
     const repeated = expected.reduce((sum, { keys }) => sum + keys.length, (sent?.keys.length ?? 1) - 1);
@@ -208,14 +209,14 @@ export class Reader {
       }
       const rows = this.#withoutNetwork(asked.page);
       const overlap = classifyOverlap(rows, sent, expected);
-      if (overlap.kind === 'shown') return { asked, overlap: { ...overlap, expected: back } };
+      if (overlap.kind === 'shown') return { asked, ...overlap, expected: back };
       if (overlap.kind === 'missing') return undefined;
       // The largest page still cuts the group: the page behind it may show what is missing.
       const isLargest = rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
       await this.#verify(asked);
       if (this.hasRoom(asked.size, asked.page.rows.length) && !asked.page.hasNextPage) return undefined;
-      return { asked, overlap: { kind: 'shown', fresh: [], groups: expected, expected: back } };
+      return { asked, fresh: [], groups: expected, expected: back };
     }
   }
 

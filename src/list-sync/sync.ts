@@ -173,9 +173,9 @@ class Sync {
     const newestKeys = await readToEnd(this.#context, reader, () => this.#meter.enter('proving the end'));
     if (newestKeys === 'stale') return 'stale';
     const { height, time } = tally;
-    if (generation.headHeight !== undefined && height !== undefined && height < generation.headHeight) {
+    if (generation.headHeight !== null && height !== undefined && height < BigInt(generation.headHeight)) {
       throw doubt(session.list, 'HEIGHT_WENT_DOWN', "the source's last block lies below an earlier one", {
-        before: `${generation.headHeight}`,
+        before: generation.headHeight,
         now: `${height}`,
       });
     }

@@ -10,11 +10,8 @@ import { outgoingUnordered, rightFilters, wrongFilters, type Selection } from '.
 import { timestamptz } from './network/times.ts';
 
 export interface Release {
-  readonly name: ReleaseName;
   /** The CSV's first line, with its line end. */
   readonly header: string;
-  /** Whose entries a party's export means to hold: those out of its accounts, or those into them as well. */
-  readonly sides: 'from' | 'both';
   /** Which entries are sent for a question, in which order: with this release's mistakes. */
   readonly select: Selection;
   /** An end without a start brings the whole node down. */
@@ -49,35 +46,24 @@ const ACCOUNT_NAMES: ReadonlyMap<number, string> = new Map([
 
 export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
   '0.71.4': {
-    name: '0.71.4',
     header: COLUMNS_12,
-    sides: 'from',
     select: outgoingUnordered,
     dies: false,
     rowWriter: (names) => writeBytea(names),
   },
   '0.71.6': {
-    name: '0.71.6',
     header: COLUMNS_13,
-    sides: 'both',
     select: wrongFilters,
     dies: true,
     rowWriter: writePlain,
   },
   '0.73': {
-    name: '0.73',
     header: COLUMNS_13,
-    sides: 'both',
     select: rightFilters,
     dies: false,
     rowWriter: writePlain,
   },
 };
-
-/** Whether a movement is in the export of this party. */
-export function concerns(movement: Movement, party: number, sides: Release['sides']): boolean {
-  return movement.from.owner === party || (sides === 'both' && movement.to.owner === party);
-}
 
 /** 12 columns, ids as Postgres writes bytea, account types as numbers. */
 function writeBytea(names: Names): (movement: Movement) => string {

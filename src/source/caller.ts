@@ -20,7 +20,6 @@ export interface CallerOptions {
   readonly clock: Clock;
   readonly observer: SourceObserver;
   readonly log: Pick<Log, 'warn'> | undefined;
-  readonly random?: () => number;
 }
 
 export interface Question {
@@ -80,13 +79,12 @@ export class SourceCaller {
     signal: AbortSignal,
     work: (attempt: number) => Promise<Result>,
   ): Promise<Result> {
-    const { clock, observer, log, random } = this.#options;
+    const { clock, observer, log } = this.#options;
     const onRetry = (error: Error, attempt: number, waitMs: number): void => {
       observer.onWait({ route: question.route, reason: 'retry', waitMs });
       log?.warn({ route: question.route, attempt, waitMs, err: error }, 'The source is asked again');
     };
-    const deps = { clock, onRetry, ...(random === undefined ? {} : { random }) };
-    return withRetries(question.retries, deps, signal, work);
+    return withRetries(question.retries, { clock, onRetry }, signal, work);
   }
 
   async #ask(question: Question, attempt: number, signal: AbortSignal): Promise<OpenAnswer> {

@@ -5,39 +5,29 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { RequestReport, SourceCost, SourceObserver, WaitReport } from './ports.ts';
 
+const NOTHING = { lists: 0, exports: 0, retries: 0, failures: 0, bytes: 0, waitedMs: 0 };
+
 /** Counts up while its work runs. */
 export class CostTally {
-  #lists = 0;
-  #exports = 0;
-  #retries = 0;
-  #failures = 0;
-  #bytes = 0;
-  #waitedMs = 0;
+  #cost = { ...NOTHING };
 
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
-    if (route === 'export') this.#exports += 1;
-    else this.#lists += 1;
-    if (attempt > 1) this.#retries += 1;
-    if (status !== 200 || errorCode !== undefined) this.#failures += 1;
-    this.#bytes += bytes;
+    this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
+    if (attempt > 1) this.#cost.retries += 1;
+    if (status !== 200 || errorCode !== undefined) this.#cost.failures += 1;
+    this.#cost.bytes += bytes;
   }
 
   onWait({ waitMs }: WaitReport): void {
-    this.#waitedMs += waitMs;
+    this.#cost.waitedMs += waitMs;
   }
 
   /** What was counted since the last call; undefined where nothing was asked. */
   take(): SourceCost | undefined {
-    if (this.#lists + this.#exports === 0) return undefined;
-    const cost = {
-      requests: { lists: this.#lists, exports: this.#exports },
-      retries: this.#retries,
-      failures: this.#failures,
-      bytes: this.#bytes,
-      waitedMs: Math.round(this.#waitedMs),
-    };
-    this.#lists = this.#exports = this.#retries = this.#failures = this.#bytes = this.#waitedMs = 0;
-    return cost;
+    const { lists, exports, ...cost } = this.#cost;
+    if (lists + exports === 0) return undefined;
+    this.#cost = { ...NOTHING };
+    return { requests: { lists, exports }, ...cost, waitedMs: Math.round(cost.waitedMs) };
   }
 }
 

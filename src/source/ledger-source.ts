@@ -1,4 +1,5 @@
 /** The export over HTTP: a request with the source's parameters, an answer as plain CSV bytes. */
+import type { Config } from '../config/environment.ts';
 import { errorCode, PermanentError } from '../core/errors.ts';
 import { canonicalId, isExportableParty } from '../core/ids.ts';
 import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
@@ -14,14 +15,16 @@ const DETAIL_ASSET_REQUIRED = 10_017;
 
 const UNITS_PER_SECOND = { ns: 1_000_000_000n, ms: 1000n, s: 1n } as const;
 
-export interface ExportNames {
-  readonly path: string;
-  readonly party: string;
-  readonly asset: string;
-  readonly from: string;
-  readonly to: string;
-  readonly time: 'ns' | 'ms' | 's' | 'rfc3339';
-}
+/** How the source names its export and what it is asked by. */
+export type ExportNames = Pick<
+  Config,
+  | 'sourceExportPath'
+  | 'sourceExportParamParty'
+  | 'sourceExportParamAsset'
+  | 'sourceExportParamFrom'
+  | 'sourceExportParamTo'
+  | 'sourceExportTime'
+>;
 
 export interface LedgerSourceOptions {
   readonly caller: SourceCaller;
@@ -29,47 +32,37 @@ export interface LedgerSourceOptions {
   readonly names: ExportNames;
   /** Absent: the CSV of the public service. */
   readonly dialect?: CsvDialect | undefined;
-  readonly limits?: HttpLimits;
-  readonly retries?: RetryLimits;
+  readonly limits?: HttpLimits | undefined;
+  readonly retries?: RetryLimits | undefined;
 }
 
 export class HttpLedgerSource implements LedgerSource {
   readonly baseUrl: string;
-  readonly #caller: SourceCaller;
-  readonly #names: ExportNames;
-  readonly #dialect: CsvDialect | undefined;
-  readonly #limits: HttpLimits;
-  readonly #retries: RetryLimits;
+  readonly #options: LedgerSourceOptions;
 
   constructor(options: LedgerSourceOptions) {
     this.baseUrl = options.baseUrl;
-    this.#caller = options.caller;
-    this.#names = options.names;
-    this.#dialect = options.dialect;
-    this.#limits = options.limits ?? EXPORT_LIMITS;
-    this.#retries = options.retries ?? EXPORT_RETRIES;
+    this.#options = options;
   }
 
   get hasTimes(): boolean {
-    return this.#dialect === undefined || hasTimes(this.#dialect);
+    const { dialect } = this.#options;
+    return dialect === undefined || hasTimes(dialect);
   }
 
   async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
+    const { caller, names, dialect, limits = EXPORT_LIMITS, retries = EXPORT_RETRIES } = this.#options;
     const request: Question = {
       route: 'export',
       action: 'export from',
-      url: exportUrl(this.baseUrl, this.#names, question),
-      limits: this.#limits,
-      retries: this.#retries,
+      url: exportUrl(this.baseUrl, names, question),
+      limits,
+      retries,
       usefulBytes: () => reading?.csvBytes ?? 0,
     };
     let reading: HttpExportAnswer | undefined;
     try {
-      return (reading = new HttpExportAnswer(
-        await this.#caller.open(request, signal),
-        question,
-        this.#dialect,
-      ));
+      return (reading = new HttpExportAnswer(await caller.open(request, signal), question, dialect));
     } catch (error) {
       throw refusal(error, question);
     }
@@ -88,15 +81,17 @@ export function exportUrl(baseUrl: string, names: ExportNames, question: WindowR
   if (to !== undefined && (from === undefined || to <= from)) {
     throw badQuestion('an end needs a beginning before it');
   }
-  const url = new URL(`${baseUrl}${names.path}`);
-  url.searchParams.set(names.party, partyId);
-  if (assetId !== undefined) url.searchParams.set(names.asset, assetId);
-  if (from !== undefined) url.searchParams.set(names.from, instantText(from, names.time));
-  if (to !== undefined) url.searchParams.set(names.to, instantText(to, names.time));
+  const url = new URL(`${baseUrl}${names.sourceExportPath}`);
+  url.searchParams.set(names.sourceExportParamParty, partyId);
+  if (assetId !== undefined) url.searchParams.set(names.sourceExportParamAsset, assetId);
+  if (from !== undefined)
+    url.searchParams.set(names.sourceExportParamFrom, instantText(from, names.sourceExportTime));
+  if (to !== undefined)
+    url.searchParams.set(names.sourceExportParamTo, instantText(to, names.sourceExportTime));
   return url;
 }
 
-function instantText(instant: Micros, unit: ExportNames['time']): string {
+function instantText(instant: Micros, unit: ExportNames['sourceExportTime']): string {
   if (instant % SECOND_MICROS !== 0n) throw badQuestion(`${instant} µs is not a whole second`);
   if (unit === 'rfc3339') return `${formatInstant(instant).slice(0, 19)}Z`;
   return String((instant / SECOND_MICROS) * UNITS_PER_SECOND[unit]);

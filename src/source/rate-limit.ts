@@ -18,31 +18,6 @@ export const SYSTEM_CLOCK: Clock = {
   },
 };
 
-/** A budget for one process: evenly spaced, without a burst. */
-export function localRate(clock: Clock): RateState {
-  let nextMs = 0;
-  return {
-    reserve(_budget, ratePerSecond) {
-      const nowMs = clock.nowMs();
-      const atMs = Math.max(nowMs, nextMs);
-      nextMs = atMs + 1000 / ratePerSecond;
-      return Promise.resolve({ waitMs: atMs - nowMs });
-    },
-  };
-}
-
-/** Remembers a ban for this process only. */
-export function localBans(): BanStore {
-  let until: Micros | undefined;
-  return {
-    get: () => Promise.resolve(until),
-    set(next) {
-      if (until === undefined || next > until) until = next;
-      return Promise.resolve();
-    },
-  };
-}
-
 export interface RateLimiterOptions {
   readonly ratePerSecond: number;
   readonly state: RateState;

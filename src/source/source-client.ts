@@ -1,9 +1,10 @@
 /** Opens the source: one client for the lists and the export, behind one gate. */
+import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { version } from '../core/version.ts';
 import type { LedgerSource } from '../export/ports.ts';
-import type { CsvDialect, IdFormat, TimeFormat } from '../ledger/dialect.ts';
-import type { KnownColumn } from '../ledger/header.ts';
+import type { CsvDialect } from '../ledger/dialect.ts';
 import type { ListSource } from '../list-sync/ports.ts';
 import { SourceCaller } from './caller.ts';
 import { openDispatcher } from './wire/dispatcher.ts';
@@ -12,35 +13,28 @@ import { HttpLedgerSource, type ExportNames } from './ledger-source.ts';
 import { LatencyObserver, type ListLatency } from './latency.ts';
 import { HttpListSource } from './lists/list-source.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
-import { localBans, localRate, RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
+import { RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
 import type { RetryLimits } from './retry/retry.ts';
 
-/** The part of the configuration that concerns the source. */
-export interface SourceConfig {
-  readonly sourceUrl: URL | undefined;
-  readonly sourceAuthorization?: string | undefined;
-  readonly sourceRate: number;
-  readonly sourceExportPath: string;
-  readonly sourceExportParamParty: string;
-  readonly sourceExportParamAsset: string;
-  readonly sourceExportParamFrom: string;
-  readonly sourceExportParamTo: string;
-  readonly sourceExportTime: 'ns' | 'ms' | 's' | 'rfc3339';
-  readonly sourceAssets?: readonly string[] | undefined;
-  readonly exportColumns?: ReadonlyMap<KnownColumn, string | null> | undefined;
-  readonly exportDelimiter?: string | undefined;
-  readonly exportTimeFormat?: TimeFormat | undefined;
-  readonly exportIdFormat?: IdFormat | undefined;
-  readonly ambient: Readonly<Record<string, string>>;
-}
+/** The settings that concern the source. */
+export type SourceConfig = ExportNames &
+  Pick<Config, 'sourceUrl' | 'sourceRate' | 'ambient'> &
+  Partial<
+    Pick<
+      Config,
+      | 'sourceAuthorization'
+      | 'sourceAssets'
+      | 'exportColumns'
+      | 'exportDelimiter'
+      | 'exportTimeFormat'
+      | 'exportIdFormat'
+    >
+  >;
 
 export interface SourceDeps {
-  /** For the User-Agent. */
-  readonly version?: string;
-  /** The rate limit shared by all workers. Absent: this process has its own. */
-  readonly rate?: RateState;
-  /** Bans shared by all workers. Absent: this process keeps its own. */
-  readonly bans?: BanStore;
+  /** Shared by all workers. */
+  readonly rate: RateState;
+  readonly bans: BanStore;
   /** Told of every request and wait, for metrics. */
   readonly observer?: SourceObserver;
   /** Logs each retry and its reason. */
@@ -86,14 +80,14 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const observer = new LatencyObserver(deps.observer);
   const rate = new RateLimiter({
     ratePerSecond: config.sourceRate,
-    state: deps.rate ?? localRate(clock),
-    bans: deps.bans ?? localBans(),
+    state: deps.rate,
+    bans: deps.bans,
     clock,
     observer,
   });
   const http = new SourceHttp({
     dispatcher,
-    userAgent: deps.version === undefined ? 'ledger-mirror' : `ledger-mirror/${deps.version}`,
+    userAgent: `ledger-mirror/${version()}`,
     authorization: config.sourceAuthorization ?? authorization,
     acceptGzip: deps.acceptGzip ?? true,
   });
@@ -101,34 +95,18 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const close = (): Promise<void> => dispatcher.destroy();
   return {
     baseUrl,
-    lists: new HttpListSource({
-      caller,
-      baseUrl,
-      ...(limits.list === undefined ? {} : { limits: limits.list }),
-      ...(limits.listRetries === undefined ? {} : { retries: limits.listRetries }),
-    }),
+    lists: new HttpListSource({ caller, baseUrl, limits: limits.list, retries: limits.listRetries }),
     ledger: new HttpLedgerSource({
       caller,
       baseUrl,
-      names: exportNames(config),
+      names: config,
       dialect: exportDialect(config),
-      ...(limits.export === undefined ? {} : { limits: limits.export }),
-      ...(limits.exportRetries === undefined ? {} : { retries: limits.exportRetries }),
+      limits: limits.export,
+      retries: limits.exportRetries,
     }),
     listLatency: () => observer.listLatency(),
     close,
     [Symbol.asyncDispose]: close,
-  };
-}
-
-function exportNames(config: SourceConfig): ExportNames {
-  return {
-    path: config.sourceExportPath,
-    party: config.sourceExportParamParty,
-    asset: config.sourceExportParamAsset,
-    from: config.sourceExportParamFrom,
-    to: config.sourceExportParamTo,
-    time: config.sourceExportTime,
   };
 }
 

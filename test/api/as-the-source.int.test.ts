@@ -1,7 +1,7 @@
 /** A mirror and the network that it mirrors, asked the same: page by page, and error by error. */
 import { get, type IncomingMessage } from 'node:http';
 import { afterAll, describe, expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { fillLists } from './fill.ts';
 import { freshWarehouse, startApi } from './mirror.ts';
 

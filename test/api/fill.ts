@@ -1,6 +1,6 @@
 /** Brings a sandbox network's lists into a warehouse without a sync: what a whole mirror of it holds. */
 import type { Pool } from 'pg';
-import type { Sandbox } from '../../src/sandbox/http/server.ts';
+import type { Sandbox } from '../support/sandbox.ts';
 
 export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
   const ids = [...sandbox.truth.parties()].map(({ id }) => id);

@@ -7,7 +7,7 @@ import { type App, openApp } from '../../src/app/app.ts';
 import { startApi } from '../../src/app/serving/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { heldCheckpoints, knownParties, listedParties } from '../support/mirror-state.ts';
 

@@ -8,7 +8,7 @@ import { examine, type Finding } from '../../src/app/doctor/doctor.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { nowMicros } from '../../src/core/time.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
 
 const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror doctor '));

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { countStatements } from '../support/count-statements.ts';
 import { serviceUrl } from '../support/services.ts';
 import { type Env, type RealApp, startRealApp } from './real-app.ts';

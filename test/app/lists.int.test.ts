@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { HONEST_DIALECTS } from '../list-sync/plain-source/honest-dialects.ts';
 import { startPlainSource } from '../list-sync/plain-source/start.ts';
 import { checkpointKey } from '../list-sync/plain-source/rows.ts';

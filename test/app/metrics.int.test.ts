@@ -4,7 +4,7 @@ import { get, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';
 import { afterAll, describe, expect, it } from 'vitest';
 import { startWorkerHealth } from '../../src/app/serving/worker-health.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
 

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, expect, it } from 'vitest';
 import { exportOnDemand } from '../../src/runs/export-on-demand.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { countStatements } from '../support/count-statements.ts';
 import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
 import { type RealApp, startRealApp } from './real-app.ts';

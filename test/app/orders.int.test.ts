@@ -1,6 +1,6 @@
 /** Exports on demand, end to end: ordered over HTTP, worked by a real worker against a sandbox, downloaded. */
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
 

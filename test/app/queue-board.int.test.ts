@@ -1,6 +1,6 @@
 /** The queue board, over both stores that queues can live in. */
 import { afterAll, describe, expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { freshRedis } from '../support/redis.ts';
 import { type Env, startRealApp } from './real-app.ts';
 

@@ -1,6 +1,6 @@
 /** Runs over HTTP: started once for each key, waited for, watched, cancelled. */
 import { afterAll, describe, expect, it } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { startRealApp } from './real-app.ts';
 
 const sandbox = await startSandbox({ parties: 6, entriesMean: 40, rateLimit: 'none', seed: 'run orders' });

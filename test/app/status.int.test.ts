@@ -7,7 +7,7 @@ import { openStatusSource } from '../../src/app/status-source.ts';
 import { createLog } from '../../src/core/log.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { PassThrough } from 'node:stream';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { farMonth } from '../support/far-schedule.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';

@@ -4,7 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { csvSum } from './expect-truth.ts';

@@ -5,7 +5,7 @@ import { gunzipSync, zstdDecompressSync } from 'node:zlib';
 import type { Pool } from 'pg';
 import { expect } from 'vitest';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
-import type { Truth } from '../../src/sandbox/truth.ts';
+import type { Truth } from '../support/sandbox-truth.ts';
 import { filesBelow } from './mirror-home.ts';
 import {
   currentSegments,

@@ -1,7 +1,7 @@
 /** The main job through the real binary, on both queue backends: afterwards the mirror holds the truth. */
 import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
 import { expectLedgers, expectLists, strayObjects } from './expect-truth.ts';

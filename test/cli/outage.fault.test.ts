@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { Route } from '../../src/sandbox/http/faults.ts';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { SilentProxy } from '../support/silent-proxy.ts';

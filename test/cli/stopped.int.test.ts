@@ -1,6 +1,6 @@
 /** SIGTERM at any moment: the long-lived processes end in 0, and what they had in hand is free at once. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';

@@ -1,6 +1,6 @@
 /** A night that several workers share is one night: what it cost the source is told of all of them together. */
 import { expect, test } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';

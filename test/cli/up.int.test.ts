@@ -1,6 +1,6 @@
 /** `up` as a user has it: health, the source's interface, exports on demand, the console; ends in 0. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';
 import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';

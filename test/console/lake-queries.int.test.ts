@@ -4,7 +4,7 @@ import { QueryRunner } from '../../src/api/console/lake-queries.ts';
 import { openConsoleLake } from '../../src/app/serving/console-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { readConfig } from '../../src/config/environment.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { text } from 'node:stream/consumers';
 import { freshDatabase } from '../support/database.ts';
 import { openHome, type MirrorHome } from '../cli/mirror-home.ts';

@@ -6,7 +6,7 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../src/core/time.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { type Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openHome, type MirrorHome } from '../cli/mirror-home.ts';

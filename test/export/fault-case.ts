@@ -9,7 +9,7 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source-client.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 
 export interface FaultCase {
   readonly sourceUrl: string;
@@ -52,7 +52,7 @@ export async function exportFrom(
   changes: Partial<ExportDeps> & Required<Pick<ExportDeps, 'rowPool'>>,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
-  await using source = openSource(sourceConfig(given.sourceUrl), { acceptGzip: false });
+  await using source = openSource(sourceConfig(given.sourceUrl), { ...localState(), acceptGzip: false });
   await using warehouse = openWarehouse({ url: given.databaseUrl, onIdleError: () => undefined });
   const seenTime = BigInt(given.seenTime);
   return await exportLedger(

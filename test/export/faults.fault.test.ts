@@ -7,7 +7,7 @@ import { RetryableError } from '../../src/core/errors.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ExportDeps } from '../../src/export/request.ts';
 import type { ReleaseName } from '../../src/sandbox/release-names.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';
 import { runScript } from '../support/process.ts';
 import type { RedisProcess } from '../support/redis-process.ts';

@@ -5,7 +5,7 @@ import { exportParty } from '../../src/export/export-party.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { ExportDeps } from '../../src/export/request.ts';
-import type { TruthWindow } from '../../src/sandbox/truth.ts';
+import type { TruthWindow } from '../support/sandbox-truth.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openDoubleStore, S3Double } from '../support/s3-double.ts';

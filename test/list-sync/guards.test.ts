@@ -48,7 +48,6 @@ describe('an envelope', () => {
           endCursor,
           blockHeight: undefined,
           blockTime: undefined,
-          bytes: 0,
         };
         const isOwn =
           (startCursor === undefined || startCursor === rows[0]?.cursor) &&

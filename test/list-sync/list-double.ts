@@ -73,7 +73,6 @@ export class ListDouble implements ListSource {
       endCursor: shown.at(-1)?.cursor ?? '',
       blockHeight: this.height,
       blockTime: this.height === undefined ? undefined : this.height * 1_000_000n,
-      bytes: shown.length * 400,
     };
   }
 

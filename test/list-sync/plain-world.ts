@@ -5,7 +5,7 @@ import type { ListName, ListSource, ResumePointStore } from '../../src/list-sync
 import { openSource, type Source } from '../../src/source/source-client.ts';
 import { judgeList, type Judgement } from './plain-source/oracle.ts';
 import type { PlainSource } from './plain-source/start.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 import type { SyncWorld } from './sync-world.ts';
 
 /** Time passes by itself wherever the client waits. */
@@ -20,7 +20,7 @@ const HASTY_CLOCK = (() => {
 })();
 
 export function openPlainSource(url: string): Source {
-  return openSource(sourceConfig(url), { clock: HASTY_CLOCK });
+  return openSource(sourceConfig(url), { ...localState(HASTY_CLOCK), clock: HASTY_CLOCK });
 }
 
 export interface PlainRun {

@@ -4,7 +4,7 @@
  * the minute passes in less.
  */
 import { afterAll, expect, test } from 'vitest';
-import { startSandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox } from '../support/sandbox.ts';
 import { openSource } from '../../src/source/source-client.ts';
 import { openRedisState } from '../../src/state/redis-state.ts';
 import { tolerantState } from '../../src/state/tolerant-state.ts';
@@ -12,7 +12,7 @@ import { recordingLog } from '../state/recording-log.ts';
 import { freshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 import { openMigrated, SyncWorld } from './sync-world.ts';
 
 const PAGE_MS = 5_000;
@@ -37,7 +37,7 @@ test('Redis away for more than a minute', async () => {
     await state.get('list-sync:parties');
     return log.lines.length === 2;
   };
-  await using source = openSource(sourceConfig(sandbox.url), { rate: state });
+  await using source = openSource(sourceConfig(sandbox.url), { ...localState(), rate: state });
   let pages = 0;
   const { verdict, evidence } = await world.sync(
     source.lists,

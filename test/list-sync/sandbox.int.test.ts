@@ -1,10 +1,10 @@
 /** Syncs over HTTP against the sandbox, compared with its truth: rows, order, growth, a killed process. */
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openSource } from '../../src/source/source-client.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 import { openMigrated, SyncWorld } from './sync-world.ts';
 
 const database = await freshDatabase();
@@ -42,7 +42,7 @@ function inOrder(list: ListName, keys: string[]): string[] {
 
 test.each(['parties', 'checkpoints'] as const)('%s: first reading, increments, audit', async (list) => {
   await using sandbox = await startSandbox({ parties: 300, historyMs: 86_400_000, rateLimit: 'none' });
-  await using source = openSource(sourceConfig(sandbox.url), {});
+  await using source = openSource(sourceConfig(sandbox.url), localState());
   for (const isAudit of [false, false, false, true]) {
     const { verdict, evidence } = await world.sync(source.lists, { list, isAudit, pageSize: 20 });
     expect(evidence).toMatchObject({
@@ -58,7 +58,7 @@ test.each(['parties', 'checkpoints'] as const)('%s: first reading, increments, a
 
 test('a list without new rows is complete as of the block that showed it', async () => {
   await using sandbox = await startSandbox({ parties: 30, historyMs: 86_400_000, rateLimit: 'none' });
-  await using source = openSource(sourceConfig(sandbox.url), {});
+  await using source = openSource(sourceConfig(sandbox.url), localState());
   for (const newRows of ['30', '1', '0']) {
     const { evidence } = await world.sync(source.lists, { list: 'parties', isAudit: false, pageSize: 20 });
     expect(evidence).toMatchObject({ newRows });
@@ -75,7 +75,7 @@ test('seven days of retention, a run a day', async () => {
     historyMs: 10 * day,
     rateLimit: 'none',
   });
-  await using source = openSource(sourceConfig(sandbox.url), {});
+  await using source = openSource(sourceConfig(sandbox.url), localState());
   const all = new Set<string>();
   for (let night = 0; night < 4; night += 1) {
     const { verdict } = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });

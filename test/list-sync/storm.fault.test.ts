@@ -9,14 +9,14 @@ import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Misbehaviour, SandboxRequest } from '../../src/sandbox/http/faults.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { openSource } from '../../src/source/source-client.ts';
 import type { ListName } from '../../src/list-sync/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type Child, runScript } from '../support/process.ts';
 import { startOwnRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
 import { recordedRuns } from '../support/mirror-state.ts';
 
@@ -157,7 +157,7 @@ describe.each(SEEDS)('seed %s', (seed) => {
     client.disconnect();
     // Calm again: one audit, and the mirror is the source.
     sandbox.faults.clear();
-    await using source = openSource(sourceConfig(sandbox.url), {});
+    await using source = openSource(sourceConfig(sandbox.url), localState());
     await world.sync(source.lists, { list, pageSize: 50 });
     const { verdict, evidence } = await world.sync(source.lists, { list, isAudit: true, pageSize: 50 });
     expect(evidence).toMatchObject({ missing: [], doubts: [], audit: { missed: '0', gone: '0' } });

@@ -6,13 +6,13 @@ import { tolerantState } from '../../src/state/tolerant-state.ts';
 import { syncList } from '../../src/list-sync/sync.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ListStore } from '../../src/list-sync/store/list-store.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 
 const [sourceUrl = '', databaseUrl = '', redisUrl = '', list = '', runId = '', pageSize = '10'] =
   process.argv.slice(2);
 if (list !== 'parties' && list !== 'checkpoints') throw new Error(`no list: ${list}`);
 const log = createLog('silent');
-await using source = openSource(sourceConfig(sourceUrl), {});
+await using source = openSource(sourceConfig(sourceUrl), localState());
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
 const redis = openRedisState({ url: redisUrl, prefix: 'worker', onConnectionError: () => undefined });
 const { verdict, evidence } = await syncList(

@@ -14,7 +14,7 @@ import { loadAll } from '../../src/load/load-all.ts';
 import type { LakeCheck } from '../../src/load/ports.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { RELEASE_NAMES } from '../../src/sandbox/release-names.ts';
-import { type Sandbox, startSandbox } from '../../src/sandbox/http/server.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';

@@ -1,6 +1,6 @@
 /** Asks a sandbox as plainly as possible: bytes as they come, headers as they stand on the wire. */
 import { get } from 'node:http';
-import type { Sandbox } from '../../src/sandbox/http/server.ts';
+import type { Sandbox } from '../support/sandbox.ts';
 
 export interface Reply {
   status: number;

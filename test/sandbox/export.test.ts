@@ -6,7 +6,7 @@ import { parseInstant } from '../../src/core/time.ts';
 import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/network/cycle.ts';
 import { Network } from '../../src/sandbox/network/network.ts';
 import { sandboxSettings } from '../../src/sandbox/options.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, rowsOf } from './client.ts';
 
 const HEADER =
@@ -148,7 +148,7 @@ describe('money', () => {
     const network = new Network(sandboxSettings({ parties: 60, historyMs: 6 * 3_600_000, entriesMean: 200 }));
     let movements = 0;
     for (let party = 0; party < 60; party += 2) {
-      const pair = [...network.ledger.movementsOfPair(party, network.blocksWithin(undefined, undefined))];
+      const pair = [...network.ledger.movementsOfPair(party, { from: 1, to: network.head().block })];
       const balances = new Map<string, bigint>();
       const wrong: string[] = [];
       const post = (account: Account, asset: number, amount: bigint, shown: bigint): void => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/core/errors.ts';
 import { RateLimiter } from '../../src/sandbox/http/rate-limit.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, page, rowsOf, readList } from './client.ts';
 
 const SMALL = { parties: 30, historyMs: 3_600_000, entriesMean: 30, rateLimit: 'none' } as const;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, rowsOf } from './client.ts';
 
 const HEADER_13 =

@@ -5,17 +5,11 @@ import { parseInstant } from '../../src/core/time.ts';
 import type { WindowRequest } from '../../src/export/ports.ts';
 import { type CallerOptions, type Question, SourceCaller } from '../../src/source/caller.ts';
 import { exportUrl, type ExportNames, HttpLedgerSource } from '../../src/source/ledger-source.ts';
+import { sourceConfig } from '../support/source-config.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
 import { errorJson, send, serve } from './wire/wire-server.ts';
 
-const NAMES: ExportNames = {
-  path: '/api/v2/ledgerentry/export',
-  party: 'partyId',
-  asset: 'assetId',
-  from: 'dateRange.startTimestamp',
-  to: 'dateRange.endTimestamp',
-  time: 'ns',
-};
+const NAMES: ExportNames = sourceConfig('http://x');
 const FROM = parseInstant('2023-05-10T00:00:00Z') ?? 0n;
 const TO = parseInstant('2023-05-11T00:00:00Z') ?? 0n;
 const CSV = 'a,b\n1,2\n';
@@ -48,12 +42,20 @@ describe('the question', () => {
     expect(queryOf(question)).toBe(
       `?partyId=${PARTY}&assetId=${ASSET}&dateRange.startTimestamp=1683676800000000000&dateRange.endTimestamp=1683763200000000000`,
     );
-    const own = { path: '/x', party: 'p', asset: 'a', from: 'f', to: 't' };
-    expect(queryOf(question, { ...own, time: 'ms' })).toBe(
+    const own = {
+      sourceExportPath: '/x',
+      sourceExportParamParty: 'p',
+      sourceExportParamAsset: 'a',
+      sourceExportParamFrom: 'f',
+      sourceExportParamTo: 't',
+    };
+    expect(queryOf(question, { ...own, sourceExportTime: 'ms' })).toBe(
       `?p=${PARTY}&a=${ASSET}&f=1683676800000&t=1683763200000`,
     );
-    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, time: 's' })).toBe(`?p=${PARTY}&f=1683676800`);
-    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, time: 'rfc3339' })).toBe(
+    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 's' })).toBe(
+      `?p=${PARTY}&f=1683676800`,
+    );
+    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 'rfc3339' })).toBe(
       `?p=${PARTY}&f=2023-05-10T00%3A00%3A00Z`,
     );
     expect(queryOf({ partyId: PARTY })).toBe(`?partyId=${PARTY}`);

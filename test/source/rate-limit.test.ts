@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { nowMicros } from '../../src/core/time.ts';
 import type { WaitReport } from '../../src/source/ports.ts';
-import { localBans, localRate, RateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate-limit.ts';
+import { RateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate-limit.ts';
+import { localBans, localRate } from '../support/source-config.ts';
 import { InstantClock, NEVER, PARTY, testSource } from './test-source.ts';
 import { pageJson, send, serve } from './wire/wire-server.ts';
 

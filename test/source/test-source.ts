@@ -9,7 +9,7 @@ import {
   type SourceConfig,
   type SourceDeps,
 } from '../../src/source/source-client.ts';
-import { sourceConfig } from '../support/source-config.ts';
+import { localState, sourceConfig } from '../support/source-config.ts';
 
 export const PARTY = 'ab'.repeat(32);
 export const ASSET = 'cd'.repeat(32);
@@ -52,7 +52,7 @@ export interface TestSource extends Source {
 export function testSource(
   sourceUrl: URL,
   config: Partial<SourceConfig> = {},
-  deps: SourceDeps = {},
+  deps: Partial<SourceDeps> = {},
 ): TestSource {
   const clock = new InstantClock();
   const requests: RequestReport[] = [];
@@ -64,6 +64,7 @@ export function testSource(
       ...config,
     },
     {
+      ...localState(clock),
       clock,
       rate: { reserve: () => Promise.resolve({ waitMs: 0 }) },
       observer: {

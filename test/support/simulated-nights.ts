@@ -4,7 +4,7 @@ import type { App } from '../../src/app/app.ts';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import { forgetHistory } from '../../src/runs/store/history.ts';
 import type { Run } from '../../src/runs/store/run.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from './sandbox.ts';
 
 const DAY_MS = 86_400_000;
 const LOOK_MS = 50;

@@ -1,5 +1,8 @@
 /** The settings of a source as the tests need them: the public service's names, no rate limit that is felt. */
-import type { SourceConfig } from '../../src/source/source-client.ts';
+import type { Micros } from '../../src/core/time.ts';
+import type { BanStore, Clock, RateState } from '../../src/source/ports.ts';
+import { SYSTEM_CLOCK } from '../../src/source/rate-limit.ts';
+import type { SourceConfig, SourceDeps } from '../../src/source/source-client.ts';
 
 const RATE_LIFTED = 100_000;
 
@@ -15,4 +18,34 @@ export function sourceConfig(url: string | URL): SourceConfig {
     sourceExportTime: 'ns',
     ambient: {},
   };
+}
+
+/** A budget for one process: evenly spaced, without a burst. */
+export function localRate(clock: Clock): RateState {
+  let nextMs = 0;
+  return {
+    reserve(_budget, ratePerSecond) {
+      const nowMs = clock.nowMs();
+      const atMs = Math.max(nowMs, nextMs);
+      nextMs = atMs + 1000 / ratePerSecond;
+      return Promise.resolve({ waitMs: atMs - nowMs });
+    },
+  };
+}
+
+/** Remembers a ban for this process only. */
+export function localBans(): BanStore {
+  let until: Micros | undefined;
+  return {
+    get: () => Promise.resolve(until),
+    set(next) {
+      if (until === undefined || next > until) until = next;
+      return Promise.resolve();
+    },
+  };
+}
+
+/** What workers share, of one process. */
+export function localState(clock: Clock = SYSTEM_CLOCK): Pick<SourceDeps, 'rate' | 'bans'> {
+  return { rate: localRate(clock), bans: localBans() };
 }

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enqueueRun, reconcileRuns } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { keepSchedules, type Schedules } from '../../src/worker/schedules.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { startOwnRedis } from '../support/redis.ts';

@@ -1,8 +1,9 @@
 /** An audit's rows, compared with what is held, and put in its place. */
 import { sql, type RawBuilder, type Transaction } from 'kysely';
+import { evidenceJson } from '../../core/evidence.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import type { AuditTotals } from '../guards.ts';
-import { CHECKPOINT_FIELDS, CHECKPOINT_KEY, theOnly, type Generation } from './generations.ts';
+import { CHECKPOINT_FIELDS, keyOf, tableOf, theOnly, type Generation } from './generations.ts';
 
 type Tx = Transaction<MirrorSchema>;
 
@@ -10,21 +11,15 @@ const REMOVED_SHOWN = 20;
 
 /** Rows with a place that are served, as far as is known. */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
-  return list === 'parties'
-    ? sql`select party_id as key, pos, null::numeric as at_block from mirror.parties
-        where epoch = ${epoch} and pos is not null and gone_since is null`
-    : sql`select ${CHECKPOINT_KEY} as key, pos, at_block from mirror.checkpoints
-        where epoch = ${epoch} and pos is not null and gone_since is null`;
+  const height = list === 'parties' ? sql`null::numeric` : sql`at_block`;
+  return sql`select ${keyOf(list)} as key, pos, ${height} as at_block from ${tableOf(list)}
+    where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
 export async function readAuditTotals(tx: Tx, current: Generation, audit: Generation): Promise<AuditTotals> {
   const heightOfKey =
     current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
-  const { rows } = await sql<
-    Record<'served' | 'confirmed' | 'common' | 'missed' | 'gone' | 'pruned' | 'unconfirmed', bigint> & {
-      all_newer: boolean | null;
-    }
-  >`
+  const { rows } = await sql<AuditTotals>`
     with held as (${held(current)}),
     served as (select key, pos, ${heightOfKey} as at_block from mirror.audit_rows where generation_id = ${audit.generationId}),
     both_sides as (select held.pos as held_pos, served.pos as served_pos, held.at_block as held_block,
@@ -39,22 +34,21 @@ export async function readAuditTotals(tx: Tx, current: Generation, audit: Genera
       count(*) filter (where is_confirmed and not is_served and held_pos >= first_common) as gone,
       count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
       count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
-      min(served_block) > max(held_block) filter (where is_confirmed) as all_newer
+      coalesce(min(served_block) > max(held_block) filter (where is_confirmed), false) as "isAllNewer"
     from both_sides, ends`.execute(tx);
-  const { all_newer, ...totals } = theOnly(rows);
-  return { ...totals, isAllNewer: all_newer === true };
-}
-
-export interface Replaced {
-  /** Removed: rows of no claimed generation that the audit does not show. The first of them. */
-  readonly removed: readonly string[];
+  return theOnly(rows);
 }
 
 /**
  * Puts the audit's rows in the place of the current ones: missed rows are in, rows that are served no longer
  * are marked, rows that were never confirmed are removed. Rows that keep their place are not touched.
+ * @returns the first of the removed rows
  */
-export async function replaceWithAudit(tx: Tx, current: Generation, audit: Generation): Promise<Replaced> {
+export async function replaceWithAudit(
+  tx: Tx,
+  current: Generation,
+  audit: Generation,
+): Promise<readonly string[]> {
   const { list, epoch } = current;
   await sql`set constraints all deferred`.execute(tx);
   const { rows: shifts } = await sql<{ shift: bigint | null; older: bigint | null }>`
@@ -64,52 +58,50 @@ export async function replaceWithAudit(tx: Tx, current: Generation, audit: Gener
   // Where nothing is in common, the new rows follow the held ones.
   const shift = shifts[0]?.shift ?? current.lastPos;
   const older = shifts[0]?.older ?? 0n;
-  const table = list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
+  const table = tableOf(list);
   const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId}
-    and key = ${list === 'parties' ? sql`party_id` : CHECKPOINT_KEY})`;
+    and key = ${keyOf(list)})`;
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
-    returning ${list === 'parties' ? sql`party_id` : CHECKPOINT_KEY} as key`.execute(tx);
+    returning ${keyOf(list)} as key`.execute(tx);
   // Rows older than everything served keep their places below it, if there is room.
   await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
       pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
     where epoch = ${epoch} and pos is not null and not ${isServed}
       and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(tx);
-  await (list === 'parties'
-    ? placeParties(tx, epoch, audit, shift)
-    : placeCheckpoints(tx, epoch, audit, shift));
+  await placeRows(tx, epoch, audit, shift);
   await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(tx);
   await sql`update mirror.generations
     set kind = 'current', last_pos = last_pos + ${shift}::bigint, is_append_only = ${current.isAppendOnly}
     where generation_id = ${audit.generationId}`.execute(tx);
   await sql`delete from mirror.audit_rows where generation_id = ${audit.generationId}`.execute(tx);
-  return { removed: removed.rows.slice(0, REMOVED_SHOWN).map(({ key }) => key) };
+  return removed.rows.slice(0, REMOVED_SHOWN).map(({ key }) => key);
 }
 
-async function placeParties(tx: Tx, epoch: number, audit: Generation, shift: bigint): Promise<void> {
-  await sql`
-    insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
-    select key, ${epoch}::int, ${epoch}::int, pos + ${shift}::bigint, extra from mirror.audit_rows
-    where generation_id = ${audit.generationId}
-    on conflict (party_id) do update set epoch = excluded.epoch, pos = excluded.pos, gone_since = null,
-      last_seen_at = clock_timestamp(), extra = coalesce(excluded.extra, held.extra)
-    where held.pos is distinct from excluded.pos or held.epoch is distinct from excluded.epoch
-      or held.gone_since is not null or (excluded.extra is not null and held.extra is distinct from excluded.extra)`.execute(
-    tx,
-  );
-}
-
-async function placeCheckpoints(tx: Tx, epoch: number, audit: Generation, shift: bigint): Promise<void> {
-  await sql`
-    insert into mirror.checkpoints as held (epoch, at_block, hash, block_hash, copies, pos, extra)
-    select ${epoch}::int, ${CHECKPOINT_FIELDS}, copies, pos + ${shift}::bigint, extra from mirror.audit_rows
-    where generation_id = ${audit.generationId}
-    on conflict (epoch, at_block, hash, block_hash) do update set copies = excluded.copies, pos = excluded.pos,
-      gone_since = null, extra = coalesce(excluded.extra, held.extra)
-    where held.pos is distinct from excluded.pos or held.copies <> excluded.copies
-      or held.gone_since is not null or (excluded.extra is not null and held.extra is distinct from excluded.extra)`.execute(
-    tx,
-  );
+/** @param shift of the places, where older rows are held before them */
+async function placeRows(
+  tx: Tx,
+  epoch: number,
+  { list, generationId }: Generation,
+  shift: bigint,
+): Promise<void> {
+  const served = sql`pos + ${shift}::bigint, extra from mirror.audit_rows where generation_id = ${generationId}`;
+  const extra = sql`extra = coalesce(excluded.extra, held.extra)`;
+  const hasChanged = sql`held.pos is distinct from excluded.pos or held.gone_since is not null
+    or (excluded.extra is not null and held.extra is distinct from excluded.extra)`;
+  await (
+    list === 'parties'
+      ? sql`insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
+          select key, ${epoch}::int, ${epoch}::int, ${served}
+          on conflict (party_id) do update set epoch = excluded.epoch, pos = excluded.pos, gone_since = null,
+            last_seen_at = clock_timestamp(), ${extra}
+          where held.epoch is distinct from excluded.epoch or ${hasChanged}`
+      : sql`insert into mirror.checkpoints as held (epoch, at_block, hash, block_hash, copies, pos, extra)
+          select ${epoch}::int, ${CHECKPOINT_FIELDS}, copies, ${served}
+          on conflict (epoch, at_block, hash, block_hash) do update set copies = excluded.copies, pos = excluded.pos,
+            gone_since = null, ${extra}
+          where held.copies <> excluded.copies or ${hasChanged}`
+  ).execute(tx);
 }
 
 /** Moves the audit into the next epoch, as its first reading: nothing of it was ever held. */
@@ -121,11 +113,9 @@ export async function beginEpoch(
 ): Promise<number> {
   const next = current.epoch + 1;
   // The sync of the other list may have seen it first.
-  await sql`insert into mirror.networks (epoch, evidence) values (${next}, ${JSON.stringify(evidence)})
+  await sql`insert into mirror.networks (epoch, evidence) values (${next}, ${evidenceJson(evidence)})
     on conflict do nothing`.execute(tx);
-  await (current.list === 'parties'
-    ? placeParties(tx, next, audit, 0n)
-    : placeCheckpoints(tx, next, audit, 0n));
+  await placeRows(tx, next, audit, 0n);
   await sql`update mirror.generations set kind = 'current', epoch = ${next}
     where generation_id = ${audit.generationId}`.execute(tx);
   await sql`delete from mirror.audit_rows where generation_id = ${audit.generationId}`.execute(tx);

@@ -8,7 +8,14 @@ import type { MirrorSchema } from '../../postgres/schema.ts';
 import { judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
 import type { ListName } from '../ports.ts';
 import { beginEpoch, readAuditTotals, replaceWithAudit } from './audit.ts';
-import { readGenerations, readLastKey, theOnly, type Generation } from './generations.ts';
+import {
+  CHECKPOINT_FIELDS,
+  readGenerations,
+  readLastKey,
+  tableOf,
+  theOnly,
+  type Generation,
+} from './generations.ts';
 import { readOpenDoubts, readOpenGaps, type KnownGap } from './list-state.ts';
 
 type Tx = Transaction<MirrorSchema>;
@@ -91,13 +98,14 @@ async function reserveNext(
   if (finding.kind === 'doubt') return finding;
   const doubts = await readOpenDoubts(tx, list, epoch);
   if (finding.kind === 'new network') {
-    const next = await beginEpoch(tx, current, audit, { ...plainTotals(totals), list, runId: of.runId });
+    const { isAllNewer: _, ...counts } = totals;
+    const next = await beginEpoch(tx, current, audit, { ...counts, list, runId: of.runId });
     await closeDoubts(tx, of, epoch, []);
     return { audit: { ...totals, finding: finding.kind, removed: [] }, epoch: next };
   }
   const below = finding.kind === 'gap' ? await readLastKey(tx, current) : undefined;
   const above = await firstAuditKey(tx, audit);
-  const { removed } = await replaceWithAudit(tx, current, audit);
+  const removed = await replaceWithAudit(tx, current, audit);
   // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
   if (
     totals.missed > 0n &&
@@ -149,14 +157,11 @@ async function sayComplete(
   },
 ): Promise<boolean> {
   const { generation, epoch, newestKeys, height, time } = claim;
-  const table =
+  const isAsked =
     of.list === 'parties'
-      ? sql`select party_id as key from mirror.parties where epoch = ${epoch} and gone_since is null and party_id = asked.key`
-      : sql`select at_block from mirror.checkpoints where epoch = ${epoch} and gone_since is null
-          and at_block = split_part(asked.key, '/', 1)::numeric
-          and hash = replace(replace(split_part(asked.key, '/', 2), '%2F', '/'), '%25', '%')
-          and block_hash = replace(replace(split_part(asked.key, '/', 3), '%2F', '/'), '%25', '%')`;
-  const rowsTable = of.list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
+      ? sql`party_id = asked.key`
+      : sql`(at_block, hash, block_hash) = (${CHECKPOINT_FIELDS})`;
+  const rowsTable = tableOf(of.list);
   const { rows } = await sql`
     with claimed as (
       update mirror.generations g
@@ -171,7 +176,7 @@ async function sayComplete(
         and not exists (select from mirror.list_gaps gap
           where gap.list = ${of.list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
         and not exists (select from unnest(${[...newestKeys]}::text[]) as asked (key)
-          where not exists (${table}))
+          where not exists (select from ${rowsTable} where epoch = ${epoch} and gone_since is null and ${isAsked}))
         and (select count(*) from ${rowsTable} r
           where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
           ${of.list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
@@ -188,14 +193,4 @@ async function firstAuditKey(tx: Tx, { generationId }: Generation): Promise<stri
   const { rows } = await sql<{ key: string }>`select key from mirror.audit_rows
     where generation_id = ${generationId} order by pos limit 1`.execute(tx);
   return rows[0]?.key;
-}
-
-/** For evidence: counts as decimal text. */
-function plainTotals(totals: AuditTotals): Readonly<Record<string, string>> {
-  const { isAllNewer: _isAllNewer, ...counts } = totals;
-  return Object.fromEntries(
-    Object.entries(counts)
-      .filter(([, count]) => typeof count === 'bigint')
-      .map(([name, count]) => [name, `${count}`]),
-  );
 }

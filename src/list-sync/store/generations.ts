@@ -21,10 +21,11 @@ export interface Generation {
   /** Of the list, repeated ones counted. */
   readonly rows: bigint;
   readonly claimedPos: bigint;
-  readonly headHeight: bigint | undefined;
+  readonly headHeight: string | null;
   readonly isAppendOnly: boolean;
   readonly isClaimed: boolean;
-  readonly auditedAt: string | undefined;
+  /** RFC 3339. */
+  readonly auditedAt: string | null;
 }
 
 export interface Lease {
@@ -39,29 +40,14 @@ export interface PageCommit {
   readonly time: Micros | undefined;
 }
 
-const COLUMNS = sql`generation_id, list, epoch, kind, sequence, resume_point, last_pos, rows, claimed_pos,
-  head_height, is_append_only, claimed_at is not null as is_claimed, audited_at`;
-
-interface GenerationRow {
-  readonly generation_id: bigint;
-  readonly list: ListName;
-  readonly epoch: number;
-  readonly kind: 'current' | 'audit';
-  readonly sequence: bigint;
-  readonly resume_point: unknown;
-  readonly last_pos: bigint;
-  readonly rows: bigint;
-  readonly claimed_pos: bigint;
-  readonly head_height: string | null;
-  readonly is_append_only: boolean;
-  readonly is_claimed: boolean;
-  readonly audited_at: string | null;
-}
+const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, sequence, resume_point as "resumePoint",
+  last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
+  is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", audited_at as "auditedAt"`;
 
 export async function readGenerations(db: Db, list: ListName, epoch: number): Promise<Generation[]> {
-  const { rows } = await sql<GenerationRow>`
+  const { rows } = await sql<Generation>`
     select ${COLUMNS} from mirror.generations where list = ${list} and epoch = ${epoch}`.execute(db);
-  return rows.map(toGeneration);
+  return rows;
 }
 
 /** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
@@ -72,11 +58,11 @@ export async function beginGeneration(
 ): Promise<Generation> {
   const { list, epoch, kind } = wanted;
   if (kind === 'audit') await dropAudit(tx, list);
-  const { rows } = await sql<GenerationRow>`
+  const { rows } = await sql<Generation>`
     insert into mirror.generations as held (list, epoch, kind, run_id) values (${list}, ${epoch}, ${kind}, ${runId})
     on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
     returning ${COLUMNS}`.execute(tx);
-  return toGeneration(theOnly(rows));
+  return theOnly(rows);
 }
 
 export async function dropAudit(tx: Tx, list: ListName): Promise<void> {
@@ -166,9 +152,17 @@ export const CHECKPOINT_FIELDS = sql.raw(
 );
 
 /** And its fields into its key. */
-export const CHECKPOINT_KEY = sql.raw(
+const CHECKPOINT_KEY = sql.raw(
   `at_block || '/' || replace(replace(hash, '%', '%25'), '/', '%2F') || '/' || replace(replace(block_hash, '%', '%25'), '/', '%2F')`,
 );
+
+export function tableOf(list: ListName): RawBuilder<unknown> {
+  return list === 'parties' ? sql`mirror.parties` : sql`mirror.checkpoints`;
+}
+
+export function keyOf(list: ListName): RawBuilder<unknown> {
+  return list === 'parties' ? sql`party_id` : CHECKPOINT_KEY;
+}
 
 function columnsOf(rows: readonly ListedRow[]): {
   keys: string[];
@@ -246,28 +240,20 @@ export async function locateRows(
   const table =
     kind === 'audit'
       ? sql`mirror.audit_rows where generation_id = ${generationId}`
-      : list === 'parties'
-        ? sql`mirror.parties where epoch = ${epoch} and gone_since is null`
-        : sql`mirror.checkpoints where epoch = ${epoch} and gone_since is null`;
+      : sql`${tableOf(list)} where epoch = ${epoch} and gone_since is null`;
   const copies = kind === 'current' && list === 'parties' ? sql`1` : sql`copies`;
-  const { rows } = await sql<{ highest: bigint; up_to: bigint }>`
+  const { rows } = await sql<Located>`
     with top as (select coalesce(max(pos), 0) as pos from (${heldRows(generation, keys)}) held)
-    select (select pos from top) as highest,
+    select (select pos from top) as "highestPos",
       (select coalesce(sum(${copies}), 0)::bigint from ${table} and ${countingTo !== undefined}
-        and pos <= greatest((select pos from top), ${countingTo ?? 0n}::bigint)) as up_to`.execute(db);
-  const { highest, up_to } = theOnly(rows);
-  return { highestPos: highest, rowsUpTo: up_to };
+        and pos <= greatest((select pos from top), ${countingTo ?? 0n}::bigint)) as "rowsUpTo"`.execute(db);
+  return theOnly(rows);
 }
 
 /** The row with the highest place. */
 export async function readLastKey(db: Db, { list, epoch }: Generation): Promise<string | undefined> {
-  const { rows } = await (
-    list === 'parties'
-      ? sql<{ key: string }>`select party_id as key from mirror.parties
-        where epoch = ${epoch} and pos is not null order by pos desc limit 1`
-      : sql<{ key: string }>`select ${CHECKPOINT_KEY} as key from mirror.checkpoints
-        where epoch = ${epoch} and pos is not null order by pos desc limit 1`
-  ).execute(db);
+  const { rows } = await sql<{ key: string }>`select ${keyOf(list)} as key from ${tableOf(list)}
+    where epoch = ${epoch} and pos is not null order by pos desc limit 1`.execute(db);
   return rows[0]?.key;
 }
 
@@ -282,24 +268,6 @@ export async function keepUnplaced(tx: Tx, epoch: number, rows: readonly ListedR
       gone_since = null, extra = coalesce(excluded.extra, held.extra)
     returning xmax = 0 as is_new`.execute(tx);
   return written.rows.filter(({ is_new }) => is_new).length;
-}
-
-function toGeneration(row: GenerationRow): Generation {
-  return {
-    generationId: row.generation_id,
-    list: row.list,
-    epoch: row.epoch,
-    kind: row.kind,
-    sequence: row.sequence,
-    resumePoint: row.resume_point,
-    lastPos: row.last_pos,
-    rows: row.rows,
-    claimedPos: row.claimed_pos,
-    headHeight: row.head_height === null ? undefined : BigInt(row.head_height),
-    isAppendOnly: row.is_append_only,
-    isClaimed: row.is_claimed,
-    auditedAt: row.audited_at ?? undefined,
-  };
 }
 
 export function theOnly<Row>(rows: readonly Row[]): Row {

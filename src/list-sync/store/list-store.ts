@@ -76,7 +76,7 @@ export class ListSession {
   }
 
   async situation(): Promise<ListSituation> {
-    return this.#retryWhileUnavailable('read how a list stands', async () => {
+    return this.#read('read how a list stands', async () => {
       const epoch = await readEpoch(this.#db);
       const generations = await readGenerations(this.#db, this.list, epoch);
       return {
@@ -114,18 +114,16 @@ export class ListSession {
   }
 
   async unheld(generation: Generation, keys: readonly string[]): Promise<readonly string[]> {
-    return this.#retryWhileUnavailable('compare a page', () => readUnheld(this.#db, generation, keys));
+    return this.#read('compare a page', () => readUnheld(this.#db, generation, keys));
   }
 
   async locate(generation: Generation, keys: readonly string[], options: LocateOptions): Promise<Located> {
-    return this.#retryWhileUnavailable('compare a page', () =>
-      locateRows(this.#db, generation, keys, options),
-    );
+    return this.#read('compare a page', () => locateRows(this.#db, generation, keys, options));
   }
 
   /** Whether the generation has no place for the party: not listed, or listed without one. */
   async isUnplaced(generation: Generation, partyId: string): Promise<boolean> {
-    return this.#retryWhileUnavailable('look a party up', async () => {
+    return this.#read('look a party up', async () => {
       const { rows } = await (
         generation.kind === 'audit'
           ? sql`select from mirror.audit_rows where generation_id = ${generation.generationId} and key = ${partyId}`
@@ -138,7 +136,7 @@ export class ListSession {
 
   /** Whether the party is listed in this epoch, with a place or without. */
   async isKept(epoch: number, partyId: string): Promise<boolean> {
-    return this.#retryWhileUnavailable('look a party up', async () => {
+    return this.#read('look a party up', async () => {
       const { rows } =
         await sql`select from mirror.parties where party_id = ${partyId} and epoch = ${epoch}`.execute(
           this.#db,
@@ -160,10 +158,6 @@ export class ListSession {
         values (${this.list}, ${epoch}, ${doubt.code}, ${seen}::jsonb, ${this.#runId})
         on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(tx);
     });
-  }
-
-  async dropAudit(): Promise<void> {
-    await this.#write('give an audit up', (tx) => dropAudit(tx, this.list));
   }
 
   /**
@@ -204,7 +198,7 @@ export class ListSession {
     });
   }
 
-  async #retryWhileUnavailable<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+  async #read<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
     return retryWhileUnavailable({ action, signal: this.#signal }, work);
   }
 

@@ -1,7 +1,4 @@
-/**
- * Misbehaviour on demand. A fault looks at each request and says what goes wrong with it, or nothing; the
- * server asks them in the order they were added, and the first answer counts.
- */
+/** Misbehaviour on demand: a fault looks at each request and says what goes wrong with it, or nothing. */
 
 export type Route = 'parties' | 'checkpoints' | 'export' | 'other';
 
@@ -38,35 +35,3 @@ export interface Misbehaviour {
 }
 
 export type Fault = (request: SandboxRequest) => Misbehaviour | undefined;
-
-export class Faults {
-  readonly #faults = new Set<Fault>();
-
-  /** @returns a function that takes the fault back */
-  add(fault: Fault): () => void {
-    this.#faults.add(fault);
-    return () => this.#faults.delete(fault);
-  }
-
-  /** The next request of a route alone goes wrong. */
-  once(route: Route, misbehaviour: Misbehaviour): void {
-    const remove = this.add((request) => {
-      if (request.route !== route) return undefined;
-      remove();
-      return misbehaviour;
-    });
-  }
-
-  clear(): void {
-    this.#faults.clear();
-  }
-
-  /** What goes wrong with this request. */
-  judge(request: SandboxRequest): Misbehaviour {
-    for (const fault of this.#faults) {
-      const misbehaviour = fault(request);
-      if (misbehaviour !== undefined) return misbehaviour;
-    }
-    return {};
-  }
-}

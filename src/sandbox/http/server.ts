@@ -7,26 +7,29 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Exchange } from './answer.ts';
-import { Truth } from '../truth.ts';
-import { Faults, type Misbehaviour, type Route, type SandboxRequest } from './faults.ts';
+import type { Fault, Misbehaviour, Route, SandboxRequest } from './faults.ts';
 import { Handlers } from './handlers.ts';
 import { Network } from '../network/network.ts';
 import { sandboxSettings, type SandboxOptions } from '../options.ts';
-import { RequestCounts } from './requests.ts';
 
 export interface Sandbox extends AsyncDisposable {
   /** Where the interface is served, without a slash at the end. */
   readonly url: string;
   readonly port: number;
-  readonly truth: Truth;
-  readonly requests: RequestCounts;
-  readonly faults: Faults;
+  readonly network: Network;
   /** Questions so far that kill a node of this release: an end without a start. */
   readonly fatalQuestions: () => number;
   /** Moves the network ahead: blocks are made, and whatever happens in them is served from now on. */
   advance(durationMs: number): void;
   /** Stops serving; requests in progress are broken off. */
   stop(): Promise<void>;
+}
+
+/** How tests watch and disturb it. */
+export interface SandboxHooks {
+  readonly judge?: Fault;
+  /** Told when an answer is over; its bytes include the headers. */
+  readonly onAnswered?: (route: Route, status: number, bytes: number) => void;
 }
 
 const ROUTES = new Map<string, Route>([
@@ -39,12 +42,12 @@ const ROUTES = new Map<string, Route>([
  * Starts a sandbox network.
  * @throws UsageError where an option cannot be; the error of `listen` where the port is taken
  */
-export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+export async function startSandbox(
+  options: SandboxOptions = {},
+  { judge, onAnswered }: SandboxHooks = {},
+): Promise<Sandbox> {
   const settings = sandboxSettings(options);
   const network = new Network(settings);
-  const truth = new Truth(network);
-  const requests = new RequestCounts();
-  const faults = new Faults();
   let fatalQuestions = 0;
   const handlers = new Handlers(network, () => {
     fatalQuestions += 1;
@@ -56,9 +59,9 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     const judged = sandboxRequest(request, nths);
     const bytesBefore = request.socket.bytesWritten;
     response.once('close', () => {
-      requests.record(judged.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
+      onAnswered?.(judged.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
     });
-    void answer(handlers, judged, faults.judge(judged), settings.latencyMs, request, response);
+    void answer(handlers, judged, judge?.(judged) ?? {}, settings.latencyMs, request, response);
   });
   const port = await listen(server, settings.port, settings.host);
   let stopped: Promise<void> | undefined;
@@ -66,9 +69,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   return {
     url: urlOf(settings.host, port),
     port,
-    truth,
-    requests,
-    faults,
+    network,
     fatalQuestions: () => fatalQuestions,
     advance: (durationMs) => network.advance(durationMs),
     stop,
@@ -124,9 +125,8 @@ async function answer(
 /** @throws the signal's reason where the client goes away first */
 async function settledOrGone(held: Promise<unknown>, gone: AbortSignal): Promise<void> {
   gone.throwIfAborted();
-  const { promise, reject } = Promise.withResolvers<never>();
-  gone.addEventListener('abort', () => reject(gone.reason as Error), { once: true });
-  await Promise.race([held, promise]);
+  await Promise.race([held, once(gone, 'abort')]);
+  gone.throwIfAborted();
 }
 
 async function listen(server: Server, port: number, host: string): Promise<number> {

@@ -4,7 +4,7 @@ import { Chain } from './chain.ts';
 import { Checkpoints } from './checkpoints.ts';
 import { ASSET_UNITS } from './cycle.ts';
 import { IdCipher, KIND } from './ids.ts';
-import { Ledger, type BlockRange } from './ledger.ts';
+import { Ledger } from './ledger.ts';
 import type { Settings } from '../options.ts';
 import { Parties } from './parties.ts';
 import { seedWord } from './random.ts';
@@ -53,23 +53,10 @@ export class Network {
     this.#aheadMicros += BigInt(Math.round(durationMs * 1000));
   }
 
-  /** The blocks of `[from, to)` that were made by now. */
-  blocksWithin(from: Micros | undefined, to: Micros | undefined): BlockRange {
-    const { block } = this.head();
-    return {
-      from: from === undefined ? 1 : this.chain.firstFrom(from),
-      to: to === undefined ? block : Math.min(block, this.chain.firstFrom(to) - 1),
-    };
-  }
-
   /** The number of an asset, or undefined where there is none of that id. */
   assetOf(id: string): number | undefined {
     const asset = this.ids.indexOf(KIND.asset, id);
     return asset !== undefined && asset < ASSET_UNITS.length ? asset : undefined;
-  }
-
-  assetIds(): string[] {
-    return ASSET_UNITS.map((_, asset) => this.ids.id(KIND.asset, asset));
   }
 
   /** What the release needs to write rows. */

@@ -22,8 +22,8 @@ const GRPC_NOT_FOUND = 5;
 export interface ListSourceOptions {
   readonly caller: SourceCaller;
   readonly baseUrl: string;
-  readonly limits?: HttpLimits;
-  readonly retries?: RetryLimits;
+  readonly limits?: HttpLimits | undefined;
+  readonly retries?: RetryLimits | undefined;
 }
 
 /** A sync tries several requests: one that has used up its retries is not retried as often again. */
@@ -178,7 +178,6 @@ async function readPage(
     ...parsePage(list, body, rowsMax),
     ...blockOf(answer.headers),
     answeredAt: answeredAt(answer.headers),
-    bytes: body.length,
   };
 }
 

@@ -24,7 +24,7 @@ const VALUES_BESIDE_ROWS_MAX = 1_000;
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
-export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt' | 'bytes'>;
+export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
 
 /**
  * @param rowsMax how many rows were asked for: more are refused, before they are parsed where they are many
@@ -47,14 +47,15 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
   }
   const readRow = list === 'parties' ? partyRow : checkpointRow;
   const rows = edges.map((edge: unknown, index) => {
-    const where = new Place(list, index);
-    if (!isRecord(edge)) throw where.error('', edge, 'an object');
+    const error: RowError = (path, value, accepted) =>
+      shape(list, `${list}.edges[${index}]${path}`, value, accepted);
+    if (!isRecord(edge)) throw error('', edge, 'an object');
     const { node, cursor } = edge;
-    if (!isRecord(node)) throw where.error('.node', node, 'an object');
+    if (!isRecord(node)) throw error('.node', node, 'an object');
     if (typeof cursor !== 'string' || cursor === '' || cursor.length > CURSOR_CHARS_MAX) {
-      throw where.error('.cursor', cursor, `a text of 1 to ${CURSOR_CHARS_MAX} characters`);
+      throw error('.cursor', cursor, `a text of 1 to ${CURSOR_CHARS_MAX} characters`);
     }
-    return readRow(node, cursor, where);
+    return readRow(node, cursor, error);
   });
   const flag = (name: string): boolean => {
     const value = info[name] ?? false;
@@ -83,36 +84,24 @@ function refuseExcess(list: ListName, body: Buffer, bounds: JsonBounds): void {
   );
 }
 
-/** The path of a value in the page, formatted only for an error. */
-class Place {
-  readonly #list: ListName;
-  readonly #index: number;
+/** The error of a value in a row. */
+type RowError = (path: string, value: unknown, accepted: string) => PermanentError;
 
-  constructor(list: ListName, index: number) {
-    this.#list = list;
-    this.#index = index;
-  }
-
-  error(path: string, value: unknown, accepted: string): PermanentError {
-    return shape(this.#list, `${this.#list}.edges[${this.#index}]${path}`, value, accepted);
-  }
-}
-
-function partyRow(node: Record<string, unknown>, cursor: string, where: Place): ListedRow {
+function partyRow(node: Record<string, unknown>, cursor: string, error: RowError): ListedRow {
   const { id: given, ...extra } = node;
   const id = typeof given === 'string' ? canonicalPartyId(given) : undefined;
   if (id === undefined)
-    throw where.error('.node.id', given, `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`);
+    throw error('.node.id', given, `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`);
   return { cursor, key: id, extra: extraOf(extra) };
 }
 
-function checkpointRow(node: Record<string, unknown>, cursor: string, where: Place): ListedRow {
+function checkpointRow(node: Record<string, unknown>, cursor: string, error: RowError): ListedRow {
   const { atBlock: givenBlock, hash: givenHash, blockHash: givenBlockHash, ...extra } = node;
   // proto3 JSON leaves a zero out.
   const atBlock = uint64(givenBlock === undefined ? '0' : givenBlock);
-  if (atBlock === undefined) throw where.error('.node.atBlock', givenBlock, 'a whole number below 2^64');
-  const hash = hashText(givenHash, '.node.hash', where);
-  const blockHash = hashText(givenBlockHash, '.node.blockHash', where);
+  if (atBlock === undefined) throw error('.node.atBlock', givenBlock, 'a whole number below 2^64');
+  const hash = hashText(givenHash, '.node.hash', error);
+  const blockHash = hashText(givenBlockHash, '.node.blockHash', error);
   return { cursor, key: checkpointKey(atBlock, hash, blockHash), extra: extraOf(extra) };
 }
 
@@ -123,10 +112,10 @@ function uint64(given: unknown): string | undefined {
   return text.length < 20 || BigInt(text) <= UINT64_MAX ? text : undefined;
 }
 
-function hashText(given: unknown, path: string, where: Place): string {
+function hashText(given: unknown, path: string, error: RowError): string {
   const isBounded = typeof given === 'string' && Buffer.byteLength(given) <= HASH_BYTES_MAX;
   if (isBounded && (PRINTABLE_ASCII.test(given) || PRINTABLE.test(given))) return given;
-  throw where.error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
+  throw error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
 }
 
 function extraOf(extra: Record<string, unknown>): Record<string, unknown> | undefined {

@@ -3,7 +3,7 @@ import pRetry from 'p-retry';
 import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
 import type { Clock } from '../ports.ts';
 import { WAIT_MAX_MS } from '../rate-limit.ts';
-import { delayMs, RETRY_RULES, type RetryRule } from './retry-policy.ts';
+import { delayMs, RETRY_RULES } from './retry-policy.ts';
 
 export interface RetryLimits {
   readonly attemptsMax: number;
@@ -29,7 +29,6 @@ export interface RetryDeps {
   readonly clock: Clock;
   /** Told before each wait. */
   readonly onRetry: (error: Error, attempt: number, waitMs: number) => void;
-  readonly random?: () => number;
 }
 
 /**
@@ -53,7 +52,7 @@ export async function withRetries<Result>(
     if (!(error instanceof RetryableError) || rule === undefined) return false;
     if (limits.onlyCheap && !rule.isCheap) return false;
     if (!(error instanceof UnreachableError) && failed >= limits.attemptsMax) return false;
-    const waitMs = waitOf(error, rule, failed, deps.random);
+    const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, failed));
     const limitMs = error instanceof UnreachableError ? limits.unreachableMaxMs : limits.elapsedMaxMs;
     const leftMs = limitMs - (clock.nowMs() - startMs);
     if (waitMs > Math.min(leftMs, WAIT_MAX_MS)) return false;
@@ -78,16 +77,6 @@ export async function withRetries<Result>(
   } catch (error) {
     throw signal.aborted || attempts < 2 ? error : summed(error, attempts, first);
   }
-}
-
-function waitOf(
-  error: RetryableError,
-  rule: RetryRule,
-  failed: number,
-  random: (() => number) | undefined,
-): number {
-  const ownMs = delayMs(rule, failed, random);
-  return error.retryAfterMs === undefined ? ownMs : Math.max(error.retryAfterMs, ownMs);
 }
 
 /** The last failure with what came before it: the first one is usually the one to act on. */

@@ -49,7 +49,7 @@ export class DripGuard {
 }
 
 /** Passes the wire's bytes on, judged and counted. */
-export async function* mapDatabaseError(
+export async function* guardBody(
   body: AsyncIterable<Buffer>,
   guard: DripGuard,
   count: (bytes: number) => void,

@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { RetryableError } from '../../core/errors.ts';
-import { decoded, DripGuard, mapDatabaseError, type DripLimit } from './body.ts';
+import { decoded, DripGuard, guardBody, type DripLimit } from './body.ts';
 import { answerError, trailerError, transportError } from '../retry/failure.ts';
 
 export interface HttpLimits {
@@ -183,7 +183,7 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
   };
   const encoding = answer.headers['content-encoding'];
   const { drip, headersMs } = request.limits;
-  const wire = mapDatabaseError(answer.body, new DripGuard(drip, headersMs), count, request.usefulBytes);
+  const wire = guardBody(answer.body, new DripGuard(drip, headersMs), count, request.usefulBytes);
   const body = classified(call, async function* () {
     yield* decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding);
     const failed = trailerError(request.action, whereOf(request.url), answer.trailers);

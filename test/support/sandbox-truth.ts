@@ -3,12 +3,17 @@
  * interface can be compared with it. Computed from the movements, not from what was served.
  */
 import { createHash } from 'node:crypto';
-import { DAY_MICROS, formatInstant, type Micros } from '../core/time.ts';
-import type { CheckpointRow } from './network/checkpoints.ts';
-import { NETWORK, NO_MARKET, type Account, type Movement } from './network/cycle.ts';
-import { KIND } from './network/ids.ts';
-import type { Network } from './network/network.ts';
-import { concerns } from './release.ts';
+import { DAY_MICROS, formatInstant, type Micros } from '../../src/core/time.ts';
+import type { CheckpointRow } from '../../src/sandbox/network/checkpoints.ts';
+import {
+  ASSET_UNITS,
+  NETWORK,
+  NO_MARKET,
+  type Account,
+  type Movement,
+} from '../../src/sandbox/network/cycle.ts';
+import { KIND } from '../../src/sandbox/network/ids.ts';
+import type { Network } from '../../src/sandbox/network/network.ts';
 
 /** Which entries: `[from, to)` of their time, and one asset or all. */
 export interface TruthWindow {
@@ -77,7 +82,7 @@ export class Truth {
 
   /** The assets of the network. */
   assetIds(): string[] {
-    return this.#network.assetIds();
+    return ASSET_UNITS.map((_, asset) => this.#network.ids.id(KIND.asset, asset));
   }
 
   /** The CSV rows of a party, without line ends, in the order in which they happened. */
@@ -113,10 +118,8 @@ export class Truth {
       balance.balance += amount;
       balances.set(key, balance);
     };
-    for (const { from, to, asset, quantity } of this.#network.ledger.movementsOfPair(
-      party,
-      this.#allBlocks(),
-    )) {
+    const blocks = { from: 1, to: this.#network.head().block };
+    for (const { from, to, asset, quantity } of this.#network.ledger.movementsOfPair(party, blocks)) {
       post(from, asset, -quantity);
       post(to, asset, quantity);
     }
@@ -132,9 +135,16 @@ export class Truth {
     if (party === undefined) return;
     const asset = window.assetId === undefined ? undefined : this.#network.assetOf(window.assetId);
     if (window.assetId !== undefined && asset === undefined) return;
-    const blocks = this.#network.blocksWithin(window.from, window.to);
+    const { chain } = this.#network;
+    const { block: head } = this.#network.head();
+    const blocks = {
+      from: window.from === undefined ? 1 : chain.firstFrom(window.from),
+      to: window.to === undefined ? head : Math.min(head, chain.firstFrom(window.to) - 1),
+    };
     for (const movement of this.#network.ledger.movementsOfPair(party, blocks)) {
-      if (!concerns(movement, party, this.#network.release.sides)) continue;
+      // 0.71.4 means to export what leaves the party, later releases what comes in as well.
+      const isMeant = this.#network.settings.release !== '0.71.4' && movement.to.owner === party;
+      if (movement.from.owner !== party && !isMeant) continue;
       if (asset === undefined || movement.asset === asset) yield movement;
     }
   }
@@ -166,9 +176,5 @@ export class Truth {
 
   #indexOf(partyId: string): number | undefined {
     return this.#network.parties.indexOf(partyId, this.#network.head().block);
-  }
-
-  #allBlocks(): { from: number; to: number } {
-    return this.#network.blocksWithin(undefined, undefined);
   }
 }
