@@ -131,14 +131,6 @@ export class CountingClient implements Disposable {
   }
 }
 
-export function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
-}
-
-export function say(what: string, value: string, wanted = ''): void {
-  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
-}
-
 /** The party with the longest ledger, as the sandbox makes it: the oldest. */
 export async function whaleOf(url: string): Promise<string> {
   const answer = (await (

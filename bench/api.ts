@@ -3,23 +3,11 @@
  * `npm run bench -- api [--quick] [pages] [stream] [hour] [night]`; needs about six minutes, four of them the nights.
  */
 import { globSync, statSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import {
-  CountingClient,
-  median,
-  openHome,
-  runCommand,
-  say,
-  startScript,
-  startServing,
-  whaleOf,
-} from './api-world.ts';
+import { CountingClient, openHome, runCommand, startScript, startServing, whaleOf } from './api-world.ts';
+import { median, openScratch, say } from './scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
@@ -37,16 +25,8 @@ const PAIRS_MAX = isQuick ? 3 : 7;
 const READERS = 200;
 const READ_EVERY_MS = 10_000;
 
-const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(folder, { recursive: true, force: true }));
-const { connectionString } = stack.use(
-  await startEmbeddedPostgres({
-    dataDir: folder,
-    log: createLog('warn'),
-    signal: new AbortController().signal,
-  }),
-);
+const { folder, connectionString } = await openScratch(stack);
 
 interface Times {
   readonly p50: number;

@@ -2,13 +2,9 @@
  * What a ledger entry costs in Postgres, and what other forms of its ids would: `npm run bench -- bytes`. The entries are
  * a sandbox's, loaded as ever; the other forms are scratch tables beside them, with the same indexes.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Client } from 'pg';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { median, openHome, runCommand, say, startScript, whaleOf } from './api-world.ts';
+import { openHome, runCommand, startScript, whaleOf } from './api-world.ts';
+import { median, openScratch, say } from './scratch-world.ts';
 
 const ENTRIES = process.argv.includes('--quick') ? 50_000 : 400_000;
 const ROUNDS = 5;
@@ -33,16 +29,8 @@ const OTHERS = [
 /** Never null. */
 const ALWAYS: ReadonlySet<string> = new Set(['party_id', 'asset_id', 'transfer_type']);
 
-const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(folder, { recursive: true, force: true }));
-const { connectionString } = stack.use(
-  await startEmbeddedPostgres({
-    dataDir: folder,
-    log: createLog('warn'),
-    signal: new AbortController().signal,
-  }),
-);
+const { folder, connectionString } = await openScratch(stack);
 const home = await openHome(connectionString, folder, 'bench_bytes');
 let partyId = '';
 {

@@ -4,16 +4,11 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { openWarehouse } from '../src/postgres/database.ts';
-import { migrate } from '../src/postgres/migrate.ts';
-import { median } from './lists-bench.ts';
+import { median, openScratchWarehouse } from './scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const isLarge = process.argv.includes('--large');
@@ -88,8 +83,7 @@ function script(name: string, args: readonly string[] = []): ChildProcess {
 }
 
 await using stack = new AsyncDisposableStack();
-const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
-stack.defer(() => rm(folder, { recursive: true, force: true }));
+const { folder, connectionString, warehouse } = await openScratchWarehouse(stack);
 const server = script('export-server.ts');
 stack.defer(async () => {
   server.stdin?.end();
@@ -97,15 +91,6 @@ stack.defer(async () => {
 });
 if (server.stdout === null) throw new Error('no output');
 const { value: url } = await createInterface({ input: server.stdout })[Symbol.asyncIterator]().next();
-const postgres = stack.use(
-  await startEmbeddedPostgres({
-    dataDir: folder,
-    log: createLog('warn'),
-    signal: new AbortController().signal,
-  }),
-);
-const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
-await migrate(warehouse.db);
 
 async function exported(
   form: Case['form'],
@@ -119,7 +104,7 @@ async function exported(
   const worker = script('export-worker.ts', [
     String(url),
     `/${form}/${megabytes}`,
-    postgres.connectionString,
+    connectionString,
     objects,
     compression,
   ]);

@@ -3,18 +3,13 @@
  * simulated year of nights: the real plan, order and settling on a real Postgres; each night ages what was asked by a
  * day. The entries are drawn from a seed, and their answers come at once: no source takes part.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { fraction, noise } from '../src/sandbox/network/random.ts';
+import { givenNumbers, openFolder, say } from './scratch-world.ts';
 
-const [PARTIES = 2_000, NIGHTS = 365] = process.argv
-  .slice(2)
-  .filter((word) => /^\d+$/.test(word))
-  .map(Number);
+const [PARTIES = 2_000, NIGHTS = 365] = givenNumbers();
 const SEED = 7;
 const IDLE_NIGHTS_MAX = 28;
 /** The parties that a night can ask, as a share of all. */
@@ -139,26 +134,21 @@ function delaysOf(year: Year): string {
 }
 
 let parties = new Map<string, Party>();
-const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
-try {
-  const config = readConfig({ env: { SOURCE_URL: 'http://127.0.0.1:9', DATA_DIR: dataDir }, cwd: dataDir });
-  await using app = await openApp({ config, log: createLog('warn'), signal: new AbortController().signal });
-  for (const share of SHARES) {
-    parties = new Map(makeParties().map((party) => [party.partyId, party]));
-    await app.warehouse.pool.query('truncate mirror.exports, mirror.parties, mirror.runs cascade');
-    await app.warehouse.pool.query(
-      'insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1',
-      [[...parties.keys()]],
-    );
-    const capacity = Math.floor(PARTIES * share);
-    const year = await simulateYear(app, capacity);
-    const row = [
-      `${share * 100} % of ${PARTIES} a night`,
-      `first pass ${year.firstPassNights ?? `more than ${NIGHTS}`} nights; asked a night ${(year.asked / NIGHTS).toFixed(0)}; nights until an entry is known: ${delaysOf(year)}; told as late at the end ${year.late}`,
-      '',
-    ];
-    process.stdout.write(`| ${row.join(' | ')} |\n`);
-  }
-} finally {
-  await rm(dataDir, { recursive: true, force: true });
+await using stack = new AsyncDisposableStack();
+const dataDir = await openFolder(stack);
+const config = readConfig({ env: { SOURCE_URL: 'http://127.0.0.1:9', DATA_DIR: dataDir }, cwd: dataDir });
+await using app = await openApp({ config, log: createLog('warn'), signal: new AbortController().signal });
+for (const share of SHARES) {
+  parties = new Map(makeParties().map((party) => [party.partyId, party]));
+  await app.warehouse.pool.query('truncate mirror.exports, mirror.parties, mirror.runs cascade');
+  await app.warehouse.pool.query(
+    'insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1',
+    [[...parties.keys()]],
+  );
+  const capacity = Math.floor(PARTIES * share);
+  const year = await simulateYear(app, capacity);
+  say(
+    `${share * 100} % of ${PARTIES} a night`,
+    `first pass ${year.firstPassNights ?? `more than ${NIGHTS}`} nights; asked a night ${(year.asked / NIGHTS).toFixed(0)}; nights until an entry is known: ${delaysOf(year)}; told as late at the end ${year.late}`,
+  );
 }

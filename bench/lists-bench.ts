@@ -130,7 +130,3 @@ export async function emptyMirror(warehouse: Warehouse): Promise<void> {
     on conflict do nothing`);
   await warehouse.pool.query('checkpoint');
 }
-
-export function median(values: readonly number[]): number {
-  return values.toSorted((left, right) => left - right)[Math.floor(values.length / 2)] ?? Number.NaN;
-}

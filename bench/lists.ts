@@ -5,24 +5,17 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { openWarehouse } from '../src/postgres/database.ts';
-import { migrate } from '../src/postgres/migrate.ts';
 import {
   emptyMirror,
   fetchAndInsert,
   fetchOnly,
-  median,
   openLists,
   PAGE_ROWS,
   startSource,
   syncParties,
 } from './lists-bench.ts';
+import { median, openScratchWarehouse, say } from './scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;
@@ -32,17 +25,8 @@ const ROW_BY_ROW_ROWS = 5_000;
 /** As bin/ledger-mirror.js has them: otherwise pages that nobody needs any more pile up. */
 const WORKER_FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 
-function say(what: string, value: string, wanted = ''): void {
-  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
-}
-
-const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(dataDir, { recursive: true, force: true }));
-const signal = new AbortController().signal;
-const postgres = stack.use(await startEmbeddedPostgres({ dataDir, log: createLog('warn'), signal }));
-const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
-await migrate(warehouse.db);
+const { connectionString, warehouse } = await openScratchWarehouse(stack);
 
 async function rate(work: () => Promise<number>): Promise<number> {
   const startMs = performance.now();
@@ -77,13 +61,9 @@ async function many(): Promise<void> {
   await using sandbox = await startSource(MANY_PARTIES, 0);
   await emptyMirror(warehouse);
   const script = fileURLToPath(new URL('lists-worker.ts', import.meta.url));
-  const child = spawn(
-    process.execPath,
-    [...WORKER_FLAGS, script, sandbox.url.href, postgres.connectionString],
-    {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
+  const child = spawn(process.execPath, [...WORKER_FLAGS, script, sandbox.url.href, connectionString], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
   await once(child, 'close');

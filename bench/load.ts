@@ -6,20 +6,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { FileStore } from '../src/objects/file-store.ts';
-import { openWarehouse } from '../src/postgres/database.ts';
-import { migrate } from '../src/postgres/migrate.ts';
 import { addToMonth, askQuestions, BenchWarehouse, fillMonth, makeLake } from './lake-questions.ts';
 import { publishLedger } from './load-ledger.ts';
+import { median, openScratchWarehouse, say } from './scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
@@ -41,39 +37,21 @@ interface Worked {
   readonly peakMb: number;
 }
 
-function say(what: string, value: string, wanted = ''): void {
-  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
-}
-
 async function seconds(work: () => Promise<unknown>): Promise<number> {
   const startMs = performance.now();
   await work();
   return (performance.now() - startMs) / 1000;
 }
 
-const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(folder, { recursive: true, force: true }));
-const postgres = stack.use(
-  await startEmbeddedPostgres({
-    dataDir: folder,
-    log: createLog('warn'),
-    signal: new AbortController().signal,
-  }),
-);
-const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
-await migrate(warehouse.db);
+const { folder, connectionString, warehouse } = await openScratchWarehouse(stack);
 const { pool } = warehouse;
 const objectsDir = join(folder, 'objects');
 const canonicalPath = join(folder, 'canonical.copy');
 
 async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
   const script = fileURLToPath(new URL('load-worker.ts', import.meta.url));
-  const args = [script, stage, postgres.connectionString, objectsDir, join(folder, 'scratch')];
+  const args = [script, stage, connectionString, objectsDir, join(folder, 'scratch')];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));

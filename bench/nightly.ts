@@ -6,8 +6,6 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -24,6 +22,7 @@ import { farSchedule } from '../test/support/far-schedule.ts';
 import { chooseRedis } from '../test/support/redis-binary.ts';
 import { RedisProcess } from '../test/support/redis-process.ts';
 import { startSource } from './lists-bench.ts';
+import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
 
 /** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
 const { values: settings } = parseArgs({
@@ -32,8 +31,8 @@ const { values: settings } = parseArgs({
 });
 const [WORKERS, LATENCY_MS] = [Number(settings.workers ?? 1), Number(settings.latency ?? 0)];
 const EXPORTS_AT_ONCE = String(settings.exports ?? 4);
-const given = process.argv.slice(2).filter((word) => /^\d+$/.test(word));
-const SIZES = given.length > 0 ? given.map(Number) : [300, 1_000];
+const given = givenNumbers();
+const SIZES = given.length > 0 ? given : [300, 1_000];
 const ACTIVE = 20;
 const PASSED_MS = 900_000;
 const CAPPED = 200;
@@ -52,10 +51,6 @@ type Measured = Record<(typeof COUNTS)[number], number> & {
   readonly run: Run;
   readonly seconds: number;
   readonly cpuSeconds: number;
-};
-
-const line = (what: string, value: string, wanted = ''): void => {
-  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 };
 
 async function night(app: App, settings: { exportsMax?: number } = {}): Promise<Run> {
@@ -114,13 +109,13 @@ function tell(what: string, parties: number, cost: Measured): void {
   const exports = cost.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
   const rate =
     exports.secondsPerExport === undefined ? '' : `, ${(1 / exports.secondsPerExport).toFixed(0)} exports/s`;
-  line(
+  say(
     `${what} of ${parties}: verdict, seconds, CPU of this process`,
     `${cost.run.verdict}, ${cost.seconds.toFixed(1)} s${rate}, ${cost.cpuSeconds.toFixed(1)} s`,
     'at least 150 exports/s',
   );
   const each = COUNTS.map((name) => `${(cost[name] / Math.max(1, exports.parties)).toFixed(2)} ${name}`);
-  line(`${what} of ${parties}, for each party asked`, each.join(', '), 'at most 4 statements, 1 transaction');
+  say(`${what} of ${parties}, for each party asked`, each.join(', '), 'at most 4 statements, 1 transaction');
 }
 
 async function openNight(
@@ -131,8 +126,7 @@ async function openNight(
   app: App;
   advance: () => Promise<void>;
 }> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
-  stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = await openFolder(stack);
   const sandbox = stack.use(await startSource(ACTIVE, LATENCY_MS));
   const env = {
     SOURCE_URL: sandbox.url.href,
@@ -214,7 +208,7 @@ async function nightsOf(parties: number, redisUrl: string | undefined): Promise<
   const capped = await measured(app, redis, () => night(app, { exportsMax: CAPPED }));
   const exports = capped.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
   const asking = (exports.secondsPerExport ?? 0) * exports.parties;
-  line(
+  say(
     `a night that asks ${CAPPED} of ${parties}: seconds beyond its requests`,
     (capped.seconds - asking).toFixed(1),
     'at most 5',
@@ -222,16 +216,11 @@ async function nightsOf(parties: number, redisUrl: string | undefined): Promise<
   return [first, second];
 }
 
-line(
-  'load of the machine before',
-  loadavg()
-    .map((load) => load.toFixed(1))
-    .join(' '),
-);
+sayLoad('before');
 await using servers = new AsyncDisposableStack();
 const command = await chooseRedis();
 const redis = command.isReal ? servers.use(await RedisProcess.start(command)) : undefined;
-if (redis === undefined) line('queues', 'in Postgres: no redis-server on this machine');
+if (redis === undefined) say('queues', 'in Postgres: no redis-server on this machine');
 const results: (readonly Measured[])[] = [];
 for (const size of SIZES) results.push(await nightsOf(size, redis?.url));
 const [small, large] = [results[0], results.at(-1)];
@@ -242,21 +231,16 @@ if (small !== undefined && large !== undefined && growth > 0) {
       const exponent = Math.log((large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1)) / growth;
       return `${count} ${exponent.toFixed(2)}`;
     });
-    line(
+    say(
       `exponents of ${name}, ${SIZES[0]} to ${SIZES.at(-1)}`,
       exponents.join(', '),
       `at most ${EXPONENT_MAX}`,
     );
   }
 }
-line(
+say(
   'peak memory of this process',
   `${Math.round(process.resourceUsage().maxRSS / 1024)} MB`,
   'at most 350 MB',
 );
-line(
-  'load of the machine after',
-  loadavg()
-    .map((load) => load.toFixed(1))
-    .join(' '),
-);
+sayLoad('after');

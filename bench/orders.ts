@@ -3,21 +3,15 @@
  * A thousand idle parties are ordered over HTTP, as fast as the read API takes them; `RATE` is the source's.
  */
 import { createHash } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { loadavg, tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp } from '../src/app/app.ts';
 import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
-import { say } from './api-world.ts';
 import { startSource } from './lists-bench.ts';
+import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
 
-const [PARTIES = 100_000, RATE = 10] = process.argv
-  .slice(2)
-  .filter((word) => /^\d+$/.test(word))
-  .map(Number);
+const [PARTIES = 100_000, RATE = 10] = givenNumbers();
 const ORDERS = 1_000;
 const RETRY_MS = 100;
 const SECONDS_MAX = 120;
@@ -26,9 +20,8 @@ function idle(index: number): string {
   return createHash('sha256').update(`idle ${index}`).digest('hex');
 }
 
-const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+const dataDir = await openFolder(stack);
 const source = stack.use(await startSource(20, 0));
 const env = { SOURCE_URL: source.url.href, DATA_DIR: dataDir, SOURCE_RATE: `${RATE}`, API_PORT: '0' };
 const config = readConfig({ env, cwd: dataDir });
@@ -70,12 +63,7 @@ async function complete(): Promise<number> {
   return Number(rows[0]?.count);
 }
 
-say(
-  'load of the machine before',
-  loadavg()
-    .map((load) => load.toFixed(1))
-    .join(' '),
-);
+sayLoad('before');
 const startedMs = performance.now();
 for (let at = 0; at < ORDERS; at += 1) await order(idle(at * Math.floor(PARTIES / ORDERS)));
 while ((await complete()) < ORDERS) await sleep(RETRY_MS);
@@ -85,9 +73,4 @@ say(
   `${seconds.toFixed(1)} s, ${(ORDERS / seconds).toFixed(1)} orders/s`,
   `at most ${SECONDS_MAX} s`,
 );
-say(
-  'load of the machine after',
-  loadavg()
-    .map((load) => load.toFixed(1))
-    .join(' '),
-);
+sayLoad('after');

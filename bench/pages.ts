@@ -2,34 +2,19 @@
  * How long the status, the console and the API take over a large mirror: `npm run bench -- pages [PARTIES [ENTRIES]]`;
  * 100,000 parties and ten million entries where none are given, made in Postgres alone: some minutes, and 6 GB.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { loadavg, tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'pg';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { fillMirror } from '../test/support/large-mirror.ts';
-import { median, openHome, runCommand, say, startServing } from './api-world.ts';
+import { openHome, runCommand, startServing } from './api-world.ts';
+import { givenNumbers, median, openScratch, say, sayLoad } from './scratch-world.ts';
 
-const [PARTIES = 100_000, ENTRIES = 10_000_000] = process.argv
-  .slice(2)
-  .filter((word) => /^\d+$/.test(word))
-  .map(Number);
+const [PARTIES = 100_000, ENTRIES = 10_000_000] = givenNumbers();
 const ROUNDS = 5;
 /** Longer than any answer is shared: each round asks Postgres. */
 const PAUSE_MS = 5_500;
 
-const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(folder, { recursive: true, force: true }));
-const { connectionString } = stack.use(
-  await startEmbeddedPostgres({
-    dataDir: folder,
-    log: createLog('warn'),
-    signal: new AbortController().signal,
-  }),
-);
+const { folder, connectionString } = await openScratch(stack);
 const home = await openHome(connectionString, folder, 'bench_pages');
 await runCommand(['migrate'], home.env);
 const pool = new Pool({ connectionString: home.databaseUrl });
@@ -112,9 +97,4 @@ say(
   `${((median(commands) - median(versions)) * 1_000).toFixed(0)} ms`,
   'below 200 ms',
 );
-say(
-  'load of the machine after',
-  loadavg()
-    .map((load) => load.toFixed(1))
-    .join(' '),
-);
+sayLoad('after');

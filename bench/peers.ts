@@ -4,18 +4,16 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { createLog } from '../src/core/log.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
 import { ROOT } from '../scripts/steps.ts';
 import { openVenv } from '../scripts/venv.ts';
-import { median, startSource } from './lists-bench.ts';
+import { startSource } from './lists-bench.ts';
 import { type Fault, FAULTS, startFaulty } from './peers/faults.ts';
+import { median, openScratch } from './scratch-world.ts';
 
 const PACKAGES = ['dlt[postgres,parquet]==1.31.0', 'duckdb==1.5.5', 'singer-sdk==0.54.9'];
 const isQuick = process.argv.includes('--quick');
@@ -34,17 +32,12 @@ interface Ended {
   readonly said: string;
 }
 
-const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-peers-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(folder, { recursive: true, force: true }));
+const { folder, connectionString } = await openScratch(stack);
 const venv = await openVenv('peers', PACKAGES);
 if ('missing' in venv) process.stdout.write(`not run: the peers cannot be installed: ${venv.missing}\n`);
 const python = 'bin' in venv ? join(venv.bin, 'python') : undefined;
-const signal = new AbortController().signal;
-const postgres = stack.use(
-  await startEmbeddedPostgres({ dataDir: join(folder, 'data'), log: createLog('warn'), signal }),
-);
-const admin = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+const admin = stack.use(openWarehouse({ url: connectionString, onIdleError: () => undefined }));
 let databases = 0;
 
 /** By a shell that tells the peak memory of what it ran, in kB, behind everything else. */
@@ -107,7 +100,7 @@ const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
   },
   'dlt → Postgres': async (url) => {
     const at = await fresh('dlt');
-    return timed(peer('dlt_lists.py', url, postgres.connectionString, at));
+    return timed(peer('dlt_lists.py', url, connectionString, at));
   },
   'Singer SDK → file': async (url) => timed(peer('singer_lists.py', url, await fresh('singer'))),
 };
@@ -116,7 +109,7 @@ const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
 async function emptyDatabase(): Promise<string> {
   databases += 1;
   await admin.pool.query(`create database peers_${databases}`);
-  const url = new URL(postgres.connectionString);
+  const url = new URL(connectionString);
   url.pathname = `/peers_${databases}`;
   await using warehouse = openWarehouse({ url: url.href, onIdleError: () => undefined });
   await migrate(warehouse.db);

@@ -2,27 +2,20 @@
  * A year of nights by a simulated clock: `npm run bench -- year [PARTIES] [NIGHTS] [DAYS]`, 50 parties and 365 nights one
  * day apart as a rule. Rows of each table by month, what is left of each party's segments, and what lies in the store.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { loadavg, tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { openApp } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
 import { closedSegments, countRows, passNight, startBusyNetwork } from '../test/support/simulated-nights.ts';
-import { say } from './api-world.ts';
+import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
 
-const [PARTIES = 50, NIGHTS = 365, DAYS = 1] = process.argv
-  .slice(2)
-  .filter((word) => /^\d+$/.test(word))
-  .map(Number);
+const [PARTIES = 50, NIGHTS = 365, DAYS = 1] = givenNumbers();
 const SEGMENTS_A_YEAR_MAX = 12;
 const MONTH_DAYS = 30;
 const signal = new AbortController().signal;
 
-const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
 await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(dataDir, { recursive: true, force: true }));
+const dataDir = await openFolder(stack);
 const sandbox = stack.use(await startBusyNetwork(PARTIES));
 const env = {
   SOURCE_URL: sandbox.url,
@@ -45,11 +38,7 @@ async function countObjects(): Promise<ReadonlyMap<string, number>> {
   return counts;
 }
 
-const load = (): string =>
-  loadavg()
-    .map((value) => value.toFixed(1))
-    .join(' ');
-say('load of the machine before', load());
+sayLoad('before');
 const startedMs = performance.now();
 const columns: { readonly month: string; readonly counts: ReadonlyMap<string, number> }[] = [];
 const verdicts = new Map<string, number>();
@@ -85,7 +74,7 @@ say(
   `at most ${SEGMENTS_A_YEAR_MAX}, and the days of the month that goes on`,
 );
 say('objects, table and lake compared by their sums', verify.verdict, 'complete');
-say('load of the machine after', load());
+sayLoad('after');
 
 const names = [...new Set(columns.flatMap(({ counts }) => [...counts.keys()]))].filter((name) =>
   columns.some(({ counts }) => (counts.get(name) ?? 0) > 0),
