@@ -8,6 +8,7 @@ import { openApp } from '../src/app/app.ts';
 import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
+import { addIdleLedgers } from '../test/support/mirror-arrange.ts';
 import { startSource } from './lists-bench.ts';
 import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
 
@@ -28,13 +29,9 @@ const config = readConfig({ env, cwd: dataDir });
 const app = stack.use(
   await openApp({ config, log: createLog('warn'), signal: new AbortController().signal }),
 );
-// As a night leaves them.
-await app.warehouse.pool.query(
-  `with parties as (insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1 returning party_id),
-     exports as (insert into mirror.exports (party_id, coverage_seq) select party_id, 1 from parties returning party_id)
-   insert into mirror.coverage (party_id, from_time, to_time, sides)
-     select party_id, '1970-01-01Z', '2020-01-01Z', 'both' from exports`,
-  [Array.from({ length: PARTIES }, (_, index) => idle(index))],
+await addIdleLedgers(
+  app.warehouse.pool,
+  Array.from({ length: PARTIES }, (_, index) => idle(index)),
 );
 await app.warehouse.pool.query('analyze');
 await app.jobs.stages.recordCoverage(new AbortController().signal);

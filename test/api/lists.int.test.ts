@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ReadStore } from '../../src/api/service/store/read-store.ts';
 import { freshWarehouse, startApi } from './mirror.ts';
+import { addCheckpoints, addEpoch, addGeneration, addParties } from '../support/mirror-arrange.ts';
 
 const PARTIES = 100_000;
 const warehouse = await freshWarehouse();
@@ -26,20 +27,23 @@ async function ask(list: 'parties' | 'checkpoints', query: string): Promise<Answ
 }
 
 beforeAll(async () => {
-  await pool.query(`insert into mirror.networks (epoch) values (2)`);
-  await pool.query(
-    `insert into mirror.parties (party_id, first_epoch, epoch, pos)
-     select lpad(to_hex(n), 64, '0'), 1, 2, n * 1024 from generate_series(1, $1) n
-     union all values ('network', 1, null, null), ('ff', 1, 1, 1)`,
-    [PARTIES],
-  );
+  await addEpoch(pool, 2);
+  await addParties(pool, ['ff'], 1);
+  const ids = Array.from({ length: PARTIES }, (_, index) => (index + 1).toString(16).padStart(64, '0'));
+  await addParties(pool, [...ids, 'network'], 2);
   // Every third height is tied, every fifth row repeated.
-  await pool.query(
-    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
-     select 2, 18446744073709551615 - n + n % 3, 'h' || n, 'b' || n, case when n % 5 = 0 then 3 else 1 end
-     from generate_series(1, 60) n`,
+  const heightOf = (n: number): bigint => 18_446_744_073_709_551_615n - BigInt(n) + BigInt(n % 3);
+  await addCheckpoints(
+    pool,
+    Array.from({ length: 60 }, (_, index) => index + 1).map((n) => ({
+      epoch: 2,
+      at_block: heightOf(n),
+      hash: `h${n}`,
+      block_hash: `b${n}`,
+      copies: n % 5 === 0 ? 3 : 1,
+    })),
   );
-  await pool.query('analyze mirror.checkpoints, mirror.parties');
+  await pool.query('analyze');
 });
 
 describe('pages', () => {
@@ -102,13 +106,17 @@ describe('pages', () => {
     'bring every row of %s, `network` too, to who follows the cursors with `%s`',
     async (list, way) => {
       await using small = await freshWarehouse();
-      await small.pool.query(
-        `insert into mirror.parties (party_id, first_epoch, epoch, pos)
-       select 'party-' || n, 1, 1, n from generate_series(1, 11) n union all select 'network', 1, 1, null`,
-      );
-      await small.pool.query(
-        `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies)
-       select 1, 100 + n / 2, 'h' || n, 'b' || n, 1 + n % 3 from generate_series(1, 7) n`,
+      const ids = Array.from({ length: 11 }, (_, index) => `party-${index + 1}`);
+      await addParties(small.pool, [...ids, 'network'], 1);
+      await addCheckpoints(
+        small.pool,
+        Array.from({ length: 7 }, (_, index) => index + 1).map((n) => ({
+          epoch: 1,
+          at_block: 100 + Math.floor(n / 2),
+          hash: `h${n}`,
+          block_hash: `b${n}`,
+          copies: 1 + (n % 3),
+        })),
       );
       await using served = await startApi(small);
       const [turn, more, edge] =
@@ -176,10 +184,9 @@ async function planOf(statement: string): Promise<string> {
 
 describe('the state of the mirror', () => {
   it('is told in the headers as of the head of the chain that is served', async () => {
-    await pool.query(
-      `insert into mirror.generations (epoch, list, kind, head_height, head_time) values
-       (1, 'parties', 'current', 99, '2020-01-01'), (2, 'checkpoints', 'current', 7, '2023-05-01 10:00:00.123456Z')`,
-    );
+    await addGeneration(pool, { list: 'parties', height: '99', time: '2020-01-01' });
+    const head = { height: '7', time: '2023-05-01 10:00:00.123456Z' };
+    await addGeneration(pool, { list: 'checkpoints', epoch: 2, ...head });
     await using fresh = await startApi(warehouse);
     const { headers } = await fetch(`${fresh.url}/api/v2/checkpoints`);
     expect(headers.get('x-block-height')).toBe('7');
@@ -190,10 +197,9 @@ describe('the state of the mirror', () => {
   });
 
   it('is whole once the list was read to its end, whatever an audit is reading', async () => {
-    await pool.query(
-      `insert into mirror.generations (epoch, list, kind, claimed_at, head_height, head_time) values
-       (2, 'parties', 'current', now(), 5, '2023-05-01'), (2, 'parties', 'audit', null, 6, '2023-05-02')`,
-    );
+    const parties = { list: 'parties', epoch: 2 } as const;
+    await addGeneration(pool, { ...parties, height: '5', time: '2023-05-01', isClaimed: true });
+    await addGeneration(pool, { ...parties, kind: 'audit', height: '6', time: '2023-05-02' });
     await using fresh = await startApi(warehouse);
     const response = await fetch(`${fresh.url}/api/v2/parties?pagination.first=2`);
     expect(response.headers.get('x-block-height')).toBe('5');

@@ -10,6 +10,7 @@ import { loadParty } from '../../src/load/load-party.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
 import { ASSET, HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
+import { emptyLedgers, unloadSegments } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -117,14 +118,12 @@ describe('a range of a loaded segment', () => {
     await segment(HEADER_12, FORMS[0][2]);
     const id = await segmentId();
     expect(await loaded.read(id, { ...asked, to: undefined })).toBeUndefined();
-    await database.pool.query(
-      'delete from mirror.ledger_entries; update mirror.segments set loaded_at = null',
-    );
+    await unloadSegments(database.pool);
     expect(await loaded.read(id, asked)).toBeUndefined();
     expect((await read(HOUR, loaded)).split('\n').length).toBeGreaterThan(50);
   });
 });
 
 beforeEach(async () => {
-  await database.pool.query('truncate mirror.exports cascade');
+  await emptyLedgers(database.pool);
 });

@@ -9,7 +9,7 @@ import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
-import { heldCheckpoints, knownParties, listedParties } from '../support/mirror-state.ts';
+import { currentSegments, heldCheckpoints, knownParties, listedParties } from '../support/mirror-state.ts';
 
 const LISTS = ['parties', 'checkpoints'] as const;
 const signal = new AbortController().signal;
@@ -60,15 +60,12 @@ async function listsOf(app: App): Promise<unknown> {
 
 /** Of each party the sum of its segments' digests, modulo 2^256, and their rows. */
 async function ledgersOf(app: App): Promise<ReadonlyMap<string, { entries: number; digest: string }>> {
-  const { rows } = await app.warehouse.pool.query<{ party_id: string; rows: bigint; digest: string }>(
-    `select party_id, rows, digest from mirror.segments where status = 'current'`,
-  );
   const ledgers = new Map<string, { entries: number; digest: string }>();
-  for (const row of rows) {
-    const before = ledgers.get(row.party_id) ?? { entries: 0, digest: '0' };
+  for (const row of await currentSegments(app.warehouse.pool)) {
+    const before = ledgers.get(row.partyId) ?? { entries: 0, digest: '0' };
     const sum = BigInt.asUintN(256, BigInt(`0x${before.digest}`) + BigInt(`0x${row.digest}`));
-    ledgers.set(row.party_id, {
-      entries: before.entries + Number(row.rows),
+    ledgers.set(row.partyId, {
+      entries: before.entries + row.rows,
       digest: sum.toString(16).padStart(64, '0'),
     });
   }

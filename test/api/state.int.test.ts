@@ -1,33 +1,23 @@
 /** Status, runs, health, metrics and the interface document, over a real warehouse. */
 import { readFile } from 'node:fs/promises';
-import { randomUUID } from 'node:crypto';
 import { Gauge, Registry } from 'prom-client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { glance } from '../../src/api/mirror/glance.ts';
 import { Meters, type MetricsSource } from '../../src/worker/meters.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from './mirror.ts';
+import { addGeneration, addParties, addRun } from '../support/mirror-arrange.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
 afterAll(() => warehouse[Symbol.asyncDispose]());
 const PARTY = 'ab'.repeat(32);
 
-async function run(
-  kind: string,
-  subject: string,
-  verdict: string | null,
-  minutesAgo: number,
-): Promise<string> {
-  const runId = randomUUID();
-  await pool.query(
-    `insert into mirror.runs (run_id, kind, subject, state, verdict, queued_at, started_at, finished_at, evidence)
-     values ($1, $2, $3, case when $4::text is null then 'running' else 'done' end, $4,
-       now() - $5 * interval '1 minute', now() - $5 * interval '1 minute',
-       case when $4::text is not null then now() end, '{"rows": "7"}')`,
-    [runId, kind, subject, verdict, minutesAgo],
-  );
-  return runId;
+function run(kind: string, subject: string, verdict: string | null, minutesAgo: number): Promise<string> {
+  const begun = new Date(Date.now() - minutesAgo * 60_000);
+  const end = verdict === null ? { state: 'running' } : { state: 'done', verdict, finished_at: new Date() };
+  const times = { queued_at: begun, started_at: begun };
+  return addRun(pool, { kind, subject, ...times, ...end, evidence: { rows: '7' } });
 }
 
 async function json(url: string): Promise<Record<string, unknown>> {
@@ -42,13 +32,9 @@ beforeAll(async () => {
   await run('sync', 'checkpoints', 'incomplete', 7);
   await run('nightly', 'scheduled', 'complete', 6);
   await run('export', PARTY, null, 5);
-  await pool.query(
-    `insert into mirror.generations (epoch, list, kind, claimed_at, head_height, head_time)
-     values (1, 'parties', 'current', now(), 18446744073709551615, '2023-05-01 10:00:00.123456Z')`,
-  );
-  await pool.query(`insert into mirror.parties (party_id, first_epoch, epoch, pos) values ($1, 1, 1, 1024)`, [
-    PARTY,
-  ]);
+  const head = { height: '18446744073709551615', time: '2023-05-01 10:00:00.123456Z' };
+  await addGeneration(pool, { list: 'parties', ...head, isClaimed: true });
+  await addParties(pool, [PARTY], 1);
 });
 
 describe('the status', () => {

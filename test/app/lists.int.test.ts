@@ -9,6 +9,7 @@ import { checkpointKey } from '../list-sync/plain-source/rows.ts';
 import { freshRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { type RealApp, startRealApp } from './real-app.ts';
+import { presentCheckpoints, presentParties } from '../support/mirror-state.ts';
 
 const redis = await freshRedis();
 const BACKENDS = [
@@ -40,16 +41,7 @@ async function ended({ app }: RealApp, asked: Pick<Run, 'kind' | 'subject'>): Pr
 
 async function held({ app }: RealApp): Promise<{ parties: string[]; checkpoints: string[] }> {
   const { pool } = app.warehouse;
-  const parties = await pool.query<{ key: string }>(
-    'select party_id as key from mirror.parties where gone_since is null',
-  );
-  const checkpoints = await pool.query<{ key: string }>(
-    `select at_block || '/' || hash || '/' || block_hash as key from mirror.checkpoints where gone_since is null`,
-  );
-  return {
-    parties: parties.rows.map(({ key }) => key).toSorted(),
-    checkpoints: checkpoints.rows.map(({ key }) => key).toSorted(),
-  };
+  return { parties: await presentParties(pool), checkpoints: await presentCheckpoints(pool) };
 }
 
 describe.each(BACKENDS)('with queues in %s', (_, env) => {

@@ -6,6 +6,7 @@ import { startSandbox } from '../support/sandbox.ts';
 import { countStatements } from '../support/count-statements.ts';
 import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
 import { type RealApp, startRealApp } from './real-app.ts';
+import { addIdleLedgers } from '../support/mirror-arrange.ts';
 
 const ORDERS = 9;
 const { signal } = new AbortController();
@@ -15,18 +16,6 @@ afterAll(() => sandbox.stop());
 
 function idle(index: number): string {
   return createHash('sha256').update(`idle ${index}`).digest('hex');
-}
-
-/** As a night leaves them. */
-async function cover({ app }: RealApp, parties: number): Promise<void> {
-  const ids = Array.from({ length: parties }, (_, index) => idle(index));
-  await app.warehouse.pool.query(
-    `with parties as (insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1 returning party_id),
-       exports as (insert into mirror.exports (party_id, coverage_seq) select party_id, 1 from parties returning party_id)
-     insert into mirror.coverage (party_id, from_time, to_time, sides)
-       select party_id, '1970-01-01Z', '2020-01-01Z', 'both' from exports`,
-    [ids],
-  );
 }
 
 async function order({ app: { jobs } }: RealApp, partyId: string): Promise<string> {
@@ -45,7 +34,8 @@ async function costOf(parties: number): Promise<{ statements: number; lists: num
     AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
   };
   await using real = await startRealApp(env, { isWorking: false });
-  await cover(real, parties);
+  const ids = Array.from({ length: parties }, (_, index) => idle(index));
+  await addIdleLedgers(real.app.warehouse.pool, ids);
   // The first one compares the database with the store.
   expect(await order(real, idle(0))).toBe('complete');
   store.calls.length = 0;

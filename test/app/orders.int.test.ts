@@ -3,6 +3,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
+import { addRun, removeRuns } from '../support/mirror-arrange.ts';
 
 const sandbox = await startSandbox({ parties: 8, entriesMean: 300, rateLimit: 'none', seed: 'orders' });
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url, EXPORT_COMPRESSION: 'zstd' });
@@ -175,12 +176,10 @@ describe('an ordered export', () => {
 
   it('is refused while as many as may be open are open, and taken when one of them has ended', async () => {
     const { pool } = mirror.app.warehouse;
-    const waiting = await pool.query<{ run_id: string }>(
-      `insert into mirror.runs (run_id, kind, subject, state, params)
-         select gen_random_uuid(), 'export', 'party ' || i, 'queued', '{"isOrdered": true}' from generate_series(1, 200) i
-         returning run_id`,
+    const order = { kind: 'export', state: 'queued', params: { isOrdered: true } };
+    const ids = await Promise.all(
+      Array.from({ length: 200 }, (_, index) => addRun(pool, { ...order, subject: `party ${index}` })),
     );
-    const ids = waiting.rows.map(({ run_id: id }) => id);
     const body = JSON.stringify({ partyId: parties[6], to: TO });
     const headers = { 'content-type': 'application/json' };
     const send = async (): Promise<Response> =>
@@ -189,12 +188,12 @@ describe('an ordered export', () => {
       const refused = await send();
       expect(refused.status).toBe(429);
       expect(await refused.text()).toContain('200 orders are open already');
-      await pool.query('delete from mirror.runs where run_id = $1', [ids.pop()]);
+      await removeRuns(pool, ids.splice(-1));
       const taken = await send();
       expect(taken.status).toBe(202);
       await settled(((await taken.json()) as { id: string }).id);
     } finally {
-      await pool.query('delete from mirror.runs where run_id = any ($1)', [ids]);
+      await removeRuns(pool, ids);
     }
   });
 

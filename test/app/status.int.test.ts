@@ -11,6 +11,13 @@ import { startSandbox } from '../support/sandbox.ts';
 import { farMonth } from '../support/far-schedule.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
+import {
+  addRun,
+  emptyRuns,
+  forgetWorkers,
+  setMirrorCreatedAt,
+  silenceRuns,
+} from '../support/mirror-arrange.ts';
 
 const sandbox = await startSandbox({ parties: 2, entriesMean: 5, rateLimit: 'none', seed: 'status' });
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
@@ -52,9 +59,9 @@ async function mirrorStatus(): Promise<Readonly<Record<string, unknown>>> {
 describe('the status', () => {
   it('tells of a night that was missed, until one is there', async () => {
     expect(await mirrorStatus()).toMatchObject({ attention: [], work: { workers: 0, missedSlot: null } });
-    await pool.query(`update mirror.identity set created_at = '2020-01-01'`);
-    await pool.query(`insert into mirror.runs (run_id, kind, subject, state, verdict, slot, queued_at, finished_at)
-      values (gen_random_uuid(), 'nightly', 'scheduled', 'done', 'complete', 'an old one', '2021-01-01', '2021-01-01')`);
+    await setMirrorCreatedAt(pool, '2020-01-01');
+    const over = { subject: 'scheduled', state: 'done', verdict: 'complete', slot: 'an old one' };
+    await addRun(pool, { kind: 'nightly', ...over, queued_at: '2021-01-01', finished_at: '2021-01-01' });
     expect(await mirrorStatus()).toMatchObject({
       whole: false,
       work: { workers: 0, missedSlot: SCHEDULED_AT },
@@ -65,9 +72,7 @@ describe('the status', () => {
         },
       ],
     });
-    await pool.query(
-      `insert into mirror.runs (run_id, kind, subject, state) values (gen_random_uuid(), 'nightly', 'now', 'running')`,
-    );
+    await addRun(pool, { kind: 'nightly', subject: 'now', state: 'running' });
     expect(await mirrorStatus()).toMatchObject({ attention: [], work: { missedSlot: null } });
   });
 
@@ -100,16 +105,16 @@ describe('the status', () => {
   });
 
   it('tells a run whose process is gone from one that is under way', async () => {
-    const { pool: fresh } = mirror.app.warehouse;
-    await fresh.query('delete from mirror.runs');
-    await fresh.query('delete from mirror.workers');
-    await fresh.query(`insert into mirror.runs (run_id, kind, subject, state, heartbeat_at, queued_at, started_at)
-      select gen_random_uuid(), 'nightly', 'now', 'running', at, at, at from (values (now() - interval '1 minute')) v(at)`);
+    await emptyRuns(pool);
+    await forgetWorkers(pool);
+    const at = new Date(Date.now() - 60_000);
+    const times = { heartbeat_at: at, queued_at: at, started_at: at };
+    await addRun(pool, { kind: 'nightly', subject: 'now', state: 'running', ...times });
     const { context } = contextOf(new AbortController().signal);
     const text = (await status({ watch: false }, context)).text;
     expect(text).toContain('Interrupted: nightly now; the next nightly run goes on from what it committed');
     expect(text).not.toContain('Runs under way');
-    await fresh.query(`update mirror.runs set heartbeat_at = now()`);
+    await silenceRuns(pool, 0);
     expect((await status({ watch: false }, context)).text).toContain('Runs under way: 1');
   });
 

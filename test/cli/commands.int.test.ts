@@ -9,7 +9,7 @@ import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { csvSum } from './expect-truth.ts';
 import { openHome, type Ended, type MirrorHome } from './mirror-home.ts';
-import { unfinishedRuns } from '../support/mirror-state.ts';
+import { countRows, listedParties, loadedRowsByParty, unfinishedRuns } from '../support/mirror-state.ts';
 
 const database = await freshDatabase();
 const NEVER = new Promise<never>(() => undefined);
@@ -102,9 +102,7 @@ describe('export', () => {
   });
 
   test('is loaded when it is published; --no-load leaves that to the next load', async () => {
-    const loadedRows = async (): Promise<number> =>
-      (await database.pool.query('select from mirror.ledger_entries where party_id = $1', [party]))
-        .rowCount ?? 0;
+    const loadedRows = async (): Promise<number> => (await loadedRowsByParty(database.pool)).get(party) ?? 0;
     const before = await loadedRows();
     sandbox.advance(12 * 3_600_000);
     const { entries } = sandbox.truth.party(party);
@@ -203,11 +201,10 @@ describe('an id that was cut', () => {
   });
 
   test('of several parties is refused with them, before anything is asked', async () => {
-    const { rows } = await database.pool.query<{ ids: string[] }>(
-      `select array_agg(party_id order by party_id) as ids from mirror.parties where party_id <> 'network'
-        group by left(party_id, 1) having count(*) > 1 limit 1`,
-    );
-    const several = rows[0]?.ids ?? [];
+    const ids = (await listedParties(database.pool)).toSorted();
+    const [several = []] = Map.groupBy(ids, ([first]) => first)
+      .values()
+      .filter((group) => group.length > 1);
     const cut = `${several[0]?.[0]}…`;
     const before = sandbox.requests.of();
     for (const command of [['export'], ['sync', 'parties']]) {
@@ -440,7 +437,7 @@ describe('nightly', () => {
     expect(alone.stderr).toMatch(/"Nightly run started"/);
     expect(alone.stderr).toMatch(/"runId":"[0-9a-f-]{36}".*"Nightly run started"/);
     const worker = home.start(['worker']);
-    await waitFor(async () => (await database.pool.query('select from mirror.workers')).rowCount === 1, {
+    await waitFor(async () => (await countRows(database.pool, 'workers')) === 1, {
       what: 'the worker',
     });
     const attended = await home.run(['nightly'], { SOURCE_RATE: '2' });

@@ -6,6 +6,7 @@ import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/redis.ts';
 import { expectLedgers, expectLists, strayObjects } from './expect-truth.ts';
 import { filesBelow, openHome, type MirrorHome } from './mirror-home.ts';
+import { falsifyDigests } from '../support/mirror-arrange.ts';
 
 /** The key of the last night's report. */
 async function newestReport({ objectsDir }: MirrorHome): Promise<string> {
@@ -103,9 +104,7 @@ describe.concurrent.each([
       ({ kind }) => kind === 'nightly',
     );
     expect(nights.map(({ verdict }) => verdict)).toEqual(['complete', 'complete']);
-    await empty.pool.query(
-      `update mirror.segments set digest = repeat('0', 64) where not open and rows > 0 and status = 'current'`,
-    );
+    await falsifyDigests(empty.pool);
     const less = await home.json(['verify', '--against', report], {
       DATABASE_URL: empty.url,
       SOURCE_URL: undefined,

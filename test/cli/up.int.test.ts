@@ -6,6 +6,7 @@ import type { Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { csvSum } from './expect-truth.ts';
 import { openHome, type MirrorHome } from './mirror-home.ts';
+import { countRows } from '../support/mirror-state.ts';
 
 const database = await freshDatabase();
 let sandbox: Sandbox;
@@ -110,8 +111,7 @@ describe('up', () => {
   test('ends in 0 on SIGTERM and leaves nothing running; the next command works by itself', async () => {
     expect(await up.end('SIGTERM')).toEqual({ code: 0, signal: null });
     expect(up.stderr).not.toMatch(/"level":"error"/);
-    const { rows } = await database.pool.query('select from mirror.workers');
-    expect(rows).toEqual([]);
+    expect(await countRows(database.pool, 'workers')).toBe(0);
     const { code, stderr } = await home.run(['sync', 'parties']);
     expect(code).toBe(0);
     expect(stderr).toContain('"Run finished"');

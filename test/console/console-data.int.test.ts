@@ -2,6 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../api/mirror.ts';
+import { addEntries, addExports, addParties, addSegment, type Row } from '../support/mirror-arrange.ts';
+import { ensurePartitions } from '../../src/postgres/partitions.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
@@ -11,42 +13,66 @@ const PARTIES = Array.from({ length: 60 }, (_, n) => `${String(n).padStart(2, '0
 const [FIRST = '', SECOND = ''] = PARTIES;
 const OTHER = 'cd'.repeat(32);
 const ASSET = 'ef'.repeat(32);
+const HOUR_MS = 3_600_000;
+
+type EntryRow = Row<'ledger_entries'>;
+
+function transfer(at: string | Date, type: string, quantity: bigint | number): EntryRow {
+  return { vega_time: at, transfer_type: type, quantity };
+}
+
+function from(party: string, account: string, balance: bigint | number): EntryRow {
+  return { account_from_party_id: party, account_from_account_type: account, account_from_balance: balance };
+}
+
+function to(party: string, account: string, balance: bigint | number): EntryRow {
+  return { account_to_party_id: party, account_to_account_type: account, account_to_balance: balance };
+}
 
 beforeAll(async () => {
   opened.use(warehouse);
-  await pool.query(
-    `insert into mirror.parties (party_id, first_epoch) select id, 1 from unnest($1::text[]) id`,
-    [[...PARTIES, 'network']],
+  await addParties(pool, [...PARTIES, 'network']);
+  await addExports(
+    pool,
+    PARTIES.map((id, index) => ({
+      party_id: id,
+      last_entry_at: index < 30 ? new Date(Date.UTC(2026, 2, 1) - (index + 1) * HOUR_MS) : null,
+      quarantined_at: index === 59 ? new Date() : null,
+      attempts: 5,
+      quarantine_reason: { code: 'X', message: 'why' },
+    })),
   );
-  await pool.query(
-    `insert into mirror.exports (party_id, last_entry_at, quarantined_at, attempts, quarantine_reason)
-     select id, case when n <= 30 then '2026-03-01T00:00Z'::timestamptz - n * interval '1 hour' end,
-       case when n = 60 then now() end, 5, '{"code": "X", "message": "why"}'
-     from unnest($1::text[]) with ordinality as party (id, n)`,
-    [PARTIES],
-  );
+  const range = { from_time: '2026-01-01Z', to_time: '2026-03-02Z' };
+  await addSegment(pool, {
+    party_id: FIRST,
+    ...range,
+    object_key: 'k',
+    rows: 3,
+    bytes: 9_007_199_254_740_993n,
+  });
+  await ensurePartitions(pool, ['2026-02']);
   // Two accounts: 100 in, 30 moved between its own, 20 out the next day.
-  await pool.query(
-    `insert into mirror.segments (party_id, from_time, to_time, object_key, rows, bytes, sha256, object_bytes, object_sha256,
-       digest, row_form, columns) values ($1, '2026-01-01Z', '2026-03-02Z', 'k', 3, 9007199254740993, '', 1, '', '', '', '{}')`,
-    [FIRST],
-  );
-  await pool.query(
-    `insert into mirror.coverage (party_id, from_time, to_time, sides, segment_id)
-     select party_id, from_time, to_time, 'both', segment_id from mirror.segments`,
-  );
-  await pool.query(
-    `create table mirror.ledger_entries_2026 partition of mirror.ledger_entries for values from ('2026-01-01') to ('2027-01-01')`,
-  );
-  await pool.query(
-    `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, account_from_party_id,
-       account_from_account_type, account_from_balance, account_to_party_id, account_to_account_type, account_to_balance, segment_id)
-     values
-       ($1, '2026-02-01 22:00Z', 100000000000000000000, 'DEPOSIT', $3, $2, 'EXTERNAL', 0, $1, 'GENERAL', 100000000000000000000, 1),
-       ($1, '2026-02-01 23:30Z', 30, 'MARGIN_LOW', $3, $1, 'GENERAL', 70, $1, 'MARGIN', 30, 1),
-       ($1, '2026-02-02 05:00Z', 20, 'WITHDRAW', $3, $1, 'GENERAL', 50, $2, 'EXTERNAL', 20, 1)`,
-    [FIRST, OTHER, ASSET],
-  );
+  const [mine, theirs] = [{ party_id: FIRST, asset_id: ASSET, segment_id: 1 }, OTHER];
+  await addEntries(pool, [
+    {
+      ...mine,
+      ...transfer('2026-02-01 22:00Z', 'DEPOSIT', 10n ** 20n),
+      ...from(theirs, 'EXTERNAL', 0),
+      ...to(FIRST, 'GENERAL', 10n ** 20n),
+    },
+    {
+      ...mine,
+      ...transfer('2026-02-01 23:30Z', 'MARGIN_LOW', 30),
+      ...from(FIRST, 'GENERAL', 70),
+      ...to(FIRST, 'MARGIN', 30),
+    },
+    {
+      ...mine,
+      ...transfer('2026-02-02 05:00Z', 'WITHDRAW', 20),
+      ...from(FIRST, 'GENERAL', 50),
+      ...to(theirs, 'EXTERNAL', 20),
+    },
+  ]);
   api = opened.use(
     await startApi(warehouse, {
       console: { ...NO_CONSOLE, store: new PostgresConsoleStore(pool) },
@@ -79,10 +105,15 @@ describe("a party's entries", () => {
   });
 
   it('are paged without a gap or a repetition, also where more of one instant than a page holds', async () => {
-    await pool.query(
-      `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, segment_id)
-       select $1, timestamptz '2026-02-03Z' + (n / 120) * interval '1 second', n, 'TRANSFER', $2, 1 from generate_series(0, 299) n`,
-      [SECOND, ASSET],
+    const second = (n: number): Date => new Date(Date.UTC(2026, 1, 3) + Math.floor(n / 120) * 1_000);
+    await addEntries(
+      pool,
+      Array.from({ length: 300 }, (_, n) => ({
+        party_id: SECOND,
+        asset_id: ASSET,
+        segment_id: 1,
+        ...transfer(second(n), 'TRANSFER', n),
+      })),
     );
     const seen: string[] = [];
     for (let after = ''; ;) {

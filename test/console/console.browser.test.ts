@@ -5,6 +5,8 @@ import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
+import { quarantineExport } from '../support/mirror-arrange.ts';
+import { currentSegments } from '../support/mirror-state.ts';
 
 const TOKEN = 'correct-horse-battery-staple';
 const WHOLE = /^The mirror is complete/;
@@ -27,13 +29,15 @@ function parts(): { sandbox: Sandbox; mirror: RealApp; page: ConsolePage['page']
   return { sandbox, mirror, view, page: view.page };
 }
 
-async function biggestParty(): Promise<{ id: string; rows: string }> {
-  const { rows } = await parts().mirror.app.warehouse.pool.query<{ id: string; rows: string }>(
-    `select party_id as id, sum(rows)::text as rows from mirror.segments where status = 'current'
-     group by 1 order by sum(rows) desc limit 1`,
-  );
-  if (rows[0] === undefined) throw new Error('nothing was exported');
-  return rows[0];
+async function biggestParty(): Promise<{ id: string; rows: number }> {
+  const segments = await currentSegments(parts().mirror.app.warehouse.pool);
+  const ledgers = [...Map.groupBy(segments, ({ partyId }) => partyId)].map(([id, held]) => ({
+    id,
+    rows: held.reduce((sum, { rows }) => sum + rows, 0),
+  }));
+  const [biggest] = ledgers.toSorted((a, b) => b.rows - a.rows);
+  if (biggest === undefined) throw new Error('nothing was exported');
+  return biggest;
 }
 
 function held(): PromiseWithResolvers<void> {
@@ -172,11 +176,8 @@ describe('an operator', () => {
     const { page, mirror } = parts();
     const { id } = await biggestParty();
     await page.getByRole('link', { name: 'Status', exact: true }).click();
-    await mirror.app.warehouse.pool.query(
-      `update mirror.exports set quarantined_at = now(), attempts = 5,
-       quarantine_reason = '{"code": "STREAM_CUT", "message": "the export broke off at byte 4096"}' where party_id = $1`,
-      [id],
-    );
+    const reason = { code: 'STREAM_CUT', message: 'the export broke off at byte 4096' };
+    await quarantineExport(mirror.app.warehouse.pool, id, reason);
     const item = page.locator('#attention > li', { hasText: '1 ledger quarantined' });
     await item.getByText('the export broke off at byte 4096').waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);

@@ -9,7 +9,8 @@ import { waitFor } from '../support/wait-for.ts';
 import { DAY, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
 import { declare, honestAnswer, WHOLE } from './hostile/case.ts';
 import { startHostileSource } from './hostile/start.ts';
-import { loadedQuantities, publishedSegments } from '../support/mirror-state.ts';
+import { loadedQuantities, loadedRows, nightlyLedgers, publishedSegments } from '../support/mirror-state.ts';
+import { ageCoverageChecks } from '../support/mirror-arrange.ts';
 
 const truth = (now: bigint, party: string): Entry[] =>
   makeLedger(now, { seed: 'audit', party, fromHours: 240 });
@@ -34,8 +35,7 @@ describe('a lost object', () => {
       expect([night.code, night.document.verdict]).toEqual([0, 'complete']);
       expect(host.requests.length).toBe(asked + 1);
       expect((await home.run(['verify', '--deep'])).code).toBe(0);
-      const held = await database.pool.query('select from mirror.ledger_entries');
-      expect(held.rowCount).toBe(truth(host.now, host.partyOf('lost')).length);
+      expect(await loadedRows(database.pool)).toBe(truth(host.now, host.partyOf('lost')).length);
     } finally {
       await host.close();
     }
@@ -55,13 +55,10 @@ describe('the rolling audit', () => {
     await using database = await openFreshDatabase();
     await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
     const party = host.partyOf('audit');
-    const forgetChecks = (): Promise<unknown> =>
-      database.pool.query(`update mirror.coverage set checked_at = checked_at - interval '2 days'`);
+    const forgetChecks = (): Promise<void> => ageCoverageChecks(database.pool, 2);
     const audited = async (): Promise<unknown> => {
-      const { rows } = await database.pool.query<{ audited: unknown }>(
-        `select outcome->'audited' as audited from mirror.nightly_units order by updated_at desc limit 1`,
-      );
-      return rows[0]?.audited;
+      const [latest] = await nightlyLedgers(database.pool);
+      return latest?.outcome?.['audited'] ?? null;
     };
     try {
       expect((await home.run(['nightly'])).code).toBe(0);

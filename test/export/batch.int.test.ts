@@ -11,7 +11,8 @@ import { freshDatabase } from '../support/database.ts';
 import { rowsRead } from '../support/rows-read.ts';
 import { signal, World } from './export-world.ts';
 import { at, entries } from './ledger-double.ts';
-import { coveredParties } from '../support/mirror-state.ts';
+import { coveredParties, coveredRanges, exportLeaseEnds, recordedExports } from '../support/mirror-state.ts';
+import { addCoverage, addIdleLedgers, emptyLists, takeOverExport } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NOW = '2023-05-10 00:00:00+00';
@@ -49,10 +50,8 @@ async function covered({ world }: Opened): Promise<string[]> {
 }
 
 async function leased({ world }: Opened): Promise<number> {
-  const { rowCount } = await world.pool.query(
-    'select from mirror.exports where lease_until > clock_timestamp()',
-  );
-  return rowCount ?? 0;
+  const ends = await exportLeaseEnds(world.pool);
+  return ends.filter((end) => end.getTime() > Date.now()).length;
 }
 
 test('empty answers are true once they are written, all at once, and their leases are given back', async () => {
@@ -61,10 +60,9 @@ test('empty answers are true once they are written, all at once, and their lease
   expect([await covered(opened), await leased(opened)]).toEqual([[], 3]);
   expect(await opened.batch.write()).toEqual([]);
   expect([await covered(opened), await leased(opened)]).toEqual([PARTIES, 0]);
-  const { rows } = await opened.world.pool.query<{ asked: boolean; seq: string }>(
-    'select last_asked_at is not null as asked, coverage_seq::text as seq from mirror.exports',
+  expect(await recordedExports(opened.world.pool)).toMatchObject(
+    PARTIES.map((partyId) => ({ partyId, isAsked: true, coverageSeq: '1' })),
   );
-  expect(rows).toEqual(PARTIES.map(() => ({ asked: true, seq: '1' })));
 });
 
 test('an idle party keeps one row of coverage, night after night', async () => {
@@ -74,10 +72,8 @@ test('an idle party keeps one row of coverage, night after night', async () => {
   await using next = await BatchStore.open(opened.warehouse.db, PARTIES);
   for (const party of PARTIES) await opened.export(party, NEXT, next);
   expect(await next.write()).toEqual([]);
-  const { rows } = await opened.world.pool.query<{ to: string }>(
-    `select to_char(to_time at time zone 'UTC', 'YYYY-MM-DD') as to from mirror.coverage`,
-  );
-  expect(rows).toEqual(PARTIES.map(() => ({ to: '2023-05-11' })));
+  const ends = (await coveredRanges(opened.world.pool)).map(({ to }) => to.toISOString().slice(0, 10));
+  expect(ends).toEqual(PARTIES.map(() => '2023-05-11'));
 });
 
 test('a party with rows is published at once, and counts at the source only while it asks', async () => {
@@ -89,8 +85,8 @@ test('a party with rows is published at once, and counts at the source only whil
   await opened.export(FIRST);
   const { rows, objectKeys } = await opened.export(SECOND);
   expect([rows, objectKeys.length > 0, await covered(opened)]).toMatchObject([20n, true, [SECOND]]);
-  const { rowCount } = await opened.world.pool.query('select from mirror.exports where is_at_source');
-  expect(rowCount).toBe(0);
+  const exports = await recordedExports(opened.world.pool);
+  expect(exports.filter(({ isAtSource }) => isAtSource)).toEqual([]);
   await opened.batch.write();
   expect(await covered(opened)).toEqual([FIRST, SECOND]);
 });
@@ -108,9 +104,7 @@ test('a process that ends before it has written has proven nothing: it is asked 
 test('a party that another has taken over is named, and the others are written', async () => {
   await using opened = await open();
   for (const party of PARTIES) await opened.export(party);
-  await opened.world.pool.query(
-    `update mirror.exports set lease_token = gen_random_uuid() where party_id = '${SECOND}'`,
-  );
+  await takeOverExport(opened.world.pool, SECOND);
   expect(await opened.batch.write()).toEqual([SECOND]);
   expect(await covered(opened)).toEqual([FIRST, THIRD]);
 });
@@ -118,9 +112,8 @@ test('a party that another has taken over is named, and the others are written',
 test('a party whose coverage has changed meanwhile is named, and the others are written', async () => {
   await using opened = await open();
   for (const party of PARTIES) await opened.export(party);
-  await opened.world.pool.query(
-    `insert into mirror.coverage (party_id, from_time, to_time, sides) values ('${THIRD}', '2023-01-01', '2024-01-01', 'from')`,
-  );
+  const range = { from_time: '2023-01-01', to_time: '2024-01-01', sides: 'from' };
+  await addCoverage(opened.world.pool, { party_id: THIRD, ...range });
   expect(await opened.batch.write()).toEqual([THIRD]);
   expect([await covered(opened), await leased(opened)]).toEqual([PARTIES, 0]);
 });
@@ -148,23 +141,16 @@ test('what was not begun can be given back, and another exports it', async () =>
 
 test('what a lease reads does not grow with the parties that there are', async () => {
   await using opened = await open();
-  await opened.world.pool.query(
-    `insert into mirror.parties (party_id, first_epoch)
-     select encode(sha256(('party ' || n)::bytea), 'hex'), 1 from generate_series(1, 5000) n`,
-  );
-  await opened.world.pool.query(
-    'insert into mirror.exports (party_id) select party_id from mirror.parties on conflict do nothing',
-  );
-  await opened.world.pool.query('analyze mirror.parties, mirror.exports');
-  const { rows } = await opened.world.pool.query<{ party_id: string }>(
-    'select party_id from mirror.exports order by party_id limit 10',
-  );
-  const ids = rows.map((row) => row.party_id);
+  const { pool } = opened.world;
+  const all = Array.from({ length: 5_000 }, (_, index) => index.toString(16).padStart(64, '0'));
+  await addIdleLedgers(pool, all);
+  await pool.query('analyze');
+  const ids = all.slice(0, 10);
   const read = await opened.warehouse.db.transaction().execute(async (tx) => {
     const taken = await takeLeases(tx, ids, undefined, { leaseMs: 60_000, holder: undefined });
     expect(taken).toHaveLength(10);
     return rowsRead(tx);
   });
   expect(read).toBeLessThan(200);
-  await opened.world.pool.query('delete from mirror.parties');
+  await emptyLists(pool);
 });

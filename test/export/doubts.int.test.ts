@@ -8,6 +8,15 @@ import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
+import {
+  addCheckpoints,
+  changePublications,
+  emptyLists,
+  markSegmentsLoaded,
+  quarantineSegments,
+  replacePublicationPlans,
+  setCoverageCheckedAt,
+} from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_PAUSE = { pauseMs: () => 0 };
@@ -46,23 +55,13 @@ describe('a source that no longer has what is known', () => {
 
   test('after a reset of the network a new epoch of coverage begins', async () => {
     await using world = await World.open(database);
-    const columns = await world.pool.query<{ column_name: string }>(
-      `select column_name from information_schema.columns where table_schema = 'mirror' and table_name = 'checkpoints'
-       and is_nullable = 'NO' and column_default is null`,
-    );
-    const names = columns.rows.map(({ column_name: name }) => name);
-    const values = names.map((name) =>
-      name === 'epoch' ? '$1::int' : ['hash', 'block_hash'].includes(name) ? `'a'` : '1',
-    );
-    const addEpoch = (epoch: number): Promise<unknown> =>
-      world.pool.query(`insert into mirror.checkpoints (${names.join(', ')}) select ${values.join(', ')}`, [
-        epoch,
-      ]);
-    await addEpoch(1);
+    const addCheckpoint = (epoch: number): Promise<void> =>
+      addCheckpoints(world.pool, [{ epoch, at_block: 1, hash: 'a', block_hash: 'a' }]);
+    await addCheckpoint(1);
     const old = entries('2023-05-01T10:00:00Z', 10);
     world.source.entries = old;
     await world.export('2023-05-02T00:00:00Z');
-    await addEpoch(2);
+    await addCheckpoint(2);
     world.source.entries = entries('2023-05-03T10:00:00Z', 5);
     expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
       verdict: 'complete',
@@ -70,7 +69,7 @@ describe('a source that no longer has what is known', () => {
       evidence: { overlap: 'the chain of the source began again since' },
     });
     expect(await world.rows()).toEqual(written([...old, ...world.source.entries]));
-    await world.pool.query('delete from mirror.checkpoints');
+    await emptyLists(world.pool);
   });
 
   test('rows of the last open segment that vanished stay, and what is new comes beside them', async () => {
@@ -145,9 +144,9 @@ describe('a publication that cannot be committed', () => {
         step === 'manifest' ? Promise.reject(new Error('killed')) : undefined,
     };
     await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow('killed');
-    await world.pool.query(`update mirror.publications set state = 'dropped' where state = 'intent'`);
+    await changePublications(world.pool, 'intent', 'dropped');
     await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
-    await world.pool.query(`update mirror.publications set state = 'intent' where state = 'dropped'`);
+    await changePublications(world.pool, 'dropped', 'intent');
     expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
@@ -159,7 +158,7 @@ describe('a publication that cannot be committed', () => {
       failpoint: (step: string) => (step === 'intended' ? Promise.reject(new Error('killed')) : undefined),
     };
     await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow('killed');
-    await world.pool.query(`update mirror.publications set plan = '{"of": "another version"}'`);
+    await replacePublicationPlans(world.pool, { of: 'another version' });
     expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
@@ -290,13 +289,10 @@ describe('what is covered can be asked for again', () => {
     await world.export(now);
     const [key = ''] = await world.objectKeys();
     await rm(join(world.folder, 'objects', key));
-    await world.pool.query(`update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}'`);
+    await quarantineSegments(world.pool);
     expect(await world.export('2023-06-02T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
     expect(await world.rows()).toEqual(written(world.source.entries));
-    const { rows } = await world.pool.query(
-      `select from mirror.segments where quarantine_reason is not null and status = 'current'`,
-    );
-    expect(rows).toEqual([]);
+    expect((await currentSegments(world.pool)).filter(({ isQuarantined }) => isQuarantined)).toEqual([]);
   });
 
   test('rows that are loaded, and of which the source serves less by now, are kept though their object is lost', async () => {
@@ -305,9 +301,8 @@ describe('what is covered can be asked for again', () => {
     await world.export('2023-06-01T00:00:00Z');
     const [key = ''] = await world.objectKeys();
     await rm(join(world.folder, 'objects', key));
-    await world.pool.query(
-      `update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}', loaded_at = clock_timestamp()`,
-    );
+    await quarantineSegments(world.pool);
+    await markSegmentsLoaded(world.pool);
     world.source.entries = world.source.entries.slice(20);
     const kept = await world.export('2023-06-02T00:00:00Z', {}, NO_PAUSE);
     expect([kept.verdict, kept.evidence['kept']]).toMatchObject([
@@ -338,14 +333,14 @@ describe('what is covered can be asked for again', () => {
     await world.export('2023-05-01T00:00:00Z', { from: at('2023-04-01T00:00:00Z') });
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z', { from: at('2023-05-01T00:00:00Z') });
-    await world.pool.query(`update mirror.coverage set checked_at = '2023-05-02'`);
+    await setCoverageCheckedAt(world.pool, '2023-05-02');
     const before = await world.objectKeys();
     expect(await world.export('2023-05-10T00:00:00Z', { auditShare: 1 })).toMatchObject({
       verdict: 'complete',
       requests: 1,
     });
     expect(await world.objectKeys()).toEqual(before);
-    await world.pool.query(`update mirror.coverage set checked_at = '2023-05-02'`);
+    await setCoverageCheckedAt(world.pool, '2023-05-02');
     world.source.entries.push({ time: '2023-05-01 10:15:00.5+00' });
     expect(await world.export('2023-05-20T00:00:00Z', { auditShare: 1 }, NO_PAUSE)).toMatchObject({
       verdict: 'suspicious',

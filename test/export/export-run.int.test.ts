@@ -17,12 +17,9 @@ import {
   row13,
   type Spoil,
 } from './ledger-double.ts';
-import {
-  exportLeaseEnds,
-  failedAttempts,
-  publicationStates,
-  publishedSegments,
-} from '../support/mirror-state.ts';
+import { publicationStates, publishedSegments, recordedExports } from '../support/mirror-state.ts';
+import { addEntries, emptyLedgers } from '../support/mirror-arrange.ts';
+import { ensurePartitions } from '../../src/postgres/partitions.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');
@@ -194,14 +191,21 @@ test('the assets seen so far are those of entries and of units, each once', asyn
   await using world = await World.open(database);
   world.source.entries = entries('2023-05-01T10:00:00Z', 3);
   await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
-  await world.pool.query('create table mirror.ledger_entries_all partition of mirror.ledger_entries default');
-  await world.pool.query(
-    `insert into mirror.ledger_entries (party_id, vega_time, quantity, transfer_type, asset_id, segment_id)
-     select $1, now(), 1, 'WIN', asset, 1 from unnest($2::text[]) asset, generate_series(1, 20)`,
-    [PARTY, [ASSET, ASSET_2, 'fBTC']],
+  await ensurePartitions(world.pool, ['2023-05']);
+  const entry = {
+    party_id: PARTY,
+    vega_time: '2023-05-01Z',
+    quantity: 1,
+    transfer_type: 'WIN',
+    segment_id: 1,
+  };
+  const assets = [ASSET, ASSET_2, 'fBTC'].flatMap((asset) => Array.from({ length: 20 }, () => asset));
+  await addEntries(
+    world.pool,
+    assets.map((asset) => ({ ...entry, asset_id: asset })),
   );
   expect(await world.repository.knownAssets()).toEqual([ASSET, ASSET_2, 'fBTC']);
-  await world.pool.query('drop table mirror.ledger_entries_all');
+  await emptyLedgers(world.pool);
 });
 
 describe('a bad answer publishes nothing and says where it broke', () => {
@@ -246,17 +250,12 @@ describe('a bad answer publishes nothing and says where it broke', () => {
     };
     await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow('Ctrl-C');
     expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([[], [], 0]);
-    expect([await failedAttempts(world.pool), await exportLeaseEnds(world.pool)]).toEqual([[0], []]);
+    expect(await recordedExports(world.pool)).toMatchObject([{ attempts: 0, leaseUntil: null }]);
   });
 
   test('after five failures the scope is quarantined with its reason; a success clears it', async () => {
     await using world = await World.open(database);
-    const scope = async (): Promise<unknown> =>
-      (
-        await world.pool.query(
-          'select attempts, quarantined_at is not null as aside, quarantine_reason as reason from mirror.exports',
-        )
-      ).rows[0];
+    const scope = async (): Promise<unknown> => (await recordedExports(world.pool))[0];
     for (let failure = 1; failure <= 5; failure += 1) {
       world.source.spoils.push(() => []);
       const failed = await world.export('2023-06-01T00:00:00Z').catch((error: unknown) => error);
@@ -265,12 +264,12 @@ describe('a bad answer publishes nothing and says where it broke', () => {
       expect(failed).toBeInstanceOf(failure < 5 ? RetryableError : PermanentError);
       expect(await scope()).toMatchObject({
         attempts: failure,
-        aside: failure === 5,
+        isQuarantined: failure === 5,
         reason: { code: 'ANSWER_EMPTY' },
       });
     }
     await world.export('2023-06-01T00:00:00Z');
-    expect(await scope()).toEqual({ attempts: 0, aside: false, reason: null });
+    expect(await scope()).toMatchObject({ attempts: 0, isQuarantined: false, reason: null });
   });
 });
 
@@ -312,6 +311,10 @@ describe('the overlap check', () => {
   });
 });
 
+async function waiting(pool: Pool): Promise<readonly unknown[]> {
+  return (await recordedExports(pool)).filter(({ waitsForLimit }) => waitsForLimit);
+}
+
 describe('workers side by side', () => {
   test('two on one scope: the second finds it covered', async () => {
     await using world = await World.open(database);
@@ -334,11 +337,7 @@ describe('workers side by side', () => {
     world.source.spoils.push(async function* (csv) {
       // It comes while the first question of the large one holds the only place.
       other = world.export(now, { partyId: small });
-      await waitFor(
-        async () =>
-          (await world.pool.query(`select from mirror.exports where limit_wanted_at is not null`)).rowCount,
-        { what: 'the small one to wait' },
-      );
+      await waitFor(async () => (await waiting(world.pool)).length, { what: 'the small one to wait' });
       yield csv;
     });
     await world.export(now, {}, { segmentBytesMax: 2 ** 16 });
@@ -355,11 +354,10 @@ describe('workers side by side', () => {
     world.source.entries = parties.flatMap((from) =>
       entries('2023-05-01T10:00:00Z', 20).map((entry) => ({ ...entry, from })),
     );
-    const refused = `select from mirror.exports where limit_wanted_at is not null`;
     // Two have a place, and keep it until the others have asked for one in vain.
     const held: Spoil = async function* (csv) {
       const areAllHere = async (): Promise<boolean> =>
-        world.source.atOnce > 2 || (await world.pool.query(refused)).rowCount === parties.length - 2;
+        world.source.atOnce > 2 || (await waiting(world.pool)).length === parties.length - 2;
       await waitFor(areAllHere, { what: 'the others to ask for a place' });
       yield csv;
     };

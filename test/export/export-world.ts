@@ -15,6 +15,7 @@ import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 import { at, LedgerDouble, PARTY } from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
+import { emptyLedgers, endExportLeases, setSourceProfile } from '../support/mirror-arrange.ts';
 
 export const signal = new AbortController().signal;
 
@@ -36,10 +37,8 @@ export class World implements AsyncDisposable {
   }
 
   static async open(database: { url: string; pool: Pool }): Promise<World> {
-    await database.pool.query(
-      `truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports cascade`,
-    );
-    await database.pool.query(`update mirror.source_state set profile = '{}'`);
+    await emptyLedgers(database.pool);
+    await setSourceProfile(database.pool, {});
     return new World(database.url, database.pool, await mkdtemp(join(tmpdir(), 'ledger-mirror-export-')));
   }
 
@@ -118,9 +117,7 @@ export class World implements AsyncDisposable {
 
   /** A dead worker's leases, as they are once they have run out. */
   async expireLeases(): Promise<void> {
-    await this.pool.query(
-      `update mirror.exports set lease_until = '2000-01-01' where lease_until is not null`,
-    );
+    await endExportLeases(this.pool);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -11,14 +11,15 @@ import { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
 import { killAt, LARGE, NOW } from './killed-case.ts';
 import { entries, row12 } from './ledger-double.ts';
-import { failedAttempts, publishedSegments } from '../support/mirror-state.ts';
+import { publishedSegments, publishingRuns, recordedExports } from '../support/mirror-state.ts';
+import { addRun, changePublications, emptySegments, setPublicationSeq } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 /** So small that the ledger comes in several. */
 const WINDOWS = { segmentBytesMax: 2 ** 16 };
 /** Rows of objects that a reader who goes by the tables would see. */
 async function visibleSegments(world: World): Promise<number> {
-  return (await world.pool.query('select from mirror.segments')).rowCount ?? 0;
+  return (await publishedSegments(world.pool)).length;
 }
 
 describe('a worker killed with -9', () => {
@@ -51,10 +52,9 @@ describe('a worker killed with -9', () => {
     world.source.entries = LARGE;
     await killAt(world, database.url, 'object', 2);
     // Its run is known: only what a database has forgotten could be the only copy.
-    await world.pool.query(
-      `insert into mirror.runs (run_id, kind, subject) select (plan ->> 'runId')::uuid, 'export', 'killed' from mirror.publications`,
-    );
-    await world.pool.query(`update mirror.publications set state = 'dropped'`);
+    for (const runId of await publishingRuns(world.pool))
+      await addRun(world.pool, { run_id: runId, kind: 'export', subject: 'killed' });
+    await changePublications(world.pool, 'intent', 'dropped');
     await world.expireLeases();
     await world.export('2023-05-01T14:10:00Z');
     const kept = await world.rows();
@@ -66,13 +66,13 @@ describe('a worker killed with -9', () => {
     expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({ removedObjects: 2 });
     expect(await world.rows()).toEqual(kept);
     // A database put back to before these publications must not take their objects for rubbish.
-    await world.pool.query('truncate mirror.segments cascade');
-    await world.pool.query('update mirror.identity set publication_seq = 0');
+    await emptySegments(world.pool);
+    await setPublicationSeq(world.pool, 0n);
     expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
       removedObjects: 0,
       keptObjects: 2,
     });
-    await world.pool.query('update mirror.identity set publication_seq = 1000');
+    await setPublicationSeq(world.pool, 1_000n);
   });
 });
 
@@ -121,7 +121,7 @@ describe('two workers that both believe to hold the unit', () => {
       await world.export(NOW);
       expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
       expect(await world.spooled()).toEqual([]);
-      expect(await failedAttempts(world.pool)).toEqual([0]);
+      expect(await recordedExports(world.pool)).toMatchObject([{ attempts: 0 }]);
     },
   );
 });
@@ -155,7 +155,7 @@ test.each(['asked', 'spooled', 'intended', 'object', 'manifest', 'committed'])(
     expect(await world.spooled()).toEqual([]);
     // What was received whole is finished from the spool: only the present is asked for.
     expect(world.source.asked[1]?.from !== undefined).toBe(at !== 'asked');
-    expect(await failedAttempts(world.pool)).toEqual([0]);
+    expect(await recordedExports(world.pool)).toMatchObject([{ attempts: 0 }]);
   },
 );
 

@@ -27,6 +27,7 @@ import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
 import { openDoubleStore, S3Double } from '../support/s3-double.ts';
 import { ASSET, HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
+import { addCheckpoints, addParties } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -57,13 +58,11 @@ async function fill(keeper?: RowSpool): Promise<void> {
   await publish(database.pool, objects, { party: PARTY_A, ...RANGE, header, rows: noted });
   const later = [row13({ ...entry, type: 'MAKER_FEE_PAY', balances: [HUGE, '0'] }, PARTY_B)];
   await publish(database.pool, objects, { party: PARTY_B, ...RANGE, header: HEADER_13, rows: later });
-  await database.pool.query(
-    `insert into mirror.parties (party_id, first_epoch) values ('network', 1), ('${PARTY_A}', 1)`,
-  );
-  await database.pool.query(
-    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies) values
-      (1, 18446744073709551615, 'h2', 'b2', 2), (1, 18446744073709551000, 'h1', 'b1', 1)`,
-  );
+  await addParties(database.pool, ['network', PARTY_A]);
+  await addCheckpoints(database.pool, [
+    { epoch: 1, at_block: '18446744073709551615', hash: 'h2', block_hash: 'b2', copies: 2 },
+    { epoch: 1, at_block: '18446744073709551000', hash: 'h1', block_hash: 'b1', copies: 1 },
+  ]);
   await load(keeper);
 }
 

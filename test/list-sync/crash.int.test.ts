@@ -11,6 +11,8 @@ import { waitFor } from '../support/wait-for.ts';
 import { CuttingProxy } from './cutting-proxy.ts';
 import { checkpoints, ListDouble, parties } from './list-double.ts';
 import { newRun, openMigrated, rememberingStore, SyncWorld } from './sync-world.ts';
+import { endListLeases } from '../support/mirror-arrange.ts';
+import { recordedGenerations, storedResumePoint } from '../support/mirror-state.ts';
 
 const database = await freshDatabase();
 const warehouse = await openMigrated(database.url);
@@ -153,12 +155,12 @@ describe('rivals', () => {
     );
     const overtaken = first.catch((error: unknown) => error);
     await waitFor(() => isStuck, { what: 'the first worker to be stuck' });
-    await world.pool.query(`update mirror.list_leases set lease_until = now() - interval '1 second'`);
+    await endListLeases(world.pool);
     expect((await world.sync(double, { list: 'parties', runId })).verdict).toBe('complete');
-    const before = await world.pool.query('select * from mirror.generations');
+    const before = await recordedGenerations(world.pool);
     letGo();
     expect(await overtaken).toBeInstanceOf(FencedError);
-    expect((await world.pool.query('select * from mirror.generations')).rows).toEqual(before.rows);
+    expect(await recordedGenerations(world.pool)).toEqual(before);
     await expectHeld(double, 'parties');
   });
 
@@ -251,8 +253,7 @@ describe('the resume point', () => {
   }
 
   async function storedPoint(): Promise<{ groups: { cursor: string; keys: string[] }[]; sequence: string }> {
-    const { rows } = await world.pool.query('select resume_point from mirror.generations');
-    return rows[0].resume_point;
+    return (await storedResumePoint(world.pool)) as Awaited<ReturnType<typeof storedPoint>>;
   }
 
   test('after a kill is the one in Redis: its cursor is the first that is sent', async () => {

@@ -14,6 +14,7 @@ import { startOwnRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { localState, sourceConfig } from '../support/source-config.ts';
 import { openMigrated, SyncWorld } from './sync-world.ts';
+import { storedResumePoint } from '../support/mirror-state.ts';
 
 const PAGE_MS = 5_000;
 const AWAY_FROM_PAGE = 5;
@@ -66,6 +67,5 @@ test('Redis away for more than a minute', async () => {
     { level: 'info', message: 'Resume state is back' },
   ]);
   expect(log.lines[1]?.fields['awayMs']).toBeGreaterThan(60_000);
-  const { rows } = await world.pool.query('select resume_point from mirror.generations');
-  expect(hint).toEqual(rows[0].resume_point);
+  expect(hint).toEqual(await storedResumePoint(world.pool));
 });

@@ -19,6 +19,7 @@ import { waitFor } from '../support/wait-for.ts';
 import { localState, sourceConfig } from '../support/source-config.ts';
 import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
 import { recordedRuns } from '../support/mirror-state.ts';
+import { endListLeases } from '../support/mirror-arrange.ts';
 
 const SEEDS = process.env['SEED'] === undefined ? ['storm-1', 'storm-2', 'storm-3'] : [process.env['SEED']];
 const ROUNDS_MAX = 60;
@@ -112,7 +113,7 @@ async function killLater(child: Child, pages: number, afterMs: number): Promise<
   // And at any moment of the next page.
   await sleep(afterMs);
   if (child.isRunning) await child.end('SIGKILL');
-  await world.pool.query(`update mirror.list_leases set lease_until = now() - interval '1 second'`);
+  await endListLeases(world.pool);
 }
 
 describe.each(SEEDS)('seed %s', (seed) => {

@@ -9,7 +9,7 @@ import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
-import { loadedRowsByParty } from '../support/mirror-state.ts';
+import { loadedRowsByParty, publishedSegments } from '../support/mirror-state.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -78,8 +78,8 @@ describe('loadParty', () => {
       effect: '-1000000',
       segment_id: `${later.segmentId}`,
     });
-    const { rows } = await database.pool.query('select distinct values_digest from mirror.segments');
-    expect(rows).toHaveLength(1);
+    const digests = (await publishedSegments(database.pool)).map(({ valuesDigest }) => valuesDigest);
+    expect([digests.length, new Set(digests).size]).toEqual([2, 1]);
     expect(old.segmentId).not.toBe(later.segmentId);
   });
 
@@ -133,13 +133,11 @@ describe('loadParty', () => {
       '2023-05-02 01:00:00',
       '2023-05-03 01:00:00',
     ]);
-    const { rows } = await database.pool.query(
-      'select status, loaded_at is not null as loaded from mirror.segments order by segment_id',
-    );
-    expect(rows).toEqual([
-      { status: 'superseded', loaded: false },
-      { status: 'current', loaded: true },
-      { status: 'current', loaded: true },
+    const segments = await publishedSegments(database.pool);
+    expect(segments.map(({ isCurrent, isLoaded }) => [isCurrent, isLoaded])).toEqual([
+      [false, false],
+      [true, true],
+      [true, true],
     ]);
   });
 
@@ -189,8 +187,7 @@ describe('loadParty', () => {
     const outcome = await loadAll(deps, signal);
 
     expect(outcome).toMatchObject({ verdict: 'suspicious', rows: 9n, effectsContradicted: 5n });
-    const { rows: segments } = await database.pool.query('select evidence from mirror.segments');
-    expect(segments).toMatchObject([{ evidence: { effectsContradicted: 5 } }]);
+    expect(await publishedSegments(database.pool)).toMatchObject([{ evidence: { effectsContradicted: 5 } }]);
     const effects = (await entries()).map((row) => row['effect']);
     expect(effects).toEqual(expect.arrayContaining(['1000000', '999999', null]));
   });
@@ -280,10 +277,8 @@ describe('loadParty', () => {
 
     async function expectWholeAfterwards(): Promise<void> {
       expect(await entries()).toEqual([]);
-      const { rows: marked } = await database.pool.query(
-        'select 1 from mirror.segments where loaded_at is not null or quarantine_reason is not null',
-      );
-      expect(marked).toEqual([]);
+      const segments = await publishedSegments(database.pool);
+      expect(segments.filter(({ isLoaded, isQuarantined }) => isLoaded || isQuarantined)).toEqual([]);
       expect(await loadParty(PARTY_A, deps, signal)).toMatchObject({ rows: 20_000n });
       expect(await entries()).toHaveLength(20_000);
     }

@@ -4,6 +4,7 @@ import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { temporaryStore } from './published.ts';
+import { emptyLake, emptyLedgers, emptyLists } from '../support/mirror-arrange.ts';
 
 export interface LoadWorld {
   readonly database: FreshDatabase;
@@ -19,11 +20,9 @@ export async function loadWorld(): Promise<LoadWorld> {
   afterAll(() => warehouse[Symbol.asyncDispose]());
   let objects: ObjectStore | undefined;
   beforeEach(async () => {
-    await database.pool.query(
-      `truncate mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments,
-         mirror.parties, mirror.checkpoints, mirror.lake_tables, mirror.lake_commits, mirror.lake_proofs cascade`,
-    );
-    await database.pool.query('alter sequence mirror.lake_builds restart');
+    await emptyLedgers(database.pool);
+    await emptyLists(database.pool);
+    await emptyLake(database.pool);
     objects = await temporaryStore();
   });
   return {

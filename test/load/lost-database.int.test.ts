@@ -22,7 +22,8 @@ import { signal, World } from '../export/export-world.ts';
 import { expectTruth, type Night, openNights } from '../export/sandbox-nightly.ts';
 import { testSource } from '../source/test-source.ts';
 import { type FreshDatabase, freshDatabase, openFreshDatabase } from '../support/database.ts';
-import { currentSegments } from '../support/mirror-state.ts';
+import { coveredRanges, currentSegments, publicationSeq } from '../support/mirror-state.ts';
+import { countPublication, emptyLedgers, setPublicationSeq } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
@@ -36,7 +37,7 @@ interface Scene extends Night {
 }
 
 async function openScene(release: ReleaseName): Promise<Scene> {
-  await database.pool.query('update mirror.identity set publication_seq = 0');
+  await setPublicationSeq(database.pool, 0n);
   const night = await openNights(database, { release, parties: 6, whaleEntries: 800 });
   const { sandbox, world } = night;
   const asked: string[] = [];
@@ -116,9 +117,7 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
       scene.sandbox.advance(passed);
       await scene.night();
     }
-    const { rows: empties } = await scene.world.pool.query(
-      'select from mirror.coverage where segment_id is null',
-    );
+    const empties = (await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty);
     expect(empties.length).toBeGreaterThan(0);
     const lost = await scene.rebuilt();
     expect(lost.result).toMatchObject({ problemCount: 0, rangesWithoutEntries: empties.length });
@@ -138,16 +137,12 @@ async function backUp({ pool }: World): Promise<() => Promise<void>> {
   const tables = ['exports', 'segments', 'coverage'];
   await pool.query('drop schema if exists backup cascade; create schema backup');
   for (const name of tables) await pool.query(`create table backup.${name} as table mirror.${name}`);
-  const { rows } = await pool.query<{ seq: string }>(
-    'select publication_seq::text as seq from mirror.identity',
-  );
+  const seq = await publicationSeq(pool);
   return async () => {
-    await pool.query(
-      'truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports cascade',
-    );
+    await emptyLedgers(pool);
     for (const name of tables)
       await pool.query(`insert into mirror.${name} overriding system value table backup.${name}`);
-    await pool.query('update mirror.identity set publication_seq = $1', [rows[0]?.seq]);
+    await setPublicationSeq(pool, seq);
   };
 }
 
@@ -211,8 +206,7 @@ test('a record is of every party where most have changed, so that the next one i
   const isFull = async (): Promise<unknown[]> =>
     (await recordKeys(scene.world)).map((key) => readRecordKey(key)?.isFull);
   expect(await isFull()).toEqual([true]);
-  await scene.world.pool.query(`update mirror.exports set coverage_seq = coverage_seq + 1
-    where export_id = (select min(export_id) from mirror.exports)`);
+  await countPublication(scene.world.pool, 0);
   await scene.record();
   expect(await isFull()).toEqual([true, false]);
 });
@@ -223,11 +217,7 @@ test('records stay few, however often one is written, and say the same', async (
   expect(await scene.record()).toBeUndefined();
   for (let round = 0; round < 40; round += 1) {
     // As a commit would.
-    await scene.world.pool.query(
-      `update mirror.exports set coverage_seq = coverage_seq + 1
-       where export_id = (select export_id from mirror.exports order by export_id offset $1 limit 1)`,
-      [round % 3],
-    );
+    await countPublication(scene.world.pool, round % 3);
     expect(await scene.record()).toBeDefined();
   }
   const kept = await recordKeys(scene.world);
@@ -303,8 +293,8 @@ test.each([
   await scene.night();
   scene.sandbox.advance(600_000);
   await scene.night();
-  const empty = await scene.world.pool.query('select from mirror.coverage where segment_id is null');
-  expect(empty.rowCount).toBeGreaterThan(0);
+  const empties = (await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty);
+  expect(empties.length).toBeGreaterThan(0);
   const keys = await recordKeys(scene.world);
   for (const key of keys) {
     const path = join(scene.world.folder, 'objects', key);

@@ -23,6 +23,7 @@ import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import { signal, World } from '../export/export-world.ts';
 import { testSource } from '../source/test-source.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
+import { emptyLedgers } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
@@ -147,10 +148,6 @@ async function stateOf(): Promise<unknown> {
   return { rows: rows.rows, segments: segments.rows };
 }
 
-async function emptyWarehouse(): Promise<void> {
-  await database.pool.query('truncate mirror.ledger_entries, mirror.segment_months, mirror.segments cascade');
-}
-
 /** From nothing but the objects: an empty database, and no lake. */
 async function expectFromObjectsAlone(world: World, truth: readonly string[]): Promise<void> {
   await using empty = await openFreshDatabase({ isMigrated: true });
@@ -194,7 +191,7 @@ async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: b
 
 test.each(RELEASE_NAMES)('%s: the numbers are those of the truth, night after night', async (release) => {
   await using world = await World.open(database);
-  await emptyWarehouse();
+  await emptyLedgers(database.pool);
   const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
   const sandbox = await startSandbox({ ...network, release });
   const sender = await startSandbox(network);

@@ -11,13 +11,13 @@ import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
+import { addParties, emptyLedgers, setWarehouseId } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
 const APRIL_TO_JUNE = { from: '2023-04-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
-const TABLES = 'mirror.ledger_entries, mirror.segment_months, mirror.coverage, mirror.segments';
 
 let objects: ObjectStore;
 let deps: LoadDeps;
@@ -61,9 +61,7 @@ describe('verify', () => {
 
   it('tells what was never fetched or loaded without failing', async () => {
     await publishBoth();
-    await database.pool.query(
-      `insert into mirror.parties (party_id, first_epoch) values ('network', 1), ('${'0f'.repeat(32)}', 1) on conflict (party_id) do nothing`,
-    );
+    await addParties(database.pool, ['network', '0f'.repeat(32)]);
     const report = await check(true);
     expect(report).toMatchObject({
       verdict: 'complete',
@@ -106,18 +104,18 @@ describe('verify', () => {
 
   it('names objects of another mirror, and a store that the database knows nothing of', async () => {
     await publishBoth();
-    await database.pool.query(`truncate ${TABLES} cascade`);
+    await emptyLedgers(database.pool);
     const foreign = await check();
     expect(foreign.verdict).toBe('failed');
     expect(foreign.problems.map(({ code }) => code)).toEqual(['OBJECT_FOREIGN', 'OBJECT_FOREIGN']);
-    await database.pool.query('update mirror.identity set warehouse_id = $1', [WAREHOUSE_ID]);
+    await setWarehouseId(database.pool, WAREHOUSE_ID);
     const forgotten = await check();
     expect(forgotten).toMatchObject({
       verdict: 'failed',
       objectsNotRecorded: 2,
       problems: [{ code: 'OBJECTS_NOT_RECORDED' }],
     });
-    await database.pool.query('update mirror.identity set warehouse_id = gen_random_uuid()');
+    await setWarehouseId(database.pool, crypto.randomUUID());
   });
 
   it.each([
@@ -200,7 +198,7 @@ describe('rebuildIfEmpty', () => {
       rows: [row13({ time: '2023-05-01 01:00:00+00', from: PARTY_B }, PARTY_B)],
     });
     const before = (await database.pool.query(SEGMENTS)).rows;
-    await database.pool.query(`truncate ${TABLES} cascade`);
+    await emptyLedgers(database.pool);
     const repository = new RebuildStore(warehouse.db);
 
     const rebuilt = await rebuildIfEmpty({ repository, objects }, signal);
@@ -227,7 +225,7 @@ describe('rebuildIfEmpty', () => {
     await publishBoth();
     const before = (await database.pool.query(SEGMENTS)).rows;
     expect(before.length).toBe(2);
-    await database.pool.query(`truncate ${TABLES} cascade`);
+    await emptyLedgers(database.pool);
     class Dying extends RebuildStore {
       override async adopt(...[party]: Parameters<RebuildStore['adopt']>): Promise<void> {
         if (party.partyId === PARTY_B) throw new Error('killed');
@@ -247,7 +245,7 @@ describe('rebuildIfEmpty', () => {
 
   it('goes on past a manifest that it cannot use', async () => {
     const { key } = await publishBoth();
-    await database.pool.query(`truncate ${TABLES} cascade`);
+    await emptyLedgers(database.pool);
     await unlink(pathOf(key));
 
     const rebuilt = await rebuildIfEmpty({ repository: new RebuildStore(warehouse.db), objects }, signal);

@@ -9,6 +9,7 @@ import { LoadStore } from '../../src/load/store/load-store.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase } from '../support/database.ts';
 import { HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
+import { addCheckpoints } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase();
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
@@ -69,9 +70,11 @@ beforeAll(async () => {
     to: '2023-05-01T00:00:00Z',
     rows: [row12({ time: '2023-04-02 10:00:00+00', from: PARTY_C, to: 'network' })],
   });
-  await pool.query(
-    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, copies) values (1, 10, 'a', 'a', 2), (1, 10, 'b', 'b', 1), (1, 25, 'c', 'c', 1)`,
-  );
+  await addCheckpoints(pool, [
+    { epoch: 1, at_block: 10, hash: 'a', block_hash: 'a', copies: 2 },
+    { epoch: 1, at_block: 10, hash: 'b', block_hash: 'b', copies: 1 },
+    { epoch: 1, at_block: 25, hash: 'c', block_hash: 'c', copies: 1 },
+  ]);
   await loadAll({ repository: new LoadStore(warehouse), objects }, new AbortController().signal);
 });
 

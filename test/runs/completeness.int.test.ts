@@ -3,23 +3,29 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { readCompleteness, recordScope } from '../../src/runs/store/completeness.ts';
 import { freshDatabase } from '../support/database.ts';
+import {
+  addCoverage,
+  addEpoch,
+  addExports,
+  addParties,
+  emptyLedgers,
+  emptyLists,
+  listAgain,
+  quarantineLedger,
+  setSourceProfile,
+} from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-const { db } = warehouse;
+const { db, pool } = warehouse;
 const id = (digit: string): string => digit.repeat(64);
 
 beforeEach(async () => {
-  await database.pool.query(
-    `truncate mirror.parties, mirror.coverage, mirror.segments, mirror.exports cascade`,
-  );
-  await database.pool.query(`delete from mirror.networks where epoch > 1`);
-  await database.pool.query(`update mirror.source_state set profile = '{}'`);
+  await emptyLedgers(pool);
+  await emptyLists(pool);
+  await setSourceProfile(pool, {});
   await recordScope(db, undefined);
-  await database.pool.query(`
-    insert into mirror.parties (party_id, first_epoch, epoch, pos)
-    select repeat(d, 64), 1, 1, ascii(d) from unnest(array['1','2','3']) d
-    union all select 'network', 1, null, null`);
+  await addParties(pool, [id('1'), id('2'), id('3'), 'network'], 1);
 });
 
 async function cover(
@@ -28,10 +34,8 @@ async function cover(
   to: string,
   more: { open?: boolean; asset?: string } = {},
 ): Promise<void> {
-  await database.pool.query(
-    `insert into mirror.coverage (party_id, asset_id, from_time, to_time, open, sides) values ($1, $2, $3, $4, $5, 'both')`,
-    [party, more.asset ?? null, from, to, more.open ?? false],
-  );
+  const range = { from_time: from, to_time: to, open: more.open ?? false };
+  await addCoverage(pool, { party_id: party, asset_id: more.asset ?? null, ...range });
 }
 
 const BEGINNING = '1970-01-01T00:00:00Z';
@@ -76,15 +80,7 @@ describe('the completeness of the ledgers', () => {
 
   it('does not count a ledger of which a segment is quarantined, and does not call it never asked', async () => {
     for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
-    await database.pool.query(
-      `with lost as (
-         insert into mirror.segments (party_id, from_time, to_time, object_key, rows, bytes, sha256, object_bytes,
-           object_sha256, digest, row_form, columns, quarantine_reason)
-         values ($1, '1970-01-01', '2023-05-01', 'lost', 1, 1, '', 1, '', '', '', '{}', '{"code": "OBJECT_MISSING"}')
-         returning segment_id, party_id)
-       update mirror.coverage c set segment_id = lost.segment_id from lost where c.party_id = lost.party_id`,
-      [id('1')],
-    );
+    await quarantineLedger(pool, id('1'));
     expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3, neverAsked: 0 });
   });
 
@@ -92,9 +88,10 @@ describe('the completeness of the ledgers', () => {
     for (const digit of ['2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z', { asset: id('a') });
     expect(await readCompleteness(db)).toMatchObject({ covered: 2 });
-    await database.pool.query(`update mirror.source_state set profile = '{"assetRequired": true}'`);
-    await database.pool.query(
-      `insert into mirror.exports (party_id, asset_id) values ('${id('1')}', '${id('a')}'), ('${id('1')}', '${id('b')}')`,
+    await setSourceProfile(pool, { assetRequired: true });
+    await addExports(
+      pool,
+      ['a', 'b'].map((asset) => ({ party_id: id('1'), asset_id: id(asset) })),
     );
     expect(await readCompleteness(db)).toMatchObject({ covered: 2 });
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z', { asset: id('b') });
@@ -103,10 +100,8 @@ describe('the completeness of the ledgers', () => {
 
   it('begins anew with an epoch: what was checked before says nothing of the new chain', async () => {
     for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
-    await database.pool.query(`insert into mirror.networks (epoch) values (2)`);
-    await database.pool.query(
-      `update mirror.parties set epoch = 2 where epoch is not null and party_id <> '${id('3')}'`,
-    );
+    await addEpoch(pool, 2);
+    await listAgain(pool, [id('1'), id('2')], 2);
     expect(await readCompleteness(db)).toMatchObject({ listed: 2, covered: 0, neverAsked: 2 });
     await cover(id('1'), '2023-05-01T00:00:00Z', '2023-05-02T00:00:00Z');
     expect(await readCompleteness(db)).toMatchObject({ listed: 2, covered: 1, neverAsked: 1 });

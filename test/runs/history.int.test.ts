@@ -6,19 +6,23 @@ import { CostStore } from '../../src/runs/store/cost-store.ts';
 import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
+import { addParties, ageFinishedRun, emptyLists, emptyRuns } from '../support/mirror-arrange.ts';
+import { countRows } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
+const { pool } = database;
 const { db } = openWarehouse({ url: database.url, onIdleError: () => undefined });
 const [runs, plans, costs] = [new RunStore(db), new NightlyPlans(db), new CostStore(db)];
 const DAY_MS = 86_400_000;
 const ALL = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
 
 beforeEach(async () => {
-  await database.pool.query('truncate mirror.runs, mirror.parties cascade');
-  await database.pool.query(`insert into mirror.parties (party_id, first_epoch) values (repeat('1', 64), 1)`);
+  await emptyRuns(pool);
+  await emptyLists(pool);
+  await addParties(pool, ['1'.repeat(64)]);
 });
 
-async function night(daysAgo: number): Promise<string> {
+async function night(days: number): Promise<string> {
   const { runId } = await runs.create({ kind: 'nightly', subject: 'scheduled' });
   await plans.plan({ ...ALL, runId });
   const child = await runs.create({ kind: 'load', subject: 'warehouse and lake', parentRunId: runId });
@@ -31,16 +35,13 @@ async function night(daysAgo: number): Promise<string> {
   });
   for (const id of [child.runId, runId]) {
     await runs.finish(id, 'complete', {});
-    await database.pool.query(
-      `update mirror.runs set finished_at = now() - $2 * interval '1 day', queued_at = now() - $2 * interval '1 day' where run_id = $1`,
-      [id, daysAgo],
-    );
+    await ageFinishedRun(pool, id, days);
   }
   return runId;
 }
 
 async function lists(): Promise<number> {
-  const { rows } = await database.pool.query<{ count: string }>(
+  const { rows } = await pool.query<{ count: string }>(
     `select count(*) from pg_inherits where inhparent = 'mirror.nightly_units'::regclass`,
   );
   return Number(rows[0]?.count);
@@ -54,10 +55,7 @@ describe('the history of runs', () => {
     await forgetHistory(db, 90 * DAY_MS);
     await forgetHistory(db, 90 * DAY_MS);
     expect(await lists()).toBe(8);
-    const { rows } = await database.pool.query(
-      `select (select count(*)::int from mirror.runs) as runs, (select count(*)::int from mirror.source_costs) as costs`,
-    );
-    expect(rows).toEqual([{ runs: 16, costs: 8 }]);
+    expect([await countRows(pool, 'runs'), await countRows(pool, 'source_costs')]).toEqual([16, 8]);
     expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({ runs: 0, nightlyLists: 0 });
   });
 

@@ -4,13 +4,14 @@ import { closeAbandoned, findOpenNightly, reconcileRuns } from '../../src/runs/e
 import type { NewRun } from '../../src/runs/store/run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type JobWorld, openJobWorld } from './stages-double.ts';
+import { emptyRuns, silenceRuns } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 let worlds = 0;
 const openWorld = (): Promise<JobWorld> => openJobWorld(database.url, `left-${(worlds += 1)}`, {});
 
 beforeEach(async () => {
-  await database.pool.query('truncate mirror.runs cascade');
+  await emptyRuns(database.pool);
 });
 
 interface Left extends NewRun {
@@ -22,10 +23,7 @@ interface Left extends NewRun {
 async function leave(world: JobWorld, { silentSeconds, ...fresh }: Left): Promise<string> {
   const { runId } = await world.deps.runs.create(fresh);
   await world.deps.runs.start(runId);
-  await database.pool.query(
-    'update mirror.runs set heartbeat_at = clock_timestamp() - make_interval(secs => $2) where run_id = $1',
-    [runId, silentSeconds],
-  );
+  await silenceRuns(database.pool, silentSeconds, runId);
   return runId;
 }
 
@@ -83,7 +81,7 @@ describe('a command, where no worker is running', () => {
     await using world = await openWorld();
     const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 0 });
     expect(await findOpenNightly(world.deps, false)).toMatchObject({ runId });
-    await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
+    await silenceRuns(database.pool, 11);
     expect(await findOpenNightly(world.deps, false)).toBeUndefined();
     expect(await fateOf(world, runId)).toEqual(CLOSED);
   });

@@ -10,7 +10,14 @@ import type { Run } from '../../src/runs/store/run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { COMPLETE, openJobWorld, type JobWorld } from './stages-double.ts';
-import { nightlyLedgers } from '../support/mirror-state.ts';
+import { nightlyLedgers, quarantineCodes, recordedSourceUrl } from '../support/mirror-state.ts';
+import {
+  addParties,
+  emptyLists,
+  emptyRuns,
+  forgetSourceUrl,
+  silenceRuns,
+} from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const PARTIES = [1, 2, 3].map((digit) => String(digit).repeat(64));
@@ -18,10 +25,9 @@ const [FIRST = '', SECOND = '', THIRD = ''] = PARTIES;
 let worlds = 0;
 
 beforeEach(async () => {
-  await database.pool.query('truncate mirror.runs, mirror.nightly_units, mirror.parties cascade');
-  for (const id of [...PARTIES, 'network']) {
-    await database.pool.query('insert into mirror.parties (party_id, first_epoch) values ($1, 1)', [id]);
-  }
+  await emptyRuns(database.pool);
+  await emptyLists(database.pool);
+  await addParties(database.pool, [...PARTIES, 'network']);
 });
 
 function openWorld(
@@ -302,8 +308,7 @@ describe('a night', () => {
 
   it('stops asking where three ledgers in a row fail of the source, blames none of them, and says of what', async () => {
     const more = [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64));
-    for (const id of more)
-      await database.pool.query('insert into mirror.parties (party_id, first_epoch) values ($1, 1)', [id]);
+    await addParties(database.pool, more);
     await using world = await openWorld({
       export: async () => {
         throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
@@ -320,8 +325,7 @@ describe('a night', () => {
     // One that failed at that moment may not be written down yet: then it counts as not asked.
     const { failed, unasked } = run.evidence['exports'] as { failed: number; unasked: number };
     expect([failed + unasked, failed <= asked]).toEqual([8, true]);
-    const { rows } = await database.pool.query('select from mirror.exports where quarantined_at is not null');
-    expect(rows).toEqual([]);
+    expect(await quarantineCodes(database.pool)).toEqual([]);
   });
 
   it('goes on where ledgers fail of themselves, however many', async () => {
@@ -351,10 +355,8 @@ describe('a night', () => {
     });
     const run = await runNight(world);
     expect(run.evidence['exports']).toMatchObject({ failed: 0, unasked: 0 });
-    const { rows } = await database.pool.query(
-      `select from mirror.nightly_units where state in ('due', 'queued')`,
-    );
-    expect(rows).toEqual([]);
+    const states = (await nightlyLedgers(database.pool)).map(({ state }) => state);
+    expect(states.filter((state) => state === 'due' || state === 'queued')).toEqual([]);
   });
 
   it('ends where no worker takes part, and says so', async () => {
@@ -404,9 +406,8 @@ describe('a night', () => {
   });
 
   it('stops asking a source that went away', async () => {
-    await database.pool.query(
-      `insert into mirror.parties (party_id, first_epoch) select lpad(to_hex(n + 4096), 64, 'a'), 1 from generate_series(1, 50) n`,
-    );
+    const many = Array.from({ length: 50 }, (_, index) => (index + 4_097).toString(16).padStart(64, 'a'));
+    await addParties(database.pool, many);
     await using world = await openWorld({
       export: async () => {
         throw new UnreachableError('Cannot reach the source', {
@@ -575,9 +576,8 @@ describe('a job', () => {
     expect([other.asked, (await world.deps.runs.get(run.runId))?.state]).toEqual([[], 'queued']);
     await handleJob({ ...job, data }, world.deps, signal);
     expect((await world.deps.runs.get(run.runId))?.verdict).toBe('complete');
-    const { rows } = await database.pool.query('select source_url from mirror.identity');
-    expect(rows).toEqual([{ source_url: 'http://a.test/' }]);
-    await database.pool.query('update mirror.identity set source_url = null');
+    expect(await recordedSourceUrl(database.pool)).toBe('http://a.test/');
+    await forgetSourceUrl(database.pool);
   });
 
   it('that ended is queued again under another id, and one that still waits is not doubled', async () => {
@@ -603,7 +603,7 @@ describe('a job', () => {
     await world.deps.runs.start(run.runId);
     await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
     expect(world.asked).toEqual([]);
-    await database.pool.query(`update mirror.runs set heartbeat_at = heartbeat_at - interval '11 seconds'`);
+    await silenceRuns(database.pool, 11);
     await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
     expect(world.asked).toEqual(['sync parties']);
   });

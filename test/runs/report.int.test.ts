@@ -15,9 +15,19 @@ import type { Run } from '../../src/runs/store/run.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { loadWorld } from '../load/load-world.ts';
 import { HEADER_12, PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
+import {
+  addParties,
+  falsifyDigests,
+  removeSegmentsOf,
+  emptyCoverage,
+  emptyRuns,
+  removeParty,
+  setMirrorCreatedAt,
+} from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
+const { pool } = database;
 const { signal } = new AbortController();
 const store = new ReportStore(warehouse);
 const runs = new RunStore(warehouse.db);
@@ -32,11 +42,9 @@ const COVERS: Completeness = {
 };
 
 beforeEach(async () => {
-  await database.pool.query('truncate mirror.runs cascade');
-  await database.pool.query(`update mirror.identity set created_at = '2020-01-01Z'`);
-  await database.pool.query(
-    `insert into mirror.parties (party_id, first_epoch) values ('${PARTY_A}', 1), ('${PARTY_B}', 1)`,
-  );
+  await emptyRuns(pool);
+  await setMirrorCreatedAt(pool, '2020-01-01Z');
+  await addParties(pool, [PARTY_A, PARTY_B]);
 });
 
 async function publishDay(party: string, day: number, rows: number): Promise<{ key: string }> {
@@ -105,9 +113,7 @@ describe('the report of a nightly run', () => {
     await publishDay(PARTY_B, 1, 3);
     const first = await night();
     await publishDay(PARTY_B, 2, 1);
-    await database.pool.query(
-      `insert into mirror.parties (party_id, first_epoch) values ('${'cc'.repeat(32)}', 1)`,
-    );
+    await addParties(pool, ['cc'.repeat(32)]);
     const second = await night();
     expect(await compare(first)).toMatchObject({ problemCount: 0, same: 2, grown: 0, lists: 'same' });
     // The second names one ledger; the first, which it follows, the other.
@@ -115,32 +121,23 @@ describe('the report of a nightly run', () => {
   });
 
   it.each([
-    [
-      'a ledger lost a segment',
-      `delete from mirror.segments where rows = 3`,
-      ['LEDGER_SHRANK', 'LEDGERS_SHRANK'],
-    ],
-    [
-      'a segment holds other rows',
-      `update mirror.segments set digest = repeat('0', 64) where rows = 3`,
-      ['LEDGER_DIFFERS'],
-    ],
-    [
-      'a party is gone from the list',
-      `delete from mirror.parties where party_id = '${PARTY_B}'`,
-      ['HELD_LIST_SHRANK'],
-    ],
+    ['a ledger lost a segment', () => removeSegmentsOf(pool, PARTY_B), ['LEDGER_SHRANK', 'LEDGERS_SHRANK']],
+    ['a segment holds other rows', () => falsifyDigests(pool, PARTY_B), ['LEDGER_DIFFERS']],
+    ['a party is gone from the list', () => removeParty(pool, PARTY_B), ['HELD_LIST_SHRANK']],
     [
       'a party was replaced',
-      `update mirror.parties set party_id = 'x' where party_id = '${PARTY_B}'`,
+      async () => {
+        await removeParty(pool, PARTY_B);
+        await addParties(pool, ['x']);
+      },
       ['HELD_LIST_DIFFERS'],
     ],
   ])('is contradicted where %s', async (_what, damage, codes) => {
     await publishDay(PARTY_A, 1, 2);
     await publishDay(PARTY_B, 1, 3);
     const told = await night();
-    await database.pool.query('delete from mirror.coverage');
-    await database.pool.query(damage);
+    await emptyCoverage(pool);
+    await damage();
     expect((await compare(told)).problems.map(({ code }) => code)).toEqual(codes);
   });
 
@@ -174,7 +171,7 @@ describe('the report of a nightly run', () => {
 
   it('comes back into an empty database with its run', async () => {
     const { run, key } = await night();
-    await database.pool.query('truncate mirror.runs cascade');
+    await emptyRuns(pool);
     const problems: string[] = [];
     const restore = (): Promise<number> =>
       restoreReports({ store, objects: world.objects }, signal, (where) => problems.push(where));

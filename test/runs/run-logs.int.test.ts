@@ -7,6 +7,7 @@ import { RunLogStore } from '../../src/runs/store/run-log-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
+import { removeRuns } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
@@ -88,7 +89,7 @@ describe('the log of a run', () => {
   test('goes with its run', async () => {
     const runId = await newRun();
     await store.append([{ runId, at: new Date().toISOString(), level: 'info', message: 'Said', fields: {} }]);
-    await database.pool.query('delete from mirror.runs where run_id = $1', [runId]);
+    await removeRuns(database.pool, [runId]);
     expect((await store.read(runId, 10)).lines).toEqual([]);
   });
 });

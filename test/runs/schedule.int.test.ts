@@ -15,9 +15,23 @@ import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
 import { posterTo } from '../../src/runs/report/post-report.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';
-import { idleNights } from '../support/mirror-state.ts';
+import { recordedExports } from '../support/mirror-state.ts';
+import {
+  addExports,
+  addParties,
+  addRun,
+  daysAgo,
+  emptyLedgers,
+  emptyLists,
+  emptyRuns,
+  removeQueuedRuns,
+  setMirrorCreatedAt,
+  setSourceProfile,
+  type Row,
+} from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
+const { pool } = database;
 const SCHEDULE = { pattern: '0 2 * * *', tz: 'UTC' };
 const MORNING_MS = Date.UTC(2026, 10, 21, 8);
 let worlds = 0;
@@ -25,11 +39,16 @@ const openWorld = (): ReturnType<typeof openJobWorld> =>
   openJobWorld(database.url, `schedule-${(worlds += 1)}`, {});
 
 beforeEach(async () => {
-  await database.pool.query(
-    'truncate mirror.runs, mirror.nightly_units, mirror.parties, mirror.exports cascade',
-  );
-  await database.pool.query(`update mirror.identity set created_at = '2026-01-01'`);
+  await emptyRuns(pool);
+  await emptyLists(pool);
+  await emptyLedgers(pool);
+  await setMirrorCreatedAt(pool, '2026-01-01');
 });
+
+/** Over, unless the row says otherwise. */
+function addNight(row: Row<'runs'>): Promise<string> {
+  return addRun(pool, { kind: 'nightly', subject: 'now', state: 'done', ...row });
+}
 
 describe('a missed scheduled time', () => {
   it('is made up once', async () => {
@@ -42,17 +61,11 @@ describe('a missed scheduled time', () => {
   });
 
   it.each([
-    [
-      'a run came after it',
-      `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at) values (gen_random_uuid(), 'nightly', 'now', 'done', 'complete', '2026-11-21T02:30Z')`,
-    ],
-    [
-      'a run is still going',
-      `insert into mirror.runs (run_id, kind, subject, state) values (gen_random_uuid(), 'nightly', 'now', 'running')`,
-    ],
-    ['the mirror is younger', `update mirror.identity set created_at = '2026-11-21T03:00Z'`],
-  ])('is none where %s', async (_why, statement) => {
-    await database.pool.query(statement);
+    ['a run came after it', () => addNight({ verdict: 'complete', finished_at: '2026-11-21T02:30Z' })],
+    ['a run is still going', () => addNight({ state: 'running' })],
+    ['the mirror is younger', () => setMirrorCreatedAt(pool, '2026-11-21T03:00Z')],
+  ])('is none where %s', async (_why, arrange) => {
+    await arrange();
     await using world = await openWorld();
     await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
     expect(await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).toEqual([]);
@@ -60,12 +73,8 @@ describe('a missed scheduled time', () => {
 
   it('is tried again after a run that failed, with growing waits, until one did not', async () => {
     await using world = await openWorld();
-    const fail = async (at: string): Promise<void> => {
-      await database.pool.query(
-        `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at) values (gen_random_uuid(), 'nightly', 'scheduled', 'done', 'failed', $1)`,
-        [at],
-      );
-    };
+    const fail = (at: string): Promise<unknown> =>
+      addNight({ subject: 'scheduled', verdict: 'failed', finished_at: at });
     const queued = async (at: string): Promise<readonly (string | undefined)[]> => {
       await makeUpMissedRun(SCHEDULE, world.deps, Date.parse(at));
       return (await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).map(
@@ -75,25 +84,29 @@ describe('a missed scheduled time', () => {
     await fail('2026-11-21T02:02:00Z');
     expect(await queued('2026-11-21T02:06:00Z')).toEqual([]);
     expect(await queued('2026-11-21T02:07:30Z')).toEqual(['nightly 2026-11-21T02:00:00.000Z again 1']);
-    await database.pool.query(`delete from mirror.runs where state = 'queued'`);
+    await removeQueuedRuns(pool);
     await fail('2026-11-21T02:08:00Z');
     expect(await queued('2026-11-21T02:14:00Z')).toEqual([]);
     expect(await queued('2026-11-21T02:18:30Z')).toEqual(['nightly 2026-11-21T02:00:00.000Z again 2']);
-    await database.pool.query(`delete from mirror.runs where state = 'queued'`);
-    await database.pool.query(
-      `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at) values (gen_random_uuid(), 'nightly', 'now', 'done', 'incomplete', '2026-11-21T02:30Z')`,
-    );
+    await removeQueuedRuns(pool);
+    await addNight({ verdict: 'incomplete', finished_at: '2026-11-21T02:30Z' });
     expect(await queued('2026-11-21T12:00:00Z')).toEqual([]);
   });
 
   it('of an audit is made up once for each list, and not where one was done since', async () => {
     const audits = { pattern: '0 4 * * 0', tz: 'UTC' };
     const afterMs = Date.UTC(2026, 10, 23, 8);
-    await database.pool.query(
-      `insert into mirror.runs (run_id, kind, subject, params, state, verdict, finished_at)
-       values (gen_random_uuid(), 'sync', 'parties', '{"full": true}', 'done', 'complete', '2026-11-22T05:00Z'),
-              (gen_random_uuid(), 'sync', 'checkpoints', '{"full": false}', 'done', 'complete', '2026-11-22T05:00Z')`,
-    );
+    for (const [list, full] of [
+      ['parties', true],
+      ['checkpoints', false],
+    ] as const)
+      await addNight({
+        kind: 'sync',
+        subject: list,
+        params: { full },
+        verdict: 'complete',
+        finished_at: '2026-11-22T05:00Z',
+      });
     await using world = await openWorld();
     await makeUpMissedAudits(audits, world.deps, afterMs);
     await makeUpMissedAudits(audits, world.deps, afterMs);
@@ -245,14 +258,15 @@ describe('the night plan', () => {
   const id = (digit: string): string => digit.repeat(64);
 
   it('puts first what waits for a reason, and leaves out who is idle and not due', async () => {
-    await database.pool.query(`
-      insert into mirror.parties (party_id, first_epoch) select repeat(d, 64), 1 from unnest(array['1','2','3','4','5']) d`);
-    await database.pool.query(`
-      insert into mirror.exports (party_id, last_asked_at, last_entry_at, idle_nights, quarantined_at) values
-        ('${id('1')}', now() - interval '1 day', now() - interval '1 day', 0, null),
-        ('${id('2')}', now() - interval '1 day', now() - interval '90 days', 5, null),
-        ('${id('3')}', now() - interval '20 days', now() - interval '90 days', 4, null),
-        ('${id('4')}', now() - interval '1 day', null, 0, now())`);
+    await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
+    const asked = { last_asked_at: daysAgo(1), last_entry_at: null, idle_nights: 0, quarantined_at: null };
+    const idle = { ...asked, last_entry_at: daysAgo(90) };
+    await addExports(pool, [
+      { ...asked, party_id: id('1'), last_entry_at: daysAgo(1) },
+      { ...idle, party_id: id('2'), idle_nights: 5 },
+      { ...idle, party_id: id('3'), last_asked_at: daysAgo(20), idle_nights: 4 },
+      { ...asked, party_id: id('4'), quarantined_at: daysAgo(0) },
+    ]);
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     const request = {
@@ -285,13 +299,14 @@ describe('the night plan', () => {
 
   it('goes by all assets together where the source demands one, and otherwise by none', async () => {
     const parties = ['1', '2', '3'].map(id);
-    await database.pool.query(
-      `insert into mirror.exports (party_id, asset_id, last_asked_at, last_entry_at, idle_nights) values
-         ('${id('1')}', null, null, null, 0),
-         ('${id('1')}', '${id('a')}', now() - interval '1 day', now() - interval '90 days', 5),
-         ('${id('1')}', '${id('b')}', now() - interval '1 day', now() - interval '90 days', 5),
-         ('${id('2')}', '${id('a')}', now() - interval '1 day', now() - interval '1 day', 0)`,
-    );
+    const never = { asset_id: null, last_asked_at: null, last_entry_at: null, idle_nights: 0 };
+    const idle = { last_asked_at: daysAgo(1), last_entry_at: daysAgo(90), idle_nights: 5 };
+    await addExports(pool, [
+      { ...never, party_id: id('1') },
+      { ...idle, party_id: id('1'), asset_id: id('a') },
+      { ...idle, party_id: id('1'), asset_id: id('b') },
+      { ...idle, party_id: id('2'), asset_id: id('a'), last_entry_at: daysAgo(1), idle_nights: 0 },
+    ]);
     await using world = await openWorld();
     const order = async (): Promise<unknown> => {
       const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
@@ -308,19 +323,17 @@ describe('the night plan', () => {
     };
     // Nobody was asked for everything yet.
     expect(await order()).toEqual(['1', '2', '3']);
-    await database.pool.query(`update mirror.source_state set profile = '{"assetRequired": true}'`);
+    await setSourceProfile(pool, { assetRequired: true });
     // The second is active, the third new, the first idle and not due.
     expect(await order()).toEqual(['2', '3']);
-    await database.pool.query(`update mirror.source_state set profile = '{}'`);
+    await setSourceProfile(pool, {});
   });
 
   it.each([1_000, 8_000])(
     'hands out exactly as many as are wanted of %i, without reading the rest',
     async (due) => {
-      await database.pool.query(
-        `insert into mirror.parties (party_id, first_epoch, epoch, pos) select lpad(to_hex(n), 64, '0'), 1, 1, n from generate_series(1, $1::int) n`,
-        [due],
-      );
+      const ids = Array.from({ length: due }, (_, index) => (index + 1).toString(16).padStart(64, '0'));
+      await addParties(pool, ids, 1);
       await using world = await openWorld();
       const plan = async (): Promise<string> => {
         const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
@@ -345,12 +358,8 @@ describe('the night plan', () => {
   );
 
   it('leaves what one night may not ask for the next, and counts it', async () => {
-    await database.pool.query(
-      `insert into mirror.parties (party_id, first_epoch) select repeat(d, 64), 1 from unnest(array['1','2','3','4','5']) d`,
-    );
-    await database.pool.query(
-      `insert into mirror.exports (party_id, last_asked_at) values ('${id('1')}', '2023-01-01Z')`,
-    );
+    await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
+    await addExports(pool, [{ party_id: id('1'), last_asked_at: '2023-01-01Z' }]);
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     const request = {
@@ -363,14 +372,15 @@ describe('the night plan', () => {
     const plan = { asked: 2, deferred: 3, deferredNeverAsked: 2 };
     expect(await world.deps.plans.plan(request)).toMatchObject(plan);
     // Delivered again, it finds what was planned.
-    await database.pool.query(`delete from mirror.parties`);
+    await emptyLists(pool);
     expect(await world.deps.plans.plan(request)).toMatchObject(plan);
     expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
   });
 
   it('counts idle nights, and starts again with an entry', async () => {
-    await database.pool.query(
-      `insert into mirror.exports (party_id, idle_nights) values ('${id('1')}', 3), ('${id('2')}', 3)`,
+    await addExports(
+      pool,
+      ['1', '2'].map((digit) => ({ party_id: id(digit), idle_nights: 3 })),
     );
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
@@ -384,7 +394,7 @@ describe('the night plan', () => {
     const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
     await world.deps.nightly.settle(run.runId, [idle]);
     await world.deps.nightly.settle(run.runId, [idle, { ...idle, partyId: id('2'), outcome: { rows: '9' } }]);
-    expect(await idleNights(database.pool)).toEqual([4, 0]);
+    expect((await recordedExports(pool)).map(({ idleNights }) => idleNights)).toEqual([4, 0]);
   });
 
   it('asks everyone while the night is long enough', () => {

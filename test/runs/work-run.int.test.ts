@@ -8,6 +8,7 @@ import { recordingLog } from '../state/recording-log.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { COMPLETE, openJobWorld } from './stages-double.ts';
+import { silenceRuns, startRunBefore } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const world = await openJobWorld(database.url, 'work-run', {});
@@ -50,11 +51,8 @@ describe('a run', () => {
     const { deps, lines } = recording();
     const runId = await fresh();
     await runs.start(runId);
-    await database.pool.query(
-      `update mirror.runs set heartbeat_at = clock_timestamp() - interval '1 minute',
-         started_at = clock_timestamp() - interval '2 minutes' where run_id = $1`,
-      [runId],
-    );
+    await startRunBefore(database.pool, runId, 120);
+    await silenceRuns(database.pool, 60, runId);
     await workRun(runId, deps, context, async () => COMPLETE);
     const told = lines.find(({ message }) => message === 'Run taken over, or tried again');
     expect(told?.fields).toMatchObject({ runId, kind: 'load', attempts: 2 });

@@ -1,5 +1,6 @@
 /** What a mirror holds, asked in words: tests name what they want to know, and only this file names the tables. */
 import type { Pool } from 'pg';
+import type { MirrorSchema } from '../../src/postgres/schema.ts';
 
 /** Everybody the source has listed, in the list's order; the network's own party has no place in it. */
 export async function listedParties(pool: Pool): Promise<string[]> {
@@ -30,64 +31,104 @@ export interface HeldSegment {
   readonly bytes: number;
   readonly objectBytes: number;
   readonly digest: string;
+  readonly valuesDigest: string | null;
+  readonly evidence: Readonly<Record<string, unknown>>;
+  readonly isCurrent: boolean;
+  readonly isLoaded: boolean;
+  readonly isQuarantined: boolean;
 }
 
 /** Current and superseded ones, by time. */
 export async function publishedSegments(pool: Pool): Promise<HeldSegment[]> {
-  return segmentsWhere(pool, 'true');
-}
-
-export async function currentSegments(pool: Pool): Promise<HeldSegment[]> {
-  return segmentsWhere(pool, `status = 'current'`);
-}
-
-async function segmentsWhere(pool: Pool, condition: string): Promise<HeldSegment[]> {
   const { rows } = await pool.query<HeldSegment>(
     `select party_id as "partyId", object_key as "objectKey", object_sha256 as "objectSha256", run_id as "runId", open,
-       columns, rows::float8 as rows, bytes::float8 as bytes, object_bytes::float8 as "objectBytes", digest
-     from mirror.segments where ${condition} order by from_time, segment_id`,
+       columns, rows::float8 as rows, bytes::float8 as bytes, object_bytes::float8 as "objectBytes", digest,
+       values_digest as "valuesDigest", evidence,
+       status = 'current' as "isCurrent", loaded_at is not null as "isLoaded",
+       quarantine_reason is not null as "isQuarantined"
+     from mirror.segments order by from_time, segment_id`,
   );
   return rows;
 }
 
-/** Assets of which a range is known that lasts beyond then. */
-export async function coveredAssets(pool: Pool, partyId: string, beyond: Date): Promise<string[]> {
-  return column(
-    pool,
-    'select distinct asset_id from mirror.coverage where party_id = $1 and to_time > $2::timestamptz order by 1',
-    [partyId, beyond],
+export async function currentSegments(pool: Pool): Promise<HeldSegment[]> {
+  return (await publishedSegments(pool)).filter(({ isCurrent }) => isCurrent);
+}
+
+export interface HeldRange {
+  readonly partyId: string;
+  readonly assetId: string | null;
+  readonly from: Date;
+  readonly to: Date;
+  readonly open: boolean;
+  readonly isEmpty: boolean;
+}
+
+/** What is known of ledgers, by party and time. */
+export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
+  const { rows } = await pool.query<HeldRange>(
+    `select party_id as "partyId", asset_id as "assetId", from_time as from, to_time as to, open,
+       segment_id is null as "isEmpty"
+     from mirror.coverage order by party_id, from_time, asset_id`,
   );
+  // Some pools give times as text.
+  return rows.map((row) => ({ ...row, from: new Date(row.from), to: new Date(row.to) }));
+}
+
+/** Assets of which a range is known that lasts beyond then. */
+export async function coveredAssets(pool: Pool, partyId: string, beyond: Date): Promise<(string | null)[]> {
+  const ranges = (await coveredRanges(pool)).filter(
+    (range) => range.partyId === partyId && range.to > beyond,
+  );
+  return [...new Set(ranges.map(({ assetId }) => assetId))].toSorted();
 }
 
 /** Parties of which a range is known, one line for each range. */
 export async function coveredParties(pool: Pool): Promise<string[]> {
-  return column(pool, 'select party_id from mirror.coverage order by 1');
+  return (await coveredRanges(pool)).map(({ partyId }) => partyId);
 }
 
 export async function publicationStates(pool: Pool): Promise<string[]> {
   return column(pool, 'select state from mirror.publications');
 }
 
-/** How often each export has failed since it last succeeded. */
-export async function failedAttempts(pool: Pool): Promise<number[]> {
-  return column(pool, 'select attempts from mirror.exports order by party_id');
+export interface HeldExport {
+  readonly partyId: string;
+  readonly assetId: string | null;
+  /** How often it has failed since it last succeeded. */
+  readonly attempts: number;
+  readonly isQuarantined: boolean;
+  readonly reason: { readonly code?: string } | null;
+  readonly idleNights: number;
+  readonly isAsked: boolean;
+  readonly coverageSeq: string;
+  readonly isAtSource: boolean;
+  /** It was refused by the export limit, and asks again. */
+  readonly waitsForLimit: boolean;
+  readonly leaseUntil: Date | null;
+}
+
+/** By party and asset. */
+export async function recordedExports(pool: Pool): Promise<HeldExport[]> {
+  const { rows } = await pool.query<HeldExport>(
+    `select party_id as "partyId", asset_id as "assetId", attempts, quarantined_at is not null as "isQuarantined",
+       quarantine_reason as reason, idle_nights as "idleNights", last_asked_at is not null as "isAsked",
+       coverage_seq::text as "coverageSeq", is_at_source as "isAtSource",
+       limit_wanted_at is not null as "waitsForLimit", lease_until as "leaseUntil"
+     from mirror.exports order by party_id, asset_id`,
+  );
+  return rows;
 }
 
 /** Why exports are quarantined: the code of each. */
-export async function quarantineCodes(pool: Pool): Promise<string[]> {
-  return column(
-    pool,
-    `select quarantine_reason->>'code' from mirror.exports where quarantined_at is not null order by party_id`,
-  );
-}
-
-export async function idleNights(pool: Pool): Promise<number[]> {
-  return column(pool, 'select idle_nights from mirror.exports order by party_id');
+export async function quarantineCodes(pool: Pool): Promise<(string | undefined)[]> {
+  const quarantined = (await recordedExports(pool)).filter(({ isQuarantined }) => isQuarantined);
+  return quarantined.map(({ reason }) => reason?.code);
 }
 
 /** Until when exports are leased. */
 export async function exportLeaseEnds(pool: Pool): Promise<Date[]> {
-  return column(pool, 'select lease_until from mirror.exports where lease_until is not null');
+  return (await recordedExports(pool)).flatMap(({ leaseUntil }) => leaseUntil ?? []);
 }
 
 export interface HeldRun {
@@ -146,6 +187,51 @@ export async function loadedRows(pool: Pool): Promise<number> {
 /** In the order of their times. */
 export async function loadedQuantities(pool: Pool): Promise<string[]> {
   return column(pool, 'select quantity::text from mirror.ledger_entries order by vega_time, quantity');
+}
+
+/** The source that this mirror is of, once one was asked. */
+export async function recordedSourceUrl(pool: Pool): Promise<string | null | undefined> {
+  return (await column<string | null>(pool, 'select source_url from mirror.identity'))[0];
+}
+
+/** Of a table that only has to be as long as expected. */
+export async function countRows(pool: Pool, table: keyof MirrorSchema): Promise<number> {
+  return (await column<number>(pool, `select count(*)::int from mirror.${table}`))[0] ?? 0;
+}
+
+/** Without the rows that an audit no longer found. */
+export async function presentParties(pool: Pool): Promise<string[]> {
+  return (
+    await column<string>(pool, 'select party_id from mirror.parties where gone_since is null')
+  ).toSorted();
+}
+
+/** The same of the other list: height, hash and block's hash. */
+export async function presentCheckpoints(pool: Pool): Promise<string[]> {
+  const rows = await column<string>(
+    pool,
+    `select at_block || '/' || hash || '/' || block_hash from mirror.checkpoints where gone_since is null`,
+  );
+  return rows.toSorted();
+}
+
+/** The runs of which a publication is recorded. */
+export async function publishingRuns(pool: Pool): Promise<string[]> {
+  return column(pool, `select plan ->> 'runId' from mirror.publications`);
+}
+
+export async function publicationSeq(pool: Pool): Promise<bigint> {
+  return BigInt((await column<string>(pool, 'select publication_seq from mirror.identity'))[0] ?? 0);
+}
+
+/** Each with all of its columns: to see that nothing has changed. */
+export async function recordedGenerations(pool: Pool): Promise<Record<string, unknown>[]> {
+  return column(pool, 'select to_jsonb(g) from mirror.generations g order by generation_id');
+}
+
+/** Where the sync of the only list that was begun goes on. */
+export async function storedResumePoint(pool: Pool): Promise<unknown> {
+  return (await column(pool, 'select resume_point from mirror.generations'))[0];
 }
 
 async function column<Value>(pool: Pool, statement: string, values: unknown[] = []): Promise<Value[]> {

@@ -7,6 +7,7 @@ import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts'
 import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, row12 } from '../ledger-double.ts';
+import { emptyCoverage, supersedeSegments } from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_GRACE = -1000;
@@ -56,8 +57,8 @@ describe('an object that nothing names, and that is published again at the same 
     // So many that the double's order is the same each time.
     world.source.entries = entries('2023-05-01T10:00:00Z', 7, 0);
     await world.export('2023-05-01T11:00:00Z');
-    await world.pool.query('delete from mirror.coverage');
-    await world.pool.query(`update mirror.segments set status = 'superseded', superseded_at = '2000-01-01'`);
+    await emptyCoverage(world.pool);
+    await supersedeSegments(world.pool, '2000-01-01');
     const [key = ''] = await world.objectKeys();
     return key;
   }
