@@ -189,7 +189,7 @@ function hasPlace(module: Module): boolean {
 const graph = readImportGraph(ROOT, FOLDERS);
 
 describe('imports', () => {
-  test('the graph is the whole tree', () => {
+  test('form a graph over every file of the tree', () => {
     const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }));
     expect(graph.map((module) => module.path).toSorted()).toEqual(files.toSorted());
     expect(graph.length).toBeGreaterThan(20);
@@ -214,7 +214,7 @@ describe('imports', () => {
     expect(violations(graph)).toEqual([]);
   });
 
-  test('of fast-check go through the one place that gives it its seed', () => {
+  test('of fast-check go through the one module that gives it its seed', () => {
     const users = graph.filter((module) => module.imports.some(({ target }) => target === 'fast-check'));
     expect(users.map((module) => module.path)).toEqual(['test/support/properties.ts']);
   });
@@ -226,12 +226,12 @@ describe('imports', () => {
     expect(used).toEqual([]);
   });
 
-  test('run in no circle, types included', () => {
+  test('form no cycle, types included', () => {
     expect(findCycles(graph, true)).toEqual([]);
   });
 });
 
-describe('the check itself', () => {
+describe('the check of imports', () => {
   const module = (path: string, target: string, isOwn: boolean, isType = false): Module => ({
     path,
     imports: [{ target, isOwn, isType }],
@@ -257,7 +257,7 @@ describe('the check itself', () => {
     expect(violations([module('src/postgres/a.ts', 'src/list-sync/ports.ts', true, true)])).toEqual([]);
   });
 
-  test('finds circles, of values and of types', () => {
+  test('finds cycles of values and of types', () => {
     const values = [module('a.ts', 'b.ts', true), module('b.ts', 'a.ts', true)];
     const types = [module('a.ts', 'b.ts', true), module('b.ts', 'a.ts', true, true)];
     expect(findCycles(values, false)).toEqual([['a.ts', 'b.ts', 'a.ts']]);

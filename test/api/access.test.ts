@@ -19,9 +19,9 @@ async function statusOf(server: FastifyInstance, request: InjectOptions): Promis
   return (await server.inject({ url: '/mirror/runs', ...request })).statusCode;
 }
 
-describe('listening', () => {
+describe('the address the API listens on', () => {
   it.each(['127.0.0.1', '127.8.9.1', 'localhost', 'LOCALHOST', '::1', '[::1]'])(
-    '%s is this machine',
+    '%s counts as this machine',
     (host) => {
       expect(isLoopback(host)).toBe(true);
       expect(() => refuseOpenListening(host, undefined)).not.toThrow();
@@ -43,7 +43,7 @@ it('a server without a token does not begin to listen for others', async () => {
   expect(open.server.listening).toBe(false);
 });
 
-describe('without a token', () => {
+describe('the API without a token', () => {
   it.each([
     [{}, 200],
     [{ host: 'localhost:8080' }, 200],
@@ -69,11 +69,11 @@ describe('without a token', () => {
       },
       403,
     ],
-  ])('%j is answered with %i', async (headers, status) => {
+  ])('answers a request with headers %j with %i', async (headers, status) => {
     expect(await statusOf(open, { headers: { host: 'localhost', ...headers } })).toBe(status);
   });
 
-  it('follows a link from elsewhere to the console, but never into a frame', async () => {
+  it('serves the console to a link from another site, but never into a frame', async () => {
     const link = { host: 'localhost', 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' };
     expect(await statusOf(open, { url: '/', headers: { ...link, 'sec-fetch-dest': 'document' } })).toBe(200);
     expect(await statusOf(open, { url: '/', headers: { ...link, 'sec-fetch-dest': 'iframe' } })).toBe(403);
@@ -83,9 +83,9 @@ describe('without a token', () => {
   });
 });
 
-describe('behind a proxy without a token', () => {
+describe('the API behind a proxy without a token', () => {
   it.each(['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'])(
-    'a request with %s is refused: the proxy would open the mirror to everybody',
+    'refuses a request with %s, because the proxy would open the mirror to everybody',
     async (name) => {
       const headers = { host: '127.0.0.1:8080', [name]: 'for=203.0.113.9' };
       expect(await statusOf(open, { headers })).toBe(403);
@@ -96,7 +96,7 @@ describe('behind a proxy without a token', () => {
   );
 });
 
-describe('the Host, also with a token', () => {
+describe('the check of the Host header', () => {
   const authorization = 'Bearer correct-horse-battery';
   const hosts = ['mirror.example', '*.internal.example', '10.1.2.3'];
 
@@ -119,12 +119,12 @@ describe('the Host, also with a token', () => {
     expect(await statusOf(server, { headers: { host, authorization } })).toBe(status);
   });
 
-  it('is loopback where API_HOSTS says nothing, so that a rebound name reads nothing', async () => {
+  it('accepts only loopback names where API_HOSTS is not set, so that a rebound name reads nothing', async () => {
     const server = await apiWithoutDatabase({ token: 'correct-horse-battery' });
     expect(await statusOf(server, { headers: { host: 'rebind.evil.example', authorization } })).toBe(403);
   });
 
-  it.each(['/healthz', '/readyz'])('does not matter to %s, which probes ask by address', async (url) => {
+  it.each(['/healthz', '/readyz'])('does not apply to %s, which probes ask by address', async (url) => {
     for (const server of [open, mapDatabaseError]) {
       expect(await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } })).toBe(200);
     }
@@ -135,7 +135,7 @@ describe('the read token', () => {
   const [token, readToken] = ['writes-0123456789', 'reads-9876543210'];
   const reader = { authorization: `Bearer ${readToken}` };
 
-  it('reads what the other one reads', async () => {
+  it('reads everything that the full token reads', async () => {
     const server = await apiWithoutDatabase({ token, readToken });
     for (const url of ['/mirror/runs', '/mirror/status', '/api/v2/parties', '/metrics', '/']) {
       expect(await statusOf(server, { url, headers: reader })).toBe(200);
@@ -148,7 +148,7 @@ describe('the read token', () => {
     ['POST', '/console/night'],
     ['PUT', '/queues/api/queues/pause'],
     ['PATCH', '/nothing'],
-  ] as const)('orders nothing: %s %s is 403', async (method, url) => {
+  ] as const)('orders nothing: %s %s is answered with 403', async (method, url) => {
     const server = await apiWithoutDatabase({ token, readToken });
     expect(await statusOf(server, { method, url, headers: reader, payload: {} })).toBe(403);
   });
@@ -168,7 +168,7 @@ describe('the read token', () => {
 });
 
 describe('a session', () => {
-  it('ends with the logout, also for who kept its cookie', async () => {
+  it('ends with the logout, even for a client that kept its cookie', async () => {
     const sessions = sessionsInMemory();
     const server = await apiWithoutDatabase({ token: TOKEN, sessions });
     const [mine, other] = [await sessionCookie(server, TOKEN), await sessionCookie(server, TOKEN)];
@@ -183,7 +183,7 @@ describe('a session', () => {
     expect(await statusOf(sibling, { headers: { cookie: other } })).toBe(200);
   });
 
-  it('is of its mirror: another one with the same token does not know it', async () => {
+  it('is valid for one mirror only, even where another has the same token', async () => {
     const server = await apiWithoutDatabase({ token: TOKEN, sessions: sessionsInMemory(1) });
     const another = await apiWithoutDatabase({ token: TOKEN, sessions: sessionsInMemory(2) });
     const cookie = await sessionCookie(server, TOKEN);
@@ -193,7 +193,7 @@ describe('a session', () => {
     expect((await sessionCookie(another, TOKEN)).split('=')[0]).not.toBe(cookie.split('=')[0]);
   });
 
-  it('ends where either token is rotated', async () => {
+  it('ends when either token is rotated', async () => {
     const sessions = sessionsInMemory();
     const server = await apiWithoutDatabase({ token: TOKEN, readToken: 'reader', sessions });
     const cookie = await sessionCookie(server, TOKEN);
@@ -209,8 +209,8 @@ async function sessionCookie(server: FastifyInstance, token: string): Promise<st
   return String(login.headers['set-cookie']).split(';', 1)[0] ?? '';
 }
 
-describe('with a token', () => {
-  it('answers only who shows it', async () => {
+describe('the API with a token', () => {
+  it('answers only requests that carry the token', async () => {
     expect(await statusOf(mapDatabaseError, {})).toBe(401);
     expect(await statusOf(mapDatabaseError, { headers: { authorization: 'Bearer wrong' } })).toBe(401);
     expect(await statusOf(mapDatabaseError, { headers: { authorization: `Basic ${TOKEN}` } })).toBe(401);
@@ -236,13 +236,16 @@ describe('with a token', () => {
     '/assets/console.js',
     '/nothing',
     '/queues',
-  ])('%s asks for it', async (url) => {
+  ])('asks for the token at %s', async (url) => {
     expect(await statusOf(mapDatabaseError, { url })).toBe(401);
   });
 
-  it.each(['/healthz', '/readyz', '/login', '/assets/console.css'])('%s does not', async (url) => {
-    expect(await statusOf(mapDatabaseError, { url })).toBe(200);
-  });
+  it.each(['/healthz', '/readyz', '/login', '/assets/console.css'])(
+    'serves %s without the token',
+    async (url) => {
+      expect(await statusOf(mapDatabaseError, { url })).toBe(200);
+    },
+  );
 
   it('sends browsers to the login page', async () => {
     const { statusCode, headers } = await mapDatabaseError.inject({
@@ -278,7 +281,7 @@ describe('with a token', () => {
     expect(await statusOf(server, { headers: { cookie } })).toBe(401);
   });
 
-  it('takes a form, and marks the cookie Secure behind TLS', async () => {
+  it('accepts a login form and marks the cookie Secure behind TLS', async () => {
     const form = { 'content-type': 'application/x-www-form-urlencoded', 'x-forwarded-proto': 'https' };
     const right = await mapDatabaseError.inject({
       method: 'POST',
@@ -304,19 +307,19 @@ describe('with a token', () => {
     { token: TOKEN, more: 1 },
     'text',
     { token: 'x'.repeat(20_000) },
-  ])('a login with %j opens nothing', async (payload) => {
+  ])('opens no session for a login with %j', async (payload) => {
     const { statusCode, headers } = await mapDatabaseError.inject({ method: 'POST', url: '/login', payload });
     expect(statusCode).toBeGreaterThanOrEqual(400);
     expect(headers['set-cookie']).toBeUndefined();
   });
 
-  it('refuses other origins also to those who know it', async () => {
+  it('refuses requests from other origins even with the token', async () => {
     const headers = { authorization: `Bearer ${TOKEN}`, origin: 'https://evil.example' };
     expect(await statusOf(mapDatabaseError, { headers })).toBe(403);
   });
 });
 
-describe('every answer', () => {
+describe('every answer of the API', () => {
   it.each(['/', '/nothing', '/api/v2/parties?pagination.first=x', '/healthz'])(
     '%s carries the security headers',
     async (url) => {
@@ -332,7 +335,7 @@ describe('every answer', () => {
     },
   );
 
-  it('gives nothing back as markup', async () => {
+  it('never returns request text as markup', async () => {
     const markup = encodeURIComponent('<script>alert(1)</script>');
     for (const url of [
       `/${markup}`,
@@ -364,7 +367,7 @@ describe('every answer', () => {
     [{ url: '/console/parties?after=a%00b' }, 400],
     [{ url: '/console/parties?after=%' }, 400],
     [{ url: '/console/parties?after=%ff' }, 400],
-  ] as const)('%j is bounded', async (request, status) => {
+  ] as const)('is refused for a request beyond the limits: %j', async (request, status) => {
     expect(await statusOf(open, { ...request, headers: { host: 'localhost' } })).toBe(status);
   });
 });

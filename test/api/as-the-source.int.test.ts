@@ -88,8 +88,8 @@ function sizes(from: number, to: number): readonly number[] {
   return Array.from({ length: to - from + 1 }, (_, index) => from + index);
 }
 
-describe.each(LISTS)('%s, page by page', (list) => {
-  it.each(WAYS)('%s, at every page size', async (way) => {
+describe.each(LISTS)('the list of %s beside the source', (list) => {
+  it.each(WAYS)('has the same pages at every size, read by %s', async (way) => {
     const pages = new Map<number, number>();
     for (const size of [...sizes(1, 26), 5_000]) {
       pages.set(size, await compareWalk([mirror.url, small.url], list, size, way));
@@ -131,8 +131,8 @@ afterAll(() =>
   Promise.all([medium.stop(), mediumMirror[Symbol.asyncDispose](), mediumWarehouse[Symbol.asyncDispose]()]),
 );
 
-describe.each(LISTS)('%s, a hundred and twenty of them', (list) => {
-  it.each(WAYS)('%s, at every page size', async (way) => {
+describe.each(LISTS)('a list of 120 %s beside the source', (list) => {
+  it.each(WAYS)('has the same pages at every size, read by %s', async (way) => {
     const pages: number[] = [];
     for (const size of sizes(27, MEDIUM_ROWS + 2)) {
       pages.push(await compareWalk([mediumMirror.url, medium.url], list, size, way));
@@ -160,15 +160,15 @@ afterAll(() =>
 );
 const LARGE_SIZES = [500, 999, 1_000, 1_001, 2_549, 2_550, 2_551, 4_999, 5_000];
 
-describe.each(LISTS)('%s, more than a page of the largest size', (list) => {
-  it.each(WAYS)('%s', async (way) => {
+describe.each(LISTS)('a list of %s longer than the largest page', (list) => {
+  it.each(WAYS)('has the same pages at large sizes, read by %s', async (way) => {
     for (const size of LARGE_SIZES) {
       const pages = await compareWalk([largeMirror.url, large.url], list, size, way);
       expect(pages).toBeGreaterThan(1);
     }
   });
 
-  it('sends 5,000 rows and says that there are more, whoever asks for more', async () => {
+  it('sends 5,000 rows at most and says that more follow', async () => {
     const asked = await page(largeMirror.url, list, 'pagination.first=5001');
     const most = await page(large.url, list, 'pagination.first=5000');
     expect(shown(asked)).toEqual(shown(most));
@@ -177,18 +177,21 @@ describe.each(LISTS)('%s, more than a page of the largest size', (list) => {
   });
 });
 
-describe('one party', () => {
-  it.each(['network', 'own', 'own in upper case'])('%s', async (which) => {
-    const [own] = [...small.truth.parties()].map(({ id }) => id);
-    const id = { network: 'network', own, 'own in upper case': own?.toUpperCase() }[which];
-    const query = `partyId=${id}&pagination.first=7`;
-    const [ours, theirs] = [
-      await page(mirror.url, 'parties', query),
-      await page(small.url, 'parties', query),
-    ];
-    expect(shown(ours)).toEqual(shown(theirs));
-    expect(ours.edges).toHaveLength(1);
-  });
+describe('the lookup of one party', () => {
+  it.each(['network', 'own', 'own in upper case'])(
+    'answers as the source does for an id that is %s',
+    async (which) => {
+      const [own] = [...small.truth.parties()].map(({ id }) => id);
+      const id = { network: 'network', own, 'own in upper case': own?.toUpperCase() }[which];
+      const query = `partyId=${id}&pagination.first=7`;
+      const [ours, theirs] = [
+        await page(mirror.url, 'parties', query),
+        await page(small.url, 'parties', query),
+      ];
+      expect(shown(ours)).toEqual(shown(theirs));
+      expect(ours.edges).toHaveLength(1);
+    },
+  );
 });
 
 interface Answer {
@@ -218,7 +221,7 @@ async function answerOf(url: string, path: string, method = 'GET'): Promise<Answ
 const EXPORT = '/api/v2/ledgerentry/export';
 const PARTY = 'ab'.repeat(32);
 
-describe('errors', () => {
+describe('an error of the read API', () => {
   it.each([
     '/api/v2/parties?pagination.first=abc',
     '/api/v2/parties?pagination.first=',
@@ -250,17 +253,20 @@ describe('errors', () => {
     `${EXPORT}?partyId=${PARTY}&dateRange.startTimestamp=1.5e9`,
     `${EXPORT}?partyId=${PARTY}&dateRange.end_timestamp=9223372036854775808`,
     `${EXPORT}/`,
-  ])('%s', async (path) => {
+  ])('has the status and body of the source: %s', async (path) => {
     expect(await answerOf(mirror.url, path)).toEqual(await answerOf(small.url, path));
   });
 
-  it.each(['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])('%s', async (method) => {
-    const ours = await answerOf(mirror.url, '/api/v2/parties', method);
-    expect(ours).toEqual(await answerOf(small.url, '/api/v2/parties', method));
-    expect(ours.status).toBe(501);
-  });
+  it.each(['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])(
+    'is that of the source for the method %s',
+    async (method) => {
+      const ours = await answerOf(mirror.url, '/api/v2/parties', method);
+      expect(ours).toEqual(await answerOf(small.url, '/api/v2/parties', method));
+      expect(ours.status).toBe(501);
+    },
+  );
 
-  it('a cursor that the mirror has not made is a 400, whatever it is', async () => {
+  it('is a 400 for every cursor that the mirror has not made', async () => {
     const own = (await page(mirror.url, 'parties', 'pagination.first=3')).pageInfo.endCursor;
     const ofTheSource = (await page(small.url, 'parties', 'pagination.first=3')).pageInfo.endCursor;
     const ofTheOtherList = (await page(mirror.url, 'checkpoints', 'pagination.first=3')).pageInfo.endCursor;

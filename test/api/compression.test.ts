@@ -60,34 +60,40 @@ async function bytesOf(response: IncomingMessage): Promise<Buffer> {
 const LIST = '/api/v2/parties?pagination.first=100';
 const EXPORT = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
 
-describe.each([LIST, EXPORT])('%s', (path) => {
-  it.each(['gzip', 'br, gzip;q=0.5', 'X-GZIP'])('is gzipped for "%s", the same bytes', async (encoding) => {
-    const [plain, packed] = [await ask(path), await ask(path, encoding)];
-    expect([plain.headers['content-encoding'], packed.headers['content-encoding']]).toEqual([
-      undefined,
-      'gzip',
-    ]);
-    const [plainBytes, packedBytes] = [await bytesOf(plain), await bytesOf(packed)];
-    expect(packedBytes.length).toBeLessThan(plainBytes.length);
-    expect(gunzipSync(packedBytes).equals(plainBytes)).toBe(true);
-    for (const { headers } of [plain, packed]) expect(headers.vary).toContain('Accept-Encoding');
-  });
+describe.each([LIST, EXPORT])('an answer to %s', (path) => {
+  it.each(['gzip', 'br, gzip;q=0.5', 'X-GZIP'])(
+    'is gzipped for Accept-Encoding "%s" and unpacks to the same bytes',
+    async (encoding) => {
+      const [plain, packed] = [await ask(path), await ask(path, encoding)];
+      expect([plain.headers['content-encoding'], packed.headers['content-encoding']]).toEqual([
+        undefined,
+        'gzip',
+      ]);
+      const [plainBytes, packedBytes] = [await bytesOf(plain), await bytesOf(packed)];
+      expect(packedBytes.length).toBeLessThan(plainBytes.length);
+      expect(gunzipSync(packedBytes).equals(plainBytes)).toBe(true);
+      for (const { headers } of [plain, packed]) expect(headers.vary).toContain('Accept-Encoding');
+    },
+  );
 
-  it.each(['', 'br', 'gzip;q=0', 'gzip; q=0.00', 'agzip'])('is not for "%s"', async (encoding) => {
-    const response = await ask(path, encoding);
-    expect(response.headers['content-encoding']).toBeUndefined();
-    await bytesOf(response);
-  });
+  it.each(['', 'br', 'gzip;q=0', 'gzip; q=0.00', 'agzip'])(
+    'is not gzipped for Accept-Encoding "%s"',
+    async (encoding) => {
+      const response = await ask(path, encoding);
+      expect(response.headers['content-encoding']).toBeUndefined();
+      await bytesOf(response);
+    },
+  );
 });
 
-describe('gzip', () => {
-  it('is left out where it gains nothing', async () => {
+describe('gzip compression of answers', () => {
+  it('is skipped for answers too small to gain from it', async () => {
     const response = await ask(`/api/v2/parties?partyId=${PARTY}`, 'gzip');
     expect(response.headers['content-encoding']).toBeUndefined();
     expect(JSON.parse((await bytesOf(response)).toString())).toHaveProperty('parties');
   });
 
-  it('lets the source go with a client that leaves in the middle', async () => {
+  it('ends the reading when the client leaves in the middle', async () => {
     isEndless = true;
     const before = released;
     const response = await ask(EXPORT, 'gzip');

@@ -32,8 +32,8 @@ function ofCheckpoint(position: CheckpointPosition): string {
   return checkpoints.of(position);
 }
 
-describe('cursors', () => {
-  it('give back the positions that they were made of, each its own', () => {
+describe('the cursors of the read API', () => {
+  it('decode to the positions they were made from', () => {
     fc.assert(
       fc.property(fc.array(party), fc.array(checkpoint), (ofParties, ofCheckpoints) => {
         expect(ofParties.map((place) => parties.read(ofParty(place)))).toEqual(ofParties);
@@ -42,7 +42,7 @@ describe('cursors', () => {
     );
   });
 
-  it('of a page of places are in their order', () => {
+  it('of one page keep the order of its rows', () => {
     const place = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
     fc.assert(
       fc.property(fc.nat(1_000), fc.array(place), (epoch, places) => {
@@ -60,7 +60,7 @@ describe('cursors', () => {
     );
   });
 
-  it('are refused when a single character differs', () => {
+  it('are refused when a single character is changed', () => {
     const letter = fc.constantFrom('A', 'b', '0', '9', '-', '_', '.');
     fc.assert(
       fc.property(party, checkpoint, fc.nat(), letter, (place, row, at, other) => {
@@ -76,14 +76,14 @@ describe('cursors', () => {
     );
   });
 
-  it('are of one list and of one mirror', () => {
+  it('are valid for one list of one mirror only', () => {
     const cursor = ofParty({ epoch: 1, pos: 1_024n });
     expect(checkpoints.read(cursor)).toBeUndefined();
     expect(createCursors(randomBytes(32)).parties.read(cursor)).toBeUndefined();
     expect(createCursors(secret).parties.read(cursor)).toEqual({ epoch: 1, pos: 1_024n });
   });
 
-  it('of parties tell nothing of the position', () => {
+  it('of parties do not reveal the position', () => {
     const near = parties.ofPlaces(1, placeBytes([1_024n, 2_048n]));
     expect(near[0]).toMatch(/^[0-9a-f]{32}$/);
     const same = near[0]!.split('').filter((character, at) => character === near[1]?.[at]);
@@ -97,7 +97,7 @@ describe('cursors', () => {
     expect(signature).toBe(createHmac('sha256', key).update(body).digest('base64url').slice(0, 22));
   });
 
-  it('refuse any text that is no cursor', () => {
+  it('refuse every text that is not a cursor', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.base64String()), (text) => {
         expect([parties.read(text), checkpoints.read(text)]).toEqual([undefined, undefined]);

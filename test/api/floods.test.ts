@@ -47,7 +47,7 @@ async function lastWords(socket: Socket): Promise<string> {
 }
 
 describe('260 strangers that log in slowly', () => {
-  it('take neither the health checks nor the mirror from anybody', async () => {
+  it('block neither the health checks nor the API for others', async () => {
     const url = await start();
     await hold(url, 260, SLOW_LOGIN);
     for (const path of ['/healthz', '/readyz', '/mirror/status', '/api/v2/parties']) {
@@ -55,7 +55,7 @@ describe('260 strangers that log in slowly', () => {
     }
   });
 
-  it('are told that too many logins are open, all but a few', async () => {
+  it('are mostly refused because too many logins are open', async () => {
     const url = await start();
     await hold(url, 16, SLOW_LOGIN);
     await expect.poll(async () => (await login(url)).status).toBe(503);
@@ -64,7 +64,7 @@ describe('260 strangers that log in slowly', () => {
 });
 
 describe('more idle connections than one address may hold', () => {
-  it('cost the oldest of them, not the newest', async () => {
+  it('close the oldest connections, not the newest', async () => {
     const url = await start();
     const idle = await hold(url, 300);
     for (const path of ['/healthz', '/mirror/status']) expect(await statusOf(url, path)).toBe(200);
@@ -72,7 +72,7 @@ describe('more idle connections than one address may hold', () => {
     expect(idle.slice(-200).filter((socket) => socket.closed)).toEqual([]);
   });
 
-  it('do not cost a connection that has shown the token', async () => {
+  it('close no connection that has shown the token', async () => {
     const url = await start();
     const [known] = await hold(
       url,
@@ -87,12 +87,12 @@ describe('more idle connections than one address may hold', () => {
   });
 });
 
-describe('timeouts do what their names say', () => {
+describe('a request that arrives too slowly', () => {
   const SHORT = 700;
   /** Never reached by what is tested here: that the other one ends it is what is seen. */
   const LONG = 600_000;
 
-  it('headers that do not come end at the limit for headers', async () => {
+  it('ends at the limit for headers while its headers are missing', async () => {
     const url = await start({ headersMs: SHORT, requestMs: LONG, checkMs: 100 });
     const [idle, slow] = await hold(url, 2, 'GET /healthz HTTP/1.1\r\nHost: local');
     const [body] = await hold(url, 1, SLOW_LOGIN);
@@ -104,7 +104,7 @@ describe('timeouts do what their names say', () => {
     expect(body.closed).toBe(false);
   });
 
-  it('a body that does not come ends at the limit for the request', async () => {
+  it('ends at the limit for the request while its body is missing', async () => {
     const url = await start({ headersMs: SHORT - 100, requestMs: SHORT, checkMs: 100 });
     const [body] = await hold(url, 1, SLOW_LOGIN);
     if (body === undefined) throw new Error('no connection');

@@ -31,8 +31,8 @@ function of(...chunks: readonly (string | Error)[]): Chunks {
   };
 }
 
-describe('the answer', () => {
-  it('is the CSV as it is', async () => {
+describe('an answer of the export route', () => {
+  it('is the stored CSV unchanged', async () => {
     await using api = await serving(of('a,b\n1,', '2\n'));
     const response = await fetch(`${api.url}${PATH}`);
     expect(response.status).toBe(200);
@@ -43,7 +43,7 @@ describe('the answer', () => {
     expect(await response.text()).toBe('a,b\n1,2\n');
   });
 
-  it('is messages for who accepts JSON: one a line, extensions in the first', async () => {
+  it('is one JSON message a line for a client that accepts JSON, with the extensions in the first', async () => {
     const large = 'x'.repeat(2_000_000);
     await using api = await serving(of('a,b\n', large));
     const response = await fetch(`${api.url}${PATH}`, JSON_ACCEPTED);
@@ -67,13 +67,13 @@ describe('the answer', () => {
     ['application/json;q=0', 'text/csv'],
     ['text/html,application/xhtml+xml', 'text/csv'],
     ['Application/JSON', 'application/json'],
-  ])('to Accept: %s is %s', async (accept, type) => {
+  ])('with Accept: %s has the type %s', async (accept, type) => {
     await using api = await serving(of('a\n'));
     const response = await fetch(`${api.url}${PATH}`, { headers: { accept } });
     expect(response.headers.get('content-type')).toBe(type);
   });
 
-  it('asks for whole seconds and canonical ids', async () => {
+  it('reads the ledger by whole seconds and canonical ids', async () => {
     const asked: LedgerQuestion[] = [];
     await using api = await serving(async function* (question) {
       asked.push(question);
@@ -90,7 +90,7 @@ describe('the answer', () => {
   });
 });
 
-describe('a failure', () => {
+describe('a failure of an export', () => {
   const unknown = new PermanentError('Cannot read it: it was never exported', {
     code: 'LEDGER_NOT_MIRRORED',
   });
@@ -98,7 +98,7 @@ describe('a failure', () => {
   it.each([
     [unknown, 404, 'Cannot read it: it was never exported'],
     [new Error('secret of the inside'), 500, 'UNKNOWN'],
-  ])('before the first byte is a status: %s', async (error, status, inner) => {
+  ])('before the first byte is a status code: %s', async (error, status, inner) => {
     await using api = await serving(of(error));
     for (const init of [{}, JSON_ACCEPTED]) {
       const response = await fetch(`${api.url}${PATH}`, init);
@@ -107,7 +107,7 @@ describe('a failure', () => {
     }
   });
 
-  it('later ends the stream with the error glued to the last byte', async () => {
+  it('after the first byte ends the CSV with the error right behind the last byte', async () => {
     await using api = await serving(of('a,b\n1,', new Error('secret')));
     const text = await (await fetch(`${api.url}${PATH}`)).text();
     expect(text).toMatch(
@@ -116,7 +116,7 @@ describe('a failure', () => {
     expect(text).not.toContain('secret');
   });
 
-  it('later is the last message in the other form', async () => {
+  it('after the first byte is the last message of a JSON answer', async () => {
     await using api = await serving(of('a,b\n1,', new Error('secret')));
     const lines = (await (await fetch(`${api.url}${PATH}`, JSON_ACCEPTED)).text()).split('\n');
     expect(lines).toHaveLength(3);
@@ -124,8 +124,8 @@ describe('a failure', () => {
   });
 });
 
-describe('a client', () => {
-  it('that reads slowly slows the reading, and ends it by going away', async () => {
+describe('a client of the export route', () => {
+  it('slows the reading when it reads slowly and ends it by leaving', async () => {
     let bytes = 0;
     let ended = false;
     await using api = await serving(async function* (_question, signal) {
@@ -152,7 +152,7 @@ describe('a client', () => {
     await waitFor(() => ended, { what: 'the reading to end' });
   });
 
-  it('too many are refused, and let in again when others have gone', async () => {
+  it('is refused while too many are served, and accepted when others have left', async () => {
     let open = 0;
     await using api = await serving(async function* (_question, signal) {
       open += 1;

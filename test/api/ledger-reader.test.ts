@@ -104,12 +104,12 @@ const LEDGER: readonly Part[] = [
   { from: '2023-06-01', to: '2023-06-02', rows: SECOND, suffix: '' },
 ];
 
-describe('a ledger', () => {
+describe('a ledger read from its segments', () => {
   it('is one CSV of its segments, repeated rows kept, whichever way they are stored', async () => {
     expect(await textOf(await readerOf(LEDGER))).toBe(csv(...FIRST, ...SECOND));
   });
 
-  it('without entries is a header', async () => {
+  it('is only a header where it has no entries', async () => {
     expect(await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }]))).toBe(csv());
   });
 
@@ -120,17 +120,17 @@ describe('a ledger', () => {
     ['2023-06-01', '2023-06-01 23:59:59', [SECOND[0]]],
     ['2023-05-03', '2023-06-01', []],
     ['2023-06-01', '2023-05-01', []],
-  ])('from %s to %s holds the rows in between', async (from, to, rows) => {
+  ])('holds only the rows in between where it is read from %s to %s', async (from, to, rows) => {
     const range = { from: at(`${from.padEnd(19, ' 00:00:00')}Z`), to: at(`${to.padEnd(19, ' 00:00:00')}Z`) };
     expect(await textOf(await readerOf(LEDGER), range)).toBe(csv(...(rows as string[])));
   });
 
-  it('of one asset holds no other', async () => {
+  it('holds no other asset where one is asked for', async () => {
     expect(await textOf(await readerOf(LEDGER), { assetId: SILVER })).toBe(csv(FIRST[2]!));
     expect(await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) })).toBe(csv());
   });
 
-  it('is cut right where rows span the windows it is read in', async () => {
+  it('is cut correctly where rows span the windows it is read in', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
@@ -140,7 +140,7 @@ describe('a ledger', () => {
   });
 });
 
-describe('what is not known', () => {
+describe('a range that is not covered', () => {
   it.each([
     ['never exported', [], {}],
     ['a beginning', LEDGER.slice(1), {}],
@@ -159,13 +159,13 @@ describe('what is not known', () => {
       ],
       {},
     ],
-  ] as const)('is refused, not served as empty: %s', async (_what, parts, question) => {
+  ] as const)('is refused, not served as empty, where it lacks %s', async (_what, parts, question) => {
     await expect(textOf(await readerOf(parts), question)).rejects.toMatchObject({
       code: 'LEDGER_NOT_MIRRORED',
     });
   });
 
-  it('outside of what is asked does not matter', async () => {
+  it('does not matter outside of the range that is asked for', async () => {
     const from = at('2023-06-01T00:00:00Z');
     expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from })).toBe(csv(...SECOND));
     const to = at('2023-05-03T00:00:00Z');
@@ -174,7 +174,7 @@ describe('what is not known', () => {
     );
   });
 
-  it('of every asset is known of each', async () => {
+  it('is covered for each asset once all assets are covered together', async () => {
     const parts = [LEDGER[0]!, { from: '2023-05-03', to: '2023-06-02', rows: SECOND, asset: GOLD }];
     expect(await textOf(await readerOf(parts), { assetId: GOLD })).toBe(csv(FIRST[0]!, FIRST[1]!, ...SECOND));
   });
@@ -188,7 +188,7 @@ describe('columns that change from release to release', () => {
   const older = { from: '1970-01-01', to: '2023-06-01', rows: OLDER };
   const parts = [older, { from: '2023-06-01', to: '2023-06-02', header: HEADER_13, rows: [newer] }];
 
-  it('become those of the newest, by name; fields keep their bytes, and what was not sent is empty', async () => {
+  it('become those of the newest release, matched by name; fields keep their bytes and missing ones are empty', async () => {
     const rows = [olderAsNewer('2023-05-01 10:00:00.5+00'), olderAsNewer('2023-05-01 10:00:00.5+00'), newer];
     expect(await textOf(await readerOf(parts))).toBe(`${[HEADER_13, ...rows].join('\n')}\n`);
   });
@@ -199,7 +199,7 @@ describe('columns that change from release to release', () => {
     expect(await textOf(await readerOf(parts), { from })).toBe(`${HEADER_13}\n${newer}\n`);
   });
 
-  it('that only an older release has come last', async () => {
+  it('come last where only an older release has them', async () => {
     const more = { ...older, header: `note,${HEADER_12}`, rows: [`"a, ""b""",${OLDER[0]}`] };
     const text = await textOf(await readerOf([more, parts[1]!]));
     expect(text).toBe(
@@ -207,7 +207,7 @@ describe('columns that change from release to release', () => {
     );
   });
 
-  it('are brought together where a border cuts a segment, and where rows span the windows it is read in', async () => {
+  it('are merged correctly where a range cuts a segment and where rows span the reading windows', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
@@ -217,14 +217,14 @@ describe('columns that change from release to release', () => {
     expect(text).toBe(`${[HEADER_13, ...kept.map(olderAsNewer), newer].join('\n')}\n`);
   });
 
-  it('in rows that are not what their header says end the answer', async () => {
+  it('end the answer where a row does not match its header', async () => {
     const reader = await readerOf([{ ...older, rows: ['1,2'] }, parts[1]!]);
     await expect(textOf(reader)).rejects.toMatchObject({ code: 'ROW_FIELDS' });
   });
 });
 
-describe('trouble', () => {
-  it('an object that is gone is an error of the answer, before the first byte where it is the first', async () => {
+describe('a lost object', () => {
+  it('is an error of the answer, before the first byte where its segment is the first', async () => {
     const reader = await readerOf([LEDGER[0]!]);
     await objects.remove(`ledger/${made}.csv.gz`, signal);
     await expect(textOf(reader)).rejects.toMatchObject({ code: 'OBJECT_MISSING' });

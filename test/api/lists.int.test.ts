@@ -46,7 +46,7 @@ beforeAll(async () => {
   await pool.query('analyze');
 });
 
-describe('pages', () => {
+describe('pages of the lists', () => {
   it.each([
     'pagination.newestFirst=true',
     'pagination.first=6000',
@@ -56,14 +56,14 @@ describe('pages', () => {
     expect((await ask('parties', query)).edges).toHaveLength(5_000);
   });
 
-  it('are of the newest life of the chain', async () => {
+  it('show the newest epoch only', async () => {
     const older = await fetch(`${api.url}/api/v2/parties?partyId=ff`);
     expect(older.status).toBe(404);
     const before = await ask('parties', 'pagination.first=2&pagination.newestFirst=false');
     expect(before.edges[0]?.node).toEqual({ id: '1'.padStart(64, '0') });
   });
 
-  it('of an earlier life give cursors that are refused with a reason', async () => {
+  it('refuse cursors of an earlier epoch with a reason', async () => {
     const store = new ReadStore(pool);
     const { createCursors } = await import('../../src/api/service/cursors.ts');
     const old = createCursors(await store.cursorSecret()).parties.ofNetwork(1);
@@ -72,7 +72,7 @@ describe('pages', () => {
     expect(await response.text()).toContain('earlier life of the chain');
   });
 
-  it('list every repeated checkpoint once in its place, at every page size and both ways', async () => {
+  it('list every repeated checkpoint once, in order, at every page size in both directions', async () => {
     const all = (await ask('checkpoints', 'pagination.first=5000')).edges.map(({ node }) =>
       JSON.stringify(node),
     );
@@ -103,7 +103,7 @@ describe('pages', () => {
     ['checkpoints', 'first'],
     ['checkpoints', 'last'],
   ] as const)(
-    'bring every row of %s, `network` too, to who follows the cursors with `%s`',
+    'bring every row of %s, `network` included, to a client that follows the cursors with `%s`',
     async (list, way) => {
       await using small = await freshWarehouse();
       const ids = Array.from({ length: 11 }, (_, index) => `party-${index + 1}`);
@@ -150,7 +150,7 @@ describe('pages', () => {
     },
   );
 
-  it('are read from an index alone, however deep', async () => {
+  it('are read from an index alone at any depth', async () => {
     const plans = await Promise.all(
       [
         `select pos, party_id from mirror.parties where epoch = 2 and pos <= 99999999 and pos < 51200000 order by pos desc limit 1001`,
@@ -182,8 +182,8 @@ async function planOf(statement: string): Promise<string> {
   }
 }
 
-describe('the state of the mirror', () => {
-  it('is told in the headers as of the head of the chain that is served', async () => {
+describe('the state of the mirror in the headers of lists', () => {
+  it('is as of the newest block of the epoch that is served', async () => {
     await addGeneration(pool, { list: 'parties', height: '99', time: '2020-01-01' });
     const head = { height: '7', time: '2023-05-01 10:00:00.123456Z' };
     await addGeneration(pool, { list: 'checkpoints', epoch: 2, ...head });
@@ -196,7 +196,7 @@ describe('the state of the mirror', () => {
     expect(parties.headers.get('x-mirror-whole')).toBe('false');
   });
 
-  it('is whole once the list was read to its end, whatever an audit is reading', async () => {
+  it('is complete once the list was read to its end, whatever an audit is reading', async () => {
     const parties = { list: 'parties', epoch: 2 } as const;
     await addGeneration(pool, { ...parties, height: '5', time: '2023-05-01', isClaimed: true });
     await addGeneration(pool, { ...parties, kind: 'audit', height: '6', time: '2023-05-02' });

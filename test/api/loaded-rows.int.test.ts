@@ -106,7 +106,7 @@ describe('a range of a loaded segment', () => {
     ['an id is in capitals', (line: string) => line.replace('\\xaa', '\\xAA')],
     ['a quantity has a plus', (line: string) => line.replace(',1000', ',+1000')],
     ['a line ends as on Windows', (line: string) => `${line}\r`],
-  ])('comes from the object where %s in one row', async (_, change) => {
+  ])('is read from the object where %s in one row', async (_, change) => {
     const odd = ENTRIES.map(row12).map((line, index) => (index === 3_001 ? change(line) : line));
     expect(odd).not.toEqual(ENTRIES.map(row12));
     await segment(HEADER_12, odd);
@@ -114,7 +114,7 @@ describe('a range of a loaded segment', () => {
     expect(await read(HOUR, loaded)).toBe(await read(HOUR));
   });
 
-  it('comes from the object where it has no end, or the segment is not loaded any more', async () => {
+  it('is read from the object where the range has no end or the segment is no longer loaded', async () => {
     await segment(HEADER_12, FORMS[0][2]);
     const id = await segmentId();
     expect(await loaded.read(id, { ...asked, to: undefined })).toBeUndefined();

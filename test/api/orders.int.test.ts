@@ -88,8 +88,8 @@ function order(body: unknown): Promise<Response> {
   return fetch(`${api.url}/mirror/exports`, init);
 }
 
-describe('an order', () => {
-  it('is taken with 202 and its id', async () => {
+describe('an order of an export', () => {
+  it('is accepted with 202 and its id', async () => {
     const response = await order({
       partyId: PARTY.toUpperCase(),
       assetId: 'C0'.repeat(32),
@@ -104,7 +104,7 @@ describe('an order', () => {
     ]);
   });
 
-  it('that distrusts what is covered says so to whoever works it', async () => {
+  it('passes on that it distrusts what is covered', async () => {
     expect((await order({ partyId: PARTY, again: true })).status).toBe(202);
     expect(jobs.submitted).toEqual([{ partyId: PARTY, again: true }]);
   });
@@ -124,19 +124,19 @@ describe('an order', () => {
     { partyId: [PARTY] },
     [],
     'text',
-  ])('of %j is refused', async (body) => {
+  ])('is refused with the body %j', async (body) => {
     const response = await order(body);
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({ code: 3 });
     expect(jobs.submitted).toEqual([]);
   });
 
-  it('of another kind of body is refused', async () => {
+  it('is refused where its body is not JSON', async () => {
     const response = await fetch(`${api.url}/mirror/exports`, { method: 'POST', body: 'text' });
     expect(response.status).toBe(415);
   });
 
-  it('can be asked for and cancelled', async () => {
+  it('can be looked up and cancelled', async () => {
     expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({
       id: ID,
       state: 'queued',
@@ -154,14 +154,17 @@ describe('an order', () => {
     expect(jobs.status.state).toBe('cancelled');
   });
 
-  it.each(['', '/events', '/download'])('of an unknown id is a 404%s, of no id a 400', async (path) => {
-    expect((await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status).toBe(404);
-    expect((await fetch(`${api.url}/mirror/exports/1${path}`)).status).toBe(400);
-  });
+  it.each(['', '/events', '/download'])(
+    'is a 404 for an unknown id and a 400 for a malformed one%s',
+    async (path) => {
+      expect((await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status).toBe(404);
+      expect((await fetch(`${api.url}/mirror/exports/1${path}`)).status).toBe(400);
+    },
+  );
 });
 
 describe('the history of orders', () => {
-  it('tells what was asked for and what came of it', async () => {
+  it('tells what was ordered and how it ended', async () => {
     jobs.records = [
       {
         ...jobs.status,
@@ -192,7 +195,7 @@ describe('the history of orders', () => {
   );
 });
 
-describe('events', () => {
+describe('the events of an order', () => {
   it('tell every step and the end', async () => {
     jobs.steps = [
       { state: 'running', bytes: '5' },
@@ -204,7 +207,7 @@ describe('events', () => {
     expect(events.map((event) => JSON.parse(event.slice(5)) as unknown)).toEqual(jobs.steps);
   });
 
-  it('are let go of when nobody listens', async () => {
+  it('end when nobody listens', async () => {
     jobs.neverEnds = true;
     jobs.steps = [{ state: 'running' }];
     const gone = new AbortController();
@@ -216,7 +219,7 @@ describe('events', () => {
   });
 });
 
-describe('a download', () => {
+describe('the download of an order', () => {
   beforeEach(() => {
     jobs.download = {
       fileName: 'ledger.csv',
@@ -259,18 +262,18 @@ describe('a download', () => {
     ['bytes=0-1,3-4', 200, null, ALL],
     ['lines=1-2', 200, null, ALL],
     ['bytes=-', 200, null, ALL],
-  ])('of %s', async (range, status, contentRange, text) => {
+  ])('with the range %s', async (range, status, contentRange, text) => {
     expect(await download({ range })).toEqual([status, contentRange, text]);
   });
 
-  it('that cannot be made now is a 429 that says when to come again', async () => {
+  it('is a 429 with the time to retry where no more downloads can be made now', async () => {
     jobs.isBusy = true;
     const response = await fetch(`${api.url}/mirror/exports/${ID}/download`);
     expect([response.status, response.headers.get('retry-after')]).toEqual([429, '5']);
     expect(await response.json()).toEqual({ code: 8, message: 'try again', details: [] });
   });
 
-  it('goes on only where it is the same file', async () => {
+  it('continues only where the file is still the same', async () => {
     expect(await download({ range: 'bytes=4-', 'if-range': '"abc"' })).toEqual([
       206,
       'bytes 4-11/12',

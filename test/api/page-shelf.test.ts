@@ -84,7 +84,7 @@ describe('pages', () => {
   });
 });
 
-describe('the next page', () => {
+describe('the page made ahead', () => {
   it.each(['forward', 'backward'] as const)(
     'of whoever reads %s is there before it is asked for, and then the one behind it',
     async (way) => {

@@ -8,7 +8,7 @@ const warehouse = await freshWarehouse();
 const another = await freshWarehouse();
 
 describe('the sessions of two processes', () => {
-  it('are opened by one, known to the other, and ended for both', async () => {
+  it('are opened by one, accepted by the other and ended for both', async () => {
     const [first, second] = await Promise.all(
       [1, 2].map(() => apiWithoutDatabase({ token: TOKEN, sessions: openSessionStore(warehouse.pool) })),
     );
@@ -21,7 +21,7 @@ describe('the sessions of two processes', () => {
     expect([await status(first), await status(second)]).toEqual([401, 401]);
   });
 
-  it('are signed with a secret that another mirror does not have, and that the cursors do not use', async () => {
+  it('are signed with a secret of this mirror that is not the one of the cursors', async () => {
     const [secret, theirs] = await Promise.all([
       openSessionStore(warehouse.pool).secret(),
       openSessionStore(another.pool).secret(),

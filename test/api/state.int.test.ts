@@ -77,7 +77,7 @@ describe('the status', () => {
       'The mirror is not complete: the list of parties, the list of checkpoints, and the ledgers are not proven.',
       false,
     ],
-  ] as const)('in one sentence: %j', (stream, sentence, whole) => {
+  ] as const)('sums up %j in one sentence', (stream, sentence, whole) => {
     const facts = { ...EMPTY_FACTS, streams: EMPTY_FACTS.streams.map((empty) => ({ ...empty, ...stream })) };
     expect(glance(facts)).toMatchObject({ sentence, whole });
   });
@@ -94,7 +94,7 @@ describe('the status', () => {
     });
   });
 
-  it('is complete for the configured parties and no more, and says so', () => {
+  it('is complete for the configured parties only, and says so', () => {
     const coverage = { ...EMPTY_FACTS.coverage, listed: 1400, configured: 1, wanted: 1, covered: 1 };
     expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
       whole: false,
@@ -119,7 +119,7 @@ describe('the status', () => {
     });
   });
 
-  it('is not whole while something was left out', () => {
+  it('is not complete while something was left out', () => {
     const streams = EMPTY_FACTS.streams.map((empty) => ({ ...empty, verdict: 'complete' as const }));
     expect(glance({ ...EMPTY_FACTS, streams, knownGaps: '1' }).whole).toBe(false);
     const aside = glance({ ...EMPTY_FACTS, streams, ledger: { ...EMPTY_FACTS.ledger, quarantined: '2' } });
@@ -154,7 +154,7 @@ describe('runs', () => {
 });
 
 describe('health', () => {
-  it('is the process, readiness its parts', async () => {
+  it('reports the process, and readiness reports its parts', async () => {
     let isWell = true;
     const probes = [
       { name: 'postgres', check: async () => void (await pool.query('select 1')) },
@@ -182,7 +182,7 @@ describe('health', () => {
     expect(statusCode).toBe(503);
   });
 
-  it('goes on without a database, and says so', async () => {
+  it('is answered without a database, and says so', async () => {
     await using api = await startApi({ db: warehouse.db, pool: await closedPool() });
     expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
     for (const path of ['/api/v2/parties', '/mirror/status']) {
@@ -213,7 +213,7 @@ const otherPart: MetricsSource = {
 };
 
 describe('metrics', () => {
-  it('are those that are documented, with labels of few values', async () => {
+  it('are the documented ones, with labels of few values', async () => {
     await using api = await startApi(warehouse, { meters: new Meters([otherPart]) });
     await fetch(`${api.url}/api/v2/parties?partyId=${PARTY}`);
     await fetch(`${api.url}/some/${PARTY}`);
@@ -238,7 +238,7 @@ describe('metrics', () => {
 });
 
 describe('the interface document', () => {
-  it('tells of every route, from its schema', async () => {
+  it('describes every route from its schema', async () => {
     await using api = await startApi(warehouse);
     const { paths } = (await json(`${api.url}/openapi.json`)) as {
       paths: Record<

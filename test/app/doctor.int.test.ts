@@ -21,7 +21,7 @@ async function findings(env: Readonly<Record<string, string>>): Promise<Readonly
   return new Map(found.map((finding) => [finding.what, finding]));
 }
 
-test('all is well with a source whose blocks are of now', async () => {
+test('doctor finds no problem with a source whose blocks are recent', async () => {
   await using database = await openFreshDatabase();
   await using sandbox = await startSandbox({
     parties: 3,
@@ -35,7 +35,7 @@ test('all is well with a source whose blocks are of now', async () => {
   expect(found.get('clock')?.detail).toMatch(/the database's by \d s, from the source's by \d s/);
 });
 
-test('a source that refuses connections is told once and with its cause, beside what is well', async () => {
+test('doctor reports a source that refuses connections once, with its cause, beside the parts that are well', async () => {
   await using database = await openFreshDatabase();
   const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: 'http://127.0.0.1:9/' });
   expect(found.get('source')).toMatchObject({
@@ -46,7 +46,7 @@ test('a source that refuses connections is told once and with its cause, beside 
   expect(others).toEqual(['ok', 'ok', 'ok']);
 });
 
-test('a source whose blocks are old is told from one that is well', async () => {
+test('doctor reports a source whose blocks are old', async () => {
   await using database = await openFreshDatabase();
   await using sandbox = await startSandbox({ parties: 3 });
   const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: sandbox.url });
@@ -56,7 +56,7 @@ test('a source whose blocks are old is told from one that is well', async () => 
   });
 });
 
-test('a user who may not create in the database is told what to grant', async () => {
+test('doctor tells a database user without the right to create what to grant', async () => {
   await using database = await openFreshDatabase();
   const role = `test_${randomBytes(6).toString('hex')}`;
   await database.pool.query(`create role ${role} login password 'test' in role pg_read_all_data`);
@@ -74,7 +74,7 @@ test('a user who may not create in the database is told what to grant', async ()
   }
 });
 
-test('a service that is away is named with its setting, without waiting for it', async () => {
+test('doctor names a service that is away with its setting, without waiting for it', async () => {
   await using database = await openFreshDatabase();
   const noDatabase = await findings({ DATABASE_URL: 'postgres://someone:hidden@127.0.0.1:1/mirror' });
   expect(noDatabase.get('database and queues')).toMatchObject({
@@ -95,7 +95,7 @@ test('a service that is away is named with its setting, without waiting for it',
   expect(noStore.get('object store')?.detail).toMatch(/ECONNREFUSED.*cannot be reached; check its endpoint/);
 });
 
-test('a database that may only be read is said to be that, in one line', async () => {
+test('doctor reports a read-only database in one line', async () => {
   await using database = await openFreshDatabase();
   const { rows } = await database.pool.query<{ name: string }>('select current_database() as name');
   await database.pool.query(`alter database "${rows[0]?.name}" set default_transaction_read_only = on`);

@@ -38,7 +38,7 @@ async function textOf(download: Download): Promise<string> {
 }
 
 describe('a download', () => {
-  it('is made once, however many ask, and is there for whoever asks later', async () => {
+  it('is made once for all who ask for it, now or later', async () => {
     const asked = [open('a'), open('a'), open('a')];
     release();
     const found = [...(await Promise.all(asked)), await open('a')];
@@ -47,7 +47,7 @@ describe('a download', () => {
     expect(made).toEqual(['a']);
   });
 
-  it('beyond those that may be made at once is refused, and one that is there is not', async () => {
+  it('is refused where too many are being made at once, but served where it is already there', async () => {
     release();
     await open('there');
     released = new Promise((resolve) => (release = resolve));
@@ -60,14 +60,14 @@ describe('a download', () => {
     expect(await textOf(await open('c'))).toBe('of c\n');
   });
 
-  it('that could not be made leaves nothing behind, and is made when it is asked for again', async () => {
+  it('leaves nothing behind when it fails, and is made when it is asked for again', async () => {
     release();
     await expect(open('a', new Error('the object is gone'))).rejects.toThrow('the object is gone');
     expect(await readdir(dir)).toEqual([]);
     expect(await textOf(await open('a'))).toBe('of a\n');
   });
 
-  it('of which a part is gone is made anew', async () => {
+  it('is made anew where a part of it is gone', async () => {
     release();
     await open('a');
     await rm(join(dir, 'a.csv'));
@@ -85,8 +85,8 @@ describe('a download', () => {
   });
 });
 
-describe('the bytes of all downloads', () => {
-  it('are bounded: the oldest file goes for the newest', async () => {
+describe('the disk space of downloads', () => {
+  it('is bounded: the oldest file is removed for the newest', async () => {
     downloads = new Downloads(dir, 25);
     release();
     for (const [age, name] of ['first', 'second', 'third'].entries()) {
@@ -99,7 +99,7 @@ describe('the bytes of all downloads', () => {
     expect(await textOf(await open('first'))).toBe('of first\n');
   });
 
-  it('are bounded for one file, too, which leaves nothing behind', async () => {
+  it('is bounded for one file too, which leaves nothing behind', async () => {
     downloads = new Downloads(dir, 5);
     release();
     await expect(open('large')).rejects.toMatchObject({ statusCode: 429 });

@@ -57,7 +57,7 @@ async function cost(env: Env, count: number): Promise<{ statements: number; tran
   return costs;
 }
 
-describe('a party of which nothing is new', () => {
+describe('a party without new entries', () => {
   it.each(['Postgres', 'Redis'])(
     'costs at most four statements and one transaction, with queues in %s',
     async (queues) => {

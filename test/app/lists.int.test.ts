@@ -74,7 +74,7 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
     },
   );
 
-  test('exports go on where checkpoints are not served, fail or are gone, and the night says why it is incomplete', async () => {
+  test('exports go on where checkpoints are not served, fail or are gone, and the nightly run says why it is incomplete', async () => {
     await using sandbox = await startSandbox({
       parties: 6,
       entriesMean: 10,

@@ -45,14 +45,14 @@ async function costOf(parties: number): Promise<{ statements: number; lists: num
   return { statements: counted.statements, lists };
 }
 
-it('costs an order as many statements among 1,000 parties as among 10, and no listing of the store', async () => {
+it('an order needs as many statements among 1,000 parties as among 10, and never lists the store', async () => {
   const [few, many] = [await costOf(10), await costOf(1_000)];
   expect([few.lists, many.lists]).toEqual([0, 0]);
   // What the rate limit and the clock share among orders depends on how close together they come.
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
 });
 
-it('holds what was there when it was ordered, however shortly after another', async () => {
+it('an order holds what was there when it was ordered, however shortly after another', async () => {
   await using real = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
   const closedTo = async (): Promise<number> => {
     const run = await real.app.jobs.runs.create({ kind: 'export', subject: idle(0) });

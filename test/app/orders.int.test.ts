@@ -85,7 +85,7 @@ function heldExports(): () => void {
 
 describe('an ordered export', () => {
   it.each(['../../etc/passwd', `${'ab'.repeat(32)}'`])(
-    'of %s is refused: it is not listed',
+    'is refused for the party %s, which is not listed',
     async (partyId) => {
       const response = await fetch(`${mirror.url}/mirror/exports`, {
         method: 'POST',
@@ -96,7 +96,7 @@ describe('an ordered export', () => {
     },
   );
 
-  it('is worked, followed live, and downloaded whole and in ranges', async () => {
+  it('is worked, followed live, and downloaded in one piece and in ranges', async () => {
     const letGo = heldExports();
     const id = await order({ partyId: parties[0], to: TO });
     const events = await eventsOf(id, (text) => {
@@ -139,7 +139,7 @@ describe('an ordered export', () => {
     expect(asked).toBeLessThan(8);
   });
 
-  it('of other ranges are others', async () => {
+  it('is another one where its range is another', async () => {
     const letGo = heldExports();
     const [whole, part] = [
       await order({ partyId: parties[2] }),

@@ -57,7 +57,7 @@ async function mirrorStatus(): Promise<Readonly<Record<string, unknown>>> {
 }
 
 describe('the status', () => {
-  it('tells of a night that was missed, until one is there', async () => {
+  it('reports a missed nightly run until another has begun', async () => {
     expect(await mirrorStatus()).toMatchObject({ attention: [], work: { workers: 0, missedSlot: null } });
     await setMirrorCreatedAt(pool, '2020-01-01');
     const over = { subject: 'scheduled', state: 'done', verdict: 'complete', slot: 'an old one' };
@@ -76,7 +76,7 @@ describe('the status', () => {
     expect(await mirrorStatus()).toMatchObject({ attention: [], work: { missedSlot: null } });
   });
 
-  it('is shown live, with what is under way, until it is told to stop', async () => {
+  it('is shown live with the runs under way until it is told to stop', async () => {
     const stop = new AbortController();
     const { context, stdout } = contextOf(stop.signal);
     const watching = status({ watch: true }, context);
@@ -91,7 +91,7 @@ describe('the status', () => {
     expect(await watching).toEqual({ exitCode: 0 });
   });
 
-  it('tells when the workers start the next night, whatever SCHEDULE the process that asks was given', async () => {
+  it('tells when the workers start the next nightly run, whatever SCHEDULE the asking process has', async () => {
     await using working = await startRealApp({ SOURCE_URL: sandbox.url, SCHEDULE: '7 3 * * *' });
     const { warehouse, jobs } = working.app;
     const { work } = await openStatusSource({

@@ -15,7 +15,7 @@ const sandbox = await startBusyNetwork(PARTIES);
 afterAll(() => sandbox.stop());
 
 it(
-  'has one closed segment a month that is over, and the lake and the table have what the source has',
+  'keeps one closed segment for each past month, and lake and table hold what the source has',
   async () => {
     await using real = await startRealApp({ SOURCE_URL: sandbox.url, HISTORY_RETENTION: '30d' });
     const { app } = real;

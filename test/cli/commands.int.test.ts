@@ -41,15 +41,15 @@ function expectRefused(ended: Ended, ...lines: readonly RegExp[]): void {
   for (const [index, line] of lines.entries()) expect(said[index]).toMatch(line);
 }
 
-describe('export', () => {
-  test('--out - is the CSV and nothing else, as the truth has it', async () => {
+describe('the command export', () => {
+  test('writes exactly the CSV of the source and nothing else with --out -', async () => {
     const { code, stdout } = await home.run(['export', '--party', party, '--out', '-']);
     expect(code).toBe(0);
     const { entries, digest } = sandbox.truth.party(party);
     expect(csvSum(stdout)).toEqual({ entries, digest });
   });
 
-  test('--from, --to and --asset bound what is written, and a file appears whole', async () => {
+  test('bounds the rows by --from, --to and --asset, and its file appears only when it is complete', async () => {
     const head = sandbox.truth.head().time;
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
     const to = from + 86_400_000_000n;
@@ -66,7 +66,7 @@ describe('export', () => {
     expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
   });
 
-  test('a range that is covered needs no source; one that is not says so', async () => {
+  test('needs no source for a covered range, and refuses another without one', async () => {
     const head = sandbox.truth.head().time;
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
     const to = from + 86_400_000_000n;
@@ -95,13 +95,13 @@ describe('export', () => {
     );
   });
 
-  test('--out says what it wrote', async () => {
+  test('tells with --out how many rows it wrote', async () => {
     const { stdout } = await home.run(['export', '--party', party, '--out', 'told.csv']);
     const { entries } = sandbox.truth.party(party);
     expect(stdout).toMatch(new RegExp(`^${entries} rows written to told.csv$`, 'm'));
   });
 
-  test('is loaded when it is published; --no-load leaves that to the next load', async () => {
+  test('loads what it publishes; --no-load leaves that to the next load', async () => {
     const loadedRows = async (): Promise<number> => (await loadedRowsByParty(database.pool)).get(party) ?? 0;
     const before = await loadedRows();
     sandbox.advance(12 * 3_600_000);
@@ -116,7 +116,7 @@ describe('export', () => {
     expect(await loadedRows()).toBe(sandbox.truth.party(party).entries);
   });
 
-  test('Ctrl-C ends the question at the source as well', async () => {
+  test('ends its request at the source on Ctrl-C', async () => {
     let isStalled = false;
     const restore = sandbox.faults.add(({ route }) => {
       isStalled ||= route === 'export';
@@ -132,7 +132,7 @@ describe('export', () => {
     expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
 
-  test('a reader that has read enough is no error; a place that cannot be written is told before', async () => {
+  test('accepts a reader that stops early, and reports a path that cannot be written before it asks', async () => {
     const child = home.start(['export', '--party', party, '--out', '-']);
     child.closeStdout();
     expect(await child.end()).toEqual({ code: 0, signal: null });
@@ -149,7 +149,7 @@ describe('export', () => {
     expect((await stat('/dev/full')).isCharacterDevice()).toBe(true);
   });
 
-  test('everything that is wrong is said at once, before anything is asked', async () => {
+  test('reports all wrong arguments at once, before it asks the source', async () => {
     const before = sandbox.requests.of();
     const wrong = ['--party', 'two\nlines', '--asset', 'x', '--from', 'yesterday', '--out', '-', '--json'];
     const refused = await home.run(['export', ...wrong]);
@@ -175,8 +175,8 @@ describe('export', () => {
   });
 });
 
-describe('an id that was cut', () => {
-  test('exports its party, is looked up, and finds a report', async () => {
+describe('an id that was cut off', () => {
+  test('finds its party for export and lookup, and its report', async () => {
     const cut = `${party.slice(0, 8)}…`;
     const { code, document } = await home.json(['export', '--party', cut]);
     expect([code, document['subject']]).toEqual([0, party]);
@@ -200,7 +200,7 @@ describe('an id that was cut', () => {
     expect((await home.run(['verify', '--against', night?.runId.slice(0, 23) ?? ''])).code).toBe(0);
   });
 
-  test('of several parties is refused with them, before anything is asked', async () => {
+  test('is refused with the matching parties where it fits several, before the source is asked', async () => {
     const ids = (await listedParties(database.pool)).toSorted();
     const [several = []] = Map.groupBy(ids, ([first]) => first)
       .values()
@@ -217,8 +217,8 @@ describe('an id that was cut', () => {
   });
 });
 
-describe('what reads the mirror', () => {
-  test('sync --party looks one up', async () => {
+describe('commands that read the mirror', () => {
+  test('sync --party looks up one party', async () => {
     const known = await home.json(['sync', 'parties', '--party', party]);
     expect([known.code, known.document.evidence]).toMatchObject([0, { listed: true }]);
     const unknown = await home.run(['sync', 'parties', '--party', 'ab'.repeat(32)]);
@@ -339,7 +339,7 @@ describe('what reads the mirror', () => {
     expectRefused(refused, /--output: cannot write .*x\.csv \(ENOENT\); name a file in a folder that exists/);
   });
 
-  test('nightly --dry-run asks nothing', async () => {
+  test('nightly --dry-run asks the source for nothing', async () => {
     const before = sandbox.requests.of();
     const { code, document } = await home.json(['nightly', '--dry-run']);
     expect([code, document['dryRun']]).toEqual([0, true]);
@@ -347,7 +347,7 @@ describe('what reads the mirror', () => {
     expect(sandbox.requests.of()).toBe(before);
   });
 
-  test('--version and --help', async () => {
+  test('--version and --help answer without a mirror', async () => {
     const { version } = JSON.parse(
       await readFile(join(import.meta.dirname, '../../package.json'), 'utf8'),
     ) as { version: string };
@@ -389,7 +389,7 @@ describe('a failure under --json', () => {
   });
 });
 
-describe('cancel', () => {
+describe('the command cancel', () => {
   test('ends a run at work, and one that nobody works at once', async () => {
     let isAsked = false;
     sandbox.faults.add(({ route }) => {
@@ -408,7 +408,7 @@ describe('cancel', () => {
     expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/had ended already/)]);
   });
 
-  test('a second nightly waits, says for what, and leaves nothing queued when it is told to stop', async () => {
+  test('lets a second nightly wait, which says for what and leaves nothing queued when it is stopped', async () => {
     let isAsked = false;
     sandbox.faults.add(({ route }) => {
       if (route !== 'parties') return undefined;
@@ -431,7 +431,7 @@ describe('cancel', () => {
   });
 });
 
-describe('nightly', () => {
+describe('the command nightly', () => {
   test('tells its run when it starts, and that a worker works it with settings of its own', async () => {
     const alone = await home.run(['nightly']);
     expect(alone.stderr).toMatch(/"Nightly run started"/);
@@ -448,8 +448,8 @@ describe('nightly', () => {
   });
 });
 
-describe('exit codes', () => {
-  test('SIGTERM to a waiting command: 75; the next follows the same run to its end', async () => {
+describe('the end of a command', () => {
+  test('has exit code 75 for a waiting command on SIGTERM, and the next command follows the same run', async () => {
     let isAsked = false;
     sandbox.faults.add(({ route }) => {
       if (route !== 'checkpoints') return undefined;
@@ -469,7 +469,7 @@ describe('exit codes', () => {
     expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
 
-  test('sandbox serves until SIGTERM', async () => {
+  test('comes to sandbox with SIGTERM only', async () => {
     const served = home.start(['sandbox', '--port', '0', '--parties', '3', '--release', '0.73', '--json']);
     const [line] = await served.waitForLine(/\{.*\}\n/);
     const { url, release } = JSON.parse(line) as { url: string; release: string };

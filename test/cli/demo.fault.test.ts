@@ -14,7 +14,7 @@ const DEMO_MS_MAX = 240_000;
 /** With what a busy machine needs to start a database. */
 const ABOUT_A_MINUTE_MS = 120_000;
 
-describe('demo', () => {
+describe('the command demo', () => {
   test('ends in 0 twice in a row and does not disturb a real run in the same DATA_DIR', async () => {
     await using sandbox = await startSandbox({ parties: 20, rateLimit: 'none' });
     // Neither Postgres nor Redis are configured: everything is embedded.
@@ -39,8 +39,8 @@ describe('demo', () => {
   });
 });
 
-describe('demo --keep', () => {
-  test('leaves the console open over a whole mirror until it is told to stop, then ends in 0', async () => {
+describe('the command demo --keep', () => {
+  test('keeps the console open over a complete mirror until it is stopped, then ends in 0', async () => {
     await using home = await openHome({ API_PORT: '0' });
     const demo = home.start(['demo', '--keep']);
     const [, url = ''] = await demo.waitForLine(/The console is open at (http\S+)/, DEMO_MS_MAX);
@@ -71,11 +71,11 @@ describe('demo --keep', () => {
   });
 });
 
-describe('a source that cannot be used', () => {
+describe('a command with a source that cannot be used', () => {
   test.concurrent.each([
     ['sync all', ['sync', 'all']],
     ['nightly', ['nightly']],
-  ])('refuses connections: 75 after about a minute, %s', async (_, command) => {
+  ])('ends in 75 after about a minute where the source refuses connections: %s', async (_, command) => {
     const closed = createServer().listen(0, '127.0.0.1');
     await once(closed, 'listening');
     const { port } = closed.address() as AddressInfo;
@@ -86,7 +86,7 @@ describe('a source that cannot be used', () => {
     expect(JSON.parse(child.stdout)).toMatchObject({ verdict: 'failed' });
   });
 
-  test.concurrent('answers what nobody understands: a verdict, 2', async () => {
+  test.concurrent('ends in 2 with a verdict where the answers cannot be read', async () => {
     const broken = createServer((_, response) => response.end('<html>')).listen(0, '127.0.0.1');
     await once(broken, 'listening');
     try {

@@ -35,7 +35,7 @@ describe('a worker of a mirror that holds nothing', () => {
     expect(await nights()).toEqual([]);
   });
 
-  test('runs the first night at once, and once: two that start together share it', async () => {
+  test('starts the first nightly run at once, and two that start together share it', async () => {
     const workers = [home.start(['worker']), home.start(['worker'])];
     await waitFor(async () => (await nights())[0]?.verdict !== undefined, { what: 'the first run' });
     await waitFor(async () => (await nights())[0]?.verdict !== null, { what: 'its end' });

@@ -48,23 +48,23 @@ test.each([
   [90_000_000, '1 d 1 h'],
 ])('formatDuration(%s) is %s', (ms, text) => expect(formatDuration(ms)).toBe(text));
 
-test('ages look back and ahead', () => {
+test('formatAge tells times before and after now', () => {
   expect(formatAge(0, 185_000)).toBe('3 min 5 s ago');
   expect(formatAge(60_000, 0)).toBe('in 1 min');
   expect(formatAge(5, 5)).toBe('just now');
 });
 
-test('bytes are scaled, rows counted', () => {
+test('amounts of bytes are scaled and amounts of rows are counted', () => {
   expect(formatQuantity(2048, 'bytes')).toBe('2.0 KiB');
   expect(formatQuantity(2048n, 'rows')).toBe('2,048 rows');
 });
 
-test('no text from outside can steer the terminal', () => {
+test('printable text cannot steer the terminal', () => {
   expect(printable('a\u001B[2Jb\nc\u202Ed')).toBe('a·[2Jb·c·d');
   expect(printable('ünïcode ok')).toBe('ünïcode ok');
 });
 
-test('truncate keeps within the width', () => {
+test('truncate keeps text within the width', () => {
   fc.assert(fc.property(fc.string(), fc.nat(20), (text, width) => truncate(text, width).length <= width));
   expect(truncate('abcdef', 4)).toBe('abc…');
   expect(truncate('abcd', 4)).toBe('abcd');

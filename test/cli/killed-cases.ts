@@ -154,7 +154,7 @@ async function expectNothingLeft({ pool, home }: World): Promise<void> {
 
 /** @param redisUrl where the queues live; undefined: in Postgres */
 export function killedCases(redisUrl: string | undefined): void {
-  test('a command killed mid-sync: the next goes on and ends exactly', async () => {
+  test('after a command was killed amid a sync, the next one goes on and ends exactly', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'all']);
@@ -170,7 +170,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a command that stood still for longer than its lease is fenced: the sync is exact', async () => {
+  test('a command that stood still beyond its lease is fenced, and the sync stays exact', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'parties', '--json']);
@@ -184,7 +184,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a command killed mid-export: the next ends exactly and nothing is left', async () => {
+  test('after a command was killed amid an export, the next one ends exactly and leaves nothing behind', async () => {
     await using world = await openWorld(redisUrl);
     const { home, sandbox } = world;
     const party = busiest(world);
@@ -201,7 +201,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a night killed amid its exports: the next night ends exactly and the first is closed', async () => {
+  test('after a nightly run was killed amid its exports, the next one ends exactly and the first is closed', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const party = busiest(world);
@@ -229,7 +229,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a worker works for the command; killed mid-sync, the command takes over', async () => {
+  test('a command takes over when the worker of its run is killed amid a sync', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const worker = home.start(['worker']);
@@ -249,7 +249,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('a worker killed mid-export: the command takes over', async () => {
+  test('a command takes over when the worker of its run is killed amid an export', async () => {
     await using world = await openWorld(redisUrl);
     const { home, sandbox } = world;
     const party = busiest(world);
@@ -266,7 +266,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await expectNothingLeft(world);
   });
 
-  test('an `up` killed amid a night of its schedule: the next one ends that very night', async () => {
+  test('after an `up` was killed amid its scheduled nightly run, the next one ends that same run', async () => {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     stallExports(world);

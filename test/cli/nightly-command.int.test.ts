@@ -53,7 +53,7 @@ describe.concurrent.each([
   ['in Postgres', undefined],
   ['in Redis', redis.url],
 ])('queues %s', (_, redisUrl) => {
-  test('lists, ledgers, load, lake and sums agree with the truth, night after night', async () => {
+  test('lists, ledgers, table, lake and sums agree with the source after every nightly run', async () => {
     await using sandbox = await startSandbox({
       parties: 60,
       entriesMean: 40,

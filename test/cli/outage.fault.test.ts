@@ -19,7 +19,7 @@ describe.concurrent.each([
   ['Redis', 'the lists are read', 'parties', true],
   ['Redis', 'ledgers are exported', 'export', true],
 ] as const)('a %s that goes away for five seconds while %s', (service, _, route: Route, hasRedis) => {
-  test('is waited for: the night ends complete, with exit code 0', async () => {
+  test('is waited for, and the nightly run ends complete with exit code 0', async () => {
     await using stack = new AsyncDisposableStack();
     const sandbox = stack.use(await startSandbox({ parties: 25, entriesMean: 20, rateLimit: 'none' }));
     const database = stack.use(await openFreshDatabase());

@@ -21,7 +21,7 @@ const IDS = {
   astral: '𝒫arty',
 };
 
-test('parties of any id are listed, exported, loaded, in the lake, verified, served and rebuilt', async () => {
+test('parties with ids of any form are listed, exported, loaded, verified, served and rebuilt', async () => {
   const ids = Object.values(IDS);
   const cases = Object.entries(IDS).map(([name, party], at) => ({
     ...declare(name, 'an honest ledger', honestAnswer, WHOLE, {

@@ -65,7 +65,7 @@ describe('a typed question', () => {
   );
 });
 
-test('Parquet goes to no terminal', () => {
+test('a Parquet result is never written to a terminal', () => {
   expect(() => refuseTerminal({ format: 'parquet' }, { isTTY: true })).toThrow(/give --output FILE/);
   expect(() => refuseTerminal({ format: 'parquet' }, {})).not.toThrow();
   expect(() => refuseTerminal({ format: 'csv' }, { isTTY: true })).not.toThrow();

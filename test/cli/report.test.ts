@@ -10,7 +10,7 @@ const RUN = {
   finishedAt: '2026-11-21T00:00:12.500Z',
 };
 
-test('tells how a run ended and why', () => {
+test('the report of a run tells how it ended and why', () => {
   const report = runReport({
     ...RUN,
     verdict: 'incomplete',
@@ -45,18 +45,18 @@ test('tells how a run ended and why', () => {
   expect(report.endsWith('    … 2 more\n')).toBe(true);
 });
 
-test('a run without an end says what it is doing', () => {
+test('the report of a run under way says what it is doing', () => {
   const report = runReport({ ...RUN, state: 'running', verdict: null, finishedAt: null, evidence: {} });
   expect(report).toBe(`! export ${'ab'.repeat(32)}: running\n  run  0199-run\n`);
 });
 
-test('a complete run without evidence is one line and its id', () => {
+test('the report of a complete run without evidence is one line and its id', () => {
   expect(runReport({ ...RUN, verdict: 'complete', evidence: undefined })).toBe(
     `✓ export ${'ab'.repeat(32)}: complete in 12 s\n  run  0199-run\n`,
   );
 });
 
-test('deep evidence stays bounded', () => {
+test('the report stays bounded however deep the evidence is', () => {
   const deep: Record<string, unknown> = { a: { b: { c: { d: { e: { f: { g: 'x'.repeat(9_999) } } } } } } };
   expect(runReport({ ...RUN, verdict: 'complete', evidence: deep }).length).toBeLessThan(1_000);
 });

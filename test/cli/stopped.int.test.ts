@@ -21,8 +21,8 @@ afterAll(async () => {
   await sandbox.stop();
 });
 
-describe('told to stop', () => {
-  test.each(['up', 'worker', 'serve'])('%s, while it waits for its database: 0', async (command) => {
+describe('a command that is told to stop', () => {
+  test.each(['up', 'worker', 'serve'])('ends in 0 while it waits for its database: %s', async (command) => {
     const child = home.start([command], { DATABASE_URL: 'postgres://someone@127.0.0.1:1/mirror' });
     await waitFor(() => child.stderr.includes('"Not reachable yet"'), {
       what: 'the first try',
@@ -30,7 +30,7 @@ describe('told to stop', () => {
     expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
   });
 
-  test('a worker amid a sync: the run is given back, not ended', async () => {
+  test('gives its run back instead of ending it where it is a worker amid a sync', async () => {
     const worker = home.start(['worker']);
     await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
     let isAsked = false;

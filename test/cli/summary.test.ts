@@ -14,7 +14,7 @@ const VERIFY = {
   problemCount: 0,
 };
 
-test('tells a whole night in a line for each part', () => {
+test('the summary of a nightly run has a line for each part', () => {
   const summary = runSummary({
     ...RUN,
     kind: 'nightly',
@@ -50,7 +50,7 @@ test('tells a whole night in a line for each part', () => {
   ]);
 });
 
-test('says why a run is not complete, wherever the reason lies, and nothing that could move the cursor', () => {
+test('the summary says why a run is not complete, and never steers the terminal', () => {
   const summary = runSummary({
     ...RUN,
     kind: 'nightly',
@@ -77,7 +77,7 @@ test('says why a run is not complete, wherever the reason lies, and nothing that
   expect(summary).toContain('  evidence     npx ledger-mirror runs 0199-run');
 });
 
-test('tells an error that left nothing else', () => {
+test('the summary tells an error of a run without other evidence', () => {
   const evidence = { error: { code: 'SOURCE_UNREACHABLE', message: 'Cannot reach the source' } };
   expect(
     runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence }).split('\n'),
@@ -89,7 +89,7 @@ test('tells an error that left nothing else', () => {
   ]);
 });
 
-test('tells the reason behind what is missing in words', () => {
+test('the summary tells in words why something is missing', () => {
   const meta = { message: 'Cannot list parties: the source answers 401', status: 401 };
   const missing = [{ code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] }];
   const evidence = { ...SYNC, missing };

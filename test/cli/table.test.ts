@@ -2,7 +2,7 @@ import { fc } from '../support/properties.ts';
 import { expect, test } from 'vitest';
 import { formatTable } from '../../src/cli/output/table.ts';
 
-test('sets numbers to the right and everything else to the left', () => {
+test('a table sets numbers to the right and all other values to the left', () => {
   const table = formatTable(
     ['run', 'rows', 'ok', 'note'],
     [
@@ -21,7 +21,7 @@ test('sets numbers to the right and everything else to the left', () => {
   );
 });
 
-test('counts the rows it does not show', () => {
+test('a table counts the rows it does not show', () => {
   const table = formatTable(
     ['n'],
     Array.from({ length: 1005 }, (_, index) => [index]),
@@ -30,7 +30,7 @@ test('counts the rows it does not show', () => {
   expect(table.split('\n').slice(-3)).toEqual(['4', '… 1,000 more', '']);
 });
 
-test('fits the window as long as every column keeps a few characters', () => {
+test('a table fits the window as long as every column keeps a few characters', () => {
   fc.assert(
     fc.property(
       fc.array(fc.tuple(fc.string(), fc.string({ maxLength: 200 }), fc.bigInt()), { maxLength: 5 }),

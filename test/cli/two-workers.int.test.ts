@@ -17,7 +17,7 @@ async function asked(worker: Child): Promise<{ lists: number; exports: number }>
   return { lists: sum('parties|checkpoints'), exports: sum('export') };
 }
 
-test('the evidence adds up what both workers asked, and each has asked its part', async () => {
+test('the evidence of a nightly run adds up the requests of both workers, and each has asked a part', async () => {
   await using sandbox = await startSandbox({
     parties: 30,
     entriesMean: 40,

@@ -39,8 +39,8 @@ async function get(path: string): Promise<Response> {
   return fetch(`${url}${path}`);
 }
 
-describe('up', () => {
-  test('lives and is ready', async () => {
+describe('the command up', () => {
+  test('reports that it is alive and ready', async () => {
     expect((await get('/healthz')).status).toBe(200);
     expect((await get('/readyz')).status).toBe(200);
     const console = await get('/');
@@ -77,7 +77,7 @@ describe('up', () => {
     expect(ids.filter((id) => id !== 'network').toSorted()).toEqual(truth.toSorted());
   });
 
-  test('an export on demand is downloaded as the truth has it', async () => {
+  test('serves the download of an ordered export exactly as the source has it', async () => {
     const partyId = busiest();
     const order = await fetch(`${url}/mirror/exports`, {
       method: 'POST',
@@ -102,7 +102,7 @@ describe('up', () => {
     expect(csvSum(csv)).toEqual({ entries, digest });
   });
 
-  test('the status is served, and the command says the same', async () => {
+  test('serves the same status that the command prints', async () => {
     const served = (await (await get('/mirror/status')).json()) as Record<string, unknown>;
     const { document } = await home.json(['status']);
     expect(served['sentence']).toBe(document['sentence']);
@@ -117,7 +117,7 @@ describe('up', () => {
     expect(stderr).toContain('"Run finished"');
   });
 
-  test('serve and worker end in 0, too', async () => {
+  test('ends in 0 on SIGTERM as serve and worker do', async () => {
     const children = [home.start(['serve']), home.start(['worker'])];
     const said = [/"msg":"Serving"/, /"msg":"Working"/];
     for (const [index, child] of children.entries()) {
@@ -126,7 +126,7 @@ describe('up', () => {
     }
   });
 
-  test('a second signal ends a command at once', async () => {
+  test('ends at once on a second signal', async () => {
     const child = home.start(['serve']);
     await waitFor(() => child.stderr.includes('"Serving"'), { what: 'a start' });
     child.signal('SIGTERM');

@@ -33,7 +33,7 @@ function problemsOf(env: Record<string, string>): readonly string[] {
   return [];
 }
 
-describe('defaults', () => {
+describe('the defaults of settings', () => {
   test('are read exactly as if a user had written them', () => {
     const written = Object.fromEntries(
       ALL.flatMap(([, { name, fallback }]) => (fallback === undefined ? [] : [[name, fallback]])),
@@ -98,7 +98,7 @@ describe('.env', () => {
   });
 });
 
-describe('what is not accepted', () => {
+describe('a configuration that is not accepted', () => {
   test.each([
     ['SOURCE_URL', 'ftp://x'],
     ['SOURCE_URL', 'x'],
@@ -146,7 +146,7 @@ describe('what is not accepted', () => {
     expect(line).toContain(setting?.accepted ?? 'a declared setting');
   });
 
-  test('every problem is told at once', () => {
+  test('reports every problem at once', () => {
     writeFileSync(join(cwd, '.env'), 'SOURCE_RAET=1\n');
     const problems = problemsOf({
       API_PORT: 'x',
@@ -176,11 +176,11 @@ describe('what is not accepted', () => {
     },
   );
 
-  test('other names in the environment are nobody’s business', () => {
+  test('ignores other names in the environment', () => {
     expect(problemsOf({ PATH: '/bin', DATABASE_NAME: 'x', SOURCES: 'y', HOME: '/' })).toEqual([]);
   });
 
-  test('whatever is given, the answer is a configuration or lines', () => {
+  test('is either a configuration or a list of problems for any input', () => {
     const names = ALL.map(([, setting]) => setting.name);
     fc.assert(
       fc.property(fc.dictionary(fc.constantFrom(...names), fc.string({ unit: 'grapheme' })), (env) => {
@@ -190,7 +190,7 @@ describe('what is not accepted', () => {
   });
 });
 
-describe('secrets', () => {
+describe('secret settings', () => {
   const secrets = ALL.filter(([, setting]) => setting.secret === true);
 
   test('are those that carry credentials', () => {

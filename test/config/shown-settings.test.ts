@@ -19,7 +19,7 @@ const config = readConfig({
   cwd: '/nonexistent',
 });
 
-it('shows every setting and no secret', () => {
+it('the settings page shows every setting and no secret', () => {
   const shown = shownSettings(config);
   expect(shown.map(({ name }) => name)).toEqual(Object.values(SETTINGS).map(({ name }) => name));
   expect(JSON.stringify(shown)).not.toContain(SECRET);
@@ -34,7 +34,7 @@ it('shows every setting and no secret', () => {
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
 });
 
-it('shows durations, sizes and shares with their units, a delimiter by its name, and columns of a CSV by both names', () => {
+it('the settings page shows durations, sizes and shares with units, a delimiter by name, and CSV columns by both names', () => {
   const env = {
     SOURCE_URL: 'http://127.0.0.1:1',
     LAKE_RETENTION: '90m',
@@ -55,7 +55,7 @@ it('shows durations, sizes and shares with their units, a delimiter by its name,
   });
 });
 
-it('tells what a command has set itself', () => {
+it('the settings page tells what a command has set itself', () => {
   const changed = shownSettings({
     ...config,
     sourcePageSize: 100,

@@ -58,7 +58,7 @@ describe('an operator', () => {
     await page.getByRole('heading', { name: 'Nothing has been mirrored yet' }).waitFor();
   });
 
-  it('runs the night, watches it, and sees the mirror whole', async () => {
+  it('starts a nightly run, watches it, and sees the mirror complete', async () => {
     const { page, sandbox } = parts();
     // Held in the middle of the syncs, and twice amid the ledgers, until the page has shown it.
     const [syncs, few, more] = [held(), held(), held()];
@@ -246,7 +246,7 @@ describe('an analyst', () => {
     expect(await page.evaluate('document.activeElement.title')).toBe(id);
   });
 
-  it('reads times in UTC or in the zone of the place', async () => {
+  it('reads times in UTC or in the local zone', async () => {
     const { page, mirror } = parts();
     await using there = await openPage({ timezoneId: 'Asia/Kolkata', colorScheme: 'dark' });
     await there.page.goto(mirror.url);
@@ -290,7 +290,7 @@ describe('an analyst', () => {
   });
 });
 
-it('logs out: the session has ended, and the page asks for the token again', async () => {
+it('the logout ends the session, and the page asks for the token again', async () => {
   const { page, mirror } = parts();
   await page.getByRole('link', { name: 'Settings', exact: true }).click();
   const cookies = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join('; ');
@@ -303,7 +303,7 @@ it('logs out: the session has ended, and the page asks for the token again', asy
   expect(await answer()).toBe(401);
 });
 
-it('met no error, and asked no other host', () => {
+it('the console met no error and asked no other host', () => {
   const { view } = parts();
   // The login with a wrong token is a redirect, not an error.
   expect(view.problems).toEqual([]);

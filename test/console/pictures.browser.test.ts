@@ -79,7 +79,7 @@ describe('the console', () => {
   });
 
   it.each(CASES.filter(({ theme }) => theme === 'light'))(
-    'overlaps, cuts and loses nothing while a night goes on and much is wrong: $name',
+    'overlaps, cuts and loses nothing during a nightly run with many problems: $name',
     async ({ path, theme, size }) => {
       const { page, busy: mirror } = parts();
       await show(mirror.url, path, theme, size);

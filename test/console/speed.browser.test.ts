@@ -47,7 +47,7 @@ function told(what: string, value: string): void {
   process.stdout.write(`measured: ${what}: ${value}\n`);
 }
 
-it('paints, and weighs, little', async () => {
+it('the console over a million parties paints soon and loads few bytes', async () => {
   if (api === undefined || view === undefined) throw new Error('not open');
   const { page, weights, problems } = view;
   await page.goto(new URL('/data', api.url).href);
@@ -64,7 +64,7 @@ it('paints, and weighs, little', async () => {
   expect(problems).toEqual([]);
 });
 
-it('finds one of a million parties', async () => {
+it('the console finds one of a million parties', async () => {
   if (api === undefined || view === undefined) throw new Error('not open');
   const { page } = view;
   const found = await warehouse.pool.query<{ id: string }>(
@@ -92,7 +92,7 @@ it('finds one of a million parties', async () => {
   expect(median).toBeLessThan(MS_FAR_OFF);
 });
 
-it('stays responsive under updates ten times a second', async () => {
+it('the console stays responsive under ten updates a second', async () => {
   let [rows, updates] = [0, 0];
   await using mirror = await openFixedConsole(
     { live: quiet(), status: { ...wholeFacts(), ...EMPTY_FACTS }, runs: [], settings: [] },

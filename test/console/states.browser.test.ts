@@ -51,7 +51,7 @@ const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> = 
   '/settings': { 'settings-title': 'Settings' },
 };
 
-describe('the glance', () => {
+describe('the glance at the status', () => {
   it.each(Object.entries(EMPTY_VIEWS))(
     'says of an empty mirror at %s that nothing is there yet',
     async (path, panels) => {
@@ -63,7 +63,7 @@ describe('the glance', () => {
     },
   );
 
-  it('says of a whole mirror as of when, and asks nothing of a person', async () => {
+  it('says as of when the mirror is complete, and asks nothing of a person', async () => {
     const { view } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
     await expect.poll(() => view.page.title()).toBe('✓ Status · ledger-mirror');
@@ -190,7 +190,7 @@ describe('the quarantine', () => {
   });
 });
 
-describe('the line to the mirror', () => {
+describe('the connection to the mirror', () => {
   it('shows when it is lost, keeps what was known, and heals', async () => {
     const { view, console: mirror } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is complete');
@@ -308,7 +308,7 @@ describe('a result', () => {
     expect(saved.suggestedFilename()).toMatch(name);
   });
 
-  it('that cannot be had is told as it was said, down to the mark below the wrong place', async () => {
+  it('that fails shows the engine’s message with the mark below the wrong position', async () => {
     const said = 'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
     const ask = async (): Promise<never> => {
       throw StatusError.ofGateway('invalidArgument', said);

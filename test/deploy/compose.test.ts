@@ -44,7 +44,7 @@ describe('the compose files', () => {
     await expect(configFrom(own.map((name) => `${name}=1`).join('\n'))).resolves.toBeDefined();
   });
 
-  test('give the mirror only settings and the place of its S3 keys', () => {
+  test('give the mirror only settings and the location of its S3 keys', () => {
     const [, environment = ''] =
       /environment: &environment\n((?: {4}.*\n)+)/.exec(read('docker-compose.yml')) ?? [];
     const names = [...environment.matchAll(/^ +([A-Z_]+):/gm)].map(([, name]) => name ?? '');

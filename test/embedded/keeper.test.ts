@@ -31,7 +31,7 @@ test('a server that lives is left alone, one that dies is started again', async 
   expect(restarts).toBe(1);
 });
 
-test('what keeps dying, or does not start, is tried so often and then left, and each is said', async () => {
+test('a server that keeps dying or does not start is tried a few times, then left, and each try is logged', async () => {
   const log = recorder();
   let restarts = 0;
   const restart = (): Promise<void> => {

@@ -90,7 +90,7 @@ test('data, with durable settings, lasts from one command to the next', async ()
   expect(await ask(second.connectionString, 'select n from kept')).toEqual([{ n: 7 }]);
 });
 
-test('it runs without privileges, in a session of its own, closed to other users', async () => {
+test('the server runs without privileges, in its own session, closed to other users', async () => {
   await using server = await start();
   const { uid, session } = processState(pid) ?? {};
   expect(uid).not.toBe(0);
@@ -145,7 +145,7 @@ test('the server of a killed command runs on, and the next command takes it over
   expect(isStopped()).toBe(true);
 });
 
-test('two commands share it: the last to leave stops it, also after the other was killed', async () => {
+test('two commands share one server, and the last to leave stops it even after the other was killed', async () => {
   await using first = hold();
   const second = hold();
   expect(await heldUrl(first)).toBe(await heldUrl(second));

@@ -65,7 +65,7 @@ test('empty answers are true once they are written, all at once, and their lease
   );
 });
 
-test('an idle party keeps one row of coverage, night after night', async () => {
+test('an idle party keeps one row of coverage, however many nightly runs ask', async () => {
   await using opened = await open();
   for (const party of PARTIES) await opened.export(party);
   await opened.batch.write();
@@ -91,7 +91,7 @@ test('a party with rows is published at once, and counts at the source only whil
   expect(await covered(opened)).toEqual([FIRST, SECOND]);
 });
 
-test('a process that ends before it has written has proven nothing: it is asked for again', async () => {
+test('answers of a process that ended before it wrote them are asked for again', async () => {
   await using opened = await open();
   await opened.export(FIRST);
   await opened.batch[Symbol.asyncDispose]();
@@ -118,7 +118,7 @@ test('a party whose coverage has changed meanwhile is named, and the others are 
   expect([await covered(opened), await leased(opened)]).toEqual([PARTIES, 0]);
 });
 
-test('others wait for their turn until what was asked is written', async () => {
+test('other processes wait until the answers of a batch are written', async () => {
   await using opened = await open();
   await opened.export(FIRST);
   const other = new ExportStore(opened.warehouse.db);
@@ -129,7 +129,7 @@ test('others wait for their turn until what was asked is written', async () => {
   expect(await other.enterSource(lease, 1)).toBe(true);
 });
 
-test('what was not begun can be given back, and another exports it', async () => {
+test('an export that was not begun can be given back, and another process does it', async () => {
   await using opened = await open();
   await opened.export(FIRST);
   await opened.batch.giveBack();
@@ -139,7 +139,7 @@ test('what was not begun can be given back, and another exports it', async () =>
   expect(await covered(opened)).toEqual([FIRST, SECOND]);
 });
 
-test('what a lease reads does not grow with the parties that there are', async () => {
+test('taking leases reads no more rows where there are more parties', async () => {
   await using opened = await open();
   const { pool } = opened.world;
   const all = Array.from({ length: 5_000 }, (_, index) => index.toString(16).padStart(64, '0'));

@@ -25,8 +25,8 @@ function written(source: readonly Entry[]): string[] {
   return source.map(row12).toSorted();
 }
 
-describe('a source that no longer has what is known', () => {
-  test('after a rest longer than it keeps: new rows are published at once, and the next night is complete', async () => {
+describe('a source that no longer has the known rows', () => {
+  test('has its new rows published at once after a rest longer than its retention, and the next run is complete', async () => {
     await using world = await World.open(database);
     const old = entries('2023-01-01T10:00:00Z', 10);
     world.source.entries = old;
@@ -38,7 +38,7 @@ describe('a source that no longer has what is known', () => {
     expect(await world.export('2023-02-22T00:00:00Z')).toMatchObject({ verdict: 'complete' });
   });
 
-  test('after a rest of half a year nothing known is asked for again, and the evidence says why', async () => {
+  test('is not asked for known rows after a rest of half a year, and the evidence says why', async () => {
     await using world = await World.open(database);
     const old = entries('2023-01-01T10:00:00Z', 10);
     world.source.entries = old;
@@ -53,7 +53,7 @@ describe('a source that no longer has what is known', () => {
     expect(await world.rows()).toEqual(written([...old, ...world.source.entries]));
   });
 
-  test('after a reset of the network a new epoch of coverage begins', async () => {
+  test('begins a new epoch of coverage after a reset of the network', async () => {
     await using world = await World.open(database);
     const addCheckpoint = (epoch: number): Promise<void> =>
       addCheckpoints(world.pool, [{ epoch, at_block: 1, hash: 'a', block_hash: 'a' }]);
@@ -72,7 +72,7 @@ describe('a source that no longer has what is known', () => {
     await emptyLists(world.pool);
   });
 
-  test('rows of the last open segment that vanished stay, and what is new comes beside them', async () => {
+  test('keeps vanished rows of the last open segment published beside the new ones', async () => {
     await using world = await World.open(database);
     const mine = entries('2023-05-01T10:00:00Z', 30);
     world.source.entries = mine;
@@ -84,7 +84,7 @@ describe('a source that no longer has what is known', () => {
     expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete' });
   });
 
-  test('a node that lags is not believed: its rows are shown as open, and closed when the rest is back', async () => {
+  test('is not believed while its node lags: its rows are open until the rest is back', async () => {
     await using world = await World.open(database);
     const mine = entries('2023-05-01T10:00:00Z', 20);
     world.source.entries = mine;
@@ -98,7 +98,7 @@ describe('a source that no longer has what is known', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
-  test('what contradicts in three runs in a row is so', async () => {
+  test('is believed once it has contradicted in three runs in a row', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
@@ -110,8 +110,8 @@ describe('a source that no longer has what is known', () => {
   });
 });
 
-describe('requests', () => {
-  test('one asset over all time, then all of a large ledger: each window is about less, and it ends', async () => {
+describe('the windows of requests', () => {
+  test('shrink for all assets of a large ledger after one asset over all time, until it ends', async () => {
     await using world = await World.open(database);
     const many = entries('2023-05-01T10:00:00Z', 2000, 10);
     world.source.entries = [...many, { time: '2023-05-01 12:00:00+00', asset: ASSET_2 }];
@@ -124,7 +124,7 @@ describe('requests', () => {
     expect(new Set(asked).size).toBeGreaterThan(2);
   });
 
-  test('a large open segment is replaced window by window', async () => {
+  test('replace a large open segment one by one', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 2000, 10);
     await world.export('2023-05-01T10:01:00Z');
@@ -151,7 +151,7 @@ describe('a publication that cannot be committed', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
-  test('and one that this version cannot read is dropped as well', async () => {
+  test('is dropped where this version cannot read its plan', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 10);
     const stop = {
@@ -164,7 +164,7 @@ describe('a publication that cannot be committed', () => {
   });
 });
 
-describe('rows that are not what they should be', () => {
+describe('rows that break the format', () => {
   const [good] = entries('2023-05-01T10:00:00Z', 1);
   const line = row12(good ?? { time: '' });
   test.each([
@@ -174,7 +174,7 @@ describe('rows that are not what they should be', () => {
     ['ROW_VALUE', line.replace(',1000', ',1.1e')],
     ['ROW_VALUE', line.replace(/,\d{31},/, ',,')],
     ['ROW_VALUE', line.replace(`\\x${'c0'.repeat(32)}`, 'nothing-known')],
-  ])('%s: nothing is published, and asking again is all it takes', async (code, bad) => {
+  ])('publish nothing, and another request is enough: %s', async (code, bad) => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 5);
     world.source.spoils.push((csv) => [csv, Buffer.from(`${bad}\n`)]);
@@ -184,7 +184,7 @@ describe('rows that are not what they should be', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
-  test('rows of strangers, where a source can send none, are suspicious', async () => {
+  test('are suspicious where they belong to other parties and the source can send none', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 5);
     world.source.spoils.push((csv) => [
@@ -198,8 +198,8 @@ describe('rows that are not what they should be', () => {
   });
 });
 
-describe('an answer whose end nobody tells', () => {
-  test('counts when a second one has the same sums', async () => {
+describe('an answer without a known end', () => {
+  test('is accepted when a second one has the same sums', async () => {
     await using world = await World.open(database);
     world.source.isFramed = false;
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
@@ -207,7 +207,7 @@ describe('an answer whose end nobody tells', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
-  test('is incomplete, and stays open, where each ends elsewhere', async () => {
+  test('is incomplete and stays open where each one ends elsewhere', async () => {
     await using world = await World.open(database);
     world.source.isFramed = false;
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
@@ -226,8 +226,8 @@ describe('an answer whose end nobody tells', () => {
   });
 });
 
-describe('what is covered can be asked for again', () => {
-  test('an object that was lost or damaged comes back by asking again', async () => {
+describe('a covered range', () => {
+  test('gets a lost or damaged object back by another request', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     const now = '2023-06-01T00:00:00Z';
@@ -245,7 +245,7 @@ describe('what is covered can be asked for again', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
-  test('a part of a closed segment is asked for again; the rest is kept, though the source serves it no more', async () => {
+  test('can be asked for again in part, and the rest is kept though the source no longer serves it', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 60);
     const now = '2023-06-01T00:00:00Z';
@@ -269,7 +269,7 @@ describe('what is covered can be asked for again', () => {
     expect(await world.export(now, run)).toMatchObject({ requests: 0 });
   });
 
-  test('of a damaged segment all is asked for, where a part was to be kept', async () => {
+  test('is asked for as a whole where the segment it would keep a part of is damaged', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 60);
     const now = '2023-06-01T00:00:00Z';
@@ -282,7 +282,7 @@ describe('what is covered can be asked for again', () => {
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
-  test('what load or verify refused is asked for by the next run by itself', async () => {
+  test('is asked for by the next run where load or verify refused its segment', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     const now = '2023-06-01T00:00:00Z';
@@ -295,7 +295,7 @@ describe('what is covered can be asked for again', () => {
     expect((await currentSegments(world.pool)).filter(({ isQuarantined }) => isQuarantined)).toEqual([]);
   });
 
-  test('rows that are loaded, and of which the source serves less by now, are kept though their object is lost', async () => {
+  test('keeps loaded rows of a lost object where the source serves fewer by now', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 40);
     await world.export('2023-06-01T00:00:00Z');
@@ -312,7 +312,7 @@ describe('what is covered can be asked for again', () => {
     expect((await currentSegments(world.pool)).map(({ rows }) => rows)).toEqual([40]);
   });
 
-  test('a source whose every message is too large is asked so often and no more; the next run goes on', async () => {
+  test('is asked for a bounded number of times where every message is too large, and the next run goes on', async () => {
     await using world = await World.open(database);
     const { source } = world;
     const tooLarge = function* (csv: Buffer): Iterable<Buffer> {
@@ -328,7 +328,7 @@ describe('what is covered can be asked for again', () => {
     expect(source.asked).toHaveLength(8);
   });
 
-  test('an audit asks for a closed segment once more: the same stands, and what differs is told', async () => {
+  test('is asked for again by an audit, which keeps equal rows and reports different ones', async () => {
     await using world = await World.open(database);
     await world.export('2023-05-01T00:00:00Z', { from: at('2023-04-01T00:00:00Z') });
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);

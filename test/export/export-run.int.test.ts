@@ -24,8 +24,8 @@ import { ensurePartitions } from '../../src/postgres/partitions.ts';
 const database = await freshDatabase({ isMigrated: true });
 const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');
 
-describe('what is published', () => {
-  test('a first export is everything: closed up to the border, open behind it', async () => {
+describe('an export', () => {
+  test('publishes everything the first time: closed up to the border, open behind it', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 100);
     const outcome = await world.export('2023-05-01T11:00:30Z');
@@ -40,7 +40,7 @@ describe('what is published', () => {
     expect(await world.spooled()).toEqual([]);
   });
 
-  test('the next night asks once more, proves the tail, and replaces the open segment', async () => {
+  test('asks once more the next time, proves the tail and replaces the open segment', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 30);
     await world.export('2023-05-01T10:20:00Z');
@@ -59,7 +59,7 @@ describe('what is published', () => {
     expect(world.source.asked[1]?.from).toBe(at('2023-05-01T09:18:00Z'));
   });
 
-  test('a party without entries costs one row of coverage, for ever', async () => {
+  test('leaves one row of coverage for a party without entries, however often it is asked for', async () => {
     await using world = await World.open(database);
     await world.export('2023-05-01T10:00:00Z');
     await world.export('2023-05-02T10:00:00Z');
@@ -68,7 +68,7 @@ describe('what is published', () => {
     expect(await publicationStates(world.pool)).toEqual(['done']);
   });
 
-  test('an idle party proves its newest entry again, however old', async () => {
+  test('proves the newest entry of an idle party again, however old it is', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 5);
     for (const day of ['02', '03', '04']) {
@@ -88,7 +88,7 @@ describe('what is published', () => {
     ]);
   });
 
-  test('what is covered is never asked for again; the rest of a range is', async () => {
+  test('never asks for a covered range again, only for the rest', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 100);
     const now = '2023-06-01T00:00:00Z';
@@ -107,7 +107,7 @@ describe('what is published', () => {
     ['wholly', '2023-07-01T00:00:00Z'],
     ['in part', '2023-05-01T10:05:00Z'],
   ])(
-    'a range that lies %s behind the source’s time is incomplete, and says up to where it holds',
+    'of a range that lies %s behind the source’s time is incomplete, and says up to where it holds',
     async (_, from) => {
       await using world = await World.open(database);
       world.source.entries = entries('2023-05-01T10:00:00Z', 100);
@@ -127,7 +127,7 @@ describe('what is published', () => {
     },
   );
 
-  test('rows of another party, asset or range are left out and counted', async () => {
+  test('leaves out and counts rows of another party, asset or range', async () => {
     await using world = await World.open(database);
     const [first, second, third] = entries('2023-05-01T10:00:00Z', 3);
     if (first === undefined || second === undefined || third === undefined) throw new Error('no entries');
@@ -147,16 +147,19 @@ describe('what is published', () => {
     expect(await world.rows()).toEqual([row12(first)]);
   });
 
-  test.each(['zstd', 'gzip', 'none'] as const)('13 columns, %s', async (compression) => {
-    await using world = await World.open(database);
-    world.source.columns = 13;
-    const mine = entries('2023-05-01T10:00:00Z', 20);
-    world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, from: OTHER, to: PARTY }))];
-    await world.export('2023-06-01T00:00:00Z', {}, { compression });
-    expect(await world.rows()).toEqual(world.source.entries.map(row13).toSorted());
-  });
+  test.each(['zstd', 'gzip', 'none'] as const)(
+    'publishes both sides of 13 columns, compressed with %s',
+    async (compression) => {
+      await using world = await World.open(database);
+      world.source.columns = 13;
+      const mine = entries('2023-05-01T10:00:00Z', 20);
+      world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, from: OTHER, to: PARTY }))];
+      await world.export('2023-06-01T00:00:00Z', {}, { compression });
+      expect(await world.rows()).toEqual(world.source.entries.map(row13).toSorted());
+    },
+  );
 
-  test('what is larger than a segment is asked for in windows, each of which is one object', async () => {
+  test('asks in windows for a ledger larger than a segment, and makes one object of each', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 2000, 7);
     const segmentBytesMax = 2 ** 18;
@@ -171,8 +174,8 @@ describe('what is published', () => {
   });
 });
 
-describe('assets', () => {
-  test('one asset, then a part in all assets: what lies outside of the part is kept, from the store', async () => {
+describe('an export of one asset', () => {
+  test('is kept from the store outside of a range that is later exported for all assets', async () => {
     await using world = await World.open(database);
     const mine = entries('2023-05-01T10:00:00Z', 20);
     world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, asset: ASSET_2 }))];
@@ -187,7 +190,7 @@ describe('assets', () => {
   });
 });
 
-test('the assets seen so far are those of entries and of units, each once', async () => {
+test('the known assets are those of entries and of exports, each once', async () => {
   await using world = await World.open(database);
   world.source.entries = entries('2023-05-01T10:00:00Z', 3);
   await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
@@ -208,7 +211,7 @@ test('the assets seen so far are those of entries and of units, each once', asyn
   await emptyLedgers(world.pool);
 });
 
-describe('a bad answer publishes nothing and says where it broke', () => {
+describe('a bad answer', () => {
   const halfRow = Buffer.from('2023-05-01 10:00:00+00,12');
   test.each([
     ['SOURCE_TRUNCATED', (csv: Buffer) => [csv.subarray(0, csv.length - 1)]],
@@ -222,7 +225,7 @@ describe('a bad answer publishes nothing and says where it broke', () => {
     ['ROW_TIME', (csv: Buffer) => [csv, Buffer.from(`${','.repeat(11)}\n`)]],
     ['HEADER_NOT_UNDERSTOOD', () => [Buffer.from('<html>\n</html>\n')]],
     ['COLUMNS_MISSING', (csv: Buffer) => [Buffer.from(csv.toString().replace('quantity', 'amount'))]],
-  ])('%s', async (code, spoil) => {
+  ])('publishes nothing and says where it broke: %s', async (code, spoil) => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     world.source.spoils.push(spoil);
@@ -233,7 +236,7 @@ describe('a bad answer publishes nothing and says where it broke', () => {
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 
-  test('a stop in mid-stream lets go of the source and is no failure of the unit', async () => {
+  test('is not counted as a failure where the run was stopped amid the stream', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 200);
     const stop = new AbortController();
@@ -253,7 +256,7 @@ describe('a bad answer publishes nothing and says where it broke', () => {
     expect(await recordedExports(world.pool)).toMatchObject([{ attempts: 0, leaseUntil: null }]);
   });
 
-  test('after five failures the scope is quarantined with its reason; a success clears it', async () => {
+  test('quarantines the export with its reason after five failures, which a success clears', async () => {
     await using world = await World.open(database);
     const scope = async (): Promise<unknown> => (await recordedExports(world.pool))[0];
     for (let failure = 1; failure <= 5; failure += 1) {
@@ -274,7 +277,7 @@ describe('a bad answer publishes nothing and says where it broke', () => {
 });
 
 describe('the overlap check', () => {
-  test('known rows that do not come back: asked a second way, then what is new is published and the verdict says so', async () => {
+  test('asks a second way for known rows that do not come back, then publishes new rows and says so in the verdict', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
@@ -291,7 +294,7 @@ describe('the overlap check', () => {
     expect(await world.spooled()).toEqual([]);
   });
 
-  test('a hiccup is forgiven: the second answer holds what is known', async () => {
+  test('forgives a single bad answer where the second one holds the known rows', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
@@ -299,7 +302,7 @@ describe('the overlap check', () => {
     expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 2 });
   });
 
-  test('late rows: the range is asked for again and replaced, and the verdict says so', async () => {
+  test('replaces a range with late rows after it was asked for again, and the verdict says so', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
@@ -315,8 +318,8 @@ async function waiting(pool: Pool): Promise<readonly unknown[]> {
   return (await recordedExports(pool)).filter(({ waitsForLimit }) => waitsForLimit);
 }
 
-describe('workers side by side', () => {
-  test('two on one scope: the second finds it covered', async () => {
+describe('several workers', () => {
+  test('export one ledger once: the second finds it covered', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 50);
     const to = at('2023-05-10T00:00:00Z');
@@ -325,7 +328,7 @@ describe('workers side by side', () => {
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 
-  test('a large ledger lets a small one in between its windows', async () => {
+  test('let a small ledger in between the windows of a large one', async () => {
     await using world = await World.open(database);
     const small = '01'.repeat(32);
     world.source.entries = [
@@ -348,7 +351,7 @@ describe('workers side by side', () => {
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 
-  test('never more exports at once than the export limit', async () => {
+  test('never run more exports at once than the export limit', async () => {
     await using world = await World.open(database);
     const parties = ['01', '02', '03', '04', '05'].map((pair) => pair.repeat(32));
     world.source.entries = parties.flatMap((from) =>

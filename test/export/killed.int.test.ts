@@ -47,7 +47,7 @@ describe('a worker killed with -9', () => {
     expect(world.source.asked[0]?.from !== undefined).toBe(isFinished);
   });
 
-  test('leaves objects that nobody names to the janitor, who takes only those', async () => {
+  test('leaves objects without a manifest row, which the janitor removes and no others', async () => {
     await using world = await World.open(database);
     world.source.entries = LARGE;
     await killAt(world, database.url, 'object', 2);
@@ -76,7 +76,7 @@ describe('a worker killed with -9', () => {
   });
 });
 
-test('what is killed in the middle of a manifest leaves nothing behind the next run', async () => {
+test('a process killed amid a manifest leaves nothing behind after the next run', async () => {
   await using world = await World.open(database);
   world.source.entries = LARGE;
   const killed = new Error('killed');
@@ -97,7 +97,7 @@ test('what is killed in the middle of a manifest leaves nothing behind the next 
   expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
 });
 
-describe('two workers that both believe to hold the unit', () => {
+describe('two workers that both believe they hold the export', () => {
   test.each(['spooled', 'intended', 'object', 'manifest'])(
     'the other comes at %s: one is fenced, and nothing is counted against it',
     async (at) => {

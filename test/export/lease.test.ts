@@ -24,7 +24,7 @@ function handle(renew: () => Promise<void>): Parameters<typeof keepLease>[0] & {
 }
 
 describe.concurrent('keepLease', () => {
-  test('is renewed beyond its first term, and given back once', async () => {
+  test('renews the lease beyond its first term and gives it back once', async () => {
     const enough = Promise.withResolvers<void>();
     const lease = handle(async () => {
       if (performance.now() > lease.takenAtMs + TIMES.leaseMs) enough.resolve();
@@ -36,7 +36,7 @@ describe.concurrent('keepLease', () => {
     expect([kept.signal.aborted, lease.released]).toEqual([false, 1]);
   });
 
-  test('another owner ends the work at once, and nothing is given back', async () => {
+  test('ends the work at once when another owner has the lease, and gives nothing back', async () => {
     const lease = handle(() => Promise.reject(new FencedError('a unit')));
     await using kept = keepLease(lease, TIMES);
     expect(await lost(kept.signal)).toMatchObject({ code: 'FENCED' });
@@ -44,7 +44,7 @@ describe.concurrent('keepLease', () => {
     expect(lease.released).toBe(0);
   });
 
-  test('a database that stays away ends the work before the lease can run out', async () => {
+  test('ends the work before the lease can run out while the database stays away', async () => {
     const lease = handle(() => Promise.reject(new RetryableError('away', { code: 'DATABASE_UNREACHABLE' })));
     const kept = keepLease(lease, TIMES);
     expect(await lost(kept.signal)).toMatchObject({ code: 'LEASE_LOST' });
@@ -52,7 +52,7 @@ describe.concurrent('keepLease', () => {
     await kept[Symbol.asyncDispose]();
   });
 
-  test('a check alone finds a deadline that has passed while nothing else ran', () => {
+  test('finds a deadline that passed while nothing else ran', () => {
     const late = { ...handle(async () => undefined), takenAtMs: performance.now() - TIMES.leaseMs };
     const kept = keepLease(late, TIMES);
     expect(() => kept.check()).toThrow(expect.objectContaining({ code: 'LEASE_LOST' }));
@@ -60,8 +60,8 @@ describe.concurrent('keepLease', () => {
   });
 });
 
-describe('waitFor', () => {
-  test('gives what is free at last, ends with the signal, and does not wait for ever', async () => {
+describe('waiting for a lease', () => {
+  test('ends with a lease that becomes free, with the signal, or after its limit', async () => {
     let tries = 0;
     const limits = { waitMs: 60_000, signal: new AbortController().signal };
     expect(await waitFor('it', async () => ((tries += 1) < 3 ? undefined : 'free'), limits)).toBe('free');

@@ -303,10 +303,10 @@ function lacking(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, nu
   return [...other].filter(([row, count]) => (one.get(row) ?? 0) < count).map(([row]) => row);
 }
 
-describe('nights of exports', () => {
+describe('a series of nightly exports', () => {
   const worlds = Array.from({ length: Math.ceil(NIGHTS / NIGHTS_A_WORLD) }, (_, at) => SEED + at);
   test.each(worlds)(
-    'end, lose nothing that is served, and say complete over no less than the truth (seed %i)',
+    'ends, loses no row that is served, and says complete only where it holds all of them (seed %i)',
     async (seed) => {
       await using world = await World.open(database);
       await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });

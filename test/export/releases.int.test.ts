@@ -8,8 +8,8 @@ import { expectTruth, openNights } from './sandbox-nightly.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
-describe('an upgrade', () => {
-  test('that sends both sides is told, and what was sent before must still be there', async () => {
+describe('an upgrade of the source', () => {
+  test('to both sides is reported, and the rows sent before must still be there', async () => {
     await using world = await World.open(database);
     const sent = entries('2023-05-01T10:00:00Z', 20);
     world.source.entries = [...sent, { time: '2023-05-01 10:18:30+00', from: OTHER, to: PARTY }];
@@ -22,7 +22,7 @@ describe('an upgrade', () => {
     expect(await world.rows()).toEqual(sent.map(row12).toSorted());
   });
 
-  test('that loses what was sent before is not believed', async () => {
+  test('is not believed where it loses rows that were sent before', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
@@ -33,7 +33,7 @@ describe('an upgrade', () => {
     expect(await world.rows()).toEqual(before);
   });
 
-  test('back to one side is told', async () => {
+  test('back to one side is reported', async () => {
     await using world = await World.open(database);
     world.source.columns = 13;
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
@@ -47,7 +47,7 @@ describe('an upgrade', () => {
   });
 });
 
-test('another time zone writes every row differently: the known ones are counted', async () => {
+test('known rows count as held where another time zone writes them differently', async () => {
   await using world = await World.open(database);
   const mine = entries('2023-05-01T10:00:00Z', 20);
   world.source.entries = mine;
@@ -81,7 +81,7 @@ test('a shorter answer replaces nothing', async () => {
   expect(await world.spooled()).toEqual([]);
 });
 
-test('an answer with less than a broken one had shown is not believed', async () => {
+test('an answer is not believed where it holds fewer rows than a broken one had shown', async () => {
   await using world = await World.open(database);
   const mine = entries('2023-05-01T10:00:00Z', 200);
   world.source.entries = mine;
@@ -103,7 +103,7 @@ test('an answer with less than a broken one had shown is not believed', async ()
   expect(await world.rows()).toEqual(mine.map(row12).toSorted());
 });
 
-test('a source believed to apply both bounds, of which nothing comes out: asked with the start alone', async () => {
+test('a source that returns nothing for both bounds is asked with the start alone', async () => {
   const night = await openNights(database, { release: '0.71.6', parties: 2, whaleEntries: 600 });
   const [whale] = night.sandbox.truth.parties();
   if (whale === undefined) throw new Error('an empty network');

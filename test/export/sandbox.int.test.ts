@@ -19,9 +19,9 @@ function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Pro
   return openNights(database, options, changes);
 }
 
-describe('objects hold exactly what the truth says', () => {
+describe('the objects of all exports hold exactly the rows of the source', () => {
   test.each([{}, { form: 'messages' }, { zoneMinutes: 330 }] as const)(
-    'night after night: %j',
+    'after every nightly run with %j',
     async (options) => {
       const night = await nights(options);
       for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
@@ -40,20 +40,23 @@ describe('objects hold exactly what the truth says', () => {
     },
   );
 
-  test.each(['0.71.6', '0.73'] as const)('both sides of release %s, night after night', async (release) => {
-    const night = await nights({ release, whaleEntries: 600, zoneMinutes: -210 });
-    for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
-      night.sandbox.advance(passed);
-      for (const { id } of night.sandbox.truth.parties()) {
-        expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
+  test.each(['0.71.6', '0.73'] as const)(
+    'with both sides of release %s, after every nightly run',
+    async (release) => {
+      const night = await nights({ release, whaleEntries: 600, zoneMinutes: -210 });
+      for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
+        night.sandbox.advance(passed);
+        for (const { id } of night.sandbox.truth.parties()) {
+          expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
+        }
+        await expectTruth(night);
       }
-      await expectTruth(night);
-    }
-    expect((await night.world.repository.profile()).bounds).toBe(
-      release === '0.71.6' ? 'broken' : 'unproven',
-    );
-    expect(night.sandbox.fatalQuestions()).toBe(0);
-  });
+      expect((await night.world.repository.profile()).bounds).toBe(
+        release === '0.71.6' ? 'broken' : 'unproven',
+      );
+      expect(night.sandbox.fatalQuestions()).toBe(0);
+    },
+  );
 
   test.each(['0.71.4', '0.71.6', '0.73'] as const)(
     'ranges and assets of release %s, then all of it',
@@ -113,7 +116,7 @@ describe('objects hold exactly what the truth says', () => {
     },
   );
 
-  test('in an S3 store, which a double stands for, and through its trouble', async () => {
+  test('in an S3 double that fails now and then', async () => {
     await using double = await S3Double.start();
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-s3-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
@@ -141,7 +144,7 @@ describe('objects hold exactly what the truth says', () => {
     expect(await readdir(join(folder, 'spool'))).toEqual([]);
   });
 
-  test('where the source demands an asset, each configured one is asked for', async () => {
+  test('for each configured asset where the source demands one', async () => {
     const night = await nights({ assetRequired: true, whaleEntries: 300 });
     const [whale] = night.sandbox.truth.parties();
     if (whale === undefined) throw new Error('an empty network');

@@ -51,7 +51,7 @@ describe('a source that is silent', () => {
     return { night, whale, asked };
   }
 
-  test('about long ranges is asked for halves of them, and gives everything', async () => {
+  test('for long ranges is asked for halves of them, and gives everything', async () => {
     const { night, whale, asked } = await silentBeyond(60);
     for (let failure = 1; failure <= 3; failure += 1) {
       await expect(night.run(whale)).rejects.toThrow(expect.objectContaining({ code: 'SOURCE_BROKE' }));
@@ -61,7 +61,7 @@ describe('a source that is silent', () => {
     expect(asked).toEqual([170, 170, 80, 35, 45, 45, 46]);
   });
 
-  test('about every range is given up, and asked once by the next run', async () => {
+  test('for every range is given up, and asked once by the next run', async () => {
     const { night, whale, asked } = await silentBeyond(0);
     const codes: string[] = [];
     for (let failure = 1; failure <= 5; failure += 1) {
@@ -85,7 +85,7 @@ describe('a source that is silent', () => {
   });
 });
 
-describe('rows outside the range, for ever,', () => {
+describe('rows outside the range that come every time', () => {
   const limits = { segmentBytesMax: 2 ** 14 };
   const range = { from: at('2023-05-01T00:00:00Z'), to: at('2023-05-02T00:00:00Z') };
 
@@ -121,7 +121,7 @@ describe('rows outside the range, for ever,', () => {
   });
 });
 
-test('one second larger than a stream may be is one object, and what surrounds it is cut as ever', async () => {
+test('one second larger than a stream may be becomes one object, and its neighbours are cut as usual', async () => {
   await using world = await World.open(database);
   const segmentBytesMax = 2 ** 16;
   const burst: Entry[] = entries('2023-05-01T12:00:00Z', 1000, 0);
@@ -145,7 +145,7 @@ test('one second larger than a stream may be is one object, and what surrounds i
 });
 
 describe('a source that demands an asset', () => {
-  test('and no longer does, is found out after a day, and asked for all assets at once again', async () => {
+  test('is asked for all assets at once again a day after it stopped demanding one', async () => {
     const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
     const whale = whaleOf(night);
     const assets = night.sandbox.truth.assetIds();

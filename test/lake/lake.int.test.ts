@@ -200,7 +200,7 @@ describe('the lake', () => {
     expect(await register.decidedCommit('s3://another/p', 'parties')).toBeUndefined();
   });
 
-  it('brings what a statement can reach, and fetches a file once', async () => {
+  it('fetches only the files that a statement can reach, each once', async () => {
     await fill();
     await buildLake(deps, signal);
     const fetched: string[] = [];
@@ -258,7 +258,7 @@ describe('the lake', () => {
   });
 });
 
-describe('queries', () => {
+describe('queries of the lake', () => {
   it('say that there is no lake, and answer over an empty one', async () => {
     await expect(query('select 1')).rejects.toMatchObject({ code: 'LAKE_MISSING' });
     await buildLake(deps, signal);

@@ -41,8 +41,8 @@ async function rowOf(line: string, changes: Partial<CsvDialect> = {}): Promise<R
   return Object.fromEntries(header.split(',').map((name, at) => [name, fields[at] ?? '']));
 }
 
-describe('a CSV of other names', () => {
-  test('has our columns, what nobody knows behind them, and the effect on the party', async () => {
+describe('a CSV with other column names', () => {
+  test('gets our columns, then unknown ones, and the effect on the party', async () => {
     const text = await translate([`${HEADER}\n2026-01-02 03:04:05+00;7;${ASSET};${OTHER};${PARTY};x\n`]);
     const [header, row] = text.split('\n');
     expect(header).toBe(`${HEADER_13},note`);
@@ -108,24 +108,24 @@ describe('a CSV of other names', () => {
   });
 });
 
-describe('a CSV that lacks columns', () => {
+describe('a CSV without some columns', () => {
   const without = (...lacking: readonly KnownColumn[]): CsvDialect =>
     dialect({ columns: new Map([...NAMES, ...lacking.map((name) => [name, null] as const)]) });
 
-  test('without a party it is all of the one that was asked for, without an asset of the one that was set', async () => {
+  test('belongs to the requested party without a party column, and to the configured asset without an asset column', async () => {
     const columns = without('account_from_party_id', 'account_to_party_id', 'asset_id');
     const text = await translate(['at;amount\n2026-01-02 03:04:05+00;7\n'], { ...columns, assetId: ASSET });
     expect(text.split('\n')[1]).toBe(`2026-01-02 03:04:05+00,7,-7,UNSPECIFIED,${ASSET},,${PARTY},,,,,,`);
   });
 
-  test('without times all of it is of one instant', async () => {
+  test('is of one instant where it has no times', async () => {
     const timeless = without('vega_time', 'account_to_party_id');
     expect([hasTimes(timeless), hasTimes(dialect())]).toEqual([false, true]);
     const text = await translate([`amount;currency;payer\n7;${ASSET};${PARTY}\n`], timeless);
     expect(text.split('\n')[1]).toMatch(/^1970-01-01 00:00:00\+00,7,/);
   });
 
-  test('a column that is needed or was named, and is not there, is an error that names it', async () => {
+  test('is refused with the name of a missing column that is needed or configured', async () => {
     await expect(translate(['at;amount;currency\n'])).rejects.toMatchObject({
       code: 'COLUMNS_MISSING',
       meta: { column: 'account_from_party_id' },
@@ -136,10 +136,10 @@ describe('a CSV that lacks columns', () => {
   });
 });
 
-describe('what is no row', () => {
+describe('a line that is not a row', () => {
   const ERROR = '{"error":{"code":13,"message":"Internal error","details":[]}}';
 
-  test('another number of fields is an error', async () => {
+  test('is refused where it has another number of fields', async () => {
     await expect(translate([`${HEADER}\n1;2\n`])).rejects.toMatchObject({ code: 'ROW_FIELDS' });
   });
 
@@ -150,7 +150,7 @@ describe('what is no row', () => {
     },
   );
 
-  test('what is left without a line end and is no whole row goes on as it is', async () => {
+  test('passes unchanged where it is the last one and has no line end', async () => {
     expect((await translate([`${HEADER}\n2026-01-02;7`])).endsWith('\n2026-01-02;7')).toBe(true);
   });
 });

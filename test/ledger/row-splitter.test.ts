@@ -49,7 +49,7 @@ describe('RowSplitter', () => {
     }
   });
 
-  test('hands out places in the chunk itself, and contiguous ones', () => {
+  test('hands out contiguous slices of the chunk itself', () => {
     const chunk = Buffer.from('one\ntwo\nthree\n');
     const seen: [Buffer, number, number][] = [];
     new RowSplitter((buffer, start, _end, next) => seen.push([buffer, start, next])).push(chunk);
@@ -89,7 +89,7 @@ describe('RowFields', () => {
     );
   });
 
-  test('gives the place of a field without its quotes', () => {
+  test('gives the range of a field without its quotes', () => {
     const line = Buffer.from('a,"",,"b,c"');
     const fields = new RowFields();
     expect(fields.scan(line, 0, line.length)).toBe(4);

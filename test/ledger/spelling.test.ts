@@ -36,7 +36,7 @@ function spelled(header: string, rows: readonly string[], lineEnd = '\n'): reado
   return read.map((row) => speller.line(row));
 }
 
-describe('rows of which the way of writing is proven', () => {
+describe('rows with a proven spelling', () => {
   it.each([
     ['bytes and numbers', HEADER_12, OLD],
     ['words and names', HEADER_13, NEW],

@@ -55,9 +55,9 @@ function claimOf({ generation }: Opened, newestKeys: readonly string[], sequence
 
 const NEWEST = [party(1).row.key];
 
-describe('complete cannot be said where it is not true', () => {
+describe('the claim that a list is complete', () => {
   test.each([
-    ['a generation that was read to the newest page', '', NEWEST, 'complete'],
+    ['it was read to the newest page', '', NEWEST, 'complete'],
     ['a row of the newest page is not held', '', [...NEWEST, party(2).row.key], 'refused'],
     [
       'a doubt is open',
@@ -85,7 +85,7 @@ describe('complete cannot be said where it is not true', () => {
       'refused',
     ],
     ['the generation has gone on', 'update mirror.generations set sequence = 9', NEWEST, 'stale'],
-  ] as const)('%s', async (_, meanwhile, newest, expected) => {
+  ] as const)('is answered by the tables: %s', async (_, meanwhile, newest, expected) => {
     const one = await openOne();
     expect(await append(one, 1, [party(0).row, party(1).row])).toBe(true);
     if (meanwhile !== '') await world.pool.query(meanwhile);
@@ -93,7 +93,7 @@ describe('complete cannot be said where it is not true', () => {
     expect(await verdictOf(world.pool, one.runId)).toBe(expected === 'complete' ? 'complete' : null);
   });
 
-  test('under a lease that was lost', async () => {
+  test('is refused under a lease that was lost', async () => {
     const one = await openOne();
     await append(one, 1, [party(1).row]);
     await world.pool.query('update mirror.list_leases set token = gen_random_uuid()');
@@ -105,8 +105,8 @@ describe('complete cannot be said where it is not true', () => {
   });
 });
 
-describe('what the tables hold to', () => {
-  test('a page that builds on an older resume point is refused, and nothing of it is stored', async () => {
+describe('the tables of a list', () => {
+  test('refuse a page that builds on an older resume point, and store nothing of it', async () => {
     const one = await openOne();
     await append(one, 1, [party(1).row]);
     expect(await append(one, 1, [party(2).row])).toBe(false);
@@ -114,14 +114,14 @@ describe('what the tables hold to', () => {
     expect(await world.held('parties')).toEqual(NEWEST);
   });
 
-  test('a party comes once in a generation', async () => {
+  test('hold a party once in a generation', async () => {
     const one = await openOne();
     await append(one, 1, [party(1).row]);
     await expect(append(one, 2, [party(2).row, party(1).row])).rejects.toMatchObject({ code: 'ROW_TWICE' });
     expect(await world.held('parties')).toEqual(NEWEST);
   });
 
-  test('a list has one current generation and one audit', async () => {
+  test('hold one current generation and one audit of a list', async () => {
     const one = await openOne();
     const { session } = one;
     expect((await session.begin('current', 1)).generationId).toBe(one.generation.generationId);
@@ -133,7 +133,7 @@ describe('what the tables hold to', () => {
     expect(rows).toEqual([{ kind: 'audit' }, { kind: 'current' }]);
   });
 
-  test('an open doubt of a kind is there once, and is closed by an audit only', async () => {
+  test('hold an open doubt of a kind once, which only an audit closes', async () => {
     const double = new ListDouble();
     double.lists.parties = parties(60);
     await world.sync(double, { list: 'parties' });
@@ -154,7 +154,7 @@ describe('what the tables hold to', () => {
   });
 });
 
-test('a party that was looked up proves nothing, and gets its place when it is listed', async () => {
+test('a party that was looked up proves nothing and gets its position when it is listed', async () => {
   const double = new ListDouble();
   double.lists.parties = parties(60);
   for (const index of [5, 6, 30, 31, 58]) await new ListStore(warehouse).keepParty(party(index).row);

@@ -113,7 +113,7 @@ describe.each(['parties', 'checkpoints'] as const)('a sync of %s that is killed'
     await expectHeld(double, list);
   });
 
-  test('in an audit goes on with it, and nobody sees it before it is whole', async () => {
+  test('in an audit goes on with it, and no reader sees the audit before it is complete', async () => {
     const double = full();
     await world.sync(double, { list });
     const before = await world.held(list);
@@ -132,8 +132,8 @@ describe.each(['parties', 'checkpoints'] as const)('a sync of %s that is killed'
   });
 });
 
-describe('rivals', () => {
-  test('a worker that was overtaken stops quietly and has written nothing since', async () => {
+describe('processes that sync one list', () => {
+  test('stop quietly after another took over, and write nothing afterwards', async () => {
     const double = full();
     const runId = await newRun(world.pool, 'parties');
     let commits = 0;
@@ -164,7 +164,7 @@ describe('rivals', () => {
     await expectHeld(double, 'parties');
   });
 
-  test('of those that begin at once, one has the list and the others wait for its lease', async () => {
+  test('take turns: one has the list and the others wait for its lease', async () => {
     const runId = await newRun(world.pool, 'parties');
     const store = new ListStore(warehouse);
     const { signal } = new AbortController();
@@ -178,7 +178,7 @@ describe('rivals', () => {
     ).rejects.toMatchObject({ code: 'LIST_BUSY' });
   });
 
-  test('the two lists do not wait for each other', async () => {
+  test('do not wait for those of the other list', async () => {
     const double = full();
     const outcomes = await Promise.all([
       world.sync(double, { list: 'parties' }),
@@ -191,7 +191,7 @@ describe('rivals', () => {
 /** Which of its passings is lost. */
 const LOST = new Set([1, 3, 4, 9]);
 
-describe('a database that breaks off', () => {
+describe('a sync whose database fails', () => {
   test.each([
     ['the answer to a page', 'with counted as'],
     ['the answer to COMMIT', 'commit\0'],
@@ -209,7 +209,7 @@ describe('a database that breaks off', () => {
     await expectHeld(double, 'parties');
   });
 
-  test('a standby that takes no writes for a while is waited for', async () => {
+  test('waits for a standby that takes no writes for a while', async () => {
     await using own = await openFreshDatabase();
     await using standby = await openMigrated(own.url);
     const name = new URL(own.url).pathname.slice(1);
@@ -256,7 +256,7 @@ describe('the resume point', () => {
     return (await storedResumePoint(world.pool)) as Awaited<ReturnType<typeof storedPoint>>;
   }
 
-  test('after a kill is the one in Redis: its cursor is the first that is sent', async () => {
+  test('in Redis is used after a kill: its cursor is the first that is sent', async () => {
     const double = full();
     const entries = new Map<string, unknown>();
     const runId = await killAfterPages(double, entries);
@@ -304,7 +304,7 @@ describe('the resume point', () => {
     await expectHeld(double, 'parties');
   });
 
-  test('of an older dump of Redis costs a few pages: Postgres refuses what builds on it', async () => {
+  test('of an older Redis dump costs a few pages, because Postgres refuses pages that build on it', async () => {
     const double = full();
     const entries = new Map<string, unknown>();
     let older: unknown;
@@ -331,7 +331,7 @@ describe('the resume point', () => {
     await expectHeld(double, 'parties');
   });
 
-  test('does without Redis', async () => {
+  test('is kept in Postgres where there is no Redis', async () => {
     const double = full();
     const away = (): Promise<never> => Promise.reject(new Error('away'));
     const runId = await newRun(world.pool, 'parties');

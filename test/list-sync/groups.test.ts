@@ -30,7 +30,7 @@ function groupOf(rows: readonly ListedRow[]): Group {
   return { cursor: rows[0]?.cursor ?? '', keys: keysOf(rows) };
 }
 
-describe('groups', () => {
+describe('cursor groups of a page', () => {
   it('hold every row of a page once, in its order, neighbours of one cursor together', () => {
     fc.assert(
       fc.property(list, (groups) => {
@@ -41,7 +41,7 @@ describe('groups', () => {
     );
   });
 
-  it('subtract as multisets: what is left and what is taken make up the whole', () => {
+  it('are subtracted as multisets: the remainder and the taken rows make up the page', () => {
     const keys = fc.array(fc.constantFrom('a', 'b', 'c'), { maxLength: 8 });
     const count = (all: readonly string[], key: string): number => all.filter((one) => one === key).length;
     fc.assert(
@@ -116,7 +116,7 @@ describe('the overlap check', () => {
     );
   });
 
-  it('calls a group that its page may have cut whole only where all but the row of the cursor came', () => {
+  it('takes a group at a page end as complete only where all rows but the cursor’s came', () => {
     fc.assert(
       fc.property(list, fc.nat(), (groups, cut) => {
         const [own = []] = groups;

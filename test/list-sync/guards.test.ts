@@ -9,8 +9,8 @@ const rowsAt = (all: readonly bigint[]): ListedRow[] =>
   all.map((height, at) => ({ cursor: `c${at}`, key: `${height}/h${at}/b`, extra: undefined }));
 const byHeight = (all: readonly bigint[]): bigint[] => all.toSorted((a, b) => (a < b ? -1 : Number(a > b)));
 
-describe('heights', () => {
-  it('pass where they never go down, and only there, whatever their size', () => {
+describe('the guard of heights', () => {
+  it('accepts only heights that never go down, whatever their size', () => {
     fc.assert(
       fc.property(heights, (all) => {
         const isSorted = byHeight(all).every((height, at) => height === all[at]);
@@ -22,8 +22,8 @@ describe('heights', () => {
   });
 });
 
-describe('parties', () => {
-  it('pass where each comes once, and only there', () => {
+describe('the guard of parties', () => {
+  it('accepts only lists in which each party comes once', () => {
     fc.assert(
       fc.property(fc.array(fc.string(), { maxLength: 10 }), (ids) => {
         const rows = ids.map((key): ListedRow => ({ cursor: 'c', key, extra: undefined }));
@@ -35,8 +35,8 @@ describe('parties', () => {
   });
 });
 
-describe('an envelope', () => {
-  it('passes where it names its own edges, or nothing', () => {
+describe('the guard of page envelopes', () => {
+  it('accepts an envelope that names its own edges or nothing', () => {
     const cursor = fc.option(fc.constantFrom('c0', 'c1', 'c9'), { nil: undefined });
     fc.assert(
       fc.property(heights, cursor, cursor, fc.boolean(), (all, startCursor, endCursor, hasNextPage) => {
@@ -66,7 +66,7 @@ describe('an envelope', () => {
   });
 });
 
-describe('an audit', () => {
+describe('the guard of audits', () => {
   const few = fc.bigInt({ min: 0n, max: 50n });
   /** Counts that can be: what was confirmed is common, gone or pruned. */
   const totals = fc
@@ -86,7 +86,7 @@ describe('an audit', () => {
     });
   const NOTHING = { newNetwork: false, shrunk: false };
 
-  it('passes silently no list that has lost more than two rows and a tenth', () => {
+  it('reports a list that has lost more than two rows and a tenth', () => {
     fc.assert(
       fc.property(fc.constantFrom('parties' as const, 'checkpoints' as const), totals, (list, found) => {
         const finding = judgeAudit(list, found, NOTHING);
@@ -98,7 +98,7 @@ describe('an audit', () => {
     );
   });
 
-  it('takes another network for one only where a person said so, and a doubt has a code of the two', () => {
+  it('accepts another network only where a person said so, and otherwise names one of two doubts', () => {
     fc.assert(
       fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
         for (const list of ['parties', 'checkpoints'] as const) {

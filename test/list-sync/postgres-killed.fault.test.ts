@@ -17,7 +17,7 @@ async function postmasterPid(dataDir: string): Promise<number> {
   return Number((await readFile(join(dataDir, file ?? ''), 'utf8')).split('\n', 1)[0]);
 }
 
-test('killed at a commit, three times', async () => {
+test('a sync ends exactly after Postgres was killed at a commit three times', async () => {
   await using stack = new AsyncDisposableStack();
   const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-walk-'));
   stack.defer(() => rm(dataDir, { recursive: true, force: true }));

@@ -25,7 +25,7 @@ const warehouse = await openMigrated(database.url);
 const world = new SyncWorld(warehouse);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
-test('Redis away for more than a minute', async () => {
+test('a sync goes on while Redis is away for more than a minute', async () => {
   await using redis = await startOwnRedis();
   await using sandbox = await startSandbox({ parties: 400, rateLimit: 'none' });
   const log = recordingLog();

@@ -116,54 +116,57 @@ async function killLater(child: Child, pages: number, afterMs: number): Promise<
   await endListLeases(world.pool);
 }
 
-describe.each(SEEDS)('seed %s', (seed) => {
-  test.each(['parties', 'checkpoints'] as const)('%s', async (list) => {
-    await world.reset();
-    const roll = dice(`${seed}/${list}`);
-    await using redis = await startOwnRedis();
-    await using sandbox = await startSandbox({
-      seed,
-      parties: 700,
-      historyMs: 86_400_000,
-      checkpointIntervalMs: 120_000,
-      rateLimit: 'none',
-    });
-    trouble(sandbox, roll);
-    const client = new Redis(redis.url, {
-      maxRetriesPerRequest: 1,
-      retryStrategy: () => 50,
-      lazyConnect: true,
-    });
-    client.on('error', () => undefined);
-    let older = new Map<string, string>();
-    for (let round = 0; round < ROUNDS_MAX; round += 1) {
-      const runId = await newRun(world.pool, list);
-      const pageSize = 5 + Math.floor(roll() * 20);
-      const child = runScript(WORKER, [sandbox.url, database.url, redis.url, list, runId, `${pageSize}`]);
-      await killLater(child, Math.floor(roll() * PAGES_MAX), Math.floor(roll() * PAGE_MS));
-      await expectNothingWrong(sandbox, list);
-      const happens = pick(roll, ['flush', 'remember', 'set back', 'restart', 'nothing'] as const);
-      if (happens === 'flush') await client.flushall().catch(() => undefined);
-      if (happens === 'remember')
-        older = new Map([[KEY + list, (await client.get(KEY + list).catch(() => null)) ?? '{}']]);
-      if (happens === 'set back')
-        for (const [key, value] of older) await client.set(key, value).catch(() => undefined);
-      if (happens === 'restart') {
-        await redis.kill();
-        await redis.start();
+describe.each(SEEDS)('a sync amid kills, faults and growth, from seed %s,', (seed) => {
+  test.each(['parties', 'checkpoints'] as const)(
+    'never holds a wrong row of %s and ends exactly',
+    async (list) => {
+      await world.reset();
+      const roll = dice(`${seed}/${list}`);
+      await using redis = await startOwnRedis();
+      await using sandbox = await startSandbox({
+        seed,
+        parties: 700,
+        historyMs: 86_400_000,
+        checkpointIntervalMs: 120_000,
+        rateLimit: 'none',
+      });
+      trouble(sandbox, roll);
+      const client = new Redis(redis.url, {
+        maxRetriesPerRequest: 1,
+        retryStrategy: () => 50,
+        lazyConnect: true,
+      });
+      client.on('error', () => undefined);
+      let older = new Map<string, string>();
+      for (let round = 0; round < ROUNDS_MAX; round += 1) {
+        const runId = await newRun(world.pool, list);
+        const pageSize = 5 + Math.floor(roll() * 20);
+        const child = runScript(WORKER, [sandbox.url, database.url, redis.url, list, runId, `${pageSize}`]);
+        await killLater(child, Math.floor(roll() * PAGES_MAX), Math.floor(roll() * PAGE_MS));
+        await expectNothingWrong(sandbox, list);
+        const happens = pick(roll, ['flush', 'remember', 'set back', 'restart', 'nothing'] as const);
+        if (happens === 'flush') await client.flushall().catch(() => undefined);
+        if (happens === 'remember')
+          older = new Map([[KEY + list, (await client.get(KEY + list).catch(() => null)) ?? '{}']]);
+        if (happens === 'set back')
+          for (const [key, value] of older) await client.set(key, value).catch(() => undefined);
+        if (happens === 'restart') {
+          await redis.kill();
+          await redis.start();
+        }
+        const runs = await recordedRuns(world.pool);
+        if (runs.filter(({ verdict }) => verdict === 'complete').length > 1) break;
       }
-      const runs = await recordedRuns(world.pool);
-      if (runs.filter(({ verdict }) => verdict === 'complete').length > 1) break;
-    }
-    client.disconnect();
-    // Calm again: one audit, and the mirror is the source.
-    sandbox.faults.clear();
-    await using source = openSource(sourceConfig(sandbox.url), localState());
-    await world.sync(source.lists, { list, pageSize: 50 });
-    const { verdict, evidence } = await world.sync(source.lists, { list, isAudit: true, pageSize: 50 });
-    expect(evidence).toMatchObject({ missing: [], doubts: [], audit: { missed: '0', gone: '0' } });
-    expect(verdict).toBe('complete');
-    const held = new Set(await world.held(list));
-    expect(held).toEqual(await booked(sandbox, list));
-  });
+      client.disconnect();
+      // Calm again: one audit, and the mirror is the source.
+      sandbox.faults.clear();
+      await using source = openSource(sourceConfig(sandbox.url), localState());
+      await world.sync(source.lists, { list, pageSize: 50 });
+      const { verdict, evidence } = await world.sync(source.lists, { list, isAudit: true, pageSize: 50 });
+      expect(evidence).toMatchObject({ missing: [], doubts: [], audit: { missed: '0', gone: '0' } });
+      expect(verdict).toBe('complete');
+      const held = new Set(await world.held(list));
+      expect(held).toEqual(await booked(sandbox, list));
+    },
+  );
 });

@@ -51,20 +51,20 @@ describe.each(['none', 'zstd'] as const)('a bit flipped on the way, %s', (compre
     return (await publishedSegments(database.pool))[0]?.objectKey ?? '';
   }
 
-  it('once, the segment is loaded from a second reading', async () => {
+  it('once is repaired by a second reading of the segment', async () => {
     const objects = flipping(world.objects, await published(), 1);
     const outcome = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
     expect(outcome).toMatchObject({ verdict: 'complete', rows: 2n, quarantinedCount: 0 });
     expect(objects.readings).toBe(2);
   });
 
-  it('each time, the segment is quarantined', async () => {
+  it('each time quarantines the segment', async () => {
     const objects = flipping(world.objects, await published(), 2);
     const outcome = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
     expect(outcome).toMatchObject({ verdict: 'incomplete', rows: 0n, quarantinedCount: 1 });
   });
 
-  it('once, verify finds nothing wrong', async () => {
+  it('once is no finding of verify', async () => {
     const key = await published();
     await loadAll({ repository: new LoadStore(warehouse), objects: world.objects }, signal);
     const objects = flipping(world.objects, key, 1);

@@ -42,7 +42,7 @@ function rowsOf(party: string): string[] {
   );
 }
 
-test('in the middle of COPY, and of a build: nothing half is visible, the next one completes it', async () => {
+test('a process killed amid COPY or a build leaves nothing half visible, and the next one completes it', async () => {
   const objects = await temporaryStore();
   const folder = fileURLToPath(objects.url);
   const range = { from: '2023-01-01T00:00:00Z', to: '2024-01-01T00:00:00Z', header: HEADER_13 };

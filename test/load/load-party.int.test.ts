@@ -111,7 +111,7 @@ describe('loadParty', () => {
     ]);
   });
 
-  it('lets a replacement take the place of superseded rows at once', async () => {
+  it('replaces superseded rows in one transaction', async () => {
     const open = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-03T00:00:00Z', open: true };
     const [day1, day2] = [
       row12({ time: '2023-05-01 01:00:00+00' }),
@@ -212,7 +212,7 @@ describe('loadParty', () => {
       (content: Buffer) => content.with(content.length >> 1, content[content.length >> 1]! ^ 1),
     ],
     ['a lost end', (content: Buffer) => content.subarray(0, -20)],
-  ])('refuses an object with %s, whole', async (_name, damage) => {
+  ])('refuses an object with %s as a whole', async (_name, damage) => {
     const rows = Array.from({ length: 5000 }, (_, n) =>
       row12({ time: `2023-05-01 01:00:00.${String(n).padStart(6, '0')}+00` }),
     );
@@ -251,7 +251,7 @@ describe('loadParty', () => {
     );
   });
 
-  describe('broken off', () => {
+  describe('when it is broken off', () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row12({ time: `2023-0${1 + (n % 5)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }),
     );
@@ -288,7 +288,7 @@ describe('loadParty', () => {
       await publish(database.pool, objects, { party: PARTY_A, ...range, rows, compression: 'none' });
     });
 
-    it('by the store: nothing is kept or quarantined, the next try loads it', async () => {
+    it('keeps and quarantines nothing where the store failed, and the next try loads it', async () => {
       const store = breaking(() => {
         throw Object.assign(new Error('reset'), { code: 'ECONNRESET' });
       });
@@ -298,7 +298,7 @@ describe('loadParty', () => {
       await expectWholeAfterwards();
     });
 
-    it('by its signal', async () => {
+    it('keeps and quarantines nothing where its signal ended it', async () => {
       const stop = new AbortController();
       const store = breaking(() => stop.abort(new Error('told to stop')));
       await expect(loadParty(PARTY_A, { repository, objects: store }, stop.signal)).rejects.toThrow(
@@ -307,7 +307,7 @@ describe('loadParty', () => {
       await expectWholeAfterwards();
     });
 
-    it('by the database', async () => {
+    it('keeps and quarantines nothing where the database ended it', async () => {
       let isKilled = false;
       // What was written may still wait on this side for the COPY to begin.
       const kill = (): Promise<unknown> =>
@@ -342,7 +342,7 @@ describe('loadParty', () => {
       await expectWholeAfterwards();
     });
 
-    it('because its segment was superseded meanwhile: the newer one is loaded', async () => {
+    it('loads the newer segment where its own was superseded meanwhile', async () => {
       const newer = { party: PARTY_A, from: '2023-01-01T00:00:00Z', to: '2023-06-02T00:00:00Z' };
       let isPublished = false;
       const replace: LoadDeps['repository']['replace'] = (party, replacement, write, replaceSignal) =>

@@ -110,7 +110,7 @@ async function recordKeys({ objects }: World): Promise<string[]> {
 }
 
 describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
-  test('the night behind a rebuild asks what it would have asked, and ends with the same', async () => {
+  test('the nightly run after a rebuild asks the same requests and ends with the same coverage', async () => {
     const scene = await openScene(release);
     // The third night finds the present as it was: what was open is closed as it stands.
     for (const passed of [0, 3_600_000, 600_000, 86_400_000]) {
@@ -178,7 +178,7 @@ test('a database that went back to a backup takes over what was published since,
   await expectTruth(scene);
 });
 
-test('what was published since the last record is known by its manifests', async () => {
+test('segments published since the last coverage record are known by their manifests', async () => {
   const scene = await openScene('0.71.4');
   await scene.night();
   const records = join(scene.world.folder, 'objects', 'coverage');
@@ -198,7 +198,7 @@ test('what was published since the last record is known by its manifests', async
   await expectTruth({ ...scene, world: lost.world });
 });
 
-test('a record is of every party where most have changed, so that the next one is small', async () => {
+test('a coverage record names every party where most have changed, so that the next one is small', async () => {
   const scene = await openScene('0.71.4');
   await scene.night();
   scene.sandbox.advance(86_400_000);
@@ -211,7 +211,7 @@ test('a record is of every party where most have changed, so that the next one i
   expect(await isFull()).toEqual([true, false]);
 });
 
-test('records stay few, however often one is written, and say the same', async () => {
+test('coverage records stay few however often one is written, and say the same', async () => {
   const scene = await openScene('0.71.4');
   await scene.night();
   expect(await scene.record()).toBeUndefined();

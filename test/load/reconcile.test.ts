@@ -56,7 +56,7 @@ function recorded(seq: bigint, coverage: RecordedRange[]): Parameters<typeof rec
   return { partyId: PARTY, seq, coverage };
 }
 
-test('what was closed as it stood is closed, and ranges without entries are covered', () => {
+test('reconciled coverage has unchanged closed segments closed and ranges without entries covered', () => {
   const [first, stood] = [
     manifest({ seq: 1n, from: 0n, to: 100n }),
     manifest({ seq: 1n, from: 100n, to: 110n, open: true }),
@@ -72,7 +72,7 @@ test('what was closed as it stood is closed, and ranges without entries are cove
   expect(found.superseded).toEqual([]);
 });
 
-test('what was published behind the record comes with it, and takes the place of what it overlaps', () => {
+test('reconciled coverage includes segments published after the record, which replace what they overlap', () => {
   const [old, open, newer] = [
     manifest({ seq: 1n, from: 0n, to: 100n }),
     manifest({ seq: 1n, from: 100n, to: 105n, open: true }),
@@ -89,7 +89,7 @@ test('what was published behind the record comes with it, and takes the place of
   expect(found.superseded).toEqual([open]);
 });
 
-test('a recorded range whose object is gone is not covered', () => {
+test('reconciled coverage leaves out a recorded range whose object is gone', () => {
   const found = reconcile(PARTY, [], recorded(2n, [range({ from: 0n, to: 100n }, 'ledger/gone')]));
   expect(found).toMatchObject({ current: [], coverage: [] });
 });
@@ -104,7 +104,7 @@ const place = fc
   })
   .map(({ length, ...rest }) => ({ ...rest, to: rest.from + length }));
 
-test('property: no instant is covered twice, nothing is covered that nobody claims, and every manifest has its place', () => {
+test('reconciled coverage covers no instant twice, nothing unclaimed, and uses every manifest', () => {
   fc.assert(
     fc.property(fc.array(place, { maxLength: 12 }), fc.array(place, { maxLength: 6 }), (made, claimed) => {
       const manifests = [...new Map(made.map((each) => [manifest(each).objectKey, manifest(each)])).values()];

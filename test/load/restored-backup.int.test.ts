@@ -26,7 +26,7 @@ function phase(clock: number): Pick<Phase, 'clock' | 'truth' | 'answer' | 'expec
   return { clock, truth, answer: honestAnswer, expected: WHOLE };
 }
 
-test('a database put back from a backup knows by the next nightly run what was published since', async () => {
+test('a database restored from a backup knows after the next nightly run what was published since', async () => {
   const [first, ...others] = NIGHTS.map(phase);
   const one = { ...declare('backup', 'a ledger that grows', honestAnswer, WHOLE, first), followedBy: others };
   const host = await startHostileSource({ cases: [one] });

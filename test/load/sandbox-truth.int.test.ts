@@ -189,48 +189,51 @@ async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: b
   expect(rows).toEqual([{ sides: isBothSided ? 'both' : 'from' }]);
 }
 
-test.each(RELEASE_NAMES)('%s: the numbers are those of the truth, night after night', async (release) => {
-  await using world = await World.open(database);
-  await emptyLedgers(database.pool);
-  const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
-  const sandbox = await startSandbox({ ...network, release });
-  const sender = await startSandbox(network);
-  try {
-    const { ledger } = testSource(new URL(sandbox.url));
-    const objects = world.objects;
-    const lake = lakeDeps(warehouse, objects, world.folder);
-    for (const passedMs of [0, 3_600_000, 86_400_000]) {
-      sandbox.advance(passedMs);
-      sender.advance(passedMs);
-      const seenTime = sandbox.truth.head().time;
-      for (const { id } of sandbox.truth.parties()) {
-        const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
-        await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
-      }
-      expect(await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).toMatchObject({
-        verdict: 'complete',
-      });
-      await buildLake(lake, signal);
+test.each(RELEASE_NAMES)(
+  'table, views, lake and rebuilt database agree with the source of release %s after every nightly run',
+  async (release) => {
+    await using world = await World.open(database);
+    await emptyLedgers(database.pool);
+    const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
+    const sandbox = await startSandbox({ ...network, release });
+    const sender = await startSandbox(network);
+    try {
+      const { ledger } = testSource(new URL(sandbox.url));
+      const objects = world.objects;
+      const lake = lakeDeps(warehouse, objects, world.folder);
+      for (const passedMs of [0, 3_600_000, 86_400_000]) {
+        sandbox.advance(passedMs);
+        sender.advance(passedMs);
+        const seenTime = sandbox.truth.head().time;
+        for (const { id } of sandbox.truth.parties()) {
+          const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
+          await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
+        }
+        expect(await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+          verdict: 'complete',
+        });
+        await buildLake(lake, signal);
 
-      const truth = truthOf(sandbox);
-      expect(truth.length).toBeGreaterThan(10);
-      expect(await inWarehouse()).toEqual(truth);
-      expect(await inLake(lake)).toEqual(truth);
-      await expectCountedOnce(lake, sender, release !== '0.71.4');
-      expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({
-        verdict: 'complete',
-        problems: [],
-      });
+        const truth = truthOf(sandbox);
+        expect(truth.length).toBeGreaterThan(10);
+        expect(await inWarehouse()).toEqual(truth);
+        expect(await inLake(lake)).toEqual(truth);
+        await expectCountedOnce(lake, sender, release !== '0.71.4');
+        expect(await verifyDeep(warehouse, objects, lake)).toMatchObject({
+          verdict: 'complete',
+          problems: [],
+        });
+      }
+      await expectSummaries(lake);
+      const before = await stateOf();
+      const again = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
+      expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
+      expect((await buildLake(lake, signal)).changed).toEqual([]);
+      expect(await stateOf()).toEqual(before);
+      await expectFromObjectsAlone(world, truthOf(sandbox));
+    } finally {
+      await sandbox.stop();
+      await sender.stop();
     }
-    await expectSummaries(lake);
-    const before = await stateOf();
-    const again = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
-    expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
-    expect((await buildLake(lake, signal)).changed).toEqual([]);
-    expect(await stateOf()).toEqual(before);
-    await expectFromObjectsAlone(world, truthOf(sandbox));
-  } finally {
-    await sandbox.stop();
-    await sender.stop();
-  }
-});
+  },
+);

@@ -46,7 +46,7 @@ function pathOf(key: string): string {
 }
 
 describe('verify', () => {
-  it('finds everything in order, deeply, after a load', async () => {
+  it('finds everything in order after a load, also with --deep', async () => {
     await publishBoth();
     const loaded = await loadAll(deps, signal);
     const report = await check(true);
@@ -59,7 +59,7 @@ describe('verify', () => {
     });
   });
 
-  it('tells what was never fetched or loaded without failing', async () => {
+  it('reports parties never fetched and segments never loaded without failing', async () => {
     await publishBoth();
     await addParties(database.pool, ['network', '0f'.repeat(32)]);
     const report = await check(true);
@@ -69,7 +69,7 @@ describe('verify', () => {
     });
   });
 
-  it('proves each night what is new and a share of the rest, the oldest proofs first', async () => {
+  it('proves new segments and a share of the others each nightly run, the oldest proofs first', async () => {
     await publishBoth();
     await loadAll(deps, signal);
     const nightly = (): Promise<VerifyReport> =>
@@ -89,7 +89,7 @@ describe('verify', () => {
     expect((await check()).checked.segments).toBe(2);
   });
 
-  it('does not take for proven what did not agree', async () => {
+  it('does not count a segment as proven that did not agree', async () => {
     const { key, segmentId } = await publishBoth();
     await loadAll(deps, signal);
     await unlink(pathOf(key));

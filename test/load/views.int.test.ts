@@ -78,7 +78,7 @@ beforeAll(async () => {
   await loadAll({ repository: new LoadStore(warehouse), objects }, new AbortController().signal);
 });
 
-describe('views', () => {
+describe('the published views', () => {
   it('count an entry that two exports hold once, and repeated ones as often as they happened', async () => {
     expect(
       await ask('select party_id, quantity, sides from mirror.entries order by vega_time, quantity'),

@@ -20,7 +20,7 @@ async function openStore(): Promise<FileStore> {
 
 describeObjectStore('FileStore', { put: 'honoured', multipart: 'honoured', hasOneWinner: true }, openStore);
 
-test('an unwritable root is one clear error', async () => {
+test('a file store with an unwritable root fails with one clear error', async () => {
   const root = join(folder, 'blocked');
   await writeFile(root, 'a file where the folder should be');
   await expect(new FileStore(root).spoolPath('x')).rejects.toThrow(
@@ -28,7 +28,7 @@ test('an unwritable root is one clear error', async () => {
   );
 });
 
-test('a folder under the key is no object', async () => {
+test('a file store does not take a folder at the key for an object', async () => {
   const root = join(folder, 'with-folder');
   await mkdir(join(root, 'ledger'), { recursive: true });
   expect(await new FileStore(root).head('ledger')).toBeUndefined();

@@ -146,7 +146,7 @@ describe('S3Store', () => {
     expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
   });
 
-  test('an object that breaks off while it is read goes on where it broke', async () => {
+  test('continues a read that broke off where it broke', async () => {
     await using store = openDouble();
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
     let cuts = 0;
@@ -159,7 +159,7 @@ describe('S3Store', () => {
     expect([cuts, read.equals(content.subarray(0, 2 ** 20))]).toEqual([3, true]);
   });
 
-  test('an object that breaks off each time is an error that may pass', async () => {
+  test('fails with a retryable error where a read breaks off each time', async () => {
     await using store = openDouble();
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
     double.fault = (call, stage) => (call.method === 'GET' && stage === 'after' ? 'cut' : undefined);
@@ -169,7 +169,7 @@ describe('S3Store', () => {
     });
   });
 
-  test('told to stop, it does not wait for a store that says nothing', async () => {
+  test('does not wait for a silent store when it is told to stop', async () => {
     await using store = openDouble();
     const path = await large(store);
     const stop = new AbortController();
@@ -181,7 +181,7 @@ describe('S3Store', () => {
     await expect(store.publishFile('a/large', path, facts, stop.signal)).rejects.toThrow('stopped');
   });
 
-  test('an upload that is gone when it is to be swept is none', async () => {
+  test('ignores an upload that is already gone when it sweeps', async () => {
     await using store = openDouble();
     const prefix = new URL(store.url).pathname.slice(1);
     const left = { key: `${prefix}/a/left`, metadata: {}, initiated: new Date(0), parts: new Map() };
@@ -242,7 +242,7 @@ describe('S3Store', () => {
     await expect(store.head('a', signal)).rejects.toMatchObject({ name: 'PermanentError', code });
   });
 
-  test('an endpoint that is no URL is told at once', () => {
+  test('refuses an endpoint that is no URL at once', () => {
     const url = new URL('s3://bucket/mirror?endpoint=not-a-url');
     expect(() => openS3Store({ url, spoolDir: folder, ambient: ambientOf() })).toThrow(
       /OBJECT_STORE_URL: its endpoint/,
@@ -259,7 +259,7 @@ describe('S3Store', () => {
     );
   });
 
-  test('an endpoint where nobody listens is unreachable', async () => {
+  test('reports an endpoint where nobody listens as unreachable', async () => {
     const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
     await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf(), patienceMs: 200 });
     await expect(store.head('a', signal)).rejects.toThrow(

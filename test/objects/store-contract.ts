@@ -40,7 +40,7 @@ export function describeObjectStore(
   fill: (store: ObjectStore, keys: readonly string[]) => Promise<void> = publishAll,
 ): void {
   describe(`object store: ${name}`, () => {
-    test('publishes a file whole and reads it back, in ranges too', async () => {
+    test('publishes a complete file and reads it back, in ranges too', async () => {
       await using store = await open();
       const content = Buffer.from('0123456789'.repeat(1000));
       const path = await spooled(store, content);
@@ -68,7 +68,7 @@ export function describeObjectStore(
       expect((await buffer(await store.read('contract/same', signal))).toString()).toBe('one');
     });
 
-    test('says of a write where nothing may lie whether its bytes are there', async () => {
+    test('tells of a conditional write whether its bytes are stored', async () => {
       await using store = await open();
       const [content, other] = [Buffer.from('one'), Buffer.from('two')];
       expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
@@ -85,7 +85,7 @@ export function describeObjectStore(
       expect(await keysOf(store, '')).toEqual([]);
     });
 
-    test('publishes one whole object where several race', async () => {
+    test('publishes one complete object where several writers race', async () => {
       await using store = await open();
       const content = Buffer.alloc(200_000, 'x');
       const paths = await Promise.all([1, 2, 3, 4].map(() => spooled(store, content)));

@@ -56,25 +56,29 @@ class Desk implements AsyncDisposable {
   }
 }
 
-describe.concurrent('workers outlive', () => {
+describe.concurrent('an outage of the queue’s store', () => {
   it.each([
     ['a Redis that was away for two minutes', 'stop'],
     ['a Redis that was killed, with all its jobs', 'kill'],
     ['a Redis that hung for two minutes, its connections open', 'freeze'],
-  ] as const)('%s', { timeout: OUTAGE_MS + 3 * BACK_MS }, async (_what, outage) => {
-    await using redis = await startOwnRedis();
-    const backend = await openRedisBackend({ url: redis.url, prefix: 'outage', onError: () => undefined });
-    await using desk = new Desk(backend);
-    await desk.works(BACK_MS);
-    if (outage === 'freeze') redis.freeze();
-    else await redis[outage]();
-    await sleep(OUTAGE_MS);
-    if (outage === 'freeze') redis.thaw();
-    else await redis.start();
-    await desk.works(BACK_MS);
-    await desk.works(BACK_MS);
-    expect(new Set(desk.taken).size).toBe(3);
-  });
+  ] as const)(
+    'is outlived by the workers: %s',
+    { timeout: OUTAGE_MS + 3 * BACK_MS },
+    async (_what, outage) => {
+      await using redis = await startOwnRedis();
+      const backend = await openRedisBackend({ url: redis.url, prefix: 'outage', onError: () => undefined });
+      await using desk = new Desk(backend);
+      await desk.works(BACK_MS);
+      if (outage === 'freeze') redis.freeze();
+      else await redis[outage]();
+      await sleep(OUTAGE_MS);
+      if (outage === 'freeze') redis.thaw();
+      else await redis.start();
+      await desk.works(BACK_MS);
+      await desk.works(BACK_MS);
+      expect(new Set(desk.taken).size).toBe(3);
+    },
+  );
 
   it.each([
     ['Redis', async (url: string) => openRedisBackend({ url, prefix: 'outage', onError: () => undefined })],
@@ -98,22 +102,26 @@ describe.concurrent('workers outlive', () => {
     },
   );
 
-  it('a Postgres that took no connection for half a minute', { timeout: 30_000 + 3 * BACK_MS }, async () => {
-    await using database = await openFreshDatabase();
-    await using administrator = await connectTo(await serviceUrl('postgres'));
-    const name = new URL(database.url).pathname.slice(1);
-    await using desk = new Desk(await openPostgresBackend({ url: database.url }));
-    await desk.works(BACK_MS);
-    await administrator.ask(`alter database ${name} with allow_connections false`);
-    await administrator.ask(
-      `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
-    );
-    await sleep(30_000);
-    await administrator.ask(`alter database ${name} with allow_connections true`);
-    await desk.works(BACK_MS);
-    await desk.works(BACK_MS);
-    expect(desk.taken).toHaveLength(3);
-  });
+  it(
+    'is outlived by the workers: a Postgres that took no connection for half a minute',
+    { timeout: 30_000 + 3 * BACK_MS },
+    async () => {
+      await using database = await openFreshDatabase();
+      await using administrator = await connectTo(await serviceUrl('postgres'));
+      const name = new URL(database.url).pathname.slice(1);
+      await using desk = new Desk(await openPostgresBackend({ url: database.url }));
+      await desk.works(BACK_MS);
+      await administrator.ask(`alter database ${name} with allow_connections false`);
+      await administrator.ask(
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
+      );
+      await sleep(30_000);
+      await administrator.ask(`alter database ${name} with allow_connections true`);
+      await desk.works(BACK_MS);
+      await desk.works(BACK_MS);
+      expect(desk.taken).toHaveLength(3);
+    },
+  );
 });
 
 async function connectTo(url: string): Promise<AsyncDisposable & { ask(text: string): Promise<unknown> }> {

@@ -14,13 +14,13 @@ it.each(['6.0.16', '5.0.7', '4.0'])('says that Redis %s is too old', (version) =
   ]);
 });
 
-it('names every setting that loses jobs', () => {
+it('the advice on Redis names every setting that loses jobs', () => {
   expect(redisAdvice(info('7.4.0', 'allkeys-lru', 0))).toEqual([
     expect.stringContaining('maxmemory-policy is allkeys-lru'),
     expect.stringContaining('appendonly is off'),
   ]);
 });
 
-it('says nothing of what a Redis does not tell', () => {
+it('the advice on Redis says nothing of settings that Redis does not show', () => {
   expect(redisAdvice('# Server\r\n')).toEqual([]);
 });

@@ -98,7 +98,7 @@ describe('the completeness of the ledgers', () => {
     expect(await readCompleteness(db)).toMatchObject({ covered: 3 });
   });
 
-  it('begins anew with an epoch: what was checked before says nothing of the new chain', async () => {
+  it('begins anew with an epoch: earlier checks say nothing of it', async () => {
     for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await addEpoch(pool, 2);
     await listAgain(pool, [id('1'), id('2')], 2);
@@ -107,7 +107,7 @@ describe('the completeness of the ledgers', () => {
     expect(await readCompleteness(db)).toMatchObject({ listed: 2, covered: 1, neverAsked: 1 });
   });
 
-  it('is that of the configured parties where not all are configured, listed or not', async () => {
+  it('counts only the configured parties, listed or not, where a list is configured', async () => {
     await recordScope(db, [id('1'), id('9')]);
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z');
     expect(await readCompleteness(db)).toMatchObject({

@@ -44,7 +44,7 @@ async function known(runId: string): Promise<Run> {
 }
 
 describe('a run whose job ended its process', () => {
-  it('is given up after three processes in a row at the same place, without being worked again', async () => {
+  it('is given up after three processes in a row died at the same progress, without being worked again', async () => {
     const runId = await fresh();
     const deps = { ...world.deps, progress };
     let worked = 0;

@@ -50,16 +50,21 @@ const SYNC: NewRun = { kind: 'sync', subject: 'parties' };
 
 describe('a command, where no worker is running', () => {
   it.each<readonly [string, NewRun, number, unknown]>([
-    ['a run of a dead command', SYNC, 80, CLOSED],
-    ['a night of a dead command', { kind: 'nightly', subject: 'now' }, 80, CLOSED],
-    ['a run that may be tried again by its queue', SYNC, 35, 'open'],
+    ['closes a run of a dead command', SYNC, 80, CLOSED],
+    ['closes a nightly run of a dead command', { kind: 'nightly', subject: 'now' }, 80, CLOSED],
+    ['leaves a run open that its queue may try again', SYNC, 35, 'open'],
     [
-      'a night of the schedule',
+      'leaves a nightly run of the schedule open',
       { kind: 'nightly', subject: 'scheduled', scheduleKey: 'nightly x' },
       80,
       'open',
     ],
-    ['an order of the read API', { kind: 'export', subject: 'ab', params: { isOrdered: true } }, 80, 'open'],
+    [
+      'leaves an order of the read API open',
+      { kind: 'export', subject: 'ab', params: { isOrdered: true } },
+      80,
+      'open',
+    ],
   ])('%s', async (_what, fresh, silentSeconds, fate) => {
     await using world = await openWorld();
     const runId = await leave(world, { ...fresh, silentSeconds });
@@ -70,14 +75,14 @@ describe('a command, where no worker is running', () => {
   it.each([
     [true, CLOSED],
     [false, 'open'],
-  ])('a run below another that is over: %s', async (isParentOver, fate) => {
+  ])('closes a part of another run where that one is over: %s', async (isParentOver, fate) => {
     await using world = await openWorld();
     const runId = await leave(world, { ...(await childOf(world, isParentOver)), silentSeconds: 80 });
     await closeAbandoned(world.deps);
     expect(await fateOf(world, runId)).toEqual(fate);
   });
 
-  it('begins a night of its own once the last one has fallen silent, and not before', async () => {
+  it('begins a nightly run once the last one has fallen silent, and not before', async () => {
     await using world = await openWorld();
     const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 0 });
     expect(await findOpenNightly(world.deps, false)).toMatchObject({ runId });

@@ -53,7 +53,7 @@ function ended(world: JobWorld, runId: string): Promise<Run> {
   );
 }
 
-describe('a night', () => {
+describe('a nightly run', () => {
   it('syncs both lists, exports every party that can be, loads and verifies', async () => {
     await using world = await openWorld({
       export: async () => ({ verdict: 'complete', evidence: { rows: '7', bytes: '70', segments: '1' } }),
@@ -72,7 +72,7 @@ describe('a night', () => {
     expect(world.asked.slice(5)).toEqual(['load', 'verify']);
   });
 
-  it('ends where Postgres refuses what one export says: that one is settled with a bare code, the others as they are', async () => {
+  it('ends where Postgres refuses the evidence of one export, which is settled with a bare code', async () => {
     await database.pool.query(`
       create function mirror.refuse_poison() returns trigger language plpgsql as $$
       begin
@@ -150,7 +150,7 @@ describe('a night', () => {
     expect(world.asked).toContain('verify');
   });
 
-  it('is whole where the store could not be cleared up, and says so', async () => {
+  it('is complete where the store could not be cleared up, and says so', async () => {
     await using world = await openWorld({
       tidy: async () => {
         throw new PermanentError('Cannot list unfinished uploads', { code: 'OBJECT_STORE_REFUSED' });
@@ -162,7 +162,7 @@ describe('a night', () => {
     expect(run.evidence['verify']).toMatchObject({ verdict: 'complete' });
   });
 
-  it('asks again where the error may pass', async () => {
+  it('tries an export again after a retryable error', async () => {
     let tries = 0;
     await using world = await openWorld({
       export: async ({ partyId }) => {
@@ -207,7 +207,7 @@ describe('a night', () => {
     expect((await runNight(other)).verdict).toBe('incomplete');
   });
 
-  it('ends with its window: what is left is named', async () => {
+  it('ends with its window and names the parties that are left', async () => {
     await using world = await openWorld({
       export: async ({ partyId }) => {
         if (partyId !== FIRST) await new Promise((resolve) => setTimeout(resolve, 60_000).unref());
@@ -240,7 +240,7 @@ describe('a night', () => {
     expect(world.asked).toEqual([]);
   });
 
-  it('that ends by an error publishes its report all the same, with the reason', async () => {
+  it('publishes its report with the reason where an error ends it', async () => {
     const published: unknown[] = [];
     await using world = await openWorld({
       load: async () => COMPLETE,
@@ -328,7 +328,7 @@ describe('a night', () => {
     expect(await quarantineCodes(database.pool)).toEqual([]);
   });
 
-  it('goes on where ledgers fail of themselves, however many', async () => {
+  it('goes on where ledgers fail for reasons of their own, however many', async () => {
     await using world = await openWorld({
       export: async () => {
         throw new PermanentError('Cannot export: no such party', { code: 'EXPORT_REFUSED' });
@@ -424,8 +424,8 @@ describe('a night', () => {
   });
 });
 
-describe('a night that was interrupted', () => {
-  it('goes on with what is left, and keeps what was done', async () => {
+describe('an interrupted nightly run', () => {
+  it('goes on with the remaining parties and keeps what was done', async () => {
     const stopAt = Promise.withResolvers<void>();
     let runId: string;
     {
@@ -519,7 +519,7 @@ describe('a night that was interrupted', () => {
     expect((await ended(world, run.runId)).state).toBe('cancelled');
   });
 
-  it('can be cancelled as a whole: what it has in hand ends with it', async () => {
+  it('can be cancelled together with its exports in flight', async () => {
     const started = Promise.withResolvers<void>();
     let isAborted = false;
     await using world = await openWorld({
@@ -550,7 +550,7 @@ describe('a job', () => {
   const job = { id: 'a', name: 'sync-list', dueMs: 0, attempt: 1 };
   const { signal } = new AbortController();
 
-  it('of a run that the mirror does not know is no done job: it fails, and is tried elsewhere', async () => {
+  it('fails and is tried elsewhere where the mirror does not know its run', async () => {
     await using world = await openWorld({});
     const runId = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
     const deliver = (attempt: number): Promise<void> =>
@@ -561,7 +561,7 @@ describe('a job', () => {
     await expect(handleJob(units, world.deps, signal)).rejects.toMatchObject({ code: 'RUN_UNKNOWN' });
   });
 
-  it('of another source is refused, and what was asked is recorded with the run', async () => {
+  it('is refused for another source, and the source is recorded with the run', async () => {
     const ours = { id: 'aaaa', url: 'http://a.test/' };
     await using world = await openWorld({}, { source: ours });
     await using other = await openWorld({}, { source: { id: 'bbbb', url: 'http://b.test/' } });
@@ -580,7 +580,7 @@ describe('a job', () => {
     await forgetSourceUrl(database.pool);
   });
 
-  it('that ended is queued again under another id, and one that still waits is not doubled', async () => {
+  it('is queued again under another id once it has ended, and not doubled while it waits', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     expect(await enqueueRun(run, world.deps)).toBe(true);

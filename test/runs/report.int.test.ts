@@ -185,7 +185,7 @@ describe('the report of a nightly run', () => {
     expect(problems).toEqual(Array(2).fill('runs/20230101T000000Z.nonsense.json'));
   });
 
-  it('is refused where it is none', () => {
+  it('is refused where the object is not a report', () => {
     expect(() => decodeReport('{"format": 1}', 'x.json')).toThrow(
       expect.objectContaining({ code: 'REPORT_INVALID' }),
     );

@@ -86,7 +86,7 @@ describe('the log of a run', () => {
     expect(worked).toBe('done');
   });
 
-  test('goes with its run', async () => {
+  test('is removed with its run', async () => {
     const runId = await newRun();
     await store.append([{ runId, at: new Date().toISOString(), level: 'info', message: 'Said', fields: {} }]);
     await removeRuns(database.pool, [runId]);

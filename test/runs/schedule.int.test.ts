@@ -64,7 +64,7 @@ describe('a missed scheduled time', () => {
     ['a run came after it', () => addNight({ verdict: 'complete', finished_at: '2026-11-21T02:30Z' })],
     ['a run is still going', () => addNight({ state: 'running' })],
     ['the mirror is younger', () => setMirrorCreatedAt(pool, '2026-11-21T03:00Z')],
-  ])('is none where %s', async (_why, arrange) => {
+  ])('is not made up where %s', async (_why, arrange) => {
     await arrange();
     await using world = await openWorld();
     await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
@@ -93,7 +93,7 @@ describe('a missed scheduled time', () => {
     expect(await queued('2026-11-21T12:00:00Z')).toEqual([]);
   });
 
-  it('of an audit is made up once for each list, and not where one was done since', async () => {
+  it('is made up once for each list where it was an audit, and not where one was done since', async () => {
     const audits = { pattern: '0 4 * * 0', tz: 'UTC' };
     const afterMs = Date.UTC(2026, 10, 23, 8);
     for (const [list, full] of [
@@ -164,7 +164,7 @@ async function openReceiver(refusals: number): Promise<{ posted: Posted[]; url: 
   };
 }
 
-describe('whoever wants to be told', () => {
+describe('the receiver of notices', () => {
   it('is told of the start and the end of a run of each kind, once each, and again after a refusal', async () => {
     // Three tries a notice: the whole first call is refused.
     await using receiver = await openReceiver(3);
@@ -254,10 +254,10 @@ describe('whoever wants to be told', () => {
   });
 });
 
-describe('the night plan', () => {
+describe('the plan of a nightly run', () => {
   const id = (digit: string): string => digit.repeat(64);
 
-  it('puts first what waits for a reason, and leaves out who is idle and not due', async () => {
+  it('puts active parties first and leaves out idle ones that are not due', async () => {
     await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
     const asked = { last_asked_at: daysAgo(1), last_entry_at: null, idle_nights: 0, quarantined_at: null };
     const idle = { ...asked, last_entry_at: daysAgo(90) };
@@ -357,7 +357,7 @@ describe('the night plan', () => {
     },
   );
 
-  it('leaves what one night may not ask for the next, and counts it', async () => {
+  it('defers the parties beyond its limit to the next nightly run, and counts them', async () => {
     await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
     await addExports(pool, [{ party_id: id('1'), last_asked_at: '2023-01-01Z' }]);
     await using world = await openWorld();
@@ -377,7 +377,7 @@ describe('the night plan', () => {
     expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
   });
 
-  it('counts idle nights, and starts again with an entry', async () => {
+  it('counts the nightly runs without new entries, and starts again with an entry', async () => {
     await addExports(
       pool,
       ['1', '2'].map((digit) => ({ party_id: id(digit), idle_nights: 3 })),
@@ -397,7 +397,7 @@ describe('the night plan', () => {
     expect((await recordedExports(pool)).map(({ idleNights }) => idleNights)).toEqual([4, 0]);
   });
 
-  it('asks everyone while the night is long enough', () => {
+  it('asks every party while the window is long enough', () => {
     expect(everyPartyFits(1_000_000, undefined)).toBe(true);
     expect(everyPartyFits(2_000, 10)).toBe(true);
     expect(everyPartyFits(2_200, 10)).toBe(false);

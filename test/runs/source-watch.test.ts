@@ -13,7 +13,7 @@ test.each([
   expect(isSlow({ lastMs, medianMs })).toBe(expected);
 });
 
-describe('a watch', () => {
+describe('the watch on the source’s latency', () => {
   async function answers(...latencies: (typeof QUICK)[]): Promise<boolean[]> {
     const watch = new SourceWatch(0);
     const said: boolean[] = [];
@@ -25,11 +25,11 @@ describe('a watch', () => {
     expect(await answers(SLOW, SLOW, SLOW)).toEqual([false, false, true]);
   });
 
-  test('takes fewer for a passing delay', async () => {
+  test('takes fewer slow answers for a passing delay', async () => {
     expect(await answers(SLOW, SLOW, QUICK, SLOW, SLOW, QUICK)).not.toContain(true);
   });
 
-  test('asks only now and then', async () => {
+  test('checks only from time to time', async () => {
     const watch = new SourceWatch(3_600_000);
     let asked = 0;
     await watch.unwell(async () => ((asked += 1), SLOW));

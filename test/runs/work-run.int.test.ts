@@ -47,7 +47,7 @@ describe('a run', () => {
     },
   );
 
-  it('that another process left is taken over, and says so with its age', async () => {
+  it('is taken over from a process that left it, and the log says so with its age', async () => {
     const { deps, lines } = recording();
     const runId = await fresh();
     await runs.start(runId);
@@ -79,7 +79,7 @@ describe('a run', () => {
     expect(await runs.get(runId)).toMatchObject({ state: 'done', verdict: 'complete' });
   });
 
-  it('that fails for good has its last words, which cannot keep it from ending', async () => {
+  it('reports its failure once more before it ends, which cannot keep it from ending', async () => {
     const spoken: LastWords = async (_run, outcome) => ({
       ...outcome,
       evidence: { ...outcome.evidence, report: 'runs/x.json' },

@@ -24,8 +24,8 @@ const network = fc
   .map((options) => new Network(sandboxSettings(options)));
 const ordinal = fc.integer({ min: 1, max: 3_000_000 });
 
-describe('the chain', () => {
-  it('finds the block of every instant', () => {
+describe('the blocks of the network', () => {
+  it('are found for every instant', () => {
     fc.assert(
       fc.property(network, ordinal, ({ chain }, block) => {
         const time = chain.timeOf(block);

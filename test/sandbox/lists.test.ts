@@ -228,7 +228,7 @@ describe('errors of the lists', () => {
     expect((await page(sandbox, 'parties', { partyId: parties[0]! })).ids).toEqual([parties[0]]);
   });
 
-  it('says JSON and gRPC where a handler failed, and nothing of the chain where the gateway did', async () => {
+  it('has JSON and gRPC headers where a handler failed, and no block headers where the gateway did', async () => {
     const handler = await ask(sandbox, '/api/v2/parties?pagination.first=0');
     expect(handler.headers.filter(([name]) => name === 'Content-Type').map(([, value]) => value)).toEqual([
       'application/json',
@@ -324,7 +324,7 @@ describe('checkpoints', () => {
   });
 });
 
-describe('whole walks', () => {
+describe('reading a list to its end', () => {
   it.each([2, 3, 7, 10, 100])('reach every party at %i a page, both ways', async (rowsMax) => {
     const forward = await readList(sandbox, 'parties', rowsMax, true);
     expect(forward).toEqual(['network', ...parties.toReversed()]);
@@ -332,7 +332,7 @@ describe('whole walks', () => {
     expect(backward.filter((id) => id !== 'network')).toEqual(parties);
   });
 
-  it('order by time first and id second, several parties in one block among them', () => {
+  it('gives rows ordered by time and id, several parties in one block included', () => {
     const rows = [...sandbox.truth.parties()];
     const sorted = rows.toSorted((a, b) =>
       a.firstSeen === b.firstSeen ? (a.id < b.id ? -1 : 1) : a.firstSeen < b.firstSeen ? -1 : 1,
@@ -341,7 +341,7 @@ describe('whole walks', () => {
     expect(new Set(rows.map((row) => row.firstSeen)).size).toBeLessThan(rows.length);
   });
 
-  it('work at a million parties at once, at any depth', async () => {
+  it('is as fast at any depth of a million parties', async () => {
     await using million = await startSandbox({ parties: 1_000_000, rateLimit: 'none' });
     const deep = [...million.truth.parties().drop(3000).take(4)];
     expect(million.truth.partyCount()).toBe(1_000_000);

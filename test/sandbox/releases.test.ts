@@ -104,7 +104,7 @@ describe('release 0.71.6 filters wrongly', () => {
 });
 
 describe('release 0.73 filters by a time that it does not send', () => {
-  it('so that an entry can be in the second after its own', async () => {
+  it('so that an entry can appear in the second after its own', async () => {
     await using sandbox = await network({ release: '0.73' });
     const truth = [...sandbox.truth.rows(whaleOf(sandbox))];
     const pieces: string[] = [];
@@ -126,7 +126,7 @@ describe('release 0.73 filters by a time that it does not send', () => {
     expect(strays).toBeGreaterThan(0);
   });
 
-  it('and by the asset rightly', async () => {
+  it('but filters correctly by the asset', async () => {
     await using sandbox = await network({ release: '0.73' });
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {

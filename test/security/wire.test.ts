@@ -54,7 +54,7 @@ describe('a request that two servers could read in two ways', () => {
   });
 });
 
-describe('the gate', () => {
+describe('the access check', () => {
   test('stands before each request of a connection', async () => {
     const pipelined = [`/healthz`, `/metrics`, `/healthz`]
       .map((path, index) => `GET ${path} HTTP/1.1\r\n${index === 2 ? CLOSE : `${HEAD}\r\n`}`)
@@ -108,7 +108,7 @@ describe('the gate', () => {
   });
 });
 
-describe('what is too large', () => {
+describe('a request that is too large', () => {
   test.each([
     ['a header', `X-One: ${'x'.repeat(17_000)}\r\n`],
     ['headers', 'X: y\r\n'.repeat(3_000)],
@@ -116,7 +116,7 @@ describe('what is too large', () => {
     expect(await statuses(`GET /healthz HTTP/1.1\r\n${headers}${CLOSE}`)).toEqual([431]);
   });
 
-  test('is refused as a target', async () => {
+  test('is refused for its target', async () => {
     const [status] = await statuses(`GET /healthz?${'a'.repeat(9_000)} HTTP/1.1\r\n${CLOSE}`);
     expect([400, 414]).toContain(status);
   });

@@ -7,7 +7,7 @@ function report(route: Route, more: Partial<RequestReport> = {}): RequestReport 
   return { route, status: 200, durationMs: 1, bytes: 10, attempt: 1, errorCode: undefined, ...more };
 }
 
-test('what is asked at the same time is told apart by who asks; the next observer is told of all', async () => {
+test('the cost meter tells concurrent requests apart by their run, and passes all on to the next observer', async () => {
   const told: Route[] = [];
   const meter = new CostMeter({ onRequest: ({ route }) => told.push(route), onWait: () => undefined });
   const [sync, ledger] = [new CostTally(), new CostTally()];

@@ -6,7 +6,7 @@ function report(durationMs: number, more: Partial<RequestReport> = {}): RequestR
   return { route: 'parties', status: 200, durationMs, bytes: 1, attempt: 1, errorCode: undefined, ...more };
 }
 
-test('only good answers of lists tell how fast the source is; the next observer is told of all', () => {
+test('the latency of the source is measured by good answers of lists only', () => {
   const told: number[] = [];
   const observer = new LatencyObserver({
     onRequest: ({ durationMs }) => told.push(durationMs),
@@ -22,7 +22,7 @@ test('only good answers of lists tell how fast the source is; the next observer 
   expect(told).toHaveLength(7);
 });
 
-test('what is long ago is forgotten', () => {
+test('the latency of the source forgets old answers', () => {
   const observer = new LatencyObserver();
   for (let nth = 0; nth < 1_000; nth += 1) observer.onRequest(report(nth < 900 ? 5_000 : 5));
   expect(observer.listLatency()).toEqual({ lastMs: 5, medianMs: 5 });

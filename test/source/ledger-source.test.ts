@@ -36,8 +36,8 @@ test('an export is waited for as long as a query of the source may take, and not
   expect(callMs).toBeGreaterThanOrEqual(12 * 3_600_000);
 });
 
-describe('the question', () => {
-  test('is asked in the words of the configuration', () => {
+describe('an export request', () => {
+  test('uses the configured path and parameters', () => {
     const question = { partyId: PARTY, assetId: ASSET, from: FROM, to: TO };
     expect(queryOf(question)).toBe(
       `?partyId=${PARTY}&assetId=${ASSET}&dateRange.startTimestamp=1683676800000000000&dateRange.endTimestamp=1683763200000000000`,
@@ -82,7 +82,7 @@ describe('the question', () => {
   });
 });
 
-describe('the answer', () => {
+describe('an export answer', () => {
   test.each([
     ['raw', 'csv', CSV, {}],
     [
@@ -92,7 +92,7 @@ describe('the answer', () => {
       {},
     ],
     ['raw in gzip', 'csv', gzipSync(CSV), { 'content-encoding': 'gzip' }],
-  ])('%s', async (_, form, body, headers) => {
+  ])('is unpacked and read where its form is %s', async (_, form, body, headers) => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-type': 'text/csv', ...headers }).end(body),
     );
@@ -117,7 +117,7 @@ describe('the answer', () => {
     expect(source.requests).toHaveLength(1);
   });
 
-  test('closing it cancels the request at the source', async () => {
+  test('cancels the request at the source when it is closed', async () => {
     const gone = Promise.withResolvers<void>();
     const server = await serve((_request, response) => {
       response.once('close', () => gone.resolve());
@@ -135,7 +135,7 @@ describe('the answer', () => {
     expect(source.tally.take()?.requests).toEqual({ lists: 0, exports: 1 });
   });
 
-  test('aborting ends it with the reason, and cancels the request', async () => {
+  test('ends with the reason of an abort, which cancels the request', async () => {
     const gone = Promise.withResolvers<void>();
     const server = await serve((_request, response) => {
       response.once('close', () => gone.resolve());
@@ -149,7 +149,7 @@ describe('the answer', () => {
     await gone.promise;
   });
 
-  test('aborting before anyone reads it is told to whoever reads', async () => {
+  test('reports an abort before the first read to the reader', async () => {
     const gone = Promise.withResolvers<void>();
     const server = await serve((_request, response) => {
       response.once('close', () => gone.resolve());
@@ -163,7 +163,7 @@ describe('the answer', () => {
   });
 });
 
-describe('a refusal', () => {
+describe('a refused export', () => {
   test.each([
     [
       'enveloped',
@@ -184,7 +184,7 @@ describe('a refusal', () => {
     });
   });
 
-  test('for want of an asset says so', async () => {
+  test('says so where an asset is demanded', async () => {
     const body = JSON.stringify({
       error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_017)) as unknown,
     });
@@ -199,7 +199,7 @@ describe('a refusal', () => {
     });
   });
 
-  test('because the path is wrong is not one of the party', async () => {
+  test('does not blame the party for a wrong path', async () => {
     const server = await serve((_request, response) => send(response, 404, errorJson(5, 'Not Found')));
     const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
     expect(error).toMatchObject({
@@ -208,14 +208,14 @@ describe('a refusal', () => {
     });
   });
 
-  test('of the client is not one of the party', async () => {
+  test('does not blame the party for a refused client', async () => {
     const server = await serve((_request, response) => send(response, 401, ''));
     const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
     expect(error).toMatchObject({ code: 'SOURCE_UNAUTHORIZED' });
   });
 });
 
-describe('a question is asked again', () => {
+describe('an export request is repeated', () => {
   test.each([429, 503])('where the source did no work: %i', async (status) => {
     const server = await serve((_request, response, nth) => send(response, nth < 3 ? status : 200, CSV));
     await using answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER);

@@ -22,8 +22,8 @@ function limiter(given: { waitMs?: number; banForMs?: number } = {}) {
   return { rate, clock, waits, bans, asked };
 }
 
-describe('the gate', () => {
-  test('takes one place of the shared budget for each request, and waits for it', async () => {
+describe('the rate limit', () => {
+  test('takes one reservation of the shared budget for each request and waits for it', async () => {
     const { rate, clock, waits, asked } = limiter({ waitMs: 120 });
     await rate.pass('parties', NEVER);
     await rate.pass('export', NEVER);
@@ -54,21 +54,21 @@ describe('the gate', () => {
     expect(waits[0]?.waitMs).toBeGreaterThan(30_000);
   });
 
-  test('a ban is never made shorter', async () => {
+  test('never makes a ban shorter', async () => {
     const bans = localBans();
     await bans.set(20n);
     await bans.set(10n);
     expect(await bans.get()).toBe(20n);
   });
 
-  test('an aborted caller takes no place', async () => {
+  test('takes no reservation for an aborted caller', async () => {
     const { rate, asked } = limiter();
     await expect(rate.pass('parties', AbortSignal.abort(new Error('stop')))).rejects.toThrow('stop');
     expect(asked).toEqual([]);
   });
 });
 
-test("the source's own budget is left to refill", async () => {
+test("the rate limit leaves the source's own budget to refill", async () => {
   const server = await serve((_request, response, nth) =>
     send(response, 200, pageJson('parties', [{ id: PARTY }]), {
       'RateLimit-Remaining': nth === 1 ? '0' : '5',
@@ -84,7 +84,7 @@ test("the source's own budget is left to refill", async () => {
   expect(source.clock.slept).toEqual([3000]);
 });
 
-test('alone, requests are evenly spaced', async () => {
+test('the rate limit spaces requests evenly without a shared store', async () => {
   const clock = new InstantClock();
   const rate = localRate(clock);
   const waits = [];
@@ -94,7 +94,7 @@ test('alone, requests are evenly spaced', async () => {
   expect(await rate.reserve('source', 10)).toEqual({ waitMs: 0 });
 });
 
-test('the system clock wakes up for an abort', async () => {
+test('a wait of the system clock ends with an abort', async () => {
   const stop = new AbortController();
   const sleeping = SYSTEM_CLOCK.sleep(60_000, stop.signal);
   stop.abort(new Error('stop'));

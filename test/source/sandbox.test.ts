@@ -26,7 +26,7 @@ async function everyPage(source: TestSource, list: ListName): Promise<Page[]> {
   return pages;
 }
 
-test('both lists are read, with the height they are of', async () => {
+test('both lists of the sandbox are read with their height', async () => {
   const { source } = await sandboxSource();
   const pages = await everyPage(source, 'parties');
   const keys = pages.flatMap((page) => page.rows.map((row) => row.key));
@@ -39,7 +39,7 @@ test('both lists are read, with the height they are of', async () => {
   expect(checkpoints?.rows.every((row) => row.extra === undefined && /^\d+\//.test(row.key))).toBe(true);
 });
 
-test('a party is found, and one that is not there is not', async () => {
+test('the lookup finds a party of the sandbox and no other', async () => {
   const { source } = await sandboxSource();
   const [page] = await everyPage(source, 'parties');
   const key = page?.rows[1]?.key ?? '';
@@ -48,7 +48,7 @@ test('a party is found, and one that is not there is not', async () => {
   expect(await source.lists.party('00'.repeat(32), NEVER)).toBeUndefined();
 });
 
-test('a cursor that is no cursor is refused as one, whichever status it meets', async () => {
+test('an invalid cursor is reported as one, whatever status the sandbox answers', async () => {
   const { source } = await sandboxSource();
   for (const after of ['!', Buffer.from('not json').toString('base64')]) {
     const question = { list: 'checkpoints', newestFirst: true, size: 10, after } as const;
@@ -56,7 +56,7 @@ test('a cursor that is no cursor is refused as one, whichever status it meets', 
   }
 });
 
-test('an export is the same CSV in every form', async () => {
+test('an export of the sandbox is the same CSV in every form', async () => {
   const lines: string[][] = [];
   for (const form of ['csv', 'messages'] as const) {
     const { source } = await sandboxSource({ form });
@@ -72,7 +72,7 @@ test('an export is the same CSV in every form', async () => {
   expect(lines[0]).toEqual(lines[1]);
 });
 
-test('what the service refuses is said in its own words', async () => {
+test('a refusal of the sandbox is reported in its own words', async () => {
   const { source } = await sandboxSource({ assetRequired: true });
   const [page] = await everyPage(source, 'parties');
   const partyId = page?.rows.at(-1)?.key ?? '';
@@ -82,7 +82,7 @@ test('what the service refuses is said in its own words', async () => {
   });
 });
 
-test('the rate limit is waited for, not run against', async () => {
+test('requests wait for the sandbox’s rate limit instead of running against it', async () => {
   const { sandbox, source } = await sandboxSource({
     rateLimit: { perSecond: 0.001, burst: 2, banMs: 60_000 },
   });

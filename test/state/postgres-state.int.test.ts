@@ -10,7 +10,7 @@ const { pool } = await freshDatabase({ isMigrated: true });
 
 resumeStateContract('Postgres', (prefix) => openPostgresState({ pool, prefix }));
 
-test('what expired is cleared by those who write, a bounded number of rows at a time', async () => {
+test('expired values are removed by later writes, a bounded number of rows at a time', async () => {
   const state = openPostgresState({ pool, prefix: 'sweep' });
   await pool.query(
     `insert into mirror.resume_state select 'old:' || n, '1', now() - interval '1 day' from generate_series(1, 300) n`,

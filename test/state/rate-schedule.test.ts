@@ -31,7 +31,7 @@ test('no window holds more requests than its length, the burst and one more allo
   );
 });
 
-test('whoever asks rarely never waits', () => {
+test('a caller that asks rarely never waits', () => {
   const pace = rateScheduleOf(10);
   let dueAt: number | undefined;
   for (let now = 0; now < 5_000_000; now += pace.interval) {

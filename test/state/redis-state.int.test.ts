@@ -88,7 +88,7 @@ test('a schedule from a clock that was set back does not stop the work', async (
   await state.close();
 });
 
-test('work goes on through an outage of Redis, logged once', async () => {
+test('syncs go on through an outage of Redis, which is logged once', async () => {
   await using own = await startOwnRedis();
   const log = recordingLog();
   let nowMs = 0;

@@ -39,7 +39,7 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       expect(await otherState.reserve('budget', 0.01)).toEqual({ waitMs: 0 });
     });
 
-    test('a value is gone after its time', async () => {
+    test('a value expires after its time', async () => {
       await state.set('short', 1, 60);
       await waitFor(async () => (await state.get('short')) === undefined, {
         what: 'expiry',
@@ -48,7 +48,7 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       expect(await state.get('short')).toBe(2);
     });
 
-    test('what is no key, no JSON or no hint is refused before it is sent', async () => {
+    test('an invalid key, value or resume point is refused before it is sent', async () => {
       await expect(state.get('')).rejects.toMatchObject({ code: 'STATE_KEY' });
       await expect(state.delete('k'.repeat(KEY_CHARS_MAX + 1))).rejects.toMatchObject({ code: 'STATE_KEY' });
       await expect(state.set('k', undefined, MINUTE_MS)).rejects.toMatchObject({ code: 'STATE_VALUE' });

@@ -26,7 +26,7 @@ function switchable(): ResumeState & { error: Error | undefined; asked: number }
 
 const AWAY = new UnreachableError('Cannot read: away', { code: 'STATE_UNREACHABLE' });
 
-test('while the store answers, its answers are given', async () => {
+test('the tolerant state gives the answers of its store while it is there', async () => {
   const store = switchable();
   const log = recordingLog();
   const state = tolerantState(store, { log });
@@ -35,7 +35,7 @@ test('while the store answers, its answers are given', async () => {
   expect(log.lines).toEqual([]);
 });
 
-test('in an outage the store is asked once a second, logged once, and its return is noticed', async () => {
+test('the tolerant state asks once a second in an outage, logs it once and notices the return', async () => {
   const store = switchable();
   const log = recordingLog();
   let nowMs = 1000;
@@ -55,7 +55,7 @@ test('in an outage the store is asked once a second, logged once, and its return
   expect(log.lines.map(({ fields }) => fields)).toEqual([{ err: AWAY }, { awayMs: 2000 }]);
 });
 
-test('alone, requests go at a quarter of the rate without a burst', async () => {
+test('the tolerant state grants a quarter of the rate without a burst in an outage', async () => {
   const store = switchable();
   let nowMs = 0;
   const state = tolerantState(store, { log: recordingLog(), nowMs: () => nowMs });
@@ -68,7 +68,7 @@ test('alone, requests go at a quarter of the rate without a burst', async () => 
   expect(await state.reserve('b', 4)).toEqual({ waitMs: 0 });
 });
 
-test('what the store refuses for good is thrown', async () => {
+test('the tolerant state throws what its store refuses for good', async () => {
   const store = switchable();
   store.error = new PermanentError('Cannot read: refused', { code: 'STATE_REDIS_NOPERM' });
   const state = tolerantState(store, { log: recordingLog() });

@@ -59,7 +59,7 @@ const isPut = ({ method }: Passing): boolean => method === 'PUT';
 const isComplete = ({ method, path }: Passing): boolean => method === 'POST' && path.includes('uploadId=');
 
 export function describeRefusals(running: StoreUnderTest): void {
-  describe('a refusal', () => {
+  describe('a refusal of the store', () => {
     test('of a wrong secret is told by its own name, by writes, reads and listings', async () => {
       const keys = { ...running().keys, secretAccessKey: 'wrong' };
       await using store = openStoreOn(running(), { keys });
@@ -116,7 +116,7 @@ export function describeRefusals(running: StoreUnderTest): void {
 }
 
 export function describeMishaps(running: StoreUnderTest): void {
-  describe('on the way', () => {
+  describe('a transfer to or from the store', () => {
     test.each([
       ['a small object', 1, isPut],
       ['an object in parts', 17, isComplete],
@@ -142,7 +142,7 @@ export function describeMishaps(running: StoreUnderTest): void {
       expect(await sha256Of(store, 'a')).toBe(facts.sha256);
     });
 
-    test('a bit that flips each time is an error that may pass, and nothing lies there', async () => {
+    test('with a flipped bit each time is a retryable error, and stores nothing', async () => {
       await using proxy = await StoreProxy.before(running().endpoint);
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       proxy.judge = (call) => (isPut(call) ? 'flip' : undefined);
@@ -153,7 +153,7 @@ export function describeMishaps(running: StoreUnderTest): void {
       expect(await store.head('a', signal)).toBeUndefined();
     });
 
-    test('a download that breaks off goes on where it broke', async () => {
+    test('continues a download that broke off where it broke', async () => {
       await using proxy = await StoreProxy.before(running().endpoint);
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       const { path, facts } = await spoolLarge(store, 17);
@@ -165,7 +165,7 @@ export function describeMishaps(running: StoreUnderTest): void {
 }
 
 export function describeOutages(running: StoreUnderTest): void {
-  describe('an outage', () => {
+  describe('an outage of the store', () => {
     test('of ten seconds is waited for by the call that meets it', async () => {
       const server = running();
       await using store = openStoreOn(server);
@@ -177,7 +177,7 @@ export function describeOutages(running: StoreUnderTest): void {
       expect((await buffer(await store.read('a', signal))).toString()).toBe('content');
     });
 
-    test('that lasts is the store’s, and named', async () => {
+    test('that lasts is reported with the store’s name', async () => {
       const server = running();
       await using store = openStoreOn(server, { patienceMs: 500 });
       await server.killGateway();
@@ -192,7 +192,7 @@ export function describeOutages(running: StoreUnderTest): void {
       }
     });
 
-    test('in which connections are taken and nothing is said ends a trial in time', async () => {
+    test('with silent connections ends a trial in time', async () => {
       const server = running();
       await using store = openStoreOn(server);
       server.freezeGateway();
@@ -206,7 +206,7 @@ export function describeOutages(running: StoreUnderTest): void {
       }
     });
 
-    test('amid the parts of an object leaves it whole, once, and no upload behind', async () => {
+    test('amid the parts of an object leaves it complete and no upload behind', async () => {
       const server = running();
       await using store = openStoreOn(server);
       const { path, facts } = await spoolLarge(store, 150);

@@ -92,7 +92,7 @@ async function rowsOf(deps: LakeDeps): Promise<number> {
 /** @param everyNth of the writes of a build, before which one dies */
 export function describeLake(running: StoreUnderTest, everyNth: number): void {
   describe('the lake', () => {
-    test('is what it was before or after a build, before whichever write that dies', async () => {
+    test('is the one before or after a build, whichever write the build dies at', async () => {
       await using world = await openWorld(running);
       const { warehouse, deps } = world;
       warehouse.segments = segments(1);

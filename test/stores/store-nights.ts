@@ -89,7 +89,7 @@ function expectComplete({ code, document }: { code: number | null; document: Doc
 
 export function describeNights(running: StoreUnderTest): void {
   describe('the mirror', () => {
-    test('does its whole work: nights with objects in parts, verify --deep, query, an empty database', async () => {
+    test('does all of its work: nightly runs with multipart objects, verify --deep, query, a rebuild', async () => {
       const server = running();
       await using world = await openWorld(server, WHALE_ENTRIES);
       const { home, sandbox, database } = world;
@@ -118,7 +118,7 @@ export function describeNights(running: StoreUnderTest): void {
       expect(await home.spooled()).toEqual([]);
     });
 
-    test('killed with -9 amid an upload, goes on from its spool', async () => {
+    test('goes on from its spool after kill -9 amid an upload', async () => {
       const server = running();
       await using world = await openWorld(server, WHALE_ENTRIES);
       const { home, sandbox, database, prefix } = world;
@@ -158,7 +158,7 @@ export function describeNights(running: StoreUnderTest): void {
       await expectWhole(server, world, database);
     });
 
-    test('with a wrong secret, asks the source for nothing', async () => {
+    test('asks the source for nothing with a wrong secret', async () => {
       await using world = await openWorld(running());
       const { home, sandbox } = world;
       const night = await home.json(['nightly'], { AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all' });

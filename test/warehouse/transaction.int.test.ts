@@ -23,7 +23,7 @@ async function tallies(): Promise<number[]> {
 }
 
 describe('a transaction that Postgres ended', () => {
-  it('by a conflict (40001) is repeated whole', async () => {
+  it('by a conflict (40001) is repeated from its start', async () => {
     let attempts = 0;
     await inTransaction(db, { action: 'count' }, async (tx) => {
       attempts += 1;

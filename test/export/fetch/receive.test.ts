@@ -137,8 +137,8 @@ function csvOf({ columns, rows, stepSeconds, seed, lineEnd, quirks }: Shape): st
   return [header, ...lines].map((line) => line + lineEnd);
 }
 
-describe('read by threads', () => {
-  test('property: the same as without, however the bytes are cut, and the sum of what was kept', async () => {
+describe('an answer that row threads read', () => {
+  test('is read as without threads however its bytes are cut, with the sum of the kept rows', async () => {
     await fc.assert(
       fc.asyncProperty(shape, fc.array(fc.nat(), { maxLength: 40 }), async (made, places) => {
         const lines = csvOf(made);
@@ -157,7 +157,7 @@ describe('read by threads', () => {
     );
   });
 
-  test('the digest of every object is that of its rows', async () => {
+  test('gives every object the digest of its rows', async () => {
     const bytes = Buffer.from(
       csvOf({ columns: 12, rows: 8000, stepSeconds: 2, seed: 1, lineEnd: '\n', quirks: false }).join(''),
     );
@@ -172,7 +172,7 @@ describe('read by threads', () => {
   });
 });
 
-describe('an error that comes late is the same with threads and without', () => {
+describe('a late error with and without row threads', () => {
   const lines = csvOf({ columns: 12, rows: 9000, stepSeconds: 1, seed: 0, lineEnd: '\n', quirks: false });
   const status = '{"error":{"code":13,"message":"Internal error","details":[]}}';
   const without = (index: number, bad: string): string => lines.with(index, bad).join('');
@@ -198,24 +198,24 @@ describe('an error that comes late is the same with threads and without', () => 
     ['ROW_FIELDS', without(late, `${(lines[late] ?? '').trimEnd()},1\n`)],
     ['ROW_TIME', without(late, (lines[late] ?? '').replace('2023', '20x3'))],
     ['SOURCE_TRUNCATED', without(late, `"${lines[late] ?? ''}`)],
-  ])('%s %#', async (code, csv) => {
+  ])('has the same code: %s %#', async (code, csv) => {
     const alone = await failure(csv, undefined);
     expect(alone).toMatchObject({ code });
     expect(await failure(csv, pool)).toEqual(alone);
   });
 
-  test('what broke off says what was wrong before that', async () => {
+  test('tells what was wrong before a stream broke off', async () => {
     const bad = without(late, `${(lines[late] ?? '').trimEnd()},1\n`);
     expect(await failure(bad, pool, new Error('broke'))).toMatchObject({ code: 'ROW_FIELDS' });
     expect(await failure(lines.join(''), pool, new Error('broke'))).toMatchObject({ message: 'broke' });
   });
 
-  test('ROW_TOO_LARGE', async () => {
+  test('is ROW_TOO_LARGE for a row beyond the limit', async () => {
     const endless = `${lines.join('')}${'x'.repeat(17 * 2 ** 20)}`;
     expect(await failure(endless, pool)).toMatchObject({ code: 'ROW_TOO_LARGE' });
   });
 
-  test('a disk that is full', async () => {
+  test('is the error of a full disk', async () => {
     const bytes = Buffer.from(lines.join(''));
     const full = options({ rowPool: pool, spoolFile: async () => ({ name: 'full', path: '/dev/full' }) });
     await expect(
@@ -224,13 +224,13 @@ describe('an error that comes late is the same with threads and without', () => 
   });
 });
 
-describe('threads', () => {
+describe('the pool of row threads', () => {
   const bytes = Buffer.from(
     csvOf({ columns: 12, rows: 20_000, stepSeconds: 1, seed: 0, lineEnd: '\n', quirks: false }).join(''),
   );
   const poison = { layout: undefined } as unknown as RowQuestion;
 
-  test('one that dies in mid-answer fails it, and what comes next gets another', async () => {
+  test('fails the answer of a thread that dies and gives the next answer another', async () => {
     /** What comes before the second block kills its thread, while the block waits for it. */
     class Mortal extends RowPool {
       blocks = 0;
@@ -251,14 +251,14 @@ describe('threads', () => {
     expect((await received(pieces(bytes, 65_536), mortal)).rows).toBe(20_000);
   });
 
-  test('one that takes too long is given up', async () => {
+  test('gives up a thread that takes too long', async () => {
     await using impatient = new RowPool(1, 1);
     await expect(received(pieces(bytes, 65_536), impatient)).rejects.toMatchObject({
       code: 'ROW_THREAD_LOST',
     });
   });
 
-  test('an answer that is given up leaves nothing waiting, nor in the way of the next', async () => {
+  test('is free for the next answer after one was given up', async () => {
     const stop = new AbortController();
     async function* chunks(): AsyncGenerator<Buffer> {
       for (const [index, chunk] of pieces(bytes, 65_536).entries()) {
@@ -272,7 +272,7 @@ describe('threads', () => {
     expect((await received(pieces(bytes, 65_536), pool)).rows).toBe(20_000);
   });
 
-  test('answers at once share them', async () => {
+  test('is shared by answers that are read at once', async () => {
     const alone = await facts(await received(pieces(bytes, 65_536)));
     const together = await Promise.all(
       [65_536, 10_000, 1_000_000].map(async (size) => facts(await received(pieces(bytes, size), pool))),
@@ -280,13 +280,13 @@ describe('threads', () => {
     for (const one of together) expect(one).toEqual(alone);
   });
 
-  test('a short answer starts none', async () => {
+  test('starts no thread for a short answer', async () => {
     await using unused = new RowPool(1);
     await received(pieces(bytes.subarray(0, bytes.indexOf('\n') + 1), 700), unused);
     expect(unused.started).toBe(0);
   });
 
-  test('a closed pool refuses', async () => {
+  test('refuses work once it is closed', async () => {
     const closed = new RowPool(1);
     await closed[Symbol.asyncDispose]();
     const question = { layout: layoutOf(HEADER_12.split(',')) } as unknown as RowQuestion;

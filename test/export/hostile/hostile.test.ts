@@ -42,7 +42,7 @@ async function ask(name: string, query = '', times = 1): Promise<RawAnswer> {
   return askRaw(source.url, path, patienceFor(name));
 }
 
-describe('the cases', () => {
+describe('the cases of the hostile source', () => {
   test('are at least ninety, and each has a name of its own', () => {
     const names = CASES.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
@@ -74,7 +74,7 @@ describe('the cases', () => {
   });
 
   test.each(CASES.filter(({ name }) => endless.test(name)))(
-    '$name has no end of its own',
+    '$name sends without an end',
     async ({ name }) => {
       expect((await ask(name)).end).toBe('given-up');
     },
@@ -94,7 +94,7 @@ describe('the cases', () => {
   );
 });
 
-describe('on the wire', () => {
+describe('a hostile answer on the wire', () => {
   test.each([
     [
       'http-1.0-without-length',
@@ -113,17 +113,17 @@ describe('on the wire', () => {
     ['status-429-once', /^HTTP\/1\.1 429 .*\r\nRetry-After: 1/s],
     ['redirect-elsewhere', /^HTTP\/1\.1 307 .*\r\nLocation: http:\/\/127\.0\.0\.1:9\/export/s],
     ['status-204', /^HTTP\/1\.1 204 Said\r\nConnection: close\r\n\r\n$/],
-  ] as const)('%s is what it says', async (name, bytes) => {
+  ] as const)('has the fault it is named after: %s', async (name, bytes) => {
     expect((await ask(name)).wire).toMatch(bytes);
   });
 
-  test('a body that is cut has no last chunk, and one that is whole has', async () => {
+  test('has a last chunk only where its body is complete', async () => {
     expect((await ask('chunked-without-an-end')).wire).not.toMatch(/\r\n0\r\n\r\n$/);
     expect((await ask('chunked-cut-in-a-row')).wire).not.toMatch(/\r\n0\r\n\r\n$/);
     expect((await ask('raw-csv')).wire).toMatch(/\r\n0\r\n\r\n$/);
   });
 
-  test('a length that lies differs from the body', async () => {
+  test('has a wrong length that differs from its body', async () => {
     const measure = async (name: string): Promise<number> => {
       const { head, text } = await ask(name);
       return Number(/Content-Length: (\d+)/.exec(head)?.[1]) - Buffer.byteLength(text);
@@ -133,7 +133,7 @@ describe('on the wire', () => {
     expect(await measure('length-too-small')).toBe(-60);
   });
 
-  test('answers that are cut at a row end end at another row each time', async () => {
+  test('that is cut at a row ends at another row each time', async () => {
     const rows = [
       (await ask('http-1.0-cut-at-a-row-end')).text,
       (await ask('http-1.0-cut-at-a-row-end', '', 2)).text,
@@ -142,7 +142,7 @@ describe('on the wire', () => {
     expect(rows[0]?.split('\n').length).not.toBe(rows[1]?.split('\n').length);
   });
 
-  test('gzip is whole, of two members, cut, or none', async () => {
+  test('is gzip as its case says: one member, two members, cut, or not packed', async () => {
     expect((await ask('gzip')).text).toMatch(/^vega_time/);
     expect((await ask('gzip-of-two-members')).text.split('\n').length).toBe(
       (await ask('gzip')).text.split('\n').length,

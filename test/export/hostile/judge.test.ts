@@ -24,7 +24,7 @@ function judge(
   );
 }
 
-describe('a book', () => {
+describe('a generated ledger', () => {
   test('is the same for the same seed, in order of time, with rows that repeat', () => {
     const again = makeLedger(NOW, { seed: 'judge', party: PARTY });
     expect(again.map((entry) => toLedgerRow(entry, PARTY, true))).toEqual(truth);
@@ -48,7 +48,7 @@ describe('the judge', () => {
     expect(judge('complete', truth.toReversed(), WHOLE)).toEqual([]);
   });
 
-  test('calls `complete` a lie over one row less, a repeated one, too', () => {
+  test('rejects `complete` where one row is missing, even a repeated one', () => {
     expect(judge('complete', truth.slice(1), WHOLE)[0]).toMatch(/^1 rows of the truth are missing/);
     expect(
       judge(
@@ -82,7 +82,7 @@ describe('the judge', () => {
     expect(judge('failed', [], PARTLY, { requests: 99 })).toEqual(['99 requests, more than 60']);
   });
 
-  test('compares only the columns that both sides have, and takes nothing for empty', () => {
+  test('compares only the columns that both sides have, and takes a missing value for an empty one', () => {
     const known = truth.map((row) => ({
       ...row,
       account_to_market_id: row['account_to_market_id'] || null,

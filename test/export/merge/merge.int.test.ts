@@ -158,7 +158,7 @@ describe('closed segments of a month that is over', () => {
     ['manifest', 'with its spool', true],
     ['committed', 'with its spool', true],
   ])(
-    'are all there at every moment where the night is killed with -9 at %s, and merged by the next one %s',
+    'are all there at every moment where the nightly run is killed with -9 at %s, and merged by the next one %s',
     async (step, _, isSpoolKept) => {
       await using scene = await openScene();
       const { world, warehouse } = scene;
@@ -223,7 +223,7 @@ describe('closed segments of a month that is over', () => {
     expect(rows.length).toBeLessThan((await world.rows()).length);
   });
 
-  test('wait for another night where this one has written enough, or where another works on the ledger', async () => {
+  test('wait for another nightly run where this one has written enough or another process works on the ledger', async () => {
     await using scene = await openScene();
     const { world } = scene;
     expect(await scene.merge(0n)).toMatchObject({ into: 0, left: 1 });

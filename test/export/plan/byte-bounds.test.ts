@@ -41,7 +41,7 @@ function expectBounds(bounds: ByteBounds, all: readonly number[]): void {
   }
 }
 
-test('what streams showed, one after the other, bounds what is there, and forgets nothing that one showed', () => {
+test('rows that streams showed bound what is there, and no later stream lowers the bound', () => {
   fc.assert(
     fc.property(rows, streams, fc.integer({ min: -300, max: 5000 }), (all, given, second) => {
       let bounds: ByteBounds = [];
@@ -65,7 +65,7 @@ test('what streams showed, one after the other, bounds what is there, and forget
   );
 });
 
-test('an answer that has less in some stretch than was seen there is told from one that has it all', () => {
+test('an answer with fewer rows in some range than were seen there is told from a complete one', () => {
   fc.assert(
     fc.property(rows, streams, fc.nat(), (all, given, word) => {
       const bounds = given

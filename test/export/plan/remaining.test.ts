@@ -19,8 +19,8 @@ function holds(ranges: readonly Range[], at: Micros): boolean {
 
 const instants = Array.from({ length: 120 }, (_, half) => (BigInt(half) * SECOND) / 2n);
 
-describe('ranges', () => {
-  test('subtract leaves exactly the instants that no hole holds', () => {
+describe('sets of ranges', () => {
+  test('keep exactly the instants outside of what is subtracted', () => {
     fc.assert(
       fc.property(range, fc.array(range, { maxLength: 6 }), (whole, excluded) => {
         const rest = subtract(whole, excluded);
@@ -33,7 +33,7 @@ describe('ranges', () => {
     );
   });
 
-  test('union holds the same instants in ranges that do not touch', () => {
+  test('hold the same instants in ranges that do not touch after a union', () => {
     fc.assert(
       fc.property(fc.array(range, { maxLength: 6 }), (ranges) => {
         const joined = union(ranges);
@@ -101,7 +101,7 @@ function partsOf(plan: AskPlan): Range[] {
 }
 
 describe('planAsk', () => {
-  test('what is published afterwards covers the target, and nothing twice', () => {
+  test('plans requests that cover the target and nothing twice', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
         const overlapping = scoped(rows, wanted.assetId);
@@ -129,7 +129,7 @@ describe('planAsk', () => {
     );
   });
 
-  test('a superseded closed segment is asked for whole', () => {
+  test('asks for all of a superseded closed segment', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
         const plan = planAsk(wanted, scoped(rows, wanted.assetId), {});
@@ -141,7 +141,7 @@ describe('planAsk', () => {
     );
   });
 
-  test('an end is never asked for without a start, nor of a release that is not known to filter rightly', () => {
+  test('never sends an end without a start, nor to a release not known to filter correctly', () => {
     fc.assert(
       fc.property(
         target,
@@ -159,7 +159,7 @@ describe('planAsk', () => {
     );
   });
 
-  test('every continuation of what is known asks for the end of it again', () => {
+  test('asks again for the end of the known rows with every continuation', () => {
     fc.assert(
       fc.property(target, coverage, fc.constantFrom('right', 'unproven'), (wanted, rows, bounds) => {
         const overlapping = scoped(rows, wanted.assetId);
@@ -176,7 +176,7 @@ describe('planAsk', () => {
     );
   });
 
-  test('a continuation asks from the known tail on', () => {
+  test('continues from the known tail', () => {
     const tail = { from: 5n * SECOND, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
     const [from, to] = [0n, 10n * SECOND];
     const row = {

@@ -143,8 +143,8 @@ function busiestBytes(rows: readonly number[]): number {
   return Math.max(...counts.values()) * ROW_BYTES;
 }
 
-describe('windows', () => {
-  test('with fifty kills in any order, at most twice the ledger is asked for, and what was in flight', () => {
+describe('a window plan', () => {
+  test('asks for at most twice the ledger and what was in flight over fifty kills in any order', () => {
     fc.assert(
       fc.property(ledger, fc.constantFrom(...ORDERS), fc.nat(), (rows, order, seed) => {
         const random = noise(seed);
@@ -168,7 +168,7 @@ describe('windows', () => {
     );
   });
 
-  test.each(ORDERS)('left alone, a ledger served %s is asked for in few requests', (order) => {
+  test.each(ORDERS)('asks in few requests for a ledger that is served %s without faults', (order) => {
     const ratios = fc.sample(ledger, { numRuns: 15, seed: 4 }).map((rows) => {
       const { askedBytes, requests } = exportAll(rows, order, UNKILLED);
       const bytes = rows.length * ROW_BYTES;
@@ -180,12 +180,12 @@ describe('windows', () => {
     expect(ratios.toSorted((a, b) => a - b)[7]).toBeLessThan(2.2);
   });
 
-  test('a small ledger is asked for in one request', () => {
+  test('asks for a small ledger in one request', () => {
     const rows = Array.from({ length: 200 }, (_, index) => index * 10);
     expect(exportAll(rows, 'shuffled', UNKILLED).requests).toBe(1);
   });
 
-  test('a stream that broke twice is asked for in windows of half of what came', () => {
+  test('halves the windows of a stream that broke twice', () => {
     const range = { from: 0n, to: 1000n * SECOND_MICROS };
     const plan = new WindowPlan(SEGMENT_BYTES * 100);
     const sample = {
@@ -200,7 +200,7 @@ describe('windows', () => {
     expect(remembered.cut(range)).toBe(plan.cut(range));
   });
 
-  test('whatever is remembered, a plan can be made of it', () => {
+  test('can be made from any remembered state', () => {
     fc.assert(
       fc.property(fc.anything(), fc.integer({ min: 2, max: 1000 }), (hint, length) => {
         const plan = new WindowPlan(SEGMENT_BYTES, undefined, hint);

@@ -15,7 +15,7 @@ class LostStore extends FileStore {
   }
 }
 
-describe('publish', () => {
+describe('publishing an object', () => {
   test('keeps what was received where the store is away, and publishes it without the source', async () => {
     await using world = await World.open(database);
     world.source.entries.push(...entries('2023-05-01T10:00:00Z', 2));

@@ -14,30 +14,30 @@ function finding(row: string, scope: { partyId?: string; assetId?: string } = {}
 }
 
 describe('RowFilter', () => {
-  test('with 12 columns only what leaves the party is its own', () => {
+  test('keeps only outgoing rows of the party with 12 columns', () => {
     expect(finding(row12({ time }))).toBe('ok');
     expect(finding(row12({ time, from: OTHER, to: PARTY }))).toBe('party');
   });
 
-  test('with 13 columns either side is', () => {
+  test('keeps rows of either side with 13 columns', () => {
     expect(finding(row13({ time }))).toBe('ok');
     expect(finding(row13({ time, from: OTHER, to: PARTY }))).toBe('ok');
     expect(finding(row13({ time, from: OTHER, to: OTHER }))).toBe('party');
   });
 
-  test('ids match in every encoding and case', () => {
+  test('matches ids in every encoding and case', () => {
     expect(finding(row12({ time, from: PARTY.toUpperCase() }), { assetId: ASSET })).toBe('ok');
     expect(finding(row12({ time }).replace(`\\x${ASSET}`, `"${ASSET}"`), { assetId: ASSET })).toBe('ok');
     expect(finding(row12({ time }), { assetId: ASSET_2 })).toBe('asset');
   });
 
-  test('built-in assets are words, or bytes', () => {
+  test('matches built-in assets as words or bytes', () => {
     expect(finding(row12({ time, asset: '09' }), { assetId: 'fBTC' })).toBe('ok');
     expect(finding(row13({ time, asset: 'fBTC' }), { assetId: 'fBTC' })).toBe('ok');
     expect(finding(row12({ time, asset: '0a' }), { assetId: 'fBTC' })).toBe('asset');
   });
 
-  test('a row of another width or without a time is none', () => {
+  test('rejects a row of another width or without a time', () => {
     expect(finding(`${row12({ time })},1,2,3`)).toBe('fields');
     expect(finding(row12({ time: 'yesterday' }))).toBe('time');
   });

@@ -63,7 +63,7 @@ test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s'
   await expect(fill()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_ENOSPC' }));
 });
 
-test('what is flushed on the way is whole at the end', async () => {
+test('a spool that is flushed on the way is complete at the end', async () => {
   const path = join(folder, 'flushed');
   await using writer = await SpoolWriter.create({ name: 'flushed', path }, HEADER, 'none', new Tally());
   const piece = randomBytes(2 ** 20);
@@ -74,7 +74,7 @@ test('what is flushed on the way is whole at the end', async () => {
   expect(plain.equals(await readFile(path))).toBe(true);
 });
 
-test('what cannot be flushed on the way ends the writing', async () => {
+test('a failed flush ends the writing of a spool', async () => {
   // It takes everything, and cannot be flushed.
   const nowhere = { name: 'null', path: '/dev/null' };
   await using writer = await SpoolWriter.create(nowhere, HEADER, 'none', new Tally());
@@ -95,7 +95,7 @@ test('a histogram of any length stays small and cuts between seconds', () => {
   expect(Math.max(...windows)).toBeLessThanOrEqual(1_000_000);
 });
 
-test('one second is never divided', () => {
+test('a histogram never divides one second', () => {
   const histogram = new TimeHistogram();
   for (let row = 0; row < 1000; row += 1) histogram.add(5, 1000);
   expect(histogram.cuts(10)).toEqual([]);

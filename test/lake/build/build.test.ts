@@ -248,7 +248,7 @@ describe('a build of the lake', () => {
   });
 });
 
-describe('the lake', () => {
+describe('a lake that exists', () => {
   it('keeps what a version names for the retention, and removes it then', async () => {
     const world = await built(segment(1, 2, true));
     const [old = ''] = await parquetOf(world);
@@ -269,7 +269,7 @@ describe('the lake', () => {
     expect(await codes(world.deps, true)).toEqual([]);
   });
 
-  it('is what it was after a restore, until the next load', async () => {
+  it('is unchanged after a restore until the next load', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -361,13 +361,13 @@ describe('the lake', () => {
     },
   );
 
-  it('of another mirror is refused, and a fault', async () => {
+  it('is refused as a fault where it is of another mirror', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.mirrorId = '00000000-0000-4000-8000-000000000002';
     await expect(buildLake(world.deps, signal)).rejects.toMatchObject({ code: 'LAKE_FOREIGN' });
   });
 
-  it('as an older backup has it is a fault, and brought up to date', async () => {
+  it('is a fault and brought up to date where it is of an older backup', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 2)];
     await buildLake(world.deps, signal);

@@ -83,7 +83,7 @@ async function expectWhole(world: World, rows: number): Promise<void> {
   expect(found).toMatchObject({ problems: [], segmentsBehind: 0 });
 }
 
-test('after a file, a commit, the moment: the lake is the one before, and nothing is committed twice', async () => {
+test('a build killed after a file, a commit or its end leaves the earlier lake, and nothing is committed twice', async () => {
   await using world = await openWorld();
   await world.load();
   for (const step of [
@@ -107,7 +107,7 @@ test('after a file, a commit, the moment: the lake is the one before, and nothin
   expect(versions).toHaveLength(1);
 });
 
-test('where the database decides commits: after its word, and after the put that it does not know of', async () => {
+test('a build killed around a commit that the database decides is completed by the next one', async () => {
   await using world = await openWorld();
   world.double.conditions = 'ignored';
   await world.load();
@@ -121,7 +121,7 @@ test('where the database decides commits: after its word, and after the put that
   await expectWhole(world, 2 * ROWS);
 });
 
-test('between a checkpoint and its hint: every reader finds the table, and the next build goes on', async () => {
+test('a build killed between a checkpoint and its pointer leaves a readable table, and the next one goes on', async () => {
   await using world = await openWorld();
   const { deps } = world;
   await world.load();

@@ -158,7 +158,7 @@ describe('ready questions', () => {
   });
 
   it.each(READY_QUESTIONS.filter(({ name }) => name in PLAIN).map((question) => [question.name, question]))(
-    '%s: say of summaries what entries say, whatever is asked',
+    'answer %s from summaries as from entries, whatever is asked',
     async (name, question) => {
       const pick = picker(11);
       await using everything = await openLake(deps, signal);

@@ -49,9 +49,9 @@ function characterParts(csv: string, places: readonly number[]): Buffer[] {
     .map((border, index) => Buffer.from(characters.slice(sorted[index], border).join('')));
 }
 
-describe('every form, cut anywhere', () => {
+describe('an answer that is cut anywhere', () => {
   test.each(WIRES.map((wire) => [`${wire.form} ${wire.data} ${JSON.stringify(wire)}`, wire] as const))(
-    '%s is the same CSV at every cut',
+    'gives the same CSV at every cut: %s',
     async (_, wire) => {
       const bytes = onTheWire(
         wire.data === 'plain' ? characterParts(CSV.toString(), [7, 300]) : cutAt(CSV, [10, 301]),
@@ -67,7 +67,7 @@ describe('every form, cut anywhere', () => {
     },
   );
 
-  test('property: any CSV, any messages, any cuts', async () => {
+  test('gives the same CSV for any rows, messages and cuts', async () => {
     const field = fc
       .string({ unit: 'grapheme', maxLength: 12 })
       .map((text) => `"${text.replaceAll('"', '""')}"`);
@@ -96,14 +96,14 @@ describe('every form, cut anywhere', () => {
     );
   });
 
-  test('a raw CSV passes without being copied', async () => {
+  test('passes on a raw CSV without a copy', async () => {
     const [first, second] = [Buffer.from('a,b\n1,2\n'), Buffer.from('3,4\n')];
     const got = await listed(read(first, second));
     expect(got[0]?.buffer).toBe(first.buffer);
     expect(got[1]).toBe(second);
   });
 
-  test('large data is decoded whole, with what the first message says', async () => {
+  test('is decoded fully for large data, with the metadata of the first message', async () => {
     const csv = Buffer.concat([Buffer.from('a,b\n'), Buffer.from('12,34567\n'.repeat(300_000))]);
     const bytes = onTheWire(cutAt(csv, [1_048_577, 2_000_001]), MESSAGES);
     const reader = read(
@@ -117,14 +117,14 @@ describe('every form, cut anywhere', () => {
     expect(reader.extensions).toEqual([{ '@type': 'type.example/first', note: 'a "quoted" } brace' }]);
   });
 
-  test('a header alone, and a message without data, are answers too', async () => {
+  test('may be a header alone or a message without data', async () => {
     expect((await collected(read(Buffer.from('a,b\n')))).toString()).toBe('a,b\n');
     const silent = Buffer.from('{"result":{"contentType":"text/csv"}}{"result":{"data":"YSxiCg=="}}');
     expect((await collected(read(silent))).toString()).toBe('a,b\n');
     expect((await collected(read())).length).toBe(0);
   });
 
-  test('the first payload decides for all: a later one that looks like base64 stays plain', async () => {
+  test('keeps the encoding of its first payload, so a later one that looks like base64 stays plain', async () => {
     const messages = ['vega', '_time,b\n', 'abcd', ',1\n'].map((data) =>
       JSON.stringify({ result: { data } }),
     );
@@ -133,14 +133,14 @@ describe('every form, cut anywhere', () => {
     );
   });
 
-  test('header names made of base64 letters only are not taken for base64', async () => {
+  test('does not take header names of base64 letters for base64', async () => {
     for (const name of ['time', 'vega', 'quantity', 'v']) {
       const messages = [name, ',b\n1,2\n'].map((data) => JSON.stringify({ result: { data } }));
       expect((await collected(read(Buffer.from(messages.join(''))))).toString()).toBe(`${name},b\n1,2\n`);
     }
   });
 
-  test('plain data, long and full of escapes, also right before a quote', async () => {
+  test('decodes long plain data full of escapes', async () => {
     const parts = [
       'a,b\n\\',
       `\\"${'1,"x"\n'.repeat(2000)}`,
@@ -158,7 +158,7 @@ describe('every form, cut anywhere', () => {
   });
 });
 
-describe('an error instead of the rest', () => {
+describe('an error in the middle of an answer', () => {
   const status = (code: number, message: string) => ({
     code,
     message,
@@ -170,7 +170,7 @@ describe('an error instead of the rest', () => {
     ['enveloped', JSON.stringify({ error: status(13, 'Internal error') })],
     ['bare', JSON.stringify(status(13, 'Internal error'))],
     ['pretty', JSON.stringify({ error: status(13, 'Internal error') }, undefined, 3)],
-  ])('%s, after rows: retryable, with its place and reason', async (_, error) => {
+  ])('is retryable after rows, with its position and reason: %s', async (_, error) => {
     const failure = await failureOf(good, error);
     expect(failure).toBeInstanceOf(RetryableError);
     expect(failure).toMatchObject({
@@ -186,7 +186,7 @@ describe('an error instead of the rest', () => {
     });
   });
 
-  test('rows before the error still came out', async () => {
+  test('does not hold back the rows before it', async () => {
     const chunks: Buffer[] = [];
     const reader = read(Buffer.from(good), Buffer.from(JSON.stringify({ error: status(13, 'x') })));
     await expect(
@@ -197,7 +197,7 @@ describe('an error instead of the rest', () => {
     expect(Buffer.concat(chunks).toString()).toBe('a,b\n1,2\n');
   });
 
-  test('instead of rows: a refusal of the question is permanent, a failure is not', async () => {
+  test('without rows is permanent for a refused question, but not for a failure', async () => {
     const refused = await failureOf('{"code":3, "message":"parsing field", "details":[]}');
     expect(refused).toBeInstanceOf(PermanentError);
     expect(refused).toMatchObject({ code: 'EXPORT_REFUSED', meta: { code: 3, byteOffset: 0 } });
@@ -206,7 +206,7 @@ describe('an error instead of the rest', () => {
   });
 });
 
-describe('what is neither form', () => {
+describe('an answer that is neither CSV nor messages', () => {
   test.each([
     ['an error page', '<html><head><title>502 Bad Gateway</title></head></html>'],
     ['a plain sentence', 'upstream connect error or disconnect/reset before headers\n'],
@@ -228,7 +228,7 @@ describe('what is neither form', () => {
     expect(failure.code).toBe('ANSWER_NOT_UNDERSTOOD');
   });
 
-  test('the sample is short and shows no credential', async () => {
+  test('is reported with a short sample that shows no credential', async () => {
     const failure = await failureOf(`<p>Authorization: Bearer-abcdef\u0007</p>${'x'.repeat(5000)}`);
     expect(failure.message).not.toContain('abcdef');
     expect(failure.message.length).toBeLessThan(400);
@@ -241,7 +241,7 @@ describe('what is neither form', () => {
     },
   );
 
-  test('a message beyond the limit is an error before it is all there', async () => {
+  test('is refused before a message beyond the limit is fully received', async () => {
     const endless = chunksOf([
       Buffer.from('{"result":{"data":"'),
       ...Array.from({ length: 40 }, () => Buffer.alloc(1000, 0x61)),
@@ -251,7 +251,7 @@ describe('what is neither form', () => {
     });
   });
 
-  test('nesting has a limit', async () => {
+  test('is refused where its messages nest too deep', async () => {
     expect(await failureOf(`{"result":${'['.repeat(100)}`)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
   });
 });

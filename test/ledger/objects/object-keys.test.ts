@@ -16,8 +16,8 @@ const name = {
   compression: 'zstd',
 } as const;
 
-describe('keys', () => {
-  test('are the contract’s', () => {
+describe('object keys', () => {
+  test('have the documented form', () => {
     const key = segmentKey(name);
     expect(key).toBe(
       `ledger/party=${'a'.repeat(64)}/asset=all/20230510T000000Z_20230511T000000Z.0123456789ab.csv.zst`,
@@ -41,12 +41,12 @@ describe('keys', () => {
     expect(() => checkKey(key)).toThrow(expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }));
   });
 
-  test('accept prefixes that end anywhere', () => {
+  test('are listed by prefixes that end anywhere', () => {
     expect(['', 'ledger/', 'ledger/party=ab'].map(checkPrefix)).toEqual(['', 'ledger/', 'ledger/party=ab']);
     expect(() => checkPrefix('../../')).toThrow(expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }));
   });
 
-  test('tell the compression', () => {
+  test('tell the compression of their object', () => {
     for (const compression of ['zstd', 'gzip', 'none'] as const) {
       expect(compressionOf(segmentKey({ ...name, compression }))).toBe(compression);
     }

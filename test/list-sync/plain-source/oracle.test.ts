@@ -11,7 +11,7 @@ const judge = (held: string, atStart: ListTruth, atEnd = atStart): ReturnType<ty
   judgeList({ held: held.split(''), atStart, atEnd });
 
 describe('the oracle', () => {
-  test('finds no lie where all rows are held in order, ties in any', () => {
+  test('finds no fault where all rows are held in order, ties in any order', () => {
     expect(isLie(judge('abcdef', truth('abcdef')))).toBe(false);
     expect(isLie(judge('badcfe', truth('abcdef')))).toBe(false);
   });

@@ -9,7 +9,7 @@ import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 const PARTIES = { list: 'parties', newestFirst: true, size: 10 } as const;
 const ONE_PARTY = pageJson('parties', [{ id: PARTY }]);
 
-describe('the question', () => {
+describe('a list request', () => {
   test('always has a size and an order; cursors are percent-encoded', async () => {
     const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
     const { lists } = testSource(server.url);
@@ -54,7 +54,7 @@ describe('the question', () => {
     expect(seen[1]).toMatchObject({ authorization: 'Bearer t' });
   });
 
-  test('is tried less often right after one that was tried in vain, until an answer comes', async () => {
+  test('is tried less often right after another failed, until an answer comes', async () => {
     let isBroken = true;
     const server = await serve((_request, response) =>
       send(response, 200, isBroken ? '<html>no page</html>' : ONE_PARTY),
@@ -79,8 +79,8 @@ describe('the question', () => {
   });
 });
 
-describe('the answer', () => {
-  test('comes with the source height and time, and its cost', async () => {
+describe('a list answer', () => {
+  test('carries the source’s height, time and cost', async () => {
     const server = await serve((_request, response) =>
       send(response, 200, ONE_PARTY, {
         'X-Block-Height': '18446744073709551615',
@@ -114,7 +114,7 @@ describe('the answer', () => {
     expect(page.blockTime).toBeUndefined();
   });
 
-  test('with an error body and 200 is an error', async () => {
+  test('is an error where its body is one, even with 200', async () => {
     const server = await serve((_request, response, nth) =>
       nth === 1 ? send(response, 200, errorJson(13, 'Internal error')) : send(response, 200, ONE_PARTY),
     );
@@ -127,7 +127,7 @@ describe('the answer', () => {
     expect(source.tally.take()).toMatchObject({ requests: { lists: 2 }, retries: 1, failures: 1 });
   });
 
-  test('that is an error page or cut JSON is asked for again', async () => {
+  test('is asked for again where it is an error page or cut JSON', async () => {
     const server = await serve((_request, response, nth) =>
       send(response, 200, ['<html>oops</html>', ONE_PARTY.slice(0, -9), ONE_PARTY][nth - 1] ?? ''),
     );
@@ -209,28 +209,28 @@ describe('a source that would exhaust the process', () => {
   });
 });
 
-describe('one party', () => {
-  test('is looked up by filter', async () => {
+describe('the lookup of a party', () => {
+  test('asks by filter', async () => {
     const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
     const row = await testSource(server.url).lists.party(PARTY.toUpperCase(), NEVER);
     expect(row?.key).toBe(PARTY);
     expect(server.asked).toEqual([`/api/v2/parties?partyId=${PARTY}`]);
   });
 
-  test('is absent where the service says so', async () => {
+  test('finds none where the service says so', async () => {
     const server = await serve((_request, response) =>
       send(response, 404, errorJson(5, 'NotFound error', 50_001)),
     );
     expect(await testSource(server.url).lists.party(PARTY, NEVER)).toBeUndefined();
   });
 
-  test('is not absent where the path is wrong', async () => {
+  test('fails where the path is wrong', async () => {
     const server = await serve((_request, response) => send(response, 404, 'no such page'));
     const error = await failureOf(testSource(server.url).lists.party(PARTY, NEVER));
     expect(error).toMatchObject({ code: 'SOURCE_ABSENT', meta: { status: 404 } });
   });
 
-  test('is refused where the source did not filter', async () => {
+  test('fails where the source did not filter', async () => {
     const other = pageJson('parties', [{ id: 'ef'.repeat(32) }]);
     const server = await serve((_request, response) => send(response, 200, other));
     await expect(testSource(server.url).lists.party(PARTY, NEVER)).rejects.toMatchObject({

@@ -42,7 +42,7 @@ function outcomeOf(json: string): string {
   }
 }
 
-describe('heights', () => {
+describe('heights of a page', () => {
   test.each([
     ['"0"', '0'],
     ['"123456789012345"', '123456789012345'],
@@ -75,14 +75,14 @@ describe('heights', () => {
     expect(error.meta).toMatchObject({ path: 'checkpoints.edges[0].node.atBlock' });
   });
 
-  test('short numbers beside a long one are read as without it', () => {
+  test('are read the same beside a longer number', () => {
     const json = pageJson('checkpoints', [NODE])
       .replace('"7"', '7.0')
       .replace('{', '{"x":12345678901234567890,');
     expect(parse('checkpoints', json).rows[0]?.key.split('/')[0]).toBe('7');
   });
 
-  test('property: every uint64 comes through, as text and as number', () => {
+  test('are kept exactly for every uint64, as text and as number', () => {
     fc.assert(
       fc.property(fc.bigInt(0n, 2n ** 64n - 1n), fc.boolean(), (height, isText) => {
         const written = isText ? `"${height}"` : String(height);
@@ -96,8 +96,8 @@ describe('heights', () => {
   });
 });
 
-describe('ids and hashes', () => {
-  test('ids are lower-case, words are words', () => {
+describe('ids and hashes of a page', () => {
+  test('are lower-cased where they are hexadecimal, and kept where they are words', () => {
     const page = parse('parties', pageJson('parties', [{ id: ID.toUpperCase() }, { id: 'network' }]));
     expect(page.rows.map((row) => row.key)).toEqual([ID, 'network']);
   });
@@ -110,14 +110,14 @@ describe('ids and hashes', () => {
     },
   );
 
-  test('hashes are kept as they came, if they can be printed', () => {
+  test('are kept as they came where they can be printed', () => {
     expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual(['7', 'BH=%2Fé', 'b2']);
     for (const hash of ['a\u0000', 'a\n', '\ud800', 'x'.repeat(1_025), 5, null]) {
       shapeError(() => fieldsOf(JSON.stringify({ ...NODE, hash })));
     }
   });
 
-  test('a checkpoint is named by all three', () => {
+  test('name a checkpoint by height, hash and block hash together', () => {
     const page = parse('checkpoints', pageJson('checkpoints', [NODE]));
     expect(page.rows[0]).toEqual({
       cursor: 'c0==',
@@ -127,8 +127,8 @@ describe('ids and hashes', () => {
   });
 });
 
-describe('what nobody knew', () => {
-  test('in a node is kept, exactly and storably; around it, ignored', () => {
+describe('an unknown field', () => {
+  test('is kept exactly inside a node and ignored around it', () => {
     const json = pageJson('parties', [
       { id: ID, alias: 'a\u0000b\ud800', metadata: [{ key: '"', value: 12 }] },
     ])
@@ -141,7 +141,7 @@ describe('what nobody knew', () => {
   });
 });
 
-describe('what is no page', () => {
+describe('an answer that is no page', () => {
   const page = JSON.parse(pageJson('parties', [{ id: ID }])) as { parties: Record<string, unknown> };
   const edge = { node: { id: ID }, cursor: 'c' };
   test.each([
@@ -185,7 +185,7 @@ describe('what is no page', () => {
     });
   });
 
-  test('no JSON, or no UTF-8, may be another time', () => {
+  test('is retryable where it is not JSON or not UTF-8', () => {
     const cut = pageJson('parties', [{ id: ID }]).slice(0, -1);
     for (const body of [
       Buffer.from('<html>'),
@@ -197,7 +197,7 @@ describe('what is no page', () => {
     }
   });
 
-  test('property: no bytes make it fail otherwise', () => {
+  test('fails with a known error for any bytes', () => {
     const json = pageJson('checkpoints', [NODE, NODE]);
     fc.assert(
       fc.property(fc.nat(json.length), fc.nat(json.length), fc.json(), (start, end, insert) => {
@@ -208,7 +208,7 @@ describe('what is no page', () => {
     );
   });
 
-  test('an empty page is a page', () => {
+  test('is told from an empty page, which is accepted', () => {
     expect(parse('parties', `\ufeff ${pageJson('parties', [])}`)).toEqual({
       rows: [],
       hasNextPage: false,

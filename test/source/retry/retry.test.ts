@@ -16,7 +16,7 @@ async function failing(times: number, status: number, body: string, headers: Rec
   });
 }
 
-describe('what is tried again', () => {
+describe('the retry of a request', () => {
   test.each([
     [500, errorJson(13, 'Internal error')],
     [502, '<html>Bad Gateway</html>'],
@@ -55,7 +55,7 @@ describe('what is tried again', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  test('the last error says how often, and what came first', async () => {
+  test('tells in the last error how often it tried and what came first', async () => {
     const server = await serve((_request, response, nth) =>
       nth === 1 ? send(response, 503, 'first cause') : send(response, 500, errorJson(13, 'Internal error')),
     );
@@ -73,7 +73,7 @@ describe('what is tried again', () => {
     expect(server.asked).toHaveLength(LIST_RETRIES.attemptsMax);
   });
 
-  test('the reason of an abort comes out as it is, and ends a wait', async () => {
+  test('ends with the unchanged reason of an abort, also amid a wait', async () => {
     const stop = new AbortController();
     const reason = new Error('stop now');
     const clock = {
@@ -91,7 +91,7 @@ describe('what is tried again', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  test('elapsed time ends it before the attempts do', async () => {
+  test('ends by elapsed time before its attempts are used up', async () => {
     const clock = new InstantClock();
     let attempts = 0;
     const work = () => {
@@ -109,7 +109,7 @@ describe('what is tried again', () => {
     expect(attempts).toBe(2);
   });
 
-  test('a source that was closed meanwhile is not asked again', async () => {
+  test('does not ask a source again that was closed meanwhile', async () => {
     const arrived = Promise.withResolvers<void>();
     const server = await serve(() => arrived.resolve());
     const source = testSource(server.url);
@@ -121,7 +121,7 @@ describe('what is tried again', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  test('a mistake of our own is not tried again', async () => {
+  test('does not repeat our own programming errors', async () => {
     let attempts = 0;
     const work = () => {
       attempts += 1;
@@ -133,8 +133,8 @@ describe('what is tried again', () => {
   });
 });
 
-describe('how long is waited', () => {
-  test('twice as long each time, by chance between half and whole, up to the maximum', () => {
+describe('the wait between tries', () => {
+  test('doubles each time up to the maximum, with a random share of half', () => {
     const rule = { minMs: 100, maxMs: 500, isCheap: true };
     expect([1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 1))).toEqual([
       100, 200, 400, 500, 500,
@@ -154,7 +154,7 @@ describe('how long is waited', () => {
     expect(source.clock.slept).toEqual([20_000]);
   });
 
-  test('Retry-After as a date', async () => {
+  test('follows a Retry-After that is a date', async () => {
     const server = await failing(1, 503, '', { 'Retry-After': new Date(Date.now() + 100_000).toUTCString() });
     const source = testSource(server.url);
     await source.lists.page(PAGE, NEVER);
@@ -172,7 +172,7 @@ describe('how long is waited', () => {
     },
   );
 
-  test('ten hours are not slept through: the job is put off with its checkpoint', async () => {
+  test('puts the job off instead of sleeping for ten hours', async () => {
     const server = await failing(1, 429, errorJson(8, 'slow down'), { 'Retry-After': '36000' });
     const source = testSource(server.url);
     const error = await failureOf(source.lists.page(PAGE, NEVER));
@@ -181,10 +181,10 @@ describe('how long is waited', () => {
   });
 });
 
-describe('a ban', () => {
+describe('a ban by the source', () => {
   const banned = errorJson(7, 'temporarily banned for continuing to request while rate limited');
 
-  test('that is short is waited out', async () => {
+  test('is waited out where it is short', async () => {
     const server = await failing(1, 403, banned, { 'RateLimit-Retry-After': '200' });
     const source = testSource(server.url);
     await source.lists.page(PAGE, NEVER);
@@ -192,7 +192,7 @@ describe('a ban', () => {
     expect(source.requests[0]).toMatchObject({ status: 403, errorCode: 'SOURCE_BANNED' });
   });
 
-  test('that is long reaches every worker, and nobody asks meanwhile', async () => {
+  test('is known to every worker where it is long, and no worker asks meanwhile', async () => {
     const server = await failing(1, 403, banned, { 'RateLimit-Retry-After': '600' });
     const stored: bigint[] = [];
     const bans = {

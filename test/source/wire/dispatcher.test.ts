@@ -57,8 +57,8 @@ async function serveTls(): Promise<URL> {
   return new URL(`https://127.0.0.1:${(server.address() as AddressInfo).port}`);
 }
 
-describe('certificates', () => {
-  test('of an authority that nobody knows are refused, with the remedy', async () => {
+describe('certificates of the source', () => {
+  test('of an unknown authority are refused with the remedy', async () => {
     const source = testSource(await serveTls());
     const error = await failureOf(source.lists.page(PAGE, NEVER));
     expect(error).toMatchObject({
@@ -73,7 +73,7 @@ describe('certificates', () => {
     expect((await source.lists.page(PAGE, NEVER)).rows).toHaveLength(1);
   });
 
-  test('a file that cannot be read is a mistake of the configuration', () => {
+  test('in a file that cannot be read are a configuration error', () => {
     const open = () =>
       testSource(new URL('https://x'), { ambient: { NODE_EXTRA_CA_CERTS: join(folder, 'none.pem') } });
     expect(open).toThrow(UsageError);
@@ -92,7 +92,7 @@ describe('proxies', () => {
     },
   );
 
-  test('HTTP_PROXY is asked for http:// sources', async () => {
+  test('of HTTP_PROXY are asked for http:// sources', async () => {
     const proxy = await startProxy();
     const source = testSource(new URL('http://ledger.invalid'), { ambient: { HTTP_PROXY: proxy.url } });
     await source.lists.page(PAGE, NEVER);
@@ -101,21 +101,21 @@ describe('proxies', () => {
     ]);
   });
 
-  test('NO_PROXY goes around them', async () => {
+  test('are bypassed for hosts of NO_PROXY', async () => {
     const [proxy, server] = [await startProxy(), await serve(answerGood)];
     const source = testSource(server.url, { ambient: { HTTP_PROXY: proxy.url, NO_PROXY: '127.0.0.1' } });
     await source.lists.page(PAGE, NEVER);
     expect(proxy.asked).toEqual([]);
   });
 
-  test('a proxy that is not there makes the source unreachable', async () => {
+  test('that are not there make the source unreachable', async () => {
     const source = testSource(new URL('https://ledger.invalid'), {
       ambient: { HTTPS_PROXY: 'http://127.0.0.1:1' },
     });
     expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({ code: 'SOURCE_UNREACHABLE' });
   });
 
-  test('a proxy that is no URL is a mistake of the configuration', () => {
+  test('without a valid URL are a configuration error', () => {
     expect(() => testSource(new URL('https://x'), { ambient: { HTTPS_PROXY: 'socks5://x' } })).toThrow(
       'HTTPS_PROXY',
     );

@@ -42,20 +42,20 @@ function pageFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<
   return failureOf(limited(server, limits).lists.page(PAGE, NEVER));
 }
 
-describe('silence', () => {
-  test('before the status line', async () => {
+describe('a silent source', () => {
+  test('is given up before the status line', async () => {
     const server = await serveBytes(() => undefined);
     expect(await pageFailure(server, { headersMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_STALLED' });
   });
 
-  test('in the middle of a body, the connection half open', async () => {
+  test('is given up amid a body over a half-open connection', async () => {
     const server = await serveBytes(
       (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`),
     );
     expect(await exportFailure(server, { idleMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_STALLED' });
   });
 
-  test('a call has a limit as a whole', async () => {
+  test('is given up at the limit of the call', async () => {
     const server = await serve((_request, response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write('x,y\n'), 50);
@@ -64,7 +64,7 @@ describe('silence', () => {
     expect(await exportFailure(server, { callMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_TIMEOUT' });
   });
 
-  test('a trickle is no transfer', async () => {
+  test('is given up where it only trickles', async () => {
     const server = await serve((_request, response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write('x,y\n'), 50);
@@ -74,7 +74,7 @@ describe('silence', () => {
     expect(await exportFailure(server, { drip })).toMatchObject({ code: 'SOURCE_DRIP' });
   });
 
-  test('a reader that takes its time is no silence of the source', async () => {
+  test('is not blamed for a reader that takes its time', async () => {
     const rows = '1,2\n'.repeat(2_000_000);
     const server = await serve((_request, response) => response.writeHead(200).end(`a,b\n${rows}`));
     const drip = { bytesPerSecondMin: 200_000, windowMs: 1_000 };
@@ -90,7 +90,7 @@ describe('silence', () => {
     expect(bytes).toBe(4 + rows.length);
   });
 
-  test('a slow reader is no slow source', () => {
+  test('is not called slow for a slow reader', () => {
     const guard = new DripGuard({ bytesPerSecondMin: 1000, windowMs: 1000 });
     for (let count = 0; count < 1000; count += 1) guard.arrived(1, 0);
     expect(() => guard.arrived(500, 1000)).not.toThrow();
@@ -98,21 +98,21 @@ describe('silence', () => {
   });
 });
 
-describe('a body that is not what was announced', () => {
-  test('chunked, and cut', async () => {
+describe('a body that breaks its announcement', () => {
+  test('is an error where its chunks are cut', async () => {
     const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n';
     const server = await serveBytes((socket) => void socket.end(head + CSV + '\r\n'));
     expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
 
-  test('reset', async () => {
+  test('is an error where the connection is reset', async () => {
     const server = await serveBytes((socket) => {
       socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`, () => socket.resetAndDestroy());
     });
     expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
 
-  test('shorter than its Content-Length', async () => {
+  test('is an error where it is shorter than its Content-Length', async () => {
     const server = await serveBytes(
       (socket) => void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n${CSV}`),
     );
@@ -120,7 +120,7 @@ describe('a body that is not what was announced', () => {
     expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
 
-  test('longer than its Content-Length', async () => {
+  test('is an error where it is longer than its Content-Length', async () => {
     const length = Buffer.byteLength(GOOD) - 5;
     const server = await serveBytes(
       (socket) => void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${GOOD}`),
@@ -128,7 +128,7 @@ describe('a body that is not what was announced', () => {
     expect(await pageFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
   });
 
-  test('no HTTP', async () => {
+  test('is an error where it is not HTTP', async () => {
     const server = await serveBytes((socket) => void socket.end('SSH-2.0-OpenSSH_9.7\r\n'));
     expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
@@ -141,21 +141,21 @@ describe('a body that is not what was announced', () => {
       'SOURCE_BROKE',
     ],
     ['no gzip', Buffer.from(CSV), 'SOURCE_BROKE'],
-  ])('%s', async (_, body, code) => {
+  ])('is an error where its encoding is wrong: %s', async (_, body, code) => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(body),
     );
     expect(await exportFailure(server)).toMatchObject({ code });
   });
 
-  test('packed in a way that was not asked for', async () => {
+  test('is an error where its encoding was not asked for', async () => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'br' }).end(CSV),
     );
     expect(await exportFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
   });
 
-  test('an error body that never ends is cut, its status counts', async () => {
+  test('is cut where it is an endless error body, and its status counts', async () => {
     const server = await serve((_request, response) => {
       response.writeHead(503);
       const pump = (): void => {
@@ -169,7 +169,7 @@ describe('a body that is not what was announced', () => {
 });
 
 describe('redirects', () => {
-  test('within the origin are followed, a few', async () => {
+  test('within the origin are followed a few times', async () => {
     const server = await serve((request, response, nth) => {
       if (request.url?.startsWith('/v3/') === true) send(response, 200, GOOD);
       else send(response, 307, 'moved', { location: nth < 3 ? `${request.url}x` : '/v3/parties' });
