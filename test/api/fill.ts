@@ -2,6 +2,7 @@
 import type { Pool } from 'pg';
 import { addCheckpoints, addGeneration, addParties } from '../support/mirror-arrange.ts';
 import type { Sandbox } from '../support/sandbox.ts';
+import { formatInstant } from '../../src/core/time.ts';
 
 export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
   const ids = [...sandbox.truth.parties()].map(({ id }) => id);

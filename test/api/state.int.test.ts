@@ -1,5 +1,6 @@
 /** Status, runs, health, metrics and the interface document, over a real warehouse. */
 import { readFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
 import { Gauge, Registry } from 'prom-client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { glance } from '../../src/api/mirror/glance.ts';

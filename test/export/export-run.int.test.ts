@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Pool } from 'pg';
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { exportLedger } from '../../src/export/export-ledger.ts';

@@ -1,6 +1,5 @@
 /** Jobs of runs that are unknown, of another source, over or in other hands. */
 import { describe, expect, it } from 'vitest';
-import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { handleJob } from '../../src/worker/registry.ts';

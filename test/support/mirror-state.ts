@@ -75,12 +75,10 @@ export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
   return rows.map((row) => ({ ...row, from: new Date(row.from), to: new Date(row.to) }));
 }
 
-/** Assets of which a range is known that lasts beyond then. */
-export async function coveredAssets(pool: Pool, partyId: string, beyond: Date): Promise<(string | null)[]> {
-  const ranges = (await coveredRanges(pool)).filter(
-    (range) => range.partyId === partyId && range.to > beyond,
-  );
-  return [...new Set(ranges.map(({ assetId }) => assetId))].toSorted();
+/** Assets of which such a range is known, each once. */
+export async function coveredAssets(pool: Pool, isMeant: (range: HeldRange) => boolean): Promise<string[]> {
+  const assets = (await coveredRanges(pool)).filter(isMeant).flatMap(({ assetId }) => assetId ?? []);
+  return [...new Set(assets)].toSorted();
 }
 
 /** Parties of which a range is known, one line for each range. */
