@@ -137,6 +137,11 @@ export async function removeParty(pool: Pool, partyId: string): Promise<void> {
   await pool.query('delete from mirror.parties where party_id = $1', [partyId]);
 }
 
+/** Known since the same moment, by another id. */
+export async function renameParty(pool: Pool, partyId: string, newId: string): Promise<void> {
+  await pool.query('update mirror.parties set party_id = $2 where party_id = $1', [partyId, newId]);
+}
+
 export async function removeSegmentsOf(pool: Pool, partyId: string): Promise<void> {
   await pool.query('delete from mirror.segments where party_id = $1', [partyId]);
 }
