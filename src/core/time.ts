@@ -113,6 +113,16 @@ export function ceilSecond(instant: Micros): Micros {
   return floor === instant ? instant : floor + SECOND_MICROS;
 }
 
+/** `2023-05`, in UTC. */
+export function monthOf(instant: Micros): string {
+  return formatInstant(instant).slice(0, 'YYYY-MM'.length);
+}
+
+/** The first instant of the month that an instant lies in. */
+export function monthStart(instant: Micros): Micros {
+  return readInstant(`${monthOf(instant)}-01`);
+}
+
 /** The wall clock, for what is shown and recorded; durations use `performance.now()`. */
 export function nowMicros(): Micros {
   return BigInt(Date.now()) * 1000n;

@@ -2,19 +2,21 @@
 import { errorCode, errorLine, FencedError, PermanentError, RetryableError } from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
 import { whoseFault } from '../core/fault.ts';
-import { keepLease, LEASE_MS, waitFor } from './lease.ts';
-import type { Coverage, ExportScope, Quarantine, ExportLease } from './ports.ts';
-import type { ExportStore } from './store/export-store.ts';
+import { LEASE_MS, waitFor } from './lease.ts';
+import type { ExportScope } from './ports.ts';
+import type { Coverage } from './store/coverage-rows.ts';
+import type { ExportStore, Quarantine } from './store/export-store.ts';
+import type { ExportLease } from './store/leases.ts';
 import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';
 import { ExportRun } from './export-run.ts';
 
 /** After so many failures an export is quarantined with its reason, and asked once more by each nightly run. */
 const ATTEMPTS_MAX = 5;
-/** Another attempt is known to be in vain. */
+/** Another attempt cannot help. */
 const HOPELESS: ReadonlySet<string> = new Set(['SOURCE_CANNOT_ANSWER', 'SOURCE_OUTSIDE_RANGE']);
 /**
- * Asks for what of the request is not covered yet and publishes it. Two workers never do the same export:
- * the second waits, and finds it covered.
+ * Exports what the request wants and coverage lacks. Two workers never work on the same export: the second one
+ * waits, and finds the range covered.
  * @throws whatever the source, the stream's checks, the store or the warehouse say; nothing is visible then
  */
 export async function exportLedger(
@@ -35,21 +37,12 @@ export async function exportLedger(
     );
   }
   const scope = await scopeOf(request, deps.repository);
-  let takenAtMs = performance.now();
-  const lease = await waitFor(
-    `the export of party ${scope.partyId}`,
-    () => {
-      takenAtMs = performance.now();
-      return deps.repository.acquire(scope, LEASE_MS);
-    },
-    { waitMs: deps.waitMs ?? WAIT_MS, signal },
-  );
-  await using held = keepLease({
-    what: `the export of party ${scope.partyId}`,
-    takenAtMs: lease.takenAtMs ?? takenAtMs,
-    renew: () => deps.repository.renew(lease, LEASE_MS),
-    release: () => deps.repository.release(lease),
+  const what = `the export of party ${scope.partyId}`;
+  const lease = await waitFor(what, () => deps.repository.acquire(scope, LEASE_MS), {
+    waitMs: deps.waitMs ?? WAIT_MS,
+    signal,
   });
+  await using held = deps.repository.keep(lease, what);
   const guarded = AbortSignal.any([signal, held.signal]);
   const work = new ExportRun(lease, { ...request, assetId: scope.assetId }, deps, held.check, guarded);
   try {
@@ -61,7 +54,7 @@ export async function exportLedger(
   }
 }
 
-/** The failure, written down. One that quarantines the export is not tried again before the next nightly run. */
+/** Records the failure. A quarantined export is not tried again before the next nightly run. */
 async function counted(cause: unknown, lease: ExportLease, repository: ExportStore): Promise<unknown> {
   const reason = { code: errorCode(cause), message: errorLine(cause) };
   const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
@@ -81,8 +74,8 @@ async function counted(cause: unknown, lease: ExportLease, repository: ExportSto
 }
 
 /**
- * What is exported in every asset already, one asset alone cannot replace: neither the present, nor what is not
- * believed. Then all are asked for, which holds the one.
+ * One asset's export cannot replace coverage of all assets that is open, faulty or asked for again: then all assets
+ * are exported.
  */
 async function scopeOf(request: ExportRequest, repository: ExportStore): Promise<ExportScope> {
   const { partyId, assetId, again, from = 0n, to } = request;

@@ -2,7 +2,10 @@
 import { ceilSecond, formatInstant } from '../core/time.ts';
 import { type Outcome, worst, type Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
-import type { Coverage, ExportScope, PublishedSegment, SourceProfile } from './ports.ts';
+import type { Coverage } from './store/coverage-rows.ts';
+import type { ExportScope } from './ports.ts';
+import type { PublishedSegment } from './store/export-store.ts';
+import type { SourceProfile } from './store/source-profile.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
 import type { Tally } from './validate/tally.ts';
 

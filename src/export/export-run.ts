@@ -13,17 +13,18 @@ import { ProfileLearner } from './profile-learner.ts';
 import { decided } from './plan/profile.ts';
 import type { Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
-import type { ExportLease } from './ports.ts';
+import type { ExportLease } from './store/leases.ts';
 import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
+import type { SpoolFile } from './spool/spool-writer.ts';
 import { Tally } from './validate/tally.ts';
 import { closedBytes, closedRange } from './validate/judge.ts';
 
-/** In a row and without anything published by them. */
+/** Requests in a row that publish nothing. */
 const FRUITLESS_MAX = 8;
-/** Of one run and export; at the default size that is most of a terabyte. */
+/** Requests of one run and export: most of a terabyte at the default size. */
 const REQUESTS_MAX = 1_000;
 const NO_TIMES =
   'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
@@ -40,10 +41,10 @@ export class ExportRun {
   #last: ExportFacts['last'];
   /** By an earlier try of this run, or by this one. */
   #hasPublished = false;
-  /** What another run had intended to publish, and this one did. */
+  /** Objects that an earlier run intended and this one published. */
   readonly #adopted: string[] = [];
   #epoch: number | undefined;
-  /** Of the profile that was planned with. */
+  /** Of the profile that the last plan was made with. */
   #shownTo: Micros | undefined;
   #isIntended = false;
   #fruitless = 0;
@@ -65,7 +66,7 @@ export class ExportRun {
     this.#request = request;
     this.#deps = deps;
     this.#learner = new ProfileLearner(lease.scope, request, deps);
-    this.#judging = new Judging(request, deps, this.#learner, this.#tally);
+    this.#judging = new Judging(request, deps, this.#learner, this.#tally, lease.contradictions);
     this.#signal = signal;
     const failpoint = async (step: Step): Promise<void> => {
       await deps.failpoint?.(step);
@@ -109,20 +110,14 @@ export class ExportRun {
     }
   }
 
-  /** What an earlier try of this export, perhaps a killed one, left and knew. */
+  /** Takes over what an earlier, perhaps killed, attempt left. */
   async #recover(): Promise<EventOf<'recovering'>> {
     const { repository, segmentBytesMax } = this.#deps;
     await this.#publishing.failpoint('claimed');
     for (const { segments } of await recover(this.#lease, this.#publishing, this.#signal))
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
-    const [coverage, kept, epoch, contradictions] = await Promise.all([
-      repository.coverage(this.#lease.scope),
-      repository.plan(this.#lease),
-      repository.epoch(),
-      repository.contradictions(this.#lease),
-    ]);
+    const [coverage, epoch] = await Promise.all([repository.coverage(this.#lease.scope), repository.epoch()]);
     this.#epoch = epoch;
-    this.#judging.contradictions = contradictions;
     const { auditShare: share = 0, seenTime: now, runId } = this.#request;
     this.#hasPublished =
       this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
@@ -131,7 +126,7 @@ export class ExportRun {
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#audited.add(coverageId);
     const rate = expectedBytesPerSecond(coverage, this.#target());
-    this.#windows = new WindowPlan(segmentBytesMax, rate, kept);
+    this.#windows = new WindowPlan(segmentBytesMax, rate, this.#lease.plan);
     return { kind: 'recovered', data: {} };
   }
 
@@ -178,7 +173,7 @@ export class ExportRun {
     };
   }
 
-  /** Until when a range may be closed: where the source tells no time, up to what it has shown. */
+  /** The end of what may be closed: where the source tells no time, its newest entry. */
   #closable(closedTo: Micros): Micros {
     if (!this.#hasTimes) return BEGINNING;
     if (this.#request.isClockGuessed !== true) return closedTo;
@@ -210,8 +205,7 @@ export class ExportRun {
     }
     const known = await this.#learner.learn(profile, request, received);
     this.#tally.count(received);
-    if (received.state === 'outgrown')
-      return { kind: 'outgrown', data: { ...planned, profile: known, request, outgrown: received } };
+    if (received.state === 'outgrown') return { kind: 'outgrown', data: { plan, outgrown: received } };
     return {
       kind: 'received',
       data: { plan, coverage, profile: known, before: profile, request, received },
@@ -238,6 +232,7 @@ export class ExportRun {
       lease: this.#lease,
       request: this.#request,
       deps: this.#deps,
+      compression: this.#deps.compression,
       publishing: this.#publishing,
       as,
       epoch: this.#epoch,
@@ -298,7 +293,7 @@ export class ExportRun {
     });
   }
 
-  /** What a doubted answer left is asked for again. */
+  /** Removes the spool files of a doubted answer: its range is asked for again. */
   async #cleared<Event extends { readonly kind: string }>(event: Event): Promise<Event> {
     if (event.kind === 'doubted') await this.#clearSpool();
     return event;
@@ -308,13 +303,13 @@ export class ExportRun {
     return this.#deps.objects.clearSpool(spoolPrefix(this.#lease));
   }
 
-  async #spoolFile(): Promise<{ name: string; path: string }> {
+  async #spoolFile(): Promise<SpoolFile> {
     this.#spoolFiles += 1;
     const name = `${spoolPrefix(this.#lease)}${this.#lease.token}.${this.#spoolFiles}.csv`;
     return { name, path: await this.#deps.objects.spoolPath(name) };
   }
 
-  /** Of a ledger without rows there is nothing to tell. */
+  /** A ledger without rows reports no progress. */
   #progress(bytes: number, rows: number): void {
     if (rows === 0 && this.#segments === 0) return;
     const elapsedMs = performance.now() - this.#startedMs;

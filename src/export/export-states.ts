@@ -4,7 +4,9 @@ import type { Verdict } from '../core/verdict.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { Probe } from './fetch/probe.ts';
 import type { AskPlan } from './plan/remaining.ts';
-import type { Coverage, SourceProfile, WindowRequest } from './ports.ts';
+import type { Coverage } from './store/coverage-rows.ts';
+import type { SourceProfile } from './store/source-profile.ts';
+import type { WindowRequest } from './ports.ts';
 
 export interface Planned {
   readonly plan: AskPlan;
@@ -12,12 +14,9 @@ export interface Planned {
   readonly profile: SourceProfile;
 }
 
-export interface Requested extends Planned {
+export interface Answered extends Planned {
   /** What was asked: the plan's request, or after a doubt another that must hold the same. */
   readonly request: Pick<WindowRequest, 'from' | 'to'>;
-}
-
-export interface Answered extends Requested {
   readonly received: Received;
   /** Before the answer was read. */
   readonly before: SourceProfile;
@@ -39,7 +38,7 @@ export interface States {
   planning: object;
   probing: { readonly probe: Probe; readonly profile: SourceProfile };
   requesting: Planned;
-  shrinking: Requested & { readonly outgrown: Outgrown };
+  shrinking: { readonly plan: AskPlan; readonly outgrown: Outgrown };
   judging: Answered;
   publishing: Publishing;
   ended: Ended;

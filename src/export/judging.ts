@@ -6,19 +6,19 @@ import type { ProfileLearner } from './profile-learner.ts';
 import { doubted } from './plan/profile.ts';
 import type { Range } from './plan/ranges.ts';
 import type { WindowPlan } from './plan/window-plan.ts';
-import type { Coverage } from './ports.ts';
+import type { Coverage } from './store/coverage-rows.ts';
 import type { ExportDeps, ExportRequest } from './request.ts';
 import type { Tally } from './validate/tally.ts';
 import { type Doubt, fewerInOpen, judge, NO_DOUBTS, shrinking, sumsOf } from './validate/judge.ts';
 
-/** To one plan, doubts included: then it is clear that no answer can be believed. */
+/** Requests about one plan, before no answer to it is believed. */
 const REQUESTS_PER_PLAN_MAX = 3;
-/** Of what is known from before such a rest, a source that keeps little may have nothing left. */
+/** A source that keeps little may have dropped what is older than this. */
 const RESTED_MICROS = 7n * DAY_MICROS;
-/** In so many runs in a row the source says the same against what is known: then it is so. */
+/** After so many runs in a row that contradict what is known, the source is believed. */
 const CONTRADICTIONS_MAX = 3;
 
-/** To the plan again. */
+/** Back to planning. */
 const AGAIN = { kind: 'doubted', data: {} } as const;
 
 export class Judging {
@@ -33,18 +33,25 @@ export class Judging {
   distrusted: Range | undefined;
   /** Of the last overlap check. */
   overlap: string | undefined;
-  /** Runs in a row, before this one, in which the source said the same against what is known. */
-  contradictions = 0;
+  readonly contradictions: number;
   isContradicted = false;
 
-  constructor(request: ExportRequest, deps: ExportDeps, learner: ProfileLearner, tally: Tally) {
+  /** @param contradictions runs in a row, before this one, in which the source said the same against what is known */
+  constructor(
+    request: ExportRequest,
+    deps: ExportDeps,
+    learner: ProfileLearner,
+    tally: Tally,
+    contradictions: number,
+  ) {
     this.#request = request;
     this.#deps = deps;
     this.#learner = learner;
     this.#tally = tally;
+    this.contradictions = contradictions;
   }
 
-  /** The first doubt is met by another request that must hold the same. */
+  /** After the first doubt, another request must bring the same rows. */
   get wantsSecondWay(): boolean {
     const { found, isEmptyBelieved } = this.doubts;
     return found.length === 1 && isEmptyBelieved !== true && found[0]?.state !== 'end unproven';
@@ -109,7 +116,7 @@ export class Judging {
     return this.#contradict(doubt, answered);
   }
 
-  /** What is known stays; what is new is published all the same, for it contradicts nothing. */
+  /** What is known stays. What is new contradicts nothing, and is published. */
   #contradict(doubt: Doubt, answered: Answered): EventOf<'judging'> {
     const { plan, received } = answered;
     if (doubt.state === 'fewer in the open segment' && !this.#deps.source.hasTimes) {
@@ -137,7 +144,7 @@ export class Judging {
     return { kind: 'refused', data: { verdict: 'complete', evidence: { doubt } } };
   }
 
-  /** What is known is kept, and is not asked for again. */
+  /** Keeps what is known, and does not ask for it again. */
   keep(rows: readonly Coverage[], reason = 'the source serves less of them than it did'): typeof AGAIN {
     this.suspect();
     this.#tally.kept(rows, reason);

@@ -10,9 +10,6 @@ import { FencedError, RetryableError } from '../core/errors.ts';
  * successor takes over ten seconds after the last renewal (`mirror.is_leased`).
  */
 export const LEASE_MS = 60_000;
-const RENEW_EVERY_MS = 2_500;
-/** Work stops this long before the lease can run out: enough for a request that is under way. */
-const MARGIN_MS = 2_500;
 /** Between two questions whether what is waited for is free. */
 const STEP_MIN_MS = 50;
 const STEP_MAX_MS = 1_000;
@@ -33,20 +30,15 @@ export interface LeaseHandle {
   readonly release: () => Promise<void>;
 }
 
-export interface LeaseTimes {
-  readonly leaseMs: number;
-  readonly renewEveryMs: number;
-  readonly marginMs: number;
-}
-
-export const LEASE_TIMES: LeaseTimes = {
+export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
-  renewEveryMs: RENEW_EVERY_MS,
-  marginMs: MARGIN_MS,
+  renewEveryMs: 2_500,
+  /** Work stops this long before the lease can run out: enough for a request that is under way. */
+  marginMs: 2_500,
 };
 
 /** Renews until it is disposed, and then gives the lease back. */
-export function keepLease(handle: LeaseHandle, times: LeaseTimes = LEASE_TIMES): KeptLease {
+export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
   const lost = new AbortController();
   const stopped = new AbortController();
   const heldMs = times.leaseMs - times.marginMs;

@@ -2,7 +2,8 @@
 import { PermanentError } from '../core/errors.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import { decided, learned, newestShown } from './plan/profile.ts';
-import type { ExportScope, SourceProfile, WindowRequest } from './ports.ts';
+import type { ExportScope, WindowRequest } from './ports.ts';
+import type { SourceProfile } from './store/source-profile.ts';
 import type { ExportDeps, ExportRequest } from './request.ts';
 
 export class ProfileLearner {

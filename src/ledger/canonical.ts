@@ -60,7 +60,8 @@ export function isAmountColumn(name: string): boolean {
   );
 }
 
-const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
+/** Without them there is no entry. */
+export const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
   'vega_time',
   'quantity',
   'transfer_type',

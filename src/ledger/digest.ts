@@ -68,12 +68,13 @@ export class RowDigest {
 
   /** Adds all rows of another sum. */
   merge(other: RowDigest): void {
-    this.#combine(other, 1);
-  }
-
-  /** Takes all rows of another sum away: what is left when a slice is cut off. */
-  subtract(other: RowDigest): void {
-    this.#combine(other, -1);
+    this.#carry();
+    other.#carry();
+    for (let limb = 0; limb < LIMBS; limb += 1) {
+      this.#limbs[limb] = (this.#limbs[limb] ?? 0) + (other.#limbs[limb] ?? 0);
+    }
+    this.#rows += other.#rows;
+    this.#carry();
   }
 
   /** 64 hex digits, the most significant first. */
@@ -85,24 +86,10 @@ export class RowDigest {
       .join('');
   }
 
-  equals(other: RowDigest): boolean {
-    return this.#rows === other.#rows && this.hex() === other.hex();
-  }
-
   reset(): void {
     this.#limbs.fill(0);
     this.#rows = 0;
     this.#sinceCarry = 0;
-  }
-
-  #combine(other: RowDigest, sign: 1 | -1): void {
-    this.#carry();
-    other.#carry();
-    for (let limb = 0; limb < LIMBS; limb += 1) {
-      this.#limbs[limb] = (this.#limbs[limb] ?? 0) + sign * (other.#limbs[limb] ?? 0);
-    }
-    this.#rows += sign * other.#rows;
-    this.#carry();
   }
 
   /** Brings every limb below 2^32; what runs over the last one falls away: that is the modulus. */

@@ -3,6 +3,15 @@ import { z } from 'zod';
 import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { formatInstant, parseInstant } from '../core/time.ts';
 
+/** @returns undefined where the text is no JSON */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 export const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
 
 export const partyId = z.string().refine((text) => canonicalPartyId(text) === text, 'not a party id');

@@ -13,7 +13,7 @@ import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
 import { SpellingProof } from '../ledger/spelling.ts';
-import type { CopyChunk, LoadedSums, SegmentRecord } from './ports.ts';
+import type { LoadedSums, MonthLines, SegmentRecord } from './ports.ts';
 import type { SegmentRows } from './segment-reader.ts';
 
 /** Each month of a segment costs a partition; a century of them is no ledger. */
@@ -33,7 +33,6 @@ export class CopyRows implements SegmentRows {
   #hasEffect = false;
   #contradictions = 0n;
   #row = 0n;
-  #rows = 0;
   /** By month. */
   #lines = new Map<string, string>();
 
@@ -57,18 +56,14 @@ export class CopyRows implements SegmentRows {
     this.#sumOf(month).add(hashText(canonicalText(row.values, row.extra)));
     if (this.#hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values))
       this.#contradictions += 1n;
-    this.#rows += 1;
     this.#lines.set(month, (this.#lines.get(month) ?? '') + copyLine(this.#segment, row));
   }
 
-  /** What was gathered; undefined where there was no row. */
-  take(): CopyChunk | undefined {
-    if (this.#rows === 0) return undefined;
-    const parts = [...this.#lines].map(([month, text]) => ({ month, lines: Buffer.from(text) }));
-    const chunk = { rows: this.#rows, parts };
-    this.#rows = 0;
+  /** What was gathered; empty where there was no row. */
+  take(): readonly MonthLines[] {
+    const months = [...this.#lines].map(([month, text]) => ({ month, lines: Buffer.from(text) }));
     this.#lines = new Map();
-    return chunk;
+    return months;
   }
 
   sums(): LoadedSums {

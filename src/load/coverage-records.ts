@@ -1,7 +1,6 @@
 /** The records of coverage in the store, read side by side: of each party, what the newest says of it. */
 import { createHash } from 'node:crypto';
-import { StringDecoder } from 'node:string_decoder';
-import { errorCode, PermanentError } from '../core/errors.ts';
+import { PermanentError } from '../core/errors.ts';
 import { compareIds } from '../core/ids.ts';
 import {
   decodeHead,
@@ -13,7 +12,7 @@ import {
   RECORDS_PREFIX,
   recordsOf,
 } from '../ledger/objects/coverage-record.ts';
-import { plainStream } from '../ledger/objects/plain-stream.ts';
+import { isArchiveDamage, plainStream } from '../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 
 /** What was recorded of a party, and by which number. */
@@ -77,16 +76,15 @@ async function checked(key: string, objects: ObjectStore, signal: AbortSignal): 
 }
 
 async function* recordLines(key: string, objects: ObjectStore, signal: AbortSignal): AsyncGenerator<string> {
-  const decoder = new StringDecoder('utf8');
   let rest = '';
   try {
-    for await (const chunk of plainStream(await objects.read(key, signal), 'zstd')) {
-      const lines = (rest + decoder.write(chunk as Buffer)).split('\n');
+    for await (const chunk of plainStream(await objects.read(key, signal), 'zstd').setEncoding('utf8')) {
+      const lines = (rest + String(chunk)).split('\n');
       rest = lines.pop() ?? '';
       yield* lines;
     }
   } catch (error) {
-    throw /^(?:ZSTD_|Z_)/.test(errorCode(error)) ? invalidRecord(key, 'it is damaged', error) : error;
+    throw isArchiveDamage(error) ? invalidRecord(key, 'it is damaged', error) : error;
   }
   if (rest !== '') throw invalidRecord(key, 'it ends in the middle of a line');
 }

@@ -1,39 +1,36 @@
 /** Loads every party that has something waiting. */
 import { errorCode, errorLine, UnreachableError } from '../core/errors.ts';
 import { type Verdict, worst } from '../core/verdict.ts';
-import {
-  type FaultySegment,
-  type LoadDeps,
-  type LoadOptions,
-  loadParty,
-  type PartyLoad,
-} from './load-party.ts';
+import { type FaultySegment, type LoadDeps, loadParty, type PartyLoad } from './load-party.ts';
 
 const CONCURRENCY = 2;
 const PAGE_ROWS = 200;
 /** Kept of each kind of trouble, for the run's evidence; all of them are counted. */
 const KEPT_MAX = 100;
 
-export interface LoadOutcome {
+interface Totals {
+  parties: number;
+  segments: number;
+  rows: bigint;
+  removedRows: bigint;
+  /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
+  effectsContradicted: bigint;
+  heldBack: number;
+  quarantinedCount: number;
+  readonly quarantined: FaultySegment[];
+  failedCount: number;
+  readonly failed: { readonly partyId: string; readonly code: string; readonly message: string }[];
+}
+
+export interface LoadOutcome extends Readonly<Totals> {
   /**
    * `incomplete` where a segment was quarantined or a party's load failed; `suspicious` where what was loaded
    * contradicts itself.
    */
   readonly verdict: Verdict;
-  readonly parties: number;
-  readonly segments: number;
-  readonly rows: bigint;
-  readonly removedRows: bigint;
-  /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
-  readonly effectsContradicted: bigint;
-  readonly heldBack: number;
-  readonly quarantinedCount: number;
-  readonly quarantined: readonly FaultySegment[];
-  readonly failedCount: number;
-  readonly failed: readonly { readonly partyId: string; readonly code: string; readonly message: string }[];
 }
 
-export interface LoadAllOptions extends LoadOptions {
+export interface LoadAllOptions {
   /** Only these; absent: every party with something to load. */
   readonly parties?: readonly string[];
   readonly onParty?: (load: PartyLoad) => void;
@@ -48,7 +45,18 @@ export async function loadAll(
   signal: AbortSignal,
   options: LoadAllOptions = {},
 ): Promise<LoadOutcome> {
-  const totals = new Totals();
+  const totals: Totals = {
+    parties: 0,
+    segments: 0,
+    rows: 0n,
+    removedRows: 0n,
+    effectsContradicted: 0n,
+    heldBack: 0,
+    quarantinedCount: 0,
+    quarantined: [],
+    failedCount: 0,
+    failed: [],
+  };
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
   const parties = partiesInTurn(deps, options, either);
@@ -57,27 +65,23 @@ export async function loadAll(
       const next = await parties.next();
       if (next.done === true) return;
       try {
-        const load = await loadParty(next.value, deps, either, options);
-        totals.add(load);
+        const load = await loadParty(next.value, deps, either);
+        count(totals, load);
         options.onParty?.(load);
       } catch (error) {
         if (either.aborted || error instanceof UnreachableError) throw error;
-        totals.fail(next.value, error);
+        countFailure(totals, next.value, error);
       }
     }
   };
   const lanes = Array.from({ length: CONCURRENCY }, () =>
-    work().catch((error: unknown) => {
-      stop.abort(error);
-      throw error;
-    }),
+    work().catch((error: unknown) => stop.abort(error)),
   );
-  const ended = await Promise.allSettled(lanes);
+  await Promise.all(lanes);
   signal.throwIfAborted();
   // The first error stops the other lane, and what that one then meets is not the reason.
   if (stop.signal.aborted) throw stop.signal.reason;
-  for (const lane of ended) if (lane.status === 'rejected') throw lane.reason;
-  return totals.outcome();
+  return { verdict: verdictOf(totals), ...totals };
 }
 
 /** One generator shared by the lanes: calls of `next` queue up, so each party is handed out once. */
@@ -100,52 +104,27 @@ async function* partiesInTurn(
   }
 }
 
-class Totals {
-  #parties = 0;
-  #segments = 0;
-  #rows = 0n;
-  #removedRows = 0n;
-  #effectsContradicted = 0n;
-  #heldBack = 0;
-  #quarantinedCount = 0;
-  #failedCount = 0;
-  readonly #quarantined: FaultySegment[] = [];
-  readonly #failed: { partyId: string; code: string; message: string }[] = [];
+function count(totals: Totals, load: PartyLoad): void {
+  totals.parties += 1;
+  totals.segments += load.segments;
+  totals.rows += load.rows;
+  totals.removedRows += load.removedRows;
+  totals.effectsContradicted += load.effectsContradicted;
+  totals.heldBack += load.heldBack;
+  totals.quarantinedCount += load.quarantined.length;
+  totals.quarantined.push(...load.quarantined.slice(0, KEPT_MAX - totals.quarantined.length));
+}
 
-  add(load: PartyLoad): void {
-    this.#parties += 1;
-    this.#segments += load.segments;
-    this.#rows += load.rows;
-    this.#removedRows += load.removedRows;
-    this.#effectsContradicted += load.effectsContradicted;
-    this.#heldBack += load.heldBack;
-    this.#quarantinedCount += load.quarantined.length;
-    this.#quarantined.push(...load.quarantined.slice(0, KEPT_MAX - this.#quarantined.length));
-  }
+function countFailure(totals: Totals, partyId: string, error: unknown): void {
+  totals.failedCount += 1;
+  if (totals.failed.length >= KEPT_MAX) return;
+  totals.failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
+}
 
-  fail(partyId: string, error: unknown): void {
-    this.#failedCount += 1;
-    if (this.#failed.length >= KEPT_MAX) return;
-    this.#failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
-  }
-
-  outcome(): LoadOutcome {
-    const isComplete = this.#quarantinedCount === 0 && this.#failedCount === 0 && this.#heldBack === 0;
-    return {
-      verdict: worst([
-        isComplete ? 'complete' : 'incomplete',
-        this.#effectsContradicted === 0n ? 'complete' : 'suspicious',
-      ]),
-      parties: this.#parties,
-      segments: this.#segments,
-      rows: this.#rows,
-      removedRows: this.#removedRows,
-      effectsContradicted: this.#effectsContradicted,
-      heldBack: this.#heldBack,
-      quarantinedCount: this.#quarantinedCount,
-      quarantined: this.#quarantined,
-      failedCount: this.#failedCount,
-      failed: this.#failed,
-    };
-  }
+function verdictOf({ quarantinedCount, failedCount, heldBack, effectsContradicted }: Totals): Verdict {
+  const isComplete = quarantinedCount === 0 && failedCount === 0 && heldBack === 0;
+  return worst([
+    isComplete ? 'complete' : 'incomplete',
+    effectsContradicted === 0n ? 'complete' : 'suspicious',
+  ]);
 }

@@ -21,10 +21,6 @@ export interface LoadDeps {
   readonly keeper?: RowKeeper;
 }
 
-export interface LoadOptions {
-  readonly onProgress?: (progress: { readonly rows: number; readonly bytes: number }) => void;
-}
-
 export interface FaultySegment extends QuarantineReason {
   readonly segmentId: bigint;
   readonly objectKey: string;
@@ -42,10 +38,10 @@ export interface PartyLoad {
   readonly heldBack: number;
 }
 
-/** The manifest may move on under a load: a fresh plan follows, so often at most. */
+/** Segments may change during a load, which then plans again: so often at most. */
 const PLANS_MAX = 20;
 
-/** A bit that flipped on the way is not in the object: so often it is read before it is believed to be damaged. */
+/** A bit may flip on the way: an object counts as damaged after so many readings. */
 const READINGS_MAX = 2;
 
 /** A segment's own fault, told apart from the warehouse's and the store's. */
@@ -66,32 +62,32 @@ class SegmentFault extends Error {
  * again by the next load; the others go on. Doing it again, or twice at once, changes nothing.
  * @throws RetryableError where the warehouse or the store failed; what was committed stays
  */
-export async function loadParty(
-  partyId: string,
-  deps: LoadDeps,
-  signal: AbortSignal,
-  options: LoadOptions = {},
-): Promise<PartyLoad> {
+export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSignal): Promise<PartyLoad> {
+  const sums = { segments: 0, rows: 0n, removedRows: 0n, effectsContradicted: 0n };
   const quarantined: FaultySegment[] = [];
-  const tried = new Set<bigint>();
-  let [segments, rows, removedRows, effectsContradicted] = [0, 0n, 0n, 0n];
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
     const { pending, stale } = await deps.repository.toLoad(partyId);
-    const faulty = pending.filter((segment) => tried.has(segment.segmentId));
-    const work = planReplacements(pending, stale, new Set(faulty.map((segment) => segment.segmentId)));
+    const faulty = new Set(quarantined.map(({ segmentId }) => segmentId));
+    const work = planReplacements(pending, stale, faulty);
     if (work.length === 0) {
-      const heldBack = pending.length - faulty.length;
-      return { partyId, segments, rows, removedRows, effectsContradicted, quarantined, heldBack };
+      const heldBack = pending.filter(({ segmentId }) => !faulty.has(segmentId)).length;
+      return { partyId, ...sums, quarantined, heldBack };
     }
-    const outcome = await replaceAll(partyId, work, deps, signal, options);
-    segments += outcome.segments;
-    rows += outcome.rows;
-    removedRows += outcome.removedRows;
-    effectsContradicted += outcome.effectsContradicted;
-    for (const fault of outcome.faults) {
-      tried.add(fault.segmentId);
-      quarantined.push(fault);
+    for (const replacement of work) {
+      signal.throwIfAborted();
+      try {
+        const replaced = await replaceOne(partyId, replacement, deps, signal);
+        // The manifest moved on: it is planned again with what it says now.
+        if (replaced === undefined) break;
+        sums.segments += replacement.load.length;
+        sums.rows += replaced.rows;
+        sums.removedRows += replaced.removedRows;
+        sums.effectsContradicted += replaced.effectsContradicted;
+      } catch (error) {
+        if (!(error instanceof SegmentFault)) throw error;
+        quarantined.push(await quarantine(error, deps.repository));
+      }
     }
   }
   throw new PermanentError(
@@ -100,48 +96,13 @@ export async function loadParty(
   );
 }
 
-interface ReplacedSums {
-  segments: number;
-  rows: bigint;
-  removedRows: bigint;
-  effectsContradicted: bigint;
-  readonly faults: FaultySegment[];
-}
-
-async function replaceAll(
-  partyId: string,
-  work: readonly Replacement[],
-  deps: LoadDeps,
-  signal: AbortSignal,
-  options: LoadOptions,
-): Promise<ReplacedSums> {
-  const sums: ReplacedSums = { segments: 0, rows: 0n, removedRows: 0n, effectsContradicted: 0n, faults: [] };
-  for (const replacement of work) {
-    signal.throwIfAborted();
-    try {
-      const replaced = await replaceOne(partyId, replacement, deps, signal, options);
-      // The manifest moved on: the caller plans again with what it says now.
-      if (replaced === undefined) return sums;
-      sums.segments += replacement.load.length;
-      sums.rows += replaced.rows;
-      sums.removedRows += replaced.removedRows;
-      sums.effectsContradicted += replaced.effectsContradicted;
-    } catch (error) {
-      if (!(error instanceof SegmentFault)) throw error;
-      sums.faults.push(await setSegmentAside(error, deps.repository));
-    }
-  }
-  return sums;
-}
-
 /** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
 async function replaceOne(
   partyId: string,
   replacement: Replacement,
   deps: LoadDeps,
   signal: AbortSignal,
-  options: LoadOptions,
-): Promise<Omit<ReplacedSums, 'segments' | 'faults'> | undefined> {
+): Promise<Pick<PartyLoad, 'rows' | 'removedRows' | 'effectsContradicted'> | undefined> {
   for (let reading = 1; ; reading += 1) {
     let [rows, effectsContradicted] = [0n, 0n];
     try {
@@ -149,7 +110,7 @@ async function replaceOne(
         partyId,
         replacement,
         async (segment, sink) => {
-          const loaded = await copySegment(segment, sink, deps, signal, options);
+          const loaded = await copySegment(segment, sink, deps, signal);
           rows += loaded.rows;
           effectsContradicted += loaded.effectsContradicted;
           return loaded;
@@ -170,7 +131,6 @@ async function copySegment(
   sink: RowSink,
   { objects, keeper }: LoadDeps,
   signal: AbortSignal,
-  options: LoadOptions,
 ): Promise<LoadedSums> {
   const rows = new CopyRows(segment);
   const kept = keeper?.open(segment);
@@ -184,12 +144,9 @@ async function copySegment(
         await kept?.keep();
         return rows.sums();
       }
-      const chunk = rows.take();
-      if (chunk !== undefined) {
-        await sink.write(chunk);
-        for (const { month, lines } of chunk.parts) await kept?.write(month, lines);
-      }
-      options.onProgress?.({ rows: chunk?.rows ?? 0, bytes: step.value.bytes });
+      const months = rows.take();
+      if (months.length > 0) await sink.write(months);
+      for (const { month, lines } of months) await kept?.write(month, lines);
     }
   } catch (error) {
     await reading.return(undefined);
@@ -198,7 +155,7 @@ async function copySegment(
   }
 }
 
-async function setSegmentAside(fault: SegmentFault, repository: LoadStore): Promise<FaultySegment> {
+async function quarantine(fault: SegmentFault, repository: LoadStore): Promise<FaultySegment> {
   const reason = { code: fault.cause.code, message: fault.message };
   await repository.quarantine(fault.segment.segmentId, reason);
   return { ...reason, segmentId: fault.segment.segmentId, objectKey: fault.segment.objectKey };

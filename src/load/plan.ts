@@ -6,12 +6,6 @@
 import { readInstant, type Micros } from '../core/time.ts';
 import type { Replacement, SegmentRecord, StaleSegment } from './ports.ts';
 
-interface Scope {
-  readonly assetId: string | undefined;
-  readonly from: string;
-  readonly to: string;
-}
-
 /**
  * Groups `pending` and `stale` into replacements such that no stale row shares an instant and an asset
  * with a pending segment of another replacement. A group with a segment of `faulty` is left out whole:
@@ -40,7 +34,7 @@ export function planReplacements(
     .toSorted((a, b) => compareInstants(startOf(a), startOf(b)));
 }
 
-function overlap(a: Scope, b: Scope): boolean {
+function overlap(a: StaleSegment, b: StaleSegment): boolean {
   const sameAsset = a.assetId === undefined || b.assetId === undefined || a.assetId === b.assetId;
   return sameAsset && readInstant(a.from) < readInstant(b.to) && readInstant(b.from) < readInstant(a.to);
 }

@@ -26,28 +26,22 @@ export interface SegmentRecord {
 }
 
 /** A superseded segment whose rows are still in the warehouse. */
-export interface StaleSegment {
-  readonly segmentId: bigint;
-  readonly assetId: string | undefined;
-  readonly from: string;
-  readonly to: string;
-}
+export type StaleSegment = Pick<SegmentRecord, 'segmentId' | 'assetId' | 'from' | 'to'>;
 
 export interface QuarantineReason {
   readonly code: string;
   readonly message: string;
 }
 
-/** A piece of COPY input in text format, whole lines. */
-export interface CopyChunk {
-  readonly rows: number;
-  /** Lines by month (`2023-05`); a month's partition must exist before its lines are sent. */
-  readonly parts: readonly { readonly month: string; readonly lines: Buffer }[];
+/** Whole lines of COPY input in text format, of one month (`2023-05`), whose partition must exist before they are sent. */
+export interface MonthLines {
+  readonly month: string;
+  readonly lines: Buffer;
 }
 
 /** Where a segment's rows go; a write that resolves makes room for the next. */
 export interface RowSink {
-  write(chunk: CopyChunk): Promise<void>;
+  write(months: readonly MonthLines[]): Promise<void>;
 }
 
 /** Keeps what the loader has decided, for whoever needs the same rows next. */

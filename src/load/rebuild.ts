@@ -5,11 +5,11 @@
 import { errorLine, PermanentError } from '../core/errors.ts';
 import { isHexId } from '../core/ids.ts';
 import { readRecordKey, recordsOf } from '../ledger/objects/coverage-record.ts';
-import { decodeManifest, type Manifest } from '../ledger/objects/manifest.ts';
+import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { isManifestKey, manifestKey, partyName } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
-import type { RebuildStore } from './store/rebuild-store.ts';
+import type { Lineage, RebuildStore } from './store/rebuild-store.ts';
 import { reconcile } from './reconcile.ts';
 
 const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
@@ -48,8 +48,9 @@ export async function rebuildIfEmpty(
 export async function catchUpWithStore(
   deps: RebuildDeps,
   signal: AbortSignal,
+  lineage?: Lineage,
 ): Promise<RebuildResult | undefined> {
-  const { warehouseId, seq, isRebuilding } = await deps.repository.lineage();
+  const { warehouseId, seq, isRebuilding } = lineage ?? (await deps.repository.lineage());
   if (isRebuilding) return rebuild(deps, signal);
   if (!(await isBehind(warehouseId, seq, deps.objects, signal))) return undefined;
   return rebuild(deps, signal, warehouseId);
@@ -161,7 +162,7 @@ async function readManifests(
   for (const key of sizes.keys()) {
     if (!isManifestKey(key)) continue;
     try {
-      manifests.push(await readManifest(objects, key, sizes, signal));
+      manifests.push(await checkedManifest(objects, key, sizes, signal));
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       onProblem(key, error);
@@ -190,15 +191,14 @@ async function* partyObjects(
   if (sizes.size > 0) yield [party, sizes];
 }
 
-async function readManifest(
+async function checkedManifest(
   objects: ObjectStore,
   key: string,
   sizes: ReadonlyMap<string, bigint>,
   signal: AbortSignal,
 ): Promise<Manifest> {
   if ((sizes.get(key) ?? 0n) > BigInt(MANIFEST_BYTES_MAX)) throw misplaced(key, 'it is too large for one');
-  const content = Buffer.concat(await (await objects.read(key, signal)).toArray());
-  const manifest = decodeManifest(content, key);
+  const manifest = await readManifest(objects, key, signal);
   const isOfParty = key.startsWith(`${PREFIX}party=${partyName(manifest.partyId)}/`);
   if (!isOfParty || manifestKey(manifest.objectKey) !== key)
     throw misplaced(key, `it is of ${manifest.objectKey}`);

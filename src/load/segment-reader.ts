@@ -2,14 +2,13 @@
  * Reads a published object and proves it while reading: the object's bytes, the plain bytes, the rows
  * and their digest are what the manifest table says, or the read fails at its end.
  */
-import { createHash, type Hash } from 'node:crypto';
-import { pipeline, type Readable, Transform } from 'node:stream';
+import { pipeline, type Readable } from 'node:stream';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
 import { compressionOf } from '../ledger/objects/object-keys.ts';
-import { plainStream } from '../ledger/objects/plain-stream.ts';
+import { ByteSums, isArchiveDamage, plainStream } from '../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './ports.ts';
 
@@ -37,7 +36,7 @@ export async function* readSegment(
   segment: SegmentRecord,
   rows: SegmentRows,
   signal: AbortSignal,
-): AsyncGenerator<{ readonly bytes: number }> {
+): AsyncGenerator<void> {
   const stored = new ByteSums();
   const plain = new ByteSums();
   const digest = new RowDigest();
@@ -60,9 +59,8 @@ export async function* readSegment(
       // Sooner than at the end: a damaged archive could unpack for ever.
       if (plain.bytes > segment.bytes) throw corrupt(segment, 'bytes', plain.bytes, segment.bytes);
       for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
-        const piece = chunk.subarray(start, start + PIECE_BYTES);
-        splitter.push(piece);
-        yield { bytes: piece.length };
+        splitter.push(chunk.subarray(start, start + PIECE_BYTES));
+        yield;
       }
     }
   } catch (error) {
@@ -73,38 +71,18 @@ export async function* readSegment(
   }
   checkSums(segment, [
     ['object_bytes', stored.bytes, segment.objectBytes],
-    ['object_sha256', stored.hex(), segment.objectSha256],
+    ['object_sha256', stored.sha256(), segment.objectSha256],
     ['bytes', plain.bytes, segment.bytes],
-    ['sha256', plain.hex(), segment.sha256],
+    ['sha256', plain.sha256(), segment.sha256],
     ['last line', splitter.rest().length === 0 ? 'ended' : 'cut off', 'ended'],
     ['rows', BigInt(digest.rows), segment.rows],
     ['digest', digest.hex(), segment.digest],
   ]);
 }
 
-class ByteSums {
-  bytes = 0n;
-  readonly #hash: Hash = createHash('sha256');
-
-  add(chunk: Buffer): void {
-    this.bytes += BigInt(chunk.length);
-    this.#hash.update(chunk);
-  }
-
-  hex(): string {
-    return this.#hash.digest('hex');
-  }
-}
-
 function plainBytes(source: Readable, stored: ByteSums, segment: SegmentRecord): Readable {
-  const counter = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      stored.add(chunk);
-      done(null, chunk);
-    },
-  });
   // The callback does nothing: an error destroys the last stream, whose reader meets it.
-  const counted = pipeline(source, counter, () => undefined);
+  const counted = pipeline(source, stored.through(), () => undefined);
   return plainStream(counted, compressionOf(segment.objectKey));
 }
 
@@ -137,7 +115,7 @@ function corrupt(
 function readingError(segment: SegmentRecord, error: unknown): Error {
   if (error instanceof PermanentError || error instanceof RetryableError) return error;
   const code = errorCode(error);
-  const isArchive = /^(?:ZSTD_|Z_)/.test(code) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
+  const isArchive = isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
   const message = `Cannot read the object ${segment.objectKey}: ${code}`;
   const details = { cause: error, meta: { key: segment.objectKey } };
   return isArchive

@@ -13,14 +13,15 @@ export class StoreWatch {
   /** @param maxAgeMs a comparison that is no older will do, where the database has not gone back since */
   async catchUp(signal: AbortSignal, maxAgeMs: number): Promise<RebuildResult | undefined> {
     const atMs = performance.now();
-    const { warehouseId, seq, isRebuilding } = await this.#deps.repository.lineage();
+    const lineage = await this.#deps.repository.lineage();
+    const { warehouseId, seq, isRebuilding } = lineage;
     const last = this.#compared;
     const isAhead = last !== undefined && last.warehouseId === warehouseId && last.seq <= seq;
     if (isAhead && !isRebuilding && atMs - last.atMs < maxAgeMs) {
       this.#compared = { ...last, seq };
       return undefined;
     }
-    const found = await catchUpWithStore(this.#deps, signal);
+    const found = await catchUpWithStore(this.#deps, signal, lineage);
     this.#compared = found === undefined ? { warehouseId, seq, atMs } : undefined;
     return found;
   }

@@ -4,7 +4,7 @@
  */
 import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
 import { formatInstant } from '../core/time.ts';
-import { decodeManifest, type Manifest } from '../ledger/objects/manifest.ts';
+import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeCheck, NeverFetched, Problem, SegmentRecord } from './ports.ts';
@@ -68,8 +68,7 @@ export async function verify(
   signal: AbortSignal,
   options: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  const verification = new Verification(deps, signal, options);
-  return verification.run();
+  return new Verification(deps, signal, options).run();
 }
 
 class Verification {
@@ -131,7 +130,8 @@ class Verification {
       for (const segment of page) {
         this.#signal.throwIfAborted();
         await this.#checkObject(segment);
-        this.#count({ segments: 1, objectBytes: segment.objectBytes });
+        const { segments, objectBytes } = this.#checked;
+        this.#count({ segments: segments + 1, objectBytes: objectBytes + segment.objectBytes });
       }
       await this.#checkRows(page.filter((segment) => segment.isLoaded));
       const proven = page.filter(({ segmentId }) => !this.#suspects.has(segmentId));
@@ -197,8 +197,7 @@ class Verification {
 
   async #lineageOf(key: string): Promise<string | undefined> {
     try {
-      const content = Buffer.concat(await (await this.#deps.objects.read(key, this.#signal)).toArray());
-      return decodeManifest(content, key).warehouseId;
+      return (await readManifest(this.#deps.objects, key, this.#signal)).warehouseId;
     } catch (error) {
       // Taken away since it was listed, or no manifest: it says nothing of whose it is.
       if (!(error instanceof PermanentError)) throw error;
@@ -229,8 +228,7 @@ class Verification {
 
   async #checkManifest(segment: SegmentRecord): Promise<void> {
     const key = manifestKey(segment.objectKey);
-    const content = Buffer.concat(await (await this.#deps.objects.read(key, this.#signal)).toArray());
-    const manifest = decodeManifest(content, key);
+    const manifest = await readManifest(this.#deps.objects, key, this.#signal);
     const differing = differences(segment, manifest);
     if (differing.length === 0) return;
     throw new PermanentError(`The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`, {
@@ -247,7 +245,8 @@ class Verification {
     const stored = this.#options.deep === true ? await this.#storedSums(ids) : undefined;
     for (const segment of segments) {
       const rows = counts.get(segment.segmentId) ?? 0n;
-      this.#count({ loadedSegments: 1, warehouseRows: rows });
+      const { loadedSegments, warehouseRows } = this.#checked;
+      this.#count({ loadedSegments: loadedSegments + 1, warehouseRows: warehouseRows + rows });
       if (rows !== segment.rows) {
         const message = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
         await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
@@ -292,7 +291,7 @@ class Verification {
 
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
   async #addIfCurrent(segment: SegmentRecord, code: string, message: string): Promise<void> {
-    const now = await this.#deps.repository.currentSegment(segment.segmentId);
+    const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
     this.#suspects.add(segment.segmentId);
     if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
     this.#add({ code, subject: segment.objectKey, message });
@@ -304,17 +303,7 @@ class Verification {
   }
 
   #count(more: Partial<VerifyCounts>): void {
-    const before = this.#checked;
-    this.#checked = {
-      segments: before.segments + (more.segments ?? 0),
-      objectBytes: before.objectBytes + (more.objectBytes ?? 0n),
-      loadedSegments: before.loadedSegments + (more.loadedSegments ?? 0),
-      warehouseRows: before.warehouseRows + (more.warehouseRows ?? 0n),
-      lakeFiles: before.lakeFiles + (more.lakeFiles ?? 0),
-      lakeFilesRead: before.lakeFilesRead + (more.lakeFilesRead ?? 0),
-      lakeRows: before.lakeRows + (more.lakeRows ?? 0n),
-      lakeSegmentsBehind: before.lakeSegmentsBehind + (more.lakeSegmentsBehind ?? 0),
-    };
+    this.#checked = { ...this.#checked, ...more };
     this.#options.onProgress?.(this.#checked);
   }
 }

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import type { Pool, PoolClient } from 'pg';
 import { from as copyFrom, type CopyStreamQuery } from 'pg-copy-streams';
-import type { CopyChunk, RowSink } from '../load/ports.ts';
+import type { MonthLines, RowSink } from '../load/ports.ts';
 import { UnreachableError } from '../core/errors.ts';
 import { ensurePartitions } from './partitions.ts';
 import { databaseError } from './transaction.ts';
@@ -31,8 +31,8 @@ export class CopySink implements RowSink {
     this.#signal = signal;
   }
 
-  async write(chunk: CopyChunk): Promise<void> {
-    const fresh = chunk.parts.map(({ month }) => month).filter((month) => !this.#months.has(month));
+  async write(months: readonly MonthLines[]): Promise<void> {
+    const fresh = months.map(({ month }) => month).filter((month) => !this.#months.has(month));
     if (fresh.length > 0) {
       await this.finish();
       await ensurePartitions(this.#pool, fresh);
@@ -41,7 +41,7 @@ export class CopySink implements RowSink {
     // After an error the stream has no connection and takes no more rows.
     this.#refuseAfterFailure();
     const copy = this.#copy ?? this.#begin();
-    for (const { lines } of chunk.parts) {
+    for (const { lines } of months) {
       if (!copy.write(lines)) await this.#event(copy, 'drain');
       this.#refuseAfterFailure();
     }

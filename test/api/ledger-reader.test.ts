@@ -7,7 +7,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ObjectLedgerReader } from '../../src/api/service/ledger-reader.ts';
 import type { LedgerQuestion } from '../../src/api/http/ports.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../src/core/time.ts';
-import type { Coverage, Segment } from '../../src/export/ports.ts';
+import type { Coverage } from '../../src/export/store/coverage-rows.ts';
+import type { Segment } from '../../src/export/store/export-archive.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 

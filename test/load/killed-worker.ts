@@ -30,9 +30,11 @@ const counted = new Proxy(objects, {
   },
 });
 
-if (stage === 'load')
-  await loadAll({ repository: new LoadStore(warehouse), objects }, signal, { onProgress: step });
-else {
+if (stage === 'load') {
+  // Each piece of rows that the warehouse was sent is a step.
+  const kept = { write: async () => step(), keep: async () => undefined, discard: async () => undefined };
+  await loadAll({ repository: new LoadStore(warehouse), objects, keeper: { open: () => kept } }, signal);
+} else {
   const scratchDir = join(folder, 'scratch');
   const repository = new LakeStore(warehouse.pool);
   await buildLake({ repository, objects: counted, scratchDir, retentionMs: 7 * 86_400_000 }, signal);

@@ -6,7 +6,8 @@
  */
 import { PermanentError } from '../../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros } from '../../core/time.ts';
-import type { Coverage, Segment } from '../../export/ports.ts';
+import type { Coverage } from '../../export/store/coverage-rows.ts';
+import type { Segment } from '../../export/store/export-archive.ts';
 import type { ExportArchiveStore } from '../../export/store/export-archive.ts';
 import type { ExportStore } from '../../export/store/export-store.ts';
 import { RowFilter } from '../../export/read/row-filter.ts';

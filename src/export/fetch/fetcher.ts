@@ -5,13 +5,17 @@ import { closedRange } from '../validate/judge.ts';
 import { waitFor } from '../lease.ts';
 import { wouldShrink } from '../plan/next-window.ts';
 import type { WindowPlan } from '../plan/window-plan.ts';
-import type { Coverage, ExportLease, SourceProfile, WindowRequest } from '../ports.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { ExportLease } from '../store/leases.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
+import type { WindowRequest } from '../ports.ts';
 import { type Probe, readProbe } from './probe.ts';
 import type { Step } from '../publish/publish.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 import type { AskPlan, Target } from '../plan/remaining.ts';
 import { type ExportDeps, WAIT_MS } from '../request.ts';
-import { bytesOf } from '../plan/sample.ts';
+import type { SpoolFile } from '../spool/spool-writer.ts';
+import { bytesOf } from '../plan/time-histogram.ts';
 
 /** Failures of the source on the way to its first row: its query takes too long, or breaks. */
 const SILENCES: ReadonlySet<string> = new Set([
@@ -20,15 +24,15 @@ const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_BROKE',
   'SOURCE_STATUS',
 ]);
-/** What a window's continuation asks for again, as a part of the window. */
+/** The part of a window that its continuation asks for again. */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
-/** Of an answer, what nobody asked for: the known ledger so many times, and so many objects of the largest size. */
+/** Rows that nobody asked for may come up to twice the known ledger and four objects of the largest size. */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
-/** A turn that is free and not taken is lost. */
+/** Asked this often, so that no free turn is lost. */
 const TURN_STEP_MAX_MS = 250;
-/** Small exports are at the source for some milliseconds. */
+/** Small exports occupy the source for milliseconds. */
 const TURN_STEP_MIN_MS = 10;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
@@ -38,7 +42,7 @@ export interface FetcherOptions {
   readonly deps: ExportDeps;
   readonly checkLease: () => void;
   readonly failpoint: (step: Step) => Promise<void>;
-  readonly spoolFile: () => Promise<{ name: string; path: string }>;
+  readonly spoolFile: () => Promise<SpoolFile>;
   readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
   readonly signal: AbortSignal;
 }
@@ -60,7 +64,7 @@ export class Fetcher {
     this.#options = options;
   }
 
-  /** Grows with the requests in a row that came to nothing; the first two need none. */
+  /** Waits before a request, longer after each one in vain. The first two do not wait. */
   async pause(fruitless: number): Promise<void> {
     const { deps, signal } = this.#options;
     const pauseMs = deps.pauseMs?.(fruitless) ?? pauseAfter(fruitless);
@@ -130,7 +134,7 @@ export class Fetcher {
     return { state: 'outgrown', bytes: seen.bytes, seen };
   }
 
-  /** Not a row came of the plan's range. */
+  /** The source sent no row of the plan's range. */
   async #silent(plan: AskPlan, windows: WindowPlan, error: unknown): Promise<never> {
     const { lease } = this.#options;
     const range = closedRange(plan);

@@ -5,7 +5,8 @@
 import { SECOND_MICROS } from '../../core/time.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import type { ExportAnswer, ExportScope, WindowRequest, SourceProfile } from '../ports.ts';
+import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
 import { RowFilter } from '../read/row-filter.ts';
 import { secondOf } from '../validate/tail.ts';
 

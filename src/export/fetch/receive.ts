@@ -18,15 +18,16 @@ import {
   type UnreadRow,
 } from '../read/block-reader.ts';
 import type { Unreadable } from '../read/row-filter.ts';
-import { SegmentSpools, type ReceivedSegment, type SpoolOptions } from '../spool/segment-spool.ts';
+import type { SpoolOptions } from '../spool/range-spool.ts';
+import { SegmentSpools, type ReceivedSegment } from '../spool/segment-spool.ts';
 import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { BLOCK_SIZES, type BlockSizes, type RowPool } from '../read/row-pool.ts';
 import { secondOf, Tail } from '../validate/tail.ts';
 
-/** Enough of what could not be read to find an error message in it. */
 const LINE_END = Buffer.from('\n');
+/** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /** What is kept of where the bytes lie in time. */
 const BUCKETS_MAX = 256;
@@ -36,7 +37,7 @@ const PAD_SECONDS = 2;
 export interface ReceiveOptions extends SpoolOptions {
   /** Absent: all rows are read on this thread. */
   readonly rowPool?: RowPool | undefined;
-  /** What the continuation of a piece may ask for again. */
+  /** What the continuation of a window may ask for again. */
   readonly tailBytesMax: number;
   readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
   /**
@@ -47,13 +48,7 @@ export interface ReceiveOptions extends SpoolOptions {
 }
 
 /** How far an answer has come. */
-export interface Receiving {
-  readonly bytes: number;
-  readonly layout: Layout | undefined;
-  /** Of the newest entry that left the party. */
-  readonly leavingSecond: number | undefined;
-  seen(): Seen;
-}
+export type Receiving = Pick<Receiver, 'bytes' | 'layout' | 'leavingSecond' | 'seen'>;
 
 /** What the whole of an answer says about the release that gave it. */
 export interface Traits {
@@ -71,7 +66,7 @@ export interface Received extends Traits {
   readonly state: 'complete';
   readonly segments: readonly ReceivedSegment[];
   readonly tail: Tail | undefined;
-  /** The sum of the rows before the first part: what the anchor's tail must equal. */
+  /** The sum of the rows before the first part: what the overlap's tail must equal. */
   readonly before: RowSum;
   /** How many of them are out of an account of the party. */
   readonly beforeFrom: number;
@@ -138,7 +133,7 @@ const UNREADABLE_CODES: Readonly<Record<Unreadable, string>> = {
   value: 'ROW_VALUE',
 };
 
-class Receiver implements AsyncDisposable, Receiving {
+class Receiver implements AsyncDisposable {
   readonly #scope: ExportScope;
   readonly #options: ReceiveOptions;
   readonly #sizes: BlockSizes;
@@ -189,6 +184,7 @@ class Receiver implements AsyncDisposable, Receiving {
     return this.#question?.layout;
   }
 
+  /** Of the newest entry that left the party. */
   get leavingSecond(): number | undefined {
     return this.#totals.leavingSecond;
   }
@@ -270,7 +266,7 @@ class Receiver implements AsyncDisposable, Receiving {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#flight?.stop();
+    this.#flight?.stop();
     await this.#parts[Symbol.asyncDispose]();
   }
 
@@ -283,8 +279,7 @@ class Receiver implements AsyncDisposable, Receiving {
     if (this.#question === undefined && !this.#readHeader()) return;
     const [block, question] = [this.#cutter.rows(), this.#question];
     if (block === undefined || question === undefined) return;
-    const { done } = await this.#take(block, readBlock(question, rowsOf(block)));
-    await done;
+    await this.#take(block, readBlock(question, rowsOf(block)));
     this.#cutter.drop(block);
   }
 
@@ -320,12 +315,12 @@ class Receiver implements AsyncDisposable, Receiving {
     return true;
   }
 
-  /** Adds what was found, and sends the block's rows on their way into the spool. */
-  async #take(block: Block, findings: BlockFindings): Promise<{ readonly done: Promise<unknown> }> {
+  /** Adds what was found, and sends the block's rows on their way into the spool: resolves when they are there. */
+  #take(block: Block, findings: BlockFindings): Promise<unknown> {
     this.#totals.add(findings);
     if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, block);
     this.#offset += block.bytes;
-    return await this.#parts.write(this.#header ?? Buffer.alloc(0), rowsOf(block), findings);
+    return this.#parts.write(this.#header ?? Buffer.alloc(0), rowsOf(block), findings);
   }
 
   #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, block: Block): Error {

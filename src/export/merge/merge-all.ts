@@ -1,9 +1,9 @@
 /** What a night merges: ledger by ledger, until it has written as much as a night may. */
 import { errorCode, errorLine, UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
+import { monthStart } from '../../core/time.ts';
 import type { MergeStore } from '../store/merge-store.ts';
 import { type MergeDeps, mergeLedger } from './merge-ledger.ts';
-import { monthStart } from './plan-merges.ts';
 
 /** Of plain CSV: minutes to read and write, and as many to load again. */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
@@ -31,32 +31,31 @@ export interface MergeAllDeps extends MergeDeps {
 /** A ledger that cannot be merged does not stop the others, and stays as it is. @throws UnreachableError */
 export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise<MergeReport> {
   const { candidates, log, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
-  let sum: MergeReport = { ledgers: 0, segments: 0, into: 0, rows: 0n, bytes: 0n, left: 0, failed: 0 };
+  const sum = { ledgers: 0, segments: 0, into: 0, rows: 0n, bytes: 0n, left: 0, failed: 0 };
   const closedTo = await candidates.closedTo();
   if (closedTo === undefined) return sum;
   const limits = { before: monthStart(closedTo), bytesMax: BigInt(segmentBytesMax) };
   for (const scope of await candidates.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
     if (sum.bytes >= nightBytesMax) {
-      sum = { ...sum, left: sum.left + 1 };
+      sum.left += 1;
       continue;
     }
     try {
       const merged = await mergeLedger(scope, deps, limits, signal);
-      if (merged === undefined) sum = { ...sum, left: sum.left + 1 };
-      else
-        sum = {
-          ...sum,
-          ledgers: sum.ledgers + 1,
-          segments: sum.segments + merged.segments,
-          into: sum.into + merged.into,
-          rows: sum.rows + merged.rows,
-          bytes: sum.bytes + merged.bytes,
-        };
+      if (merged === undefined) {
+        sum.left += 1;
+        continue;
+      }
+      sum.ledgers += 1;
+      sum.segments += merged.segments;
+      sum.into += merged.into;
+      sum.rows += merged.rows;
+      sum.bytes += merged.bytes;
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnreachableError) throw error;
-      sum = { ...sum, failed: sum.failed + 1 };
+      sum.failed += 1;
       const reason = { code: errorCode(error), reason: errorLine(error) };
       log.warn({ partyId: scope.partyId, ...reason }, 'Segments could not be merged');
     }

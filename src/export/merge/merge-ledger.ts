@@ -3,20 +3,23 @@
  * of theirs, and which is published as an answer would be, in the place of all of them.
  */
 import { randomUUID } from 'node:crypto';
-import { buffer } from 'node:stream/consumers';
-import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
+import { errorCode, PermanentError } from '../../core/errors.ts';
 import { RowDigest } from '../../ledger/digest.ts';
-import { decodeManifest } from '../../ledger/objects/manifest.ts';
-import { type Compression, compressionOf, manifestKey } from '../../ledger/objects/object-keys.ts';
-import { plainStream } from '../../ledger/objects/plain-stream.ts';
+import type { Layout } from '../../ledger/header.ts';
+import { readManifest } from '../../ledger/objects/manifest.ts';
+import { type Compression, manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { keepLease, LEASE_MS } from '../lease.ts';
-import type { Coverage, ExportLease, ExportScope, Publication } from '../ports.ts';
+import { LEASE_MS } from '../lease.ts';
+import type { ExportScope } from '../ports.ts';
 import { OF_THE_STORE, segmentManifest } from '../publish/build-publication.ts';
 import { publish, recover, spoolPrefix, type PublishDeps, type Step } from '../publish/publish.ts';
-import { StoredRows } from '../publish/stored-rows.ts';
+import { copyStoredRows } from '../publish/stored-rows.ts';
+import { RangeSpool } from '../spool/range-spool.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportStore } from '../store/export-store.ts';
-import { type Spooled, SpoolWriter, Tally } from '../spool/spool-writer.ts';
+import type { ExportLease } from '../store/leases.ts';
+import type { Publication } from '../store/publications.ts';
+import type { Spooled } from '../spool/spool-writer.ts';
 import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
 export interface MergeDeps {
@@ -35,8 +38,6 @@ export interface Merged {
   readonly bytes: bigint;
 }
 
-const NOTHING: Merged = { segments: 0, into: 0, rows: 0n, bytes: 0n };
-
 /** @returns undefined where another works on the ledger */
 export async function mergeLedger(
   scope: ExportScope,
@@ -44,15 +45,9 @@ export async function mergeLedger(
   limits: MergeLimits,
   stop: AbortSignal,
 ): Promise<Merged | undefined> {
-  const takenAtMs = performance.now();
   const lease = await deps.repository.acquire(scope, LEASE_MS);
   if (lease === undefined) return undefined;
-  await using held = keepLease({
-    what: `the segments of party ${scope.partyId}`,
-    takenAtMs,
-    renew: () => deps.repository.renew(lease, LEASE_MS),
-    release: () => deps.repository.release(lease),
-  });
+  await using held = deps.repository.keep(lease, `the segments of party ${scope.partyId}`);
   const publishing: PublishDeps = {
     repository: deps.repository,
     objects: deps.objects,
@@ -64,16 +59,14 @@ export async function mergeLedger(
   const signal = AbortSignal.any([stop, held.signal]);
   await recover(lease, publishing, signal);
   const coverage = await deps.repository.coverage(scope);
-  let merged = NOTHING;
+  const merged = { segments: 0, into: 0, rows: 0n, bytes: 0n };
   for (const group of planMerges(coverage.filter(isOf(scope)), limits)) {
     const done = await mergeOne(lease, group, deps, publishing, signal);
     if (done === undefined) continue;
-    merged = {
-      segments: merged.segments + group.filter(hasRows).length,
-      into: merged.into + 1,
-      rows: merged.rows + BigInt(done.rows),
-      bytes: merged.bytes + done.bytes,
-    };
+    merged.segments += group.filter(hasRows).length;
+    merged.into += 1;
+    merged.rows += BigInt(done.rows);
+    merged.bytes += done.bytes;
   }
   return merged;
 }
@@ -90,57 +83,30 @@ async function mergeOne(
   publishing: PublishDeps,
   signal: AbortSignal,
 ): Promise<Spooled | undefined> {
-  const { objects, repository } = deps;
+  const { objects } = deps;
   const name = `${spoolPrefix(lease)}${lease.token}.${randomUUID().slice(0, 8)}.csv`;
-  const spool = { name, path: await objects.spoolPath(name) };
-  const tally = new Tally();
-  await using writers = new AsyncDisposableStack();
-  let writer: SpoolWriter | undefined;
-  let layout: StoredRows['layout'] | undefined;
-  for (const { objectKey, content, rows } of group) {
+  const spoolFile = async () => ({ name, path: await objects.spoolPath(name) });
+  const { compression } = deps;
+  await using spool = new RangeSpool(-Infinity, Infinity, { compression, spoolFile });
+  let layout: Layout | undefined;
+  for (const row of group) {
+    const { objectKey } = row;
     if (objectKey === undefined) continue;
-    const target = { from: -Infinity, to: Infinity, tally, pending: [] as Buffer[] };
-    const reading = new StoredRows([target]);
     try {
-      const stored = await objects.read(objectKey, signal);
-      for await (const chunk of plainStream(stored, compressionOf(objectKey))) {
-        reading.push(chunk as Buffer);
-        if (target.pending.length === 0) continue;
-        writer ??= writers.use(await SpoolWriter.create(spool, reading.header, deps.compression, tally));
-        await writer.writeJoined(target.pending.splice(0));
-      }
-      if (reading.sum.rows !== Number(rows) || reading.sum.hex() !== content?.digest)
-        throw damaged(objectKey);
+      const found = await copyStoredRows({ ...row, objectKey }, [spool], 'merge', deps, signal);
+      layout ??= found;
     } catch (error) {
-      signal.throwIfAborted();
-      if (!isDamage(error)) throw error;
-      await repository.quarantineSegment(objectKey, {
-        code: 'SEGMENT_UNREADABLE',
-        message: errorLine(error),
-      });
-      return undefined;
+      if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
+      throw error;
     }
-    layout ??= reading.layout;
   }
-  if (writer === undefined || layout === undefined) return undefined;
-  const spooled = await writer.finish();
+  const spooled = await spool.finish();
+  if (spooled === undefined || layout === undefined) return undefined;
   await publishing.failpoint('spooled');
   checkSums(group, spooled);
   const publication = await publicationOf(lease.scope, group, { spooled, layout }, deps, signal);
   await publish(lease, publication, publishing, signal);
   return spooled;
-}
-
-function damaged(objectKey: string): PermanentError {
-  return new PermanentError(
-    `Cannot merge ${objectKey}: it does not hold what was published; its range is asked for again`,
-    { code: 'SEGMENT_UNREADABLE', meta: { key: objectKey } },
-  );
-}
-
-function isDamage(error: unknown): boolean {
-  const code = errorCode(error);
-  return code === 'SEGMENT_UNREADABLE' || code === 'OBJECT_MISSING' || /^(?:ZSTD_|Z_)/.test(code);
 }
 
 /** @throws PermanentError `SUMS_DIFFER` where the object that was written is not all of theirs */
@@ -160,7 +126,7 @@ function checkSums(group: readonly Coverage[], spooled: Spooled): void {
 async function publicationOf(
   scope: ExportScope,
   group: readonly Coverage[],
-  { spooled, layout }: { readonly spooled: Spooled; readonly layout: StoredRows['layout'] },
+  { spooled, layout }: { readonly spooled: Spooled; readonly layout: Layout },
   { repository, objects, compression, runId }: MergeDeps,
   signal: AbortSignal,
 ): Promise<Publication> {
@@ -168,12 +134,9 @@ async function publicationOf(
   const [first, end] = [group[0], group.at(-1)];
   if (first === undefined || end === undefined || last?.objectKey === undefined)
     throw new RangeError('nothing to merge');
-  const beside = manifestKey(last.objectKey);
-  const { source } = decodeManifest(await buffer(await objects.read(beside, signal)), beside);
-  const { warehouseId } = await repository.identity();
-  const seq = await repository.nextSeq();
+  const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
   const range = { from: first.from, to: end.to, open: false };
-  const context = { compression, warehouseId, seq, source, runId };
+  const context = { compression, ...(await repository.nextSeq()), source, runId };
   const manifest = segmentManifest(range, spooled, { ...OF_THE_STORE, layout }, scope, context);
   const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
   return {

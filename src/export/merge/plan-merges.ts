@@ -2,8 +2,8 @@
  * Which closed segments of a ledger become one: those that lie side by side and end in one calendar month (UTC), with
  * the ranges without entries between them. Only months that are over: each row is written once more, and then stays. Pure.
  */
-import type { Micros } from '../../core/time.ts';
-import type { Coverage } from '../ports.ts';
+import { type Micros, monthOf } from '../../core/time.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
 
 export interface MergeLimits {
   /** Ranges that end later are left alone: their month goes on. */
@@ -57,14 +57,4 @@ export function hasRows({ objectKey }: Coverage): boolean {
 
 function endMonthOf({ to }: Coverage): string {
   return monthOf(to - 1n);
-}
-
-/** `2023-05`. */
-export function monthOf(instant: Micros): string {
-  return new Date(Number(instant / 1000n)).toISOString().slice(0, 'YYYY-MM'.length);
-}
-
-/** The first instant of the month that an instant lies in. */
-export function monthStart(instant: Micros): Micros {
-  return BigInt(Date.parse(`${monthOf(instant)}-01T00:00:00Z`)) * 1000n;
 }

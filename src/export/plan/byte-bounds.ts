@@ -3,7 +3,7 @@
  * stretches, each a power of two long and so nested in one another or apart: what is known of a stretch
  * beyond what is known of its parts. Plain data, so that it can be kept. Pure.
  */
-import type { Sample } from './sample.ts';
+import type { Sample } from './time-histogram.ts';
 
 /** `[first second, seconds, bytes]`, by first second, the longer before what lies in them. */
 export type ByteBounds = readonly (readonly [number, number, number])[];
@@ -38,7 +38,11 @@ export function joined(left: ByteBounds, right: ByteBounds): ByteBounds {
       outer.parts += bytes;
     }
   };
-  for (const { stretch, side } of [...sided(left, 'left'), ...sided(right, 'right')].toSorted(byNesting)) {
+  const sided = [
+    ...left.map((stretch) => ({ stretch, side: 'left' as const })),
+    ...right.map((stretch) => ({ stretch, side: 'right' as const })),
+  ];
+  for (const { stretch, side } of sided.toSorted((one, other) => byStart(one.stretch, other.stretch))) {
     const [from, seconds, bytes] = stretch;
     close(from);
     let last = open.at(-1);
@@ -97,19 +101,6 @@ interface Joining {
   left: number;
   right: number;
   parts: number;
-}
-
-interface Sided {
-  readonly stretch: Stretch;
-  readonly side: 'left' | 'right';
-}
-
-function sided(bounds: ByteBounds, side: Sided['side']): Sided[] {
-  return bounds.map((stretch) => ({ stretch, side }));
-}
-
-function byNesting(one: Sided, other: Sided): number {
-  return byStart(one.stretch, other.stretch);
 }
 
 function byStart(one: Stretch, other: Stretch): number {

@@ -1,7 +1,8 @@
 /** Which closed segments an export asks for once more, to compare their sums. */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../core/time.ts';
-import type { Coverage, ExportScope } from '../ports.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { ExportScope } from '../ports.ts';
 import type { ExportStore } from '../store/export-store.ts';
 import { RETENTION_MICROS } from './remaining.ts';
 
@@ -16,7 +17,7 @@ export interface AuditChoice {
   readonly retentionMicros?: Micros | undefined;
 }
 
-/** Those whose last check lies the longest back. Of less than one segment a night, one every so many nights. */
+/** Those checked longest ago. A share below one segment a night becomes one segment every few nights. */
 export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice): readonly Coverage[] {
   const { share, scope, epoch, now } = choice;
   const candidates = coverage

@@ -2,7 +2,8 @@
 import { DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import { closedRange } from '../validate/judge.ts';
 import type { WindowPlan } from './window-plan.ts';
-import type { Coverage, SourceProfile } from '../ports.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
 import type { Range } from './ranges.ts';
 import { type AskPlan, planAsk, type Target } from './remaining.ts';
 import { secondOf } from '../validate/tail.ts';

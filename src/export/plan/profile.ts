@@ -6,7 +6,8 @@ import { hash } from 'node:crypto';
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import type { Sides } from '../../ledger/header.ts';
 import { instantOf } from '../spool/segment-spool.ts';
-import type { WindowRequest, SourceProfile } from '../ports.ts';
+import type { WindowRequest } from '../ports.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
 import type { Traits } from '../fetch/receive.ts';
 
 /** An upgraded source is noticed after so long. */

@@ -3,7 +3,9 @@
  * range touches are never grown into it: what lies outside is kept, and only its border moves. Pure.
  */
 import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
-import type { Coverage, SourceProfile, TailSum } from '../ports.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
+import type { TailSum } from '../../ledger/objects/coverage-record.ts';
 import { overlaps, type Range, subtract, union } from './ranges.ts';
 
 /** Half of the six months that nodes of the public service keep by default. */
@@ -153,12 +155,7 @@ function divide(ranges: readonly Range[], inner: Range): Range[] {
   });
 }
 
-interface Taken {
-  readonly closed: readonly Range[];
-  readonly open: AskPlan['open'];
-  readonly supersedes: readonly Coverage[];
-  readonly trims: readonly Trim[];
-}
+type Taken = Pick<AskPlan, 'closed' | 'open' | 'supersedes' | 'trims'>;
 
 /**
  * What cannot be kept in part is replaced whole, and the range grows until it holds all of it: an object that is

@@ -1,69 +1,47 @@
-/** How many bytes of a stream lie where in time, in bounded memory, to cut it at whole seconds later. */
-import { type Sample, sampleOf } from './sample.ts';
+/** How many bytes of a stream lie where in time, in bounded memory. */
+
+/** A lower bound of the bytes in each stretch of time. Plain data, so that a plan can keep it. */
+export interface Sample {
+  /** Seconds in one bucket, a power of two. */
+  readonly bucketSeconds: number;
+  /** `[number of the bucket, bytes]`, in order. */
+  readonly buckets: readonly (readonly [number, number])[];
+}
 
 const BUCKETS_MAX = 4096;
 
 export class TimeHistogram {
-  readonly #buckets = new Map<number, number>();
+  #buckets = new Map<number, number>();
   /** Seconds in one bucket; doubles whenever there would be too many. */
   #bucketSeconds = 1;
-  #lastBucket = Number.NaN;
-  #lastBytes = 0;
 
   add(second: number, bytes: number): void {
     const bucket = Math.floor(second / this.#bucketSeconds);
-    if (bucket === this.#lastBucket) {
-      this.#lastBytes += bytes;
-      return;
+    this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + bytes);
+    while (this.#buckets.size > BUCKETS_MAX) {
+      this.#buckets = halved(this.#buckets);
+      this.#bucketSeconds *= 2;
     }
-    this.#settle();
-    this.#lastBucket = Math.floor(second / this.#bucketSeconds);
-    this.#lastBytes = bytes;
   }
 
-  /**
-   * Seconds at which to cut, so that no piece holds more than `bytesMax`, but for buckets that alone
-   * hold more. A piece may be cut again: its own histogram is finer.
-   */
-  cuts(bytesMax: number): number[] {
-    const cuts: number[] = [];
-    let windowBytes = 0;
-    for (const [bucket, bytes] of this.#sorted()) {
-      if (windowBytes > 0 && windowBytes + bytes > bytesMax) {
-        cuts.push(bucket * this.#bucketSeconds);
-        windowBytes = 0;
-      }
-      windowBytes += bytes;
-    }
-    return cuts;
-  }
-
-  /** The same as plain data, no finer than so many buckets. */
+  /** No finer than so many buckets. */
   sample(bucketsMax: number): Sample {
-    return sampleOf(this.#sorted(), this.#bucketSeconds, bucketsMax);
+    let [bucketSeconds, buckets] = [this.#bucketSeconds, this.#buckets];
+    for (; buckets.size > bucketsMax; bucketSeconds *= 2) buckets = halved(buckets);
+    return { bucketSeconds, buckets: [...buckets].toSorted(([one], [other]) => one - other) };
   }
+}
 
-  #sorted(): [number, number][] {
-    this.#settle();
-    return [...this.#buckets].toSorted(([left], [right]) => left - right);
-  }
+export function bytesOf({ buckets }: Sample): number {
+  return buckets.reduce((sum, [, bytes]) => sum + bytes, 0);
+}
 
-  /** Rows of one second follow one another, so a bucket is written when it changes. */
-  #settle(): void {
-    if (Number.isNaN(this.#lastBucket)) return;
-    this.#buckets.set(this.#lastBucket, (this.#buckets.get(this.#lastBucket) ?? 0) + this.#lastBytes);
-    this.#lastBucket = Number.NaN;
-    this.#lastBytes = 0;
-    while (this.#buckets.size > BUCKETS_MAX) this.#coarsen();
+/** Two buckets become one. */
+function halved(fine: ReadonlyMap<number, number>): Map<number, number> {
+  const coarse = new Map<number, number>();
+  for (const [bucket, bytes] of fine) {
+    const half = Math.floor(bucket / 2);
+    coarse.set(half, (coarse.get(half) ?? 0) + bytes);
   }
-
-  #coarsen(): void {
-    const fine = [...this.#buckets];
-    this.#buckets.clear();
-    this.#bucketSeconds *= 2;
-    for (const [bucket, bytes] of fine) {
-      const coarse = Math.floor(bucket / 2);
-      this.#buckets.set(coarse, (this.#buckets.get(coarse) ?? 0) + bytes);
-    }
-  }
+  return coarse;
 }

@@ -1,7 +1,7 @@
 /**
  * How much of a ledger to ask for at once. Normally all: every request is a full scan at the source. A stream that
- * outgrows a segment is cancelled, and one that broke twice is not asked for whole again: from then on the range is
- * asked for in windows, the earliest first, each shorter than the one it comes from.
+ * outgrows a segment is cancelled, and one that broke twice is not asked for whole again. From then on the range is
+ * asked for in windows, the earliest first, each shorter than the one it was cut from.
  *
  * At most twice the ledger is asked for, and what was in flight at each kill: a stream is cancelled only while no more
  * was cancelled than the ledger is known to hold, and shows where to cut.
@@ -22,33 +22,39 @@ import {
   thinned,
 } from './byte-bounds.ts';
 import type { Range } from './ranges.ts';
-import { bytesOf, type Sample } from './sample.ts';
+import { bytesOf, type Sample } from './time-histogram.ts';
 import { Silence, silenceSchema } from './silence.ts';
 import { secondOf } from '../validate/tail.ts';
 
-/** A window means to be so much smaller than a stream may become: what is expected of it is an estimate. */
+/** A window's size is an estimate, and stays this far below what a stream may hold. */
 const WINDOW_PART = 0.7;
 /** A stream that broke is asked for whole once more; from then on in windows that are half of what came. */
 const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
 /** Smaller windows are not worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
-/** An unsorted stream shows some stretches first: such a part of what was seen is asked for next. */
+/** Of what an unsorted stream showed, this part is asked for next. */
 const SAMPLE_PARTS = 16;
 /** Of a segment: so much may come twice among the cancelled streams themselves. */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 256;
-/** What nodes keep by default: earlier times are taken for empty where a range is halved blindly. */
+/** What nodes keep by default: where a range is halved blindly, earlier times count as empty. */
 const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 const count = z.number().nonnegative();
 const kept = z.object({
   version: z.literal(4),
   breaks: z.int().nonnegative(),
+  /** Of the longest stream that broke. */
   brokenBytes: count.optional(),
-  seen: z.array(z.tuple([z.int(), z.int().positive(), count])).max(STRETCHES_MAX),
+  seen: z
+    .array(z.tuple([z.int(), z.int().positive(), count]).readonly())
+    .max(STRETCHES_MAX)
+    .readonly(),
   sortedTo: z.int().optional(),
+  /** The last range whose answer was too large, in seconds, and how often its beginning was asked for in vain. */
   outgrown: z.object({ from: z.int(), to: z.int(), times: z.int().positive() }).optional(),
+  /** Bytes of cancelled streams, less those of finished windows. */
   owedBytes: z.number(),
   silence: silenceSchema,
 });
@@ -65,19 +71,11 @@ export interface Seen {
 
 export class WindowPlan {
   readonly #segmentBytesMax: number;
-  #breaks = 0;
-  /** Of the longest stream that broke. */
-  #brokenBytes: number | undefined;
-  #seen: ByteBounds = [];
-  #sortedTo: number | undefined;
-  /** The last range whose answer was too large, in seconds, and how often its beginning was asked for in vain. */
-  #outgrown: { readonly from: number; readonly to: number; readonly times: number } | undefined;
+  readonly #kept: Omit<z.output<typeof kept>, 'silence'>;
   readonly #silence: Silence;
   /** What the last window held, as a multiple of what had been seen of it before. */
   #scale: number | undefined;
   #bytesPerSecond: number | undefined;
-  /** Bytes of cancelled streams, less those of finished windows. */
-  #owedBytes = 0;
 
   /**
    * @param bytesPerSecond what finished segments of these nights lead to expect
@@ -87,26 +85,20 @@ export class WindowPlan {
     this.#segmentBytesMax = segmentBytesMax;
     this.#bytesPerSecond = bytesPerSecond;
     const known = kept.safeParse(remembered).data;
+    this.#kept = known ?? { version: 4, breaks: 0, seen: [], owedBytes: 0 };
     this.#silence = new Silence(known?.silence);
-    if (known === undefined) return;
-    this.#breaks = known.breaks;
-    this.#brokenBytes = known.brokenBytes;
-    this.#seen = known.seen;
-    this.#sortedTo = known.sortedTo;
-    this.#outgrown = known.outgrown;
-    this.#owedBytes = known.owedBytes;
   }
 
-  /** An answer that is longer is to be cancelled. */
+  /** A longer answer is cancelled. */
   get streamBytesMax(): number {
     return this.#segmentBytesMax;
   }
 
-  /** What a window is meant to hold. */
+  /** The size of a window. */
   get windowBytes(): number {
     const wanted = WINDOW_PART * this.#segmentBytesMax;
-    if (this.#breaks <= BREAKS_MAX || this.#brokenBytes === undefined) return wanted;
-    return Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * this.#brokenBytes));
+    if (this.#kept.breaks <= BREAKS_MAX || this.#kept.brokenBytes === undefined) return wanted;
+    return Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * this.#kept.brokenBytes));
   }
 
   /** Whether no more was cancelled than the ledger is known to hold: then twice the ledger is asked for at most. */
@@ -116,8 +108,8 @@ export class WindowPlan {
 
   /** So much of what was seen may come again with a stream that is cancelled. */
   get #creditBytes(): number {
-    const seenBytes = bytesIn(this.#seen, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
-    return seenBytes + REPEATED_PART * this.#segmentBytesMax - this.#owedBytes;
+    const seenBytes = bytesIn(this.#kept.seen, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
+    return seenBytes + REPEATED_PART * this.#segmentBytesMax - this.#kept.owedBytes;
   }
 
   /** The same plan, had the stream in hand been cancelled. */
@@ -143,7 +135,7 @@ export class WindowPlan {
   /** Where to begin instead, after an answer that reached the range's end was too large: ever closer to that end. */
   laterStart(range: Range): Micros | undefined {
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
-    const last = this.#outgrown;
+    const last = this.#kept.outgrown;
     if (last === undefined || last.to !== to) return undefined;
     const first = Math.max(from, last.from, last.from === 0 ? to - USUAL_SECONDS_MAX : 0);
     const second = Math.floor((first + to) / 2);
@@ -152,19 +144,19 @@ export class WindowPlan {
 
   /** An answer broke on its way. */
   broke(seen: Seen): void {
-    this.#breaks += 1;
-    this.#brokenBytes = seen.bytes;
+    this.#kept.breaks += 1;
+    this.#kept.brokenBytes = seen.bytes;
     this.#remember(seen);
   }
 
   /** An answer was cancelled. @param range given where it was too large for it */
   outgrown(seen: Seen, range?: Range): void {
     this.#remember(seen);
-    this.#owedBytes += bytesOf(seen.sample);
+    this.#kept.owedBytes += bytesOf(seen.sample);
     if (range === undefined) return;
     const from = secondOf(range.from);
-    const times = this.#outgrown?.from === from ? this.#outgrown.times + 1 : 1;
-    this.#outgrown = { from, to: secondOf(range.to), times };
+    const times = this.#kept.outgrown?.from === from ? this.#kept.outgrown.times + 1 : 1;
+    this.#kept.outgrown = { from, to: secondOf(range.to), times };
     this.#scale = undefined;
     this.#bytesPerSecond = undefined;
   }
@@ -181,45 +173,35 @@ export class WindowPlan {
    */
   done(range: Range, bytes: number, firstSecond: number | undefined): void {
     if (bytes > 0) this.#silence.broken();
-    this.#owedBytes -= bytes;
+    this.#kept.owedBytes -= bytes;
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
-    const seenBytes = bytesIn(this.#seen, Number.NEGATIVE_INFINITY, to);
+    const seenBytes = bytesIn(this.#kept.seen, Number.NEGATIVE_INFINITY, to);
     if (seenBytes > 0) this.#scale = Math.max(1, bytes / seenBytes);
-    this.#seen = after(this.#seen, to, Math.max(0, bytes - seenBytes));
+    this.#kept.seen = after(this.#kept.seen, to, Math.max(0, bytes - seenBytes));
     this.#bytesPerSecond = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
   isLess(answer: Sample, range: Range): boolean {
-    return lacks(answer, this.#seen, secondOf(range.from), secondOf(range.to));
+    return lacks(answer, this.#kept.seen, secondOf(range.from), secondOf(range.to));
   }
 
   /** For whoever goes on with the export. */
   toJson(): unknown {
-    const wanted: z.input<typeof kept> = {
-      version: 4,
-      breaks: this.#breaks,
-      brokenBytes: this.#brokenBytes,
-      seen: this.#seen.map(([from, seconds, bytes]) => [from, seconds, bytes]),
-      sortedTo: this.#sortedTo,
-      outgrown: this.#outgrown,
-      owedBytes: this.#owedBytes,
-      silence: this.#silence.toHint(),
-    };
-    return wanted;
+    return { ...this.#kept, silence: { ...this.#silence.state } };
   }
 
   #remember({ sample, sortedTo }: Seen): void {
-    this.#seen = thinned(joined(this.#seen, boundsOf(sample)), STRETCHES_MAX);
-    this.#sortedTo = sortedTo;
+    this.#kept.seen = thinned(joined(this.#kept.seen, boundsOf(sample)), STRETCHES_MAX);
+    this.#kept.sortedTo = sortedTo;
   }
 
   #cutBySize(range: Range): number | undefined {
     const from = secondOf(range.from);
-    const outgrown = this.#outgrown?.from === from ? this.#outgrown : undefined;
+    const outgrown = this.#kept.outgrown?.from === from ? this.#kept.outgrown : undefined;
     const to = Math.min(secondOf(range.to), outgrown?.to ?? Number.POSITIVE_INFINITY);
     if (to - from < 2) return undefined;
-    const seen = this.#seen.filter((stretch) => isWithin(stretch, from, to));
+    const seen = this.#kept.seen.filter((stretch) => isWithin(stretch, from, to));
     const second =
       seen.length > 0 ? this.#bySeen(seen, from, to, outgrown?.times ?? 0) : this.#byRate(from, to);
     if (second === undefined && outgrown === undefined) return undefined;
@@ -235,14 +217,14 @@ export class WindowPlan {
     const scale = this.#scale;
     if (outgrownTimes === 0 && seenBytes * (scale ?? 1) <= windowBytes) {
       // Of a sorted stream, the little that is left says nothing of what would have come after it.
-      const sortedTo = this.#sortedTo ?? from;
+      const sortedTo = this.#kept.sortedTo ?? from;
       return sortedTo > from && sortedTo < to ? sortedTo : undefined;
     }
-    if (this.#sortedTo !== undefined) {
-      if (this.#breaks > BREAKS_MAX) return borderAt(seen, windowBytes) ?? this.#sortedTo;
+    if (this.#kept.sortedTo !== undefined) {
+      if (this.#kept.breaks > BREAKS_MAX) return borderAt(seen, windowBytes) ?? this.#kept.sortedTo;
       // With its last second: what is left over would come again with the next stream that is cancelled.
       const border = borderAt(seen, this.#segmentBytesMax);
-      return border !== undefined && border < this.#sortedTo ? border : this.#sortedTo + 1;
+      return border !== undefined && border < this.#kept.sortedTo ? border : this.#kept.sortedTo + 1;
     }
     const leap = outgrownTimes > 1 ? leapBefore(seen, outgrownTimes) : undefined;
     if (leap !== undefined && leap > from) return leap;

@@ -3,31 +3,41 @@ import { randomUUID } from 'node:crypto';
 import { ceilSecond, type Micros, nowMicros, SECOND_MICROS } from '../../core/time.ts';
 import type { Layout } from '../../ledger/header.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
-import { type Compression, segmentKey } from '../../ledger/objects/object-keys.ts';
-import type { Coverage, ExportScope, NewCoverage, Publication } from '../ports.ts';
+import { segmentKey } from '../../ledger/objects/object-keys.ts';
+import type { Coverage, NewCoverage } from '../store/coverage-rows.ts';
+import type { ExportScope } from '../ports.ts';
+import type { Publication } from '../store/publications.ts';
 import { instantOf, type ReceivedSegment } from '../spool/segment-spool.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { type Spooled, withoutLineEnd } from '../spool/spool-writer.ts';
 import type { Kept } from './trim.ts';
+import type { ExportRequest } from '../request.ts';
 
 export interface PublicationContext {
   readonly scope: ExportScope;
-  readonly runId: string;
-  readonly source: string;
-  readonly warehouseId: string;
-  readonly seq: bigint;
-  readonly compression: Compression;
-  /** The source's own time: an open segment without an end reaches at least to it. */
-  readonly seenTime: Micros;
+  readonly request: ExportRequest;
+  /** Without objects there is none: only manifests name it. */
+  readonly manifests: ManifestContext | undefined;
   readonly epoch: number | undefined;
-  /** Known segments that came back unchanged: their ranges are not among the received. */
-  readonly stands: readonly Coverage[];
-  /** Open coverage that is closed as it stands, though it did not come back. */
+  /** Open coverage that the source contradicts: closed as it stands, though it did not come back. */
   readonly closesKept: readonly Coverage[];
+  /** `open`: nothing of the answer is closed, and all of it is asked for again. */
   readonly as: 'closed' | 'open';
   /** No row tells when it was: what is open is all there is, rows or not. */
   readonly isTimeless: boolean;
+}
+
+/** What the manifests of one publication have in common. */
+export type ManifestContext = Pick<Manifest, 'compression' | 'warehouseId' | 'seq' | 'source' | 'runId'>;
+
+/** What becomes of an answer's ranges. */
+export interface AnswerParts {
+  readonly fresh: readonly ReceivedSegment[];
+  /** Known segments that came back unchanged: their ranges are not among the fresh ones. */
+  readonly stands: readonly Coverage[];
+  /** What is left of segments of which the answer takes a part. */
+  readonly kept: readonly Kept[];
 }
 
 type Segments = Publication['segments'][number][];
@@ -42,30 +52,28 @@ export const OF_THE_STORE = {
   extensions: [],
 } as const;
 
-/** @param kept what is left of segments of which the answer takes a part */
 export function buildPublication(
   plan: AskPlan,
   received: Received,
-  parts: readonly ReceivedSegment[],
+  { fresh, stands, kept }: AnswerParts,
   known: readonly Coverage[],
-  kept: readonly Kept[],
   context: PublicationContext,
 ): Publication {
   const tail = context.as === 'open' ? undefined : received.tail?.result(withoutLineEnd(received.header));
   const closedEnd = plan.closed.at(-1)?.to;
   const segments: Segments = [];
   const coverage = [
-    ...coverageOf(parts, received, segments, context).map((range) =>
+    ...coverageOf(fresh, received, segments, context).map((range) =>
       !range.open && range.to === closedEnd ? { ...range, tail } : range,
     ),
     ...kept.flatMap((part) => keptCoverage(part, segments, context)),
   ];
-  const { stands, closesKept, as } = context;
+  const { closesKept, as } = context;
   const trimmed = as === 'open' ? [] : plan.trims.map(({ row }) => row);
   const supersedes = [...plan.supersedes.filter((row) => !stands.includes(row)), ...trimmed];
   return {
     publicationId: randomUUID(),
-    runId: context.runId,
+    runId: context.request.runId,
     segments,
     ...mergeEmpty(coverage, known, supersedes, context.scope),
     closes: [
@@ -86,11 +94,10 @@ function coverageOf(
 ): NewCoverage[] {
   return parts.flatMap((part): NewCoverage[] => {
     const { from, open, spooled } = part;
-    const to = part.to ?? openEnd(from, received, context.seenTime);
+    const to = part.to ?? openEnd(from, received, context.request.seenTime);
     if (spooled === undefined && open && !context.isTimeless) return [];
     const range = { from, to, open };
-    const objectKey =
-      spooled === undefined ? undefined : add(segments, range, spooled, received, context.scope, context);
+    const objectKey = spooled && add(segments, range, spooled, received, context.scope, context);
     return [{ ...range, sides: received.layout.sides, objectKey }];
   });
 }
@@ -101,24 +108,14 @@ function keptCoverage(
   context: PublicationContext,
 ): NewCoverage[] {
   if (written === undefined && row.open) return [];
-  const { scope } = context;
   const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
   const place = { ...range, open: row.open };
+  const owner = { partyId: context.scope.partyId, assetId: row.assetId };
+  const objectKey =
+    written &&
+    add(segments, place, written.spooled, { ...OF_THE_STORE, layout: written.layout }, owner, context);
   const ofAsset = row.assetId ?? null;
-  const owner = { partyId: scope.partyId, assetId: row.assetId };
-  const origin = written === undefined ? undefined : { ...OF_THE_STORE, layout: written.layout };
-  return [
-    {
-      ...place,
-      sides: row.sides,
-      ofAsset,
-      objectKey:
-        written === undefined || origin === undefined
-          ? undefined
-          : add(segments, place, written.spooled, origin, owner, context),
-      tail: isEnd ? row.tail : undefined,
-    },
-  ];
+  return [{ ...place, sides: row.sides, ofAsset, objectKey, tail: isEnd ? row.tail : undefined }];
 }
 
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
@@ -138,7 +135,8 @@ function add(
   owner: ExportScope,
   context: PublicationContext,
 ): string {
-  const manifest = segmentManifest(range, spooled, origin, owner, context);
+  if (context.manifests === undefined) throw new RangeError('an object without a number');
+  const manifest = segmentManifest(range, spooled, origin, owner, context.manifests);
   segments.push({ spoolName: spooled.name, manifest });
   return manifest.objectKey;
 }
@@ -149,32 +147,23 @@ export function segmentManifest(
   spooled: Spooled,
   origin: Origin,
   owner: ExportScope,
-  context: Pick<PublicationContext, 'compression' | 'warehouseId' | 'seq' | 'source' | 'runId'>,
+  context: ManifestContext,
 ): Manifest {
-  const { compression } = context;
+  const { name: _name, path: _path, rows, ...sums } = spooled;
   return {
     version: 1,
-    objectKey: segmentKey({ ...owner, ...range, sha256: spooled.sha256, compression }),
-    warehouseId: context.warehouseId,
-    seq: context.seq,
-    source: context.source,
+    objectKey: segmentKey({ ...owner, ...range, sha256: sums.sha256, compression: context.compression }),
+    ...context,
     partyId: owner.partyId,
     assetId: owner.assetId ?? null,
     ...range,
     sides: origin.layout.sides,
     columns: [...origin.layout.columns],
-    rows: BigInt(spooled.rows),
-    bytes: spooled.bytes,
-    sha256: spooled.sha256,
-    compression,
-    objectBytes: spooled.objectBytes,
-    objectSha256: spooled.objectSha256,
-    digest: spooled.digest,
-    rowForm: spooled.rowForm,
+    rows: BigInt(rows),
+    ...sums,
     leftOut: origin.leftOut,
     contentType: origin.contentType ?? null,
     extensions: [...origin.extensions],
-    runId: context.runId,
     publishedAt: nowMicros(),
   };
 }

@@ -2,12 +2,10 @@
  * A key names the plain CSV, but one CSV can be compressed to different bytes (another version of the
  * library, other windows). Where an object with the same content lies there already, it is taken as it is.
  */
-import { createHash } from 'node:crypto';
-import { PassThrough, pipeline } from 'node:stream';
-import { errorCode } from '../../core/errors.ts';
+import { pipeline } from 'node:stream';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
-import { plainStream } from '../../ledger/objects/plain-stream.ts';
+import { ByteSums, isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 
 /**
@@ -23,24 +21,16 @@ export async function existingObject(
   const head = await objects.head(objectKey, signal);
   if (head === undefined) return undefined;
   if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes) return manifest;
-  const storedHash = createHash('sha256');
-  const plainHash = createHash('sha256');
-  let objectBytes = 0n;
-  const counted = new PassThrough();
-  counted.on('data', (chunk: Buffer) => {
-    storedHash.update(chunk);
-    objectBytes += BigInt(chunk.length);
-  });
-  const stored = pipeline(await objects.read(objectKey, signal), counted, () => undefined);
-  const plain = plainStream(stored, compression);
+  const [stored, plain] = [new ByteSums(), new ByteSums()];
+  const bytes = pipeline(await objects.read(objectKey, signal), stored.through(), () => undefined);
   try {
-    for await (const chunk of plain) plainHash.update(chunk as Buffer);
+    for await (const chunk of plainStream(bytes, compression)) plain.add(chunk as Buffer);
   } catch (error) {
     // A damaged archive is other content, too; what the store said is the store's affair.
-    if (!/^(?:ZSTD_|Z_)/.test(errorCode(error))) throw error;
+    if (!isArchiveDamage(error)) throw error;
   }
-  if (plainHash.digest('hex') === manifest.sha256) {
-    return { ...manifest, objectBytes, objectSha256: storedHash.digest('hex') };
+  if (plain.sha256() === manifest.sha256) {
+    return { ...manifest, objectBytes: stored.bytes, objectSha256: stored.sha256() };
   }
   // Its key names its content: it is damaged, and nobody can use it.
   await objects.remove(manifestKey(objectKey), signal);

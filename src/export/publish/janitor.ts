@@ -3,16 +3,15 @@
  * and the objects of segments that were superseded long enough ago.
  * An object newer than the database knows is never rubbish: after a restore it is the only copy.
  */
-import { buffer } from 'node:stream/consumers';
 import { errorCode } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { nowMicros } from '../../core/time.ts';
-import { decodeManifest, type Manifest } from '../../ledger/objects/manifest.ts';
+import { readManifest } from '../../ledger/objects/manifest.ts';
 import { isManifestKey, isSegmentKey, manifestKey, objectKeyOf } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
 
-/** Longer than any export takes, and than anybody needs to notice a mistake. */
+/** Longer than any export takes, and than people need to notice a mistake. */
 const GRACE_MS = 7 * 24 * 3_600_000;
 const BATCH_KEYS = 500;
 
@@ -100,7 +99,7 @@ async function* oldObjects(
 
 async function isOurRubbish(key: string, deps: TidyDeps, signal: AbortSignal): Promise<boolean> {
   try {
-    const manifest = await readManifest(key, deps.objects, signal);
+    const manifest = await readManifest(deps.objects, manifestKey(key), signal);
     const { warehouseId, publicationSeq } = await deps.archive.identity();
     if (manifest.warehouseId !== warehouseId || manifest.seq > publicationSeq) return false;
     // A database that went back to a backup has forgotten the run: its object may be the only copy.
@@ -111,9 +110,4 @@ async function isOurRubbish(key: string, deps: TidyDeps, signal: AbortSignal): P
     if (errorCode(error) === 'MANIFEST_INVALID') return false;
     throw error;
   }
-}
-
-async function readManifest(key: string, objects: ObjectStore, signal: AbortSignal): Promise<Manifest> {
-  const content = await buffer(await objects.read(manifestKey(key), signal));
-  return decodeManifest(content, manifestKey(key));
 }

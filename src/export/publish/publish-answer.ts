@@ -1,26 +1,23 @@
 /** From an answer that is believed to what one COMMIT makes true: what stands is kept, the rest numbered, published. */
 import { unlink } from 'node:fs/promises';
-import { buildPublication } from './build-publication.ts';
-import type { Coverage, ExportLease, Publication } from '../ports.ts';
+import { buildPublication, type PublicationContext } from './build-publication.ts';
+import type { SpoolOptions } from '../spool/range-spool.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { ExportLease } from '../store/leases.ts';
+import type { Publication } from '../store/publications.ts';
 import { publish, type PublishDeps } from './publish.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import type { ExportDeps, ExportRequest } from '../request.ts';
+import type { ExportDeps } from '../request.ts';
 import type { ReceivedSegment } from '../spool/segment-spool.ts';
 import { isHeld, isSame } from '../validate/judge.ts';
 import { type Kept, trimmed } from './trim.ts';
 
-export interface AnswerContext {
+export interface AnswerContext
+  extends Pick<PublicationContext, 'request' | 'as' | 'epoch' | 'closesKept'>, SpoolOptions {
   readonly lease: ExportLease;
-  readonly request: ExportRequest;
   readonly deps: ExportDeps;
   readonly publishing: PublishDeps;
-  /** `open`: nothing of it is closed, and all of it is asked for again. */
-  readonly as: 'closed' | 'open';
-  readonly epoch: number | undefined;
-  /** Open coverage that the source contradicts: closed as it stands. */
-  readonly closesKept: readonly Coverage[];
-  readonly spoolFile: () => Promise<{ name: string; path: string }>;
   /** Told before the intent: from then on the spool belongs to it. */
   readonly onIntend: (segments: number) => void;
   readonly signal: AbortSignal;
@@ -41,37 +38,31 @@ export async function publishAnswer(
   const { deps, request, lease, as, signal } = context;
   const stands = as === 'open' ? [] : standing(plan, received);
   for (const { segment } of stands) if (segment.spooled !== undefined) await unlink(segment.spooled.path);
-  const rest = received.segments
+  const fresh = received.segments
     .filter((segment) => !stands.some((stand) => stand.segment === segment))
     .map((segment) => (as === 'open' ? { ...segment, open: true } : segment));
-  const kept = await trimmed(as === 'open' ? [] : plan.trims, {
-    objects: deps.objects,
-    compression: deps.compression,
-    spoolFile: context.spoolFile,
-    signal,
-    onUnreadable: (objectKey, message) =>
-      deps.repository.quarantineSegment(objectKey, { code: 'SEGMENT_UNREADABLE', message }),
-  });
-  const shrunk = as === 'open' ? [] : shrunkTrims(plan, kept, rest);
+  const kept = await trimmed(as === 'open' ? [] : plan.trims, context, deps, signal);
+  const shrunk = as === 'open' ? [] : shrunkTrims(plan, kept, fresh);
   if (shrunk.length > 0) return { shrunk };
   const segments =
-    rest.filter(({ spooled }) => spooled !== undefined).length +
+    fresh.filter(({ spooled }) => spooled !== undefined).length +
     kept.filter(({ written }) => written !== undefined).length;
-  const { warehouseId } = await deps.repository.identity();
-  const seq = segments === 0 ? 0n : await deps.repository.nextSeq();
-  const publication = buildPublication(plan, received, rest, coverage, kept, {
+  const { compression } = context;
+  const { source } = deps;
+  const parts = { fresh, kept, stands: stands.map(({ row }) => row) };
+  const publication = buildPublication(plan, received, parts, coverage, {
+    ...context,
     scope: lease.scope,
-    runId: request.runId,
-    source: deps.source.baseUrl,
-    warehouseId,
-    seq,
-    compression: deps.compression,
-    seenTime: request.seenTime,
-    epoch: context.epoch,
-    stands: stands.map(({ row }) => row),
-    closesKept: context.closesKept,
-    as,
-    isTimeless: !deps.source.hasTimes,
+    manifests:
+      segments === 0
+        ? undefined
+        : {
+            ...(await deps.repository.nextSeq()),
+            compression,
+            source: source.baseUrl,
+            runId: request.runId,
+          },
+    isTimeless: !source.hasTimes,
   });
   context.onIntend(segments);
   return {

@@ -3,26 +3,26 @@
  * readers go by the tables. What a crash leaves in between is finished or given up by the next lease.
  */
 import { access, unlink } from 'node:fs/promises';
-import { buffer } from 'node:stream/consumers';
 import { errorCode, FencedError, RetryableError } from '../../core/errors.ts';
-import { decodeManifest, encodeManifest, type Manifest } from '../../ledger/objects/manifest.ts';
+import { encodeManifest, type Manifest, readManifest } from '../../ledger/objects/manifest.ts';
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { existingObject } from './existing-object.ts';
-import type { Publication, ExportLease } from '../ports.ts';
+import type { Publication } from '../store/publications.ts';
+import type { ExportLease } from '../store/leases.ts';
 import type { ExportStore } from '../store/export-store.ts';
 
 export interface PublishDeps {
   readonly repository: ExportStore;
   readonly objects: ObjectStore;
-  /** Called at each numbered step: where tests pull the plug. */
+  /** Called at each step, where tests kill the process. */
   readonly failpoint: (step: Step) => Promise<void>;
 }
 
 export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
 
 /**
- * Steps 2 to 6. The publication's spool files are gone afterwards.
+ * Removes the publication's spool files at the end.
  * Intended before the store is asked anything: what is spooled and whole outlasts a store that is away.
  * @returns what was published: objects that lay there already keep the bytes they have
  */
@@ -79,7 +79,7 @@ async function publishManifest(
     await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    const found = decodeManifest(await buffer(await deps.objects.read(key, signal)), key);
+    const found = await readManifest(deps.objects, key, signal);
     if (found.objectSha256 === manifest.objectSha256 && found.to === manifest.to) return;
     // It tells of an object that was lost: ours is there now.
     await deps.objects.remove(key, signal);
@@ -89,7 +89,7 @@ async function publishManifest(
 
 /**
  * Finishes what dead workers of this scope intended, where every object is there or still in the spool;
- * gives the rest up. Clears the unit's spool.
+ * gives the rest up. Clears the export's spool.
  * @returns the publications that were finished, without the source
  */
 export async function recover(
@@ -146,7 +146,7 @@ async function isAtHand(
 
 async function dropSpool(publication: Publication, objects: ObjectStore): Promise<void> {
   for (const { spoolName } of publication.segments) {
-    // A leftover is cleared by the unit's next lease.
+    // A leftover is cleared by the export's next lease.
     await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
   }
 }

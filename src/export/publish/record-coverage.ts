@@ -3,10 +3,9 @@
  * the parties whose coverage changed since the one before; now and then all of them, and takes the place of
  * the others. It only says what is committed, and an older one only says less.
  */
-import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { unlink } from 'node:fs/promises';
-import { Readable, Transform } from 'node:stream';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createZstdCompress } from 'node:zlib';
 import {
@@ -16,9 +15,9 @@ import {
   recordKey,
   recordsOf,
 } from '../../ledger/objects/coverage-record.ts';
+import { ByteSums } from '../../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { CoverageSnapshot } from '../ports.ts';
-import type { CoverageStore } from '../store/coverage-store.ts';
+import type { CoverageSnapshot, CoverageStore } from '../store/coverage-store.ts';
 
 /** A rebuild reads them side by side. */
 const CHANGES_MAX = 32;
@@ -84,10 +83,11 @@ async function write(
   signal: AbortSignal,
 ): Promise<string> {
   const path = await objects.spoolPath(`${SPOOL_PREFIX}${snapshot.seq}.jsonl.zst`);
-  const [plain, stored] = [new Summed(), new Summed()];
+  const [plain, stored] = [new ByteSums(), new ByteSums()];
   try {
     const lines = Readable.from(linesOf(snapshot, isFull));
-    await pipeline(lines, plain, createZstdCompress(), stored, createWriteStream(path), { signal });
+    const compressed = [plain.through(), createZstdCompress(), stored.through()] as const;
+    await pipeline(lines, ...compressed, createWriteStream(path), { signal });
     const key = recordKey({ ...snapshot, isFull, sha256: plain.sha256() });
     await objects.publishFile(key, path, { bytes: stored.bytes, sha256: stored.sha256() }, signal);
     return key;
@@ -105,21 +105,4 @@ async function* linesOf(snapshot: CoverageSnapshot, isFull: boolean): AsyncGener
     lines = '';
   }
   yield lines;
-}
-
-/** Lets everything through. */
-class Summed extends Transform {
-  readonly #hash = createHash('sha256');
-  bytes = 0n;
-
-  override _transform(chunk: Buffer, _encoding: string, done: (error: null, chunk: Buffer) => void): void {
-    this.#hash.update(chunk);
-    this.bytes += BigInt(chunk.length);
-    done(null, chunk);
-  }
-
-  /** Hex; once, when all has passed. */
-  sha256(): string {
-    return this.#hash.digest('hex');
-  }
 }

@@ -9,16 +9,14 @@ import type { RowPool } from './row-pool.ts';
 /** Blocks beside those that threads are reading: filled, waiting, being written. */
 const SPARE_BLOCKS = 4;
 
-/** Resolves in the order of the calls; `done` when the block's memory is not needed any more. */
-type Take = (block: Block, findings: BlockFindings) => Promise<{ readonly done: Promise<unknown> }>;
+/** Called in the order of the answer; resolves when the block's memory is not needed any more. */
+type Take = (block: Block, findings: BlockFindings) => Promise<unknown>;
 
 export class BlockFlight {
   readonly #pool: RowPool;
   readonly #take: Take;
   readonly #landing: Promise<SharedArrayBuffer>[] = [];
   #lastTaken: Promise<unknown> = Promise.resolve();
-  /** The one that is being taken: after `stop` none is. */
-  #taking: Promise<unknown> = Promise.resolve();
   #failure: { readonly error: unknown } | undefined;
   #isStopped = false;
 
@@ -50,10 +48,9 @@ export class BlockFlight {
     this.check();
   }
 
-  /** What is being read is left to itself; resolves when nothing is taken any more. */
-  async stop(): Promise<void> {
+  /** In-flight reads are abandoned: no block is taken any more. */
+  stop(): void {
     this.#isStopped = true;
-    await this.#taking.catch(() => undefined);
   }
 
   /** Where every thread has a block in hand and one waiting, this thread has time to read one itself. */
@@ -67,22 +64,13 @@ export class BlockFlight {
     block: Block,
     before: Promise<unknown>,
   ): Promise<SharedArrayBuffer> {
-    const taken = this.#takeAfter(before, reading, block);
+    // Wrapped: the next block is taken after this one is, not after its rows are stored.
+    const taken = Promise.all([reading, before]).then(([findings]) => ({
+      stored: this.#isStopped ? undefined : this.#take(block, findings),
+    }));
     this.#lastTaken = taken;
-    const { done } = await taken;
-    await done;
+    const { stored } = await taken;
+    await stored;
     return block.memory;
-  }
-
-  async #takeAfter(
-    before: Promise<unknown>,
-    reading: Promise<BlockFindings>,
-    block: Block,
-  ): ReturnType<Take> {
-    const [findings] = await Promise.all([reading, before]);
-    if (this.#isStopped) return { done: Promise.resolve() };
-    const taking = this.#take(block, findings);
-    this.#taking = taking;
-    return await taking;
   }
 }

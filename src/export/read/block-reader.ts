@@ -7,7 +7,6 @@ import { hashRow } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { type PlainRowSum, RowSum } from '../../ledger/row-sum.ts';
-import { NumberList } from './number-list.ts';
 import type { ExportScope } from '../ports.ts';
 import { RowFilter, type Unreadable } from './row-filter.ts';
 
@@ -97,15 +96,17 @@ class BlockReader {
   readonly #question: RowQuestion;
   readonly #filter: RowFilter;
   readonly #spans: Span[] = [];
-  readonly #runs = new NumberList();
-  readonly #left = { party: 0, asset: 0, range: 0 };
-  #rows = 0;
-  #farOutside = 0;
-  #leaving = 0;
-  #leavingSecond = Number.NEGATIVE_INFINITY;
-  #firstSecond = Number.NaN;
-  #lastSecond = Number.NaN;
-  #isSorted = true;
+  readonly #runs: number[] = [];
+  readonly #found = {
+    rows: 0,
+    leftOut: { party: 0, asset: 0, range: 0 },
+    farOutside: 0,
+    leaving: 0,
+    leavingSecond: Number.NEGATIVE_INFINITY,
+    firstSecond: Number.NaN,
+    lastSecond: Number.NaN,
+    isSorted: true,
+  };
   /** The span of the row before, and the run that it ended. */
   #current: Span | undefined;
   #runStart = 0;
@@ -132,23 +133,19 @@ class BlockReader {
     }
     const { second, zoneSeconds } = filter.time;
     if (!this.#count(finding, second)) return;
-    if (filter.leaves) this.#leave(second);
+    if (filter.leaves) {
+      this.#found.leaving += 1;
+      if (second > this.#found.leavingSecond) this.#found.leavingSecond = second;
+    }
     this.#keep(buffer, start, end, next, second, zoneSeconds, filter.isFrom);
   }
 
   findings(): BlockFindings {
     this.#endRun();
     return {
-      rows: this.#rows,
-      leftOut: this.#left,
-      farOutside: this.#farOutside,
-      leaving: this.#leaving,
-      leavingSecond: this.#leavingSecond,
-      firstSecond: this.#firstSecond,
-      lastSecond: this.#lastSecond,
-      isSorted: this.#isSorted,
+      ...this.#found,
       spans: this.#spans.map((span) => span.findings()),
-      runs: this.#runs.values(),
+      runs: new Float64Array(this.#runs),
       newest: this.#newest(),
       unread: this.#unread,
     };
@@ -156,21 +153,17 @@ class BlockReader {
 
   /** @returns whether the row is to be kept */
   #count(finding: 'ok' | 'party' | 'asset', second: number): boolean {
-    this.#rows += 1;
-    if (second < this.#lastSecond) this.#isSorted = false;
-    if (Number.isNaN(this.#firstSecond)) this.#firstSecond = second;
-    this.#lastSecond = second;
+    const found = this.#found;
+    found.rows += 1;
+    if (second < found.lastSecond) found.isSorted = false;
+    if (Number.isNaN(found.firstSecond)) found.firstSecond = second;
+    found.lastSecond = second;
     const { asked, kept } = this.#question;
-    if (finding !== 'party' && (second < asked.from || second >= asked.to)) this.#farOutside += 1;
+    if (finding !== 'party' && (second < asked.from || second >= asked.to)) found.farOutside += 1;
     const isKept = second >= kept.from && second < kept.to;
-    if (finding !== 'ok') this.#left[finding] += 1;
-    else if (!isKept) this.#left.range += 1;
+    if (finding !== 'ok') found.leftOut[finding] += 1;
+    else if (!isKept) found.leftOut.range += 1;
     return finding === 'ok' && isKept;
-  }
-
-  #leave(second: number): void {
-    this.#leaving += 1;
-    if (second > this.#leavingSecond) this.#leavingSecond = second;
   }
 
   #keep(
@@ -233,7 +226,7 @@ class BlockReader {
   }
 
   #endRun(): void {
-    if (this.#current !== undefined) this.#runs.push3(this.#current.index, this.#runStart, this.#runEnd);
+    if (this.#current !== undefined) this.#runs.push(this.#current.index, this.#runStart, this.#runEnd);
     this.#current = undefined;
   }
 }
@@ -243,7 +236,7 @@ class Span {
   readonly to: number;
   readonly index: number;
   readonly #sum = new RowSum();
-  readonly #bytesBySecond = new NumberList();
+  readonly #bytesBySecond: number[] = [];
   #bytes = 0;
   #fromRows = 0;
   #oldestSecond = Number.POSITIVE_INFINITY;
@@ -279,12 +272,12 @@ class Span {
       fromRows: this.#fromRows,
       oldestSecond: this.#oldestSecond,
       newestSecond: this.#newestSecond,
-      bytesBySecond: this.#bytesBySecond.values(),
+      bytesBySecond: new Float64Array(this.#bytesBySecond),
     };
   }
 
   #endSecond(): void {
-    if (this.#secondBytes > 0) this.#bytesBySecond.push2(this.#second, this.#secondBytes);
+    if (this.#secondBytes > 0) this.#bytesBySecond.push(this.#second, this.#secondBytes);
     this.#secondBytes = 0;
   }
 }

@@ -3,7 +3,13 @@
  * never writes is asked for again, not stored. Most values are told by their bytes alone; what those cannot tell is
  * given to the decoders that loading uses.
  */
-import { DECODERS, ENTRY_COLUMNS, isAmountColumn, isPartyColumn } from '../../ledger/canonical.ts';
+import {
+  DECODERS,
+  ENTRY_COLUMNS,
+  isAmountColumn,
+  isPartyColumn,
+  REQUIRED_VALUES,
+} from '../../ledger/canonical.ts';
 import { decodeId } from '../../ledger/encodings.ts';
 import type { Layout } from '../../ledger/header.ts';
 import type { RowFields } from '../../ledger/row-fields.ts';
@@ -30,7 +36,6 @@ const ID_CHARACTERS = 64;
 const PLAIN_DIGITS_MAX = 100;
 const PLAIN_NUMBER_MAX = 9;
 const NAME_CHARACTERS_MAX = 60;
-const REQUIRED: ReadonlySet<string> = new Set(['quantity', 'transfer_type', 'asset_id']);
 
 interface Column {
   readonly name: string;
@@ -51,26 +56,18 @@ export class RowValues {
     // The time is read before, and apart.
     const names = ENTRY_COLUMNS.filter((name) => name !== 'vega_time');
     const effect = layout.index.effect;
-    this.#columns = [
-      ...names.map((name): Column => ({
-        name,
-        index: layout.index[name],
-        kind: isAmountColumn(name) ? 'amount' : name.endsWith('_type') ? 'type' : 'id',
-        isRequired: REQUIRED.has(name),
-        decode: isPartyColumn(name) && !hasOwnIds ? decodeId : DECODERS[name],
-      })),
-      ...(effect === undefined
-        ? []
-        : [
-            {
-              name: 'effect',
-              index: effect,
-              kind: 'amount' as const,
-              isRequired: false,
-              decode: DECODERS.quantity,
-            },
-          ]),
-    ];
+    const columns = names.map((name): Column => ({
+      name,
+      index: layout.index[name],
+      kind: isAmountColumn(name) ? 'amount' : name.endsWith('_type') ? 'type' : 'id',
+      isRequired: REQUIRED_VALUES.has(name),
+      decode: isPartyColumn(name) && !hasOwnIds ? decodeId : DECODERS[name],
+    }));
+    if (effect !== undefined) {
+      const decode = DECODERS.quantity;
+      columns.push({ name: 'effect', index: effect, kind: 'amount', isRequired: false, decode });
+    }
+    this.#columns = columns;
     this.#unknown = layout.unknown;
   }
 

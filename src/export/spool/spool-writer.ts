@@ -8,9 +8,7 @@ import type { Transform } from 'node:stream';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
 import type { Compression } from '../../ledger/objects/object-keys.ts';
-import { RowSum } from '../../ledger/row-sum.ts';
-import type { SpanFindings } from '../read/block-reader.ts';
-import { TimeHistogram } from '../plan/time-histogram.ts';
+import type { RowSum } from '../../ledger/row-sum.ts';
 
 const PIECE_BYTES = 256 * 2 ** 10;
 const ZSTD_LEVEL = 3;
@@ -18,10 +16,14 @@ const GZIP_LEVEL = 6;
 /** The disk is given its work as it comes, so that the end need not wait for all of it. */
 const FLUSH_BYTES = 32 * 2 ** 20;
 
-/** A finished spool file and what is in it. */
-export interface Spooled {
+/** Where an object is spooled. */
+export interface SpoolFile {
   readonly name: string;
   readonly path: string;
+}
+
+/** A finished spool file and what is in it. */
+export interface Spooled extends SpoolFile {
   readonly rows: number;
   /** Of the plain CSV, header included. */
   readonly bytes: bigint;
@@ -30,33 +32,11 @@ export interface Spooled {
   readonly objectSha256: string;
   readonly digest: string;
   readonly rowForm: string;
-  readonly histogram: TimeHistogram;
-}
-
-/** What is counted row by row, while the bytes go their way in larger windows. */
-export class Tally {
-  readonly sum = new RowSum();
-  readonly histogram = new TimeHistogram();
-
-  /** @param bytes of the row, its line end included */
-  add(rowHash: string, second: number, zoneSeconds: number, bytes: number): void {
-    this.sum.add(rowHash, zoneSeconds);
-    this.histogram.add(second, bytes);
-  }
-
-  /** Adds what was found in a block. */
-  merge({ sum, bytesBySecond }: Pick<SpanFindings, 'sum' | 'bytesBySecond'>): void {
-    this.sum.merge(sum);
-    for (let at = 0; at < bytesBySecond.length; at += 2) {
-      this.histogram.add(bytesBySecond[at] ?? 0, bytesBySecond[at + 1] ?? 0);
-    }
-  }
 }
 
 export class SpoolWriter implements AsyncDisposable {
-  readonly #tally: Tally;
-  readonly #name: string;
-  readonly #path: string;
+  readonly #spool: SpoolFile;
+  readonly #rows: RowSum;
   readonly #file: FileHandle;
   readonly #header: Buffer;
   readonly #compressor: Transform | undefined;
@@ -74,15 +54,14 @@ export class SpoolWriter implements AsyncDisposable {
   #isClosed = false;
 
   private constructor(
-    spool: { name: string; path: string },
+    spool: SpoolFile,
     file: FileHandle,
     header: Buffer,
     compression: Compression,
-    tally: Tally,
+    rows: RowSum,
   ) {
-    this.#tally = tally;
-    this.#name = spool.name;
-    this.#path = spool.path;
+    this.#spool = spool;
+    this.#rows = rows;
     this.#file = file;
     this.#header = header;
     this.#compressor = compressorOf(compression);
@@ -93,18 +72,18 @@ export class SpoolWriter implements AsyncDisposable {
 
   /**
    * @param header the header line as it was sent, with its line end
-   * @param tally whoever writes the rows counts them there
+   * @param rows whoever writes the rows sums them there
    */
   static async create(
-    spool: { name: string; path: string },
+    spool: SpoolFile,
     header: Buffer,
     compression: Compression,
-    tally: Tally,
+    rows: RowSum,
   ): Promise<SpoolWriter> {
     const file = await open(spool.path, 'w').catch((error: unknown) => {
       throw spoolError('open', error);
     });
-    const writer = new SpoolWriter(spool, file, header, compression, tally);
+    const writer = new SpoolWriter(spool, file, header, compression, rows);
     void writer.write(header);
     return writer;
   }
@@ -143,16 +122,14 @@ export class SpoolWriter implements AsyncDisposable {
     await this.#close();
     const sha256 = this.#plainHash.digest('hex');
     return {
-      name: this.#name,
-      path: this.#path,
-      rows: this.#tally.sum.rows,
+      ...this.#spool,
+      rows: this.#rows.rows,
       bytes: BigInt(this.#bytes),
       sha256,
       objectBytes: BigInt(this.#objectBytes),
       objectSha256: this.#compressor === undefined ? sha256 : this.#objectHash.digest('hex'),
-      digest: this.#tally.sum.digest.hex(),
-      rowForm: this.#tally.sum.form(withoutLineEnd(this.#header)),
-      histogram: this.#tally.histogram,
+      digest: this.#rows.digest.hex(),
+      rowForm: this.#rows.form(withoutLineEnd(this.#header)),
     };
   }
 

@@ -1,29 +1,16 @@
-/** What many parties' exports need of Postgres at once: one statement where each alone would take one of its own. */
+/** Statements about many parties' exports at once, where each alone would take one of its own. */
 import { sql } from 'kysely';
 import { formatInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
-import type { Coverage, ExportLease, Publication, SourceProfile } from '../ports.ts';
-import { takeLeases } from './leases.ts';
-import { coverageRow, insertCoverage, readCoverages, supersede } from './publications.ts';
-import { decodeProfile } from './source-profile.ts';
+import { type Coverage, coverageRow, insertCoverage, readCoverages, supersede } from './coverage-rows.ts';
+import { type ExportLease, takeLeases } from './leases.ts';
+import type { Publication } from './publications.ts';
 
 /** What is known of a party when its lease was taken. */
 export interface Leased {
   readonly lease: ExportLease;
   readonly coverage: readonly Coverage[];
-  readonly plan: unknown;
-  readonly contradictions: number;
-  /** A dead worker of it left publications that were intended. */
-  readonly hasIntents: boolean;
-}
-
-/** What holds for all parties. */
-export interface Surroundings {
-  readonly profile: SourceProfile;
-  readonly epoch: number | undefined;
-  readonly warehouseId: string;
-  readonly publicationSeq: bigint;
 }
 
 /** How an export ended. */
@@ -38,26 +25,7 @@ export interface Success {
 /** How a party's export ended that brought no rows. */
 export interface EmptyExport extends Success {
   /** Without segments; absent where nothing was left to ask. */
-  readonly publication: Publication | undefined;
-}
-
-export async function readSurroundings(db: Database): Promise<Surroundings> {
-  const found = await sql<{
-    profile: unknown;
-    epoch: number | null;
-    warehouse_id: string;
-    publication_seq: bigint;
-  }>`
-    select s.profile, (select max(epoch) from mirror.checkpoints) as epoch, i.warehouse_id, i.publication_seq
-    from mirror.source_state s, mirror.identity i`.execute(db);
-  const row = found.rows[0];
-  if (row === undefined) throw new RangeError('the warehouse has no identity');
-  return {
-    profile: decodeProfile(row.profile),
-    epoch: row.epoch ?? undefined,
-    warehouseId: row.warehouse_id,
-    publicationSeq: row.publication_seq,
-  };
+  readonly publication?: Publication | undefined;
 }
 
 /** Takes the leases of all assets of those parties that nobody works on, and reads what is known of them. */
@@ -67,26 +35,16 @@ export async function leaseParties(
   leaseMs: number,
   holder: number | undefined,
 ): Promise<ReadonlyMap<string, Leased>> {
-  const takenAtMs = performance.now();
   return inTransaction(db, { action: `lease the exports of ${partyIds.length} parties` }, async (tx) => {
-    const taken = await takeLeases(tx, partyIds, undefined, { leaseMs, holder });
+    const leases = await takeLeases(tx, partyIds, undefined, { leaseMs, holder });
     const coverage = await readCoverages(
       tx,
-      taken.map((row) => row.party_id),
+      leases.map(({ scope }) => scope.partyId),
     );
     return new Map(
-      taken.map((row) => {
-        const scope = { partyId: row.party_id, ...(row.has_own_ids ? { hasOwnIds: true } : {}) };
-        return [
-          row.party_id,
-          {
-            lease: { scope, exportId: row.export_id, token: row.lease_token, takenAtMs },
-            coverage: coverage.get(row.party_id) ?? [],
-            plan: row.window_plan ?? undefined,
-            contradictions: row.contradictions,
-            hasIntents: row.has_intents,
-          },
-        ] as const;
+      leases.map((lease) => {
+        const { partyId } = lease.scope;
+        return [partyId, { lease, coverage: coverage.get(partyId) ?? [] }];
       }),
     );
   });
@@ -132,7 +90,7 @@ export async function commitEmpty(
 /** @param isReleased their leases are given back with it */
 export async function recordSuccess(
   tx: Database,
-  exports: readonly (Success & Partial<Pick<EmptyExport, 'publication'>>)[],
+  exports: readonly EmptyExport[],
   { isReleased }: { readonly isReleased: boolean },
 ): Promise<void> {
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({

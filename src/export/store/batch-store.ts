@@ -6,24 +6,13 @@ import { errorCode, RetryableError, UnreachableError } from '../../core/errors.t
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { LEASE_MS, LEASE_TIMES } from '../lease.ts';
-import type {
-  Coverage,
-  ExportLease,
-  ExportScope,
-  OpenPublication,
-  Publication,
-  SourceProfile,
-} from '../ports.ts';
-import {
-  commitEmpty,
-  type EmptyExport,
-  type Leased,
-  leaseParties,
-  readSurroundings,
-  type Surroundings,
-} from './batch-statements.ts';
-import { ExportStore } from './export-store.ts';
-import { releaseLeases, renewLeases } from './leases.ts';
+import type { ExportScope } from '../ports.ts';
+import { commitEmpty, type EmptyExport, type Leased, leaseParties } from './batch-statements.ts';
+import type { Coverage } from './coverage-rows.ts';
+import { ExportStore, type OpenPublication } from './export-store.ts';
+import { type ExportLease, releaseLeases, renewLeases } from './leases.ts';
+import type { Publication } from './publications.ts';
+import type { SourceProfile } from './source-profile.ts';
 
 /** A party of the batch that is being worked. */
 interface InHand {
@@ -37,7 +26,8 @@ interface InHand {
 
 export class BatchStore extends ExportStore implements AsyncDisposable {
   readonly #db: Database;
-  #surroundings: Surroundings;
+  #profile: SourceProfile;
+  readonly #epoch: number | undefined;
   /** Leased, and not begun. */
   readonly #waiting: Map<string, Leased>;
   readonly #inHand = new Map<bigint, InHand>();
@@ -52,15 +42,17 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   private constructor(
     db: Database,
-    surroundings: Surroundings,
+    profile: SourceProfile,
+    epoch: number | undefined,
     leased: ReadonlyMap<string, Leased>,
     holder: number | undefined,
   ) {
     super(db, holder);
     this.#db = db;
-    this.#surroundings = surroundings;
+    this.#profile = profile;
+    this.#epoch = epoch;
     this.#waiting = new Map(leased);
-    for (const { lease } of leased.values()) this.#renewedAtMs = lease.takenAtMs ?? this.#renewedAtMs;
+    for (const { lease } of leased.values()) this.#renewedAtMs = lease.takenAtMs;
     // What cannot be renewed is found out where it is used.
     this.#timer = setInterval(
       () => void this.#renew().catch(() => undefined),
@@ -70,16 +62,11 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
   static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
-    return mapDatabaseError('lease ledgers', async () => {
-      const surroundings = await readSurroundings(db);
-      const isApart = surroundings.profile.assetRequired === true;
-      return new BatchStore(
-        db,
-        surroundings,
-        isApart ? new Map() : await leaseParties(db, partyIds, LEASE_MS, holder),
-        holder,
-      );
-    });
+    const store = new ExportStore(db, holder);
+    const [profile, epoch] = [await store.profile(), await store.epoch()];
+    const isApart = profile.assetRequired === true;
+    const leased = isApart ? new Map() : await leaseParties(db, partyIds, LEASE_MS, holder);
+    return new BatchStore(db, profile, epoch, leased, holder);
   }
 
   /**
@@ -154,33 +141,20 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   override async openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
     const inHand = this.#inHand.get(lease.exportId);
-    return inHand?.leased.hasIntents === false ? [] : super.openPublications(lease);
-  }
-
-  override async plan(lease: ExportLease): Promise<unknown> {
-    const inHand = this.#inHand.get(lease.exportId);
-    return inHand === undefined ? super.plan(lease) : inHand.leased.plan;
-  }
-
-  override async contradictions(lease: ExportLease): Promise<number> {
-    return this.#inHand.get(lease.exportId)?.leased.contradictions ?? super.contradictions(lease);
+    return inHand?.leased.lease.hasIntents === false ? [] : super.openPublications(lease);
   }
 
   override async epoch(): Promise<number | undefined> {
-    return this.#surroundings.epoch;
-  }
-
-  override async identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return this.#surroundings;
+    return this.#epoch;
   }
 
   override async profile(): Promise<SourceProfile> {
-    return this.#surroundings.profile;
+    return this.#profile;
   }
 
   override async learn(profile: SourceProfile): Promise<void> {
     await super.learn(profile);
-    this.#surroundings = { ...this.#surroundings, profile };
+    this.#profile = profile;
   }
 
   /** Rows came: while they are published, others may ask. */

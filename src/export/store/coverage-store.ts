@@ -1,8 +1,10 @@
 /** Coverage as it is recorded in the store: what has changed since the last time, read at one moment. */
 import type { Pool, PoolClient, QueryResult } from 'pg';
-import { readInstant } from '../../core/time.ts';
-import type { CoverageSnapshot } from '../ports.ts';
-import { type PartyCoverage, type RecordedRange, tailSum } from '../../ledger/objects/coverage-record.ts';
+import {
+  type PartyCoverage,
+  recordedRange,
+  type RecordedRangeJson,
+} from '../../ledger/objects/coverage-record.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE } from '../../postgres/database.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
@@ -13,8 +15,8 @@ const ROWS_AT_ONCE = 2000;
 
 const ANY = 'select from mirror.exports where coverage_seq <> recorded_seq limit 1';
 const NUMBER = `update mirror.identity set publication_seq = publication_seq + 1
-  returning warehouse_id, publication_seq, (
-    select 2 * count(*) filter (where coverage_seq <> recorded_seq) >= count(*) from mirror.exports) as is_mostly_changed`;
+  returning warehouse_id as "warehouseId", publication_seq as seq, (
+    select 2 * count(*) filter (where coverage_seq <> recorded_seq) >= count(*) from mirror.exports) as "isMostlyChanged"`;
 /** A killed process's note is of no use: what it has not recorded, the next one notes. */
 const FORGET = 'truncate mirror.recording';
 const NOTE = `insert into mirror.recording
@@ -23,22 +25,25 @@ const DONE = `update mirror.exports e set recorded_seq = r.coverage_seq from mir
 
 const CHANGED = `where c.party_id in (select party_id from mirror.exports where coverage_seq <> recorded_seq)`;
 const COVERED = (which: 'all' | 'changed'): string => `declare covered no scroll cursor for
-  select c.party_id, c.asset_id, c.from_time, c.to_time, c.open, c.sides, s.object_key, c.tail, c.run_id, c.checked_at
+  select c.party_id as "partyId", c.asset_id as "assetId", c.from_time as "from", c.to_time as "to", c.open, c.sides,
+    s.object_key as "objectKey", c.tail, c.run_id as "runId", c.checked_at as "checkedAt"
   from mirror.coverage c left join mirror.segments s using (segment_id)
   ${which === 'changed' ? CHANGED : ''}
   order by c.party_id collate "C", c.from_time, c.asset_id collate "C"`;
 
-interface CoveredRow {
-  readonly party_id: string;
-  readonly asset_id: string | null;
-  readonly from_time: string;
-  readonly to_time: string;
-  readonly open: boolean;
-  readonly sides: RecordedRange['sides'];
-  readonly object_key: string | null;
-  readonly tail: unknown;
-  readonly run_id: string | null;
-  readonly checked_at: string;
+interface CoveredRow extends RecordedRangeJson {
+  readonly partyId: string;
+}
+
+/** Coverage of one moment, to be recorded in the store. */
+export interface CoverageSnapshot {
+  readonly warehouseId: string;
+  /** Above that of every publication and record before it. */
+  readonly seq: bigint;
+  /** Of at least half of all exports the coverage changed since the last record. */
+  readonly isMostlyChanged: boolean;
+  /** In the order of their ids: every party, or only those whose coverage changed since the last record. */
+  parties(which: 'all' | 'changed'): AsyncIterable<PartyCoverage>;
 }
 
 export class CoverageStore {
@@ -76,15 +81,11 @@ export class CoverageStore {
 
 async function numbered(client: PoolClient): Promise<Omit<CoverageSnapshot, 'parties'>> {
   const { rows } = await mapDatabaseError(ACTION, () =>
-    client.query<{ warehouse_id: string; publication_seq: bigint; is_mostly_changed: boolean }>(NUMBER),
+    client.query<Omit<CoverageSnapshot, 'parties'>>(NUMBER),
   );
   const [row] = rows;
   if (row === undefined) throw new RangeError('the warehouse has no identity');
-  return {
-    warehouseId: row.warehouse_id,
-    seq: row.publication_seq,
-    isMostlyChanged: row.is_mostly_changed,
-  };
+  return row;
 }
 
 async function* readParties(
@@ -93,32 +94,18 @@ async function* readParties(
   signal: AbortSignal,
 ): AsyncGenerator<PartyCoverage> {
   await mapDatabaseError(ACTION, () => client.query(COVERED(which)));
-  let party: { partyId: string; coverage: RecordedRange[] } | undefined;
+  let party: PartyCoverage | undefined;
   for (;;) {
     signal.throwIfAborted();
     const { rows } = await mapDatabaseError(ACTION, () =>
       client.query<CoveredRow>(`fetch ${ROWS_AT_ONCE} from covered`),
     );
     for (const row of rows) {
-      if (party !== undefined && party.partyId !== row.party_id) yield party;
-      if (party?.partyId !== row.party_id) party = { partyId: row.party_id, coverage: [] };
-      party.coverage.push(rangeOf(row));
+      if (party !== undefined && party.partyId !== row.partyId) yield party;
+      if (party?.partyId !== row.partyId) party = { partyId: row.partyId, coverage: [] };
+      party.coverage.push(recordedRange.parse(row));
     }
     if (rows.length === 0) break;
   }
   if (party !== undefined) yield party;
-}
-
-function rangeOf(row: CoveredRow): RecordedRange {
-  return {
-    assetId: row.asset_id,
-    from: readInstant(row.from_time),
-    to: readInstant(row.to_time),
-    open: row.open,
-    sides: row.sides,
-    objectKey: row.object_key,
-    tail: row.tail === null ? null : tailSum.parse(row.tail),
-    runId: row.run_id,
-    checkedAt: readInstant(row.checked_at),
-  };
 }

@@ -1,13 +1,24 @@
 /** What was published, for those who read it back and those who clear up. */
 import { sql } from 'kysely';
-import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
-import type { ExportScope, Segment } from '../ports.ts';
+import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
+import type { ExportScope } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockObjects } from './export-locks.ts';
-import { readIdentity } from './publications.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
+
+export interface Segment {
+  readonly segmentId: bigint;
+  readonly assetId: string | undefined;
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly open: boolean;
+  readonly objectKey: string;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  readonly columns: readonly string[];
+}
 
 export class ExportArchiveStore {
   readonly #db: Database;
@@ -16,8 +27,14 @@ export class ExportArchiveStore {
     this.#db = db;
   }
 
+  /** This lineage of the warehouse, and how far its publications have been numbered. */
   identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return mapDatabaseError('read the identity of the warehouse', () => readIdentity(this.#db));
+    return mapDatabaseError('read the identity of the warehouse', () =>
+      this.#db
+        .selectFrom('identity')
+        .select(['warehouse_id as warehouseId', 'publication_seq as publicationSeq'])
+        .executeTakeFirstOrThrow(),
+    );
   }
 
   /** Current segments that overlap the range, by time. */
@@ -30,16 +47,13 @@ export class ExportArchiveStore {
       let query = this.#db
         .selectFrom('segments')
         .select([
-          'segment_id',
-          'asset_id',
-          'from_time',
-          'to_time',
+          'segment_id as segmentId',
+          'asset_id as assetId',
+          'from_time as from',
+          'to_time as to',
           'open',
-          'object_key',
-          'rows',
-          'bytes',
-          'columns',
         ])
+        .select(['object_key as objectKey', 'rows', 'bytes', 'columns'])
         .where('party_id', '=', scope.partyId)
         .where('status', '=', 'current')
         .where('to_time', '>', formatInstant(range.from))
@@ -50,15 +64,10 @@ export class ExportArchiveStore {
         query = query.where((eb) => eb.or([eb('asset_id', 'is', null), eb('asset_id', '=', assetId)]));
       }
       return (await query.execute()).map((row) => ({
-        segmentId: row.segment_id,
-        assetId: row.asset_id ?? undefined,
-        from: parseInstant(row.from_time) ?? 0n,
-        to: parseInstant(row.to_time) ?? 0n,
-        open: row.open,
-        objectKey: row.object_key,
-        rows: row.rows,
-        bytes: row.bytes,
-        columns: row.columns,
+        ...row,
+        assetId: row.assetId ?? undefined,
+        from: readInstant(row.from),
+        to: readInstant(row.to),
       }));
     });
   }

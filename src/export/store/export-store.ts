@@ -3,33 +3,37 @@ import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
 import { FencedError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
-import type {
-  Coverage,
-  ExportScope,
-  OpenPublication,
-  Publication,
-  PublishedSegment,
-  Quarantine,
-  SourceProfile,
-  ExportLease,
-} from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import {
-  commitPublication,
-  decodePublication,
-  publicationRow,
-  readCoverage,
-  readIdentity,
-} from './publications.ts';
+import { keepLease, type KeptLease, LEASE_MS } from '../lease.ts';
+import type { ExportScope } from '../ports.ts';
 import { recordSuccess } from './batch-statements.ts';
+import { type Coverage, readCoverage } from './coverage-rows.ts';
 import { lockObjects } from './export-locks.ts';
-import { releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import { type ExportLease, releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import { commitPublication, decodePublication, type Publication, publicationRow } from './publications.ts';
 import { quarantineSegment } from './quarantine-segment.ts';
-import { decodeProfile, encodeProfile } from './source-profile.ts';
-import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
+import { decodeProfile, encodeProfile, type SourceProfile } from './source-profile.ts';
+import { inTransaction, mapDatabaseError } from '../../postgres/transaction.ts';
 
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
+
+/** `publication` is missing where this version cannot read what was intended. */
+export interface OpenPublication {
+  readonly publicationId: string;
+  readonly publication: Publication | undefined;
+}
+
+export interface PublishedSegment {
+  readonly objectKey: string;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+}
+
+export interface Quarantine {
+  readonly attempts: number;
+  readonly isQuarantined: boolean;
+}
 
 export class ExportStore {
   readonly #db: Database;
@@ -41,18 +45,22 @@ export class ExportStore {
     this.#holder = holder;
   }
 
-  identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return mapDatabaseError('read the identity of the warehouse', () => readIdentity(this.#db));
-  }
-
   /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
   acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
     return inTransaction(this.#db, { action: `lease the export of party ${scope.partyId}` }, async (tx) => {
       const holding = { leaseMs, holder: this.#holder };
-      const [row] = await takeLeases(tx, [scope.partyId], scope.assetId, holding);
-      if (row === undefined) return undefined;
-      const known = row.has_own_ids ? { ...scope, hasOwnIds: true } : scope;
-      return { scope: known, exportId: row.export_id, token: row.lease_token };
+      const [lease] = await takeLeases(tx, [scope.partyId], scope.assetId, holding);
+      return lease;
+    });
+  }
+
+  /** Renews a lease until it is disposed, and then gives it back. @param what for messages */
+  keep(lease: ExportLease, what: string): KeptLease {
+    return keepLease({
+      what,
+      takenAtMs: lease.takenAtMs,
+      renew: () => this.renew(lease, LEASE_MS),
+      release: () => this.release(lease),
     });
   }
 
@@ -105,15 +113,15 @@ export class ExportStore {
     return quarantineSegment(this.#db, { object_key: objectKey }, reason);
   }
 
-  nextSeq(): Promise<bigint> {
-    return mapDatabaseError('number a publication', async () => {
-      const row = await this.#db
+  /** The next number of this lineage of the warehouse. */
+  nextSeq(): Promise<{ readonly warehouseId: string; readonly seq: bigint }> {
+    return mapDatabaseError('number a publication', () =>
+      this.#db
         .updateTable('identity')
         .set((eb) => ({ publication_seq: eb('publication_seq', '+', 1n) }))
-        .returning('publication_seq')
-        .executeTakeFirstOrThrow();
-      return row.publication_seq;
-    });
+        .returning(['warehouse_id as warehouseId', 'publication_seq as seq'])
+        .executeTakeFirstOrThrow(),
+    );
   }
 
   /** @throws FencedError */
@@ -178,19 +186,7 @@ export class ExportStore {
     });
   }
 
-  /** What `keepPlan` kept of a scope that was not finished. */
-  plan(lease: ExportLease): Promise<unknown> {
-    return mapDatabaseError(`read the plan of ${nameOf(lease.scope)}`, async () => {
-      const row = await this.#db
-        .selectFrom('exports')
-        .select('window_plan')
-        .where('export_id', '=', lease.exportId)
-        .executeTakeFirst();
-      return row?.window_plan ?? undefined;
-    });
-  }
-
-  /** Keeps how a scope is divided, as JSON, until it succeeds; a claim that was taken over keeps nothing. */
+  /** Keeps the plan of windows until the export succeeds. A lease that was taken over keeps nothing. */
   keepPlan(lease: ExportLease, plan: unknown): Promise<void> {
     return mapDatabaseError(`keep the plan of ${nameOf(lease.scope)}`, async () => {
       await this.#db
@@ -209,18 +205,6 @@ export class ExportStore {
         epoch: number | null;
       }>`select max(epoch) as epoch from mirror.checkpoints`.execute(this.#db);
       return found.rows[0]?.epoch ?? undefined;
-    });
-  }
-
-  /** In how many runs in a row the source contradicted what is known. */
-  contradictions(lease: ExportLease): Promise<number> {
-    return mapDatabaseError(`read what is known of ${nameOf(lease.scope)}`, async () => {
-      const row = await this.#db
-        .selectFrom('exports')
-        .select('contradictions')
-        .where('export_id', '=', lease.exportId)
-        .executeTakeFirst();
-      return row?.contradictions ?? 0;
     });
   }
 
@@ -244,16 +228,16 @@ export class ExportStore {
     attemptsMax: number,
   ): Promise<Quarantine> {
     return mapDatabaseError(`record the failure of ${nameOf(lease.scope)}`, async () => {
-      const failed = await sql<{ attempts: number; is_set_aside: boolean }>`
+      const failed = await sql<Quarantine>`
         update mirror.exports
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
           quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
           quarantine_reason = ${evidenceJson(reason)}::jsonb
         where export_id = ${lease.exportId} and lease_token = ${lease.token}
-        returning attempts, quarantined_at is not null as is_set_aside`.execute(this.#db);
+        returning attempts, quarantined_at is not null as "isQuarantined"`.execute(this.#db);
       const [row] = failed.rows;
       if (row === undefined) throw new FencedError(nameOf(lease.scope));
-      return { attempts: row.attempts, isQuarantined: row.is_set_aside };
+      return row;
     });
   }
 

@@ -1,8 +1,23 @@
 /** Who works on which export: leases by the database's clock, of one ledger or of many in one statement. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import type { ExportLease } from '../ports.ts';
+import type { ExportScope } from '../ports.ts';
 import { lockParties } from './export-locks.ts';
+
+/** The right to work on a scope, for as long as it is renewed, with what earlier owners left in its row. */
+export interface ExportLease {
+  readonly scope: ExportScope;
+  readonly exportId: bigint;
+  readonly token: string;
+  /** When the request that took it, or renewed it last, was sent (`performance.now()`). */
+  readonly takenAtMs: number;
+  /** What `keepPlan` kept of an export that was not finished. */
+  readonly plan: unknown;
+  /** In how many runs in a row the source contradicted what is known. */
+  readonly contradictions: number;
+  /** A dead worker left publications that were intended. */
+  readonly hasIntents: boolean;
+}
 
 /**
  * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition to hold for nearly every party,
@@ -11,16 +26,9 @@ import { lockParties } from './export-locks.ts';
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
-/** An export that was leased, with what lies in its row. */
-export interface LeasedRow {
-  readonly party_id: string;
-  readonly export_id: bigint;
-  readonly lease_token: string;
-  readonly window_plan: unknown;
-  readonly contradictions: number;
-  readonly has_own_ids: boolean;
-  /** A dead worker of it left publications that were intended. */
-  readonly has_intents: boolean;
+interface LeasedRow extends Omit<ExportLease, 'scope' | 'takenAtMs'> {
+  readonly partyId: string;
+  readonly hasOwnIds: boolean;
 }
 
 /**
@@ -32,7 +40,8 @@ export async function takeLeases(
   partyIds: readonly string[],
   assetId: string | undefined,
   { leaseMs, holder }: { readonly leaseMs: number; readonly holder: number | undefined },
-): Promise<readonly LeasedRow[]> {
+): Promise<readonly ExportLease[]> {
+  const takenAtMs = performance.now();
   const [ids, asset] = [[...partyIds], assetId ?? null];
   // Exports of one party overlap where one is "all assets": they are leased one after another.
   await lockParties(tx, ids);
@@ -50,12 +59,15 @@ export async function takeLeases(
         select from mirror.exports o
         where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
           and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
-    returning party_id, export_id, lease_token, window_plan, contradictions,
-      ${HAS_OWN_IDS} as has_own_ids,
-      exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent') as has_intents`.execute(
-    tx,
-  );
-  return taken.rows;
+    returning party_id as "partyId", export_id as "exportId", lease_token as token, window_plan as plan, contradictions,
+      ${HAS_OWN_IDS} as "hasOwnIds",
+      exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
+        as "hasIntents"`.execute(tx);
+  return taken.rows.map(({ partyId, hasOwnIds, ...row }) => ({
+    ...row,
+    scope: { partyId, assetId, hasOwnIds: hasOwnIds || undefined },
+    takenAtMs,
+  }));
 }
 
 /** @returns the exports whose leases another has not taken over */

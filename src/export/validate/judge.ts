@@ -1,6 +1,7 @@
 /** Whether an answer that came to its end can be believed: held against everything that is known already. */
 import type { WindowPlan } from '../plan/window-plan.ts';
-import type { Coverage, WindowRequest } from '../ports.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { WindowRequest } from '../ports.ts';
 import type { Range } from '../plan/ranges.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';

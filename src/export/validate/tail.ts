@@ -1,15 +1,15 @@
 /**
  * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
- * its last hour, or where that is empty, of the newest second that has any. Behind a piece of a larger
+ * its last hour, or where that is empty, of the newest second that has any. Behind a window of a larger
  * range, which is continued at once, less is enough where an hour holds much.
  */
 import { floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import { RowSum } from '../../ledger/row-sum.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
-import type { TailSum } from '../ports.ts';
+import type { TailSum } from '../../ledger/objects/coverage-record.ts';
 
 const WINDOW_SECONDS = 3600;
-const PIECE_WINDOWS_SECONDS = [3600, 60, 1];
+const SHORTER_SECONDS = [3600, 60, 1];
 
 interface Window {
   readonly from: number;
@@ -28,17 +28,17 @@ export class Tail {
 
   /**
    * @param asked the earliest instant the answer holds; the tail cannot reach behind it
-   * @param pieceBytesMax given where the range is only a piece: what its continuation may ask for again
+   * @param windowBytesMax given where the range is only a window of a larger one: what its continuation may ask for again
    */
-  constructor(asked: Micros, end: Micros, pieceBytesMax?: number) {
+  constructor(asked: Micros, end: Micros, windowBytesMax?: number) {
     const [first, last] = [secondOf(asked), secondOf(end)];
-    const lengths = pieceBytesMax === undefined ? [WINDOW_SECONDS] : PIECE_WINDOWS_SECONDS;
+    const lengths = windowBytesMax === undefined ? [WINDOW_SECONDS] : SHORTER_SECONDS;
     this.#windows = lengths.map((seconds) => ({
       from: Math.max(first, last - seconds),
       sum: new RowSum(),
       bytes: 0,
     }));
-    this.#bytesMax = pieceBytesMax ?? Number.POSITIVE_INFINITY;
+    this.#bytesMax = windowBytesMax ?? Number.POSITIVE_INFINITY;
     this.end = last;
   }
 

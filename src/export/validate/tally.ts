@@ -2,7 +2,8 @@
 import { PermanentError } from '../../core/errors.ts';
 import { formatInstant } from '../../core/time.ts';
 import type { Outgrown, Received } from '../fetch/receive.ts';
-import type { Coverage, ExportScope } from '../ports.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
+import type { ExportScope } from '../ports.ts';
 
 export class Tally {
   /** Over all answers that came to their end. */

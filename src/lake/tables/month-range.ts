@@ -1,5 +1,5 @@
 /** A range of instants, as the whole months in it and what is left at its ends. */
-import { DAY_MICROS, formatInstant, type Micros, parseInstant } from '../../core/time.ts';
+import { DAY_MICROS, formatInstant, type Micros, monthOf, monthStart } from '../../core/time.ts';
 
 /** From the first day of any month, this many days on is in the next one. */
 const DAYS_TO_NEXT_MONTH = 31n;
@@ -21,7 +21,7 @@ export interface MonthRange {
 export function monthRange({ since, until }: InstantRange): MonthRange {
   if (since !== undefined && until !== undefined && since >= until) return { whole: undefined, rest: [] };
   const first = since === undefined ? undefined : ceilMonth(since);
-  const end = until === undefined ? undefined : floorMonth(until);
+  const end = until === undefined ? undefined : monthStart(until);
   if (since !== undefined && until !== undefined && first !== undefined && end !== undefined && end < first) {
     return { whole: undefined, rest: [part(since, until)] };
   }
@@ -51,19 +51,7 @@ function named(start: Micros | undefined): string | undefined {
   return start === undefined ? undefined : monthOf(start);
 }
 
-function monthOf(instant: Micros): string {
-  return formatInstant(instant).slice(0, 'YYYY-MM'.length);
-}
-
-function floorMonth(instant: Micros): Micros {
-  return startOf(monthOf(instant));
-}
-
 function ceilMonth(instant: Micros): Micros {
-  const start = floorMonth(instant);
-  return start === instant ? start : floorMonth(start + DAYS_TO_NEXT_MONTH * DAY_MICROS);
-}
-
-function startOf(month: string): Micros {
-  return parseInstant(`${month}-01`) ?? 0n;
+  const start = monthStart(instant);
+  return start === instant ? start : monthStart(start + DAYS_TO_NEXT_MONTH * DAY_MICROS);
 }

@@ -40,37 +40,21 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
   readonly #messageBytesMax: number;
   readonly #delimiter: string;
-  #form: AnswerForm | undefined;
-  #contentType: string | undefined;
-  #extensions: readonly unknown[] = [];
+  form: AnswerForm | undefined;
+  /** `result.contentType` of the first message. */
+  contentType: string | undefined;
+  /** `result.extensions` of the first message, if it is of a size that a manifest can carry. */
+  extensions: readonly unknown[] = [];
+  /** That came so far, blank lines apart. */
+  csvBytes = 0;
   #encoding: DataEncoding | undefined;
   #messages = 0;
-  #csvBytes = 0;
 
   /** @param bytes the answer's body, decompressed, cut anywhere */
   constructor(bytes: AsyncIterable<Buffer>, messageBytesMax = MESSAGE_BYTES_MAX, delimiter = ',') {
     this.#bytes = bytes;
     this.#delimiter = delimiter;
     this.#messageBytesMax = messageBytesMax;
-  }
-
-  get form(): AnswerForm | undefined {
-    return this.#form;
-  }
-
-  /** That came so far, blank lines apart. */
-  get csvBytes(): number {
-    return this.#csvBytes;
-  }
-
-  /** `result.contentType` of the first message. */
-  get contentType(): string | undefined {
-    return this.#contentType;
-  }
-
-  /** `result.extensions` of the first message, if it is of a size that a manifest can carry. */
-  get extensions(): readonly unknown[] {
-    return this.#extensions;
   }
 
   /**
@@ -81,7 +65,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
     for await (const chunk of checkedStart(this.#csv(), this.#delimiter)) {
-      if (!isBlank(chunk)) this.#csvBytes += chunk.length;
+      if (!isBlank(chunk)) this.csvBytes += chunk.length;
       yield chunk;
     }
   }
@@ -89,8 +73,8 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   async *#csv(): AsyncGenerator<Buffer, void, undefined> {
     const splitter = new MessageSplitter(this.#messageBytesMax);
     for await (const chunk of withoutLead(this.#bytes)) {
-      this.#form ??= chunk[0] === 0x7b ? 'messages' : 'csv';
-      if (this.#form === 'csv') yield chunk;
+      this.form ??= chunk[0] === 0x7b ? 'messages' : 'csv';
+      if (this.form === 'csv') yield chunk;
       else for (const message of splitter.push(chunk)) yield* this.#read(message);
     }
     splitter.end();
@@ -116,15 +100,15 @@ export class AnswerReader implements AsyncIterable<Buffer> {
 
   #keepFirst(result: Record<string, unknown>): void {
     const { contentType, extensions } = result;
-    this.#contentType = typeof contentType === 'string' ? String(storable(contentType)) : undefined;
+    this.contentType = typeof contentType === 'string' ? String(storable(contentType)) : undefined;
     const isKept = Array.isArray(extensions) && JSON.stringify(extensions).length <= EXTENSIONS_CHARS_MAX;
-    this.#extensions = isKept ? extensions.map(storable) : [];
+    this.extensions = isKept ? extensions.map(storable) : [];
   }
 
   #failure(message: SplitMessage, value: unknown): Error {
     const body = readErrorBody(value);
     if (body === undefined) return notUnderstood(message.bytes, message.offset);
-    return errorInStream(body, message.offset, this.#csvBytes);
+    return errorInStream(body, message.offset, this.csvBytes);
   }
 }
 

@@ -3,6 +3,7 @@
  * and with a clean end. Found here, so that it never becomes a row.
  */
 import { RetryableError } from '../../core/errors.ts';
+import { parseJson } from '../json-values.ts';
 import { errorBodyLine, errorBodyMeta, readErrorBody } from './error-body.ts';
 
 const OPENING = /\{\s*"error"\s*:/;
@@ -30,12 +31,4 @@ export function gluedError(tail: Buffer, offset: bigint): RetryableError | undef
       meta: { ...(body === undefined ? {} : errorBodyMeta(body)), byteOffset },
     },
   );
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

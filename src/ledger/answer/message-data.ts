@@ -13,7 +13,7 @@ const SLICE_CHARS = 32 * 1024;
 /** How much of a payload is judged. */
 export const DECIDING_CHARS = 4096;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
-/** Below this many bytes a character cut at the sample's end is not to be expected. */
+/** In a shorter sample no character is cut at its end. */
 const CUT_CHARACTER_BYTES = 16;
 
 /**

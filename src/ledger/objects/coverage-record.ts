@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { PermanentError } from '../../core/errors.ts';
 import { checkKey } from './object-keys.ts';
-import { decimal, hex64, id, instant, partyId } from '../json-values.ts';
+import { decimal, hex64, id, instant, parseJson, partyId } from '../json-values.ts';
 
 export const RECORDS_PREFIX = 'coverage/';
 
@@ -13,8 +13,9 @@ const SEQ_DIGITS = 19;
 const SHA_CHARACTERS = 12;
 const KEY = /^coverage\/([0-9a-f-]{36})\/(\d{19})\.(whole|changes)\.([0-9a-f]{12})\.jsonl\.zst$/;
 
-/** The sum of a range's last rows. */
+/** The sum of a range's last rows: what every continuation asks for again, to see that they still are there. */
 export const tailSum = z.object({
+  /** A whole second; the range's end is the coverage's. */
   from: instant,
   rows: z.int().nonnegative(),
   digest: hex64,
@@ -27,7 +28,7 @@ const head = z.object({
   /** Rises with every publication and record of a warehouse. */
   seq: decimal,
 });
-const range = z.object({
+export const recordedRange = z.object({
   /** null: every asset. */
   assetId: id.nullable(),
   from: instant,
@@ -41,10 +42,12 @@ const range = z.object({
   runId: z.uuid().nullable(),
   checkedAt: instant,
 });
-const party = z.object({ partyId, coverage: z.array(range) });
+const party = z.object({ partyId, coverage: z.array(recordedRange) });
 
+export type TailSum = z.output<typeof tailSum>;
 export type RecordHead = z.output<typeof head>;
-export type RecordedRange = z.output<typeof range>;
+export type RecordedRange = z.output<typeof recordedRange>;
+export type RecordedRangeJson = z.input<typeof recordedRange>;
 /** All that is covered of a party. */
 export type PartyCoverage = z.output<typeof party>;
 
@@ -93,13 +96,7 @@ export function decodeParty(line: string, key: string): PartyCoverage {
 }
 
 function decoded<Schema extends z.ZodType>(schema: Schema, line: string, key: string): z.output<Schema> {
-  let json: unknown;
-  try {
-    json = JSON.parse(line);
-  } catch {
-    // Refused below, as undefined.
-  }
-  const parsed = schema.safeParse(json);
+  const parsed = schema.safeParse(parseJson(line));
   if (parsed.success) return parsed.data;
   throw invalidRecord(key, z.prettifyError(parsed.error).split('\n').slice(0, 3).join('; '), parsed.error);
 }

@@ -2,11 +2,13 @@
  * The manifest beside every exported object: everything that is known of it, so that tables can be
  * rebuilt from the objects alone. Readable by people: pretty JSON, instants as RFC 3339, counts as text.
  */
+import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../../core/errors.ts';
-import { decimal, hex64, id, instant, partyId } from '../json-values.ts';
+import { decimal, hex64, id, instant, parseJson, partyId } from '../json-values.ts';
 
-const schema = z.object({
+export const manifestSchema = z.object({
   version: z.literal(1),
   objectKey: z.string(),
   warehouseId: z.uuid(),
@@ -42,16 +44,16 @@ const schema = z.object({
   publishedAt: instant,
 });
 
-export type Manifest = z.output<typeof schema>;
+export type Manifest = z.output<typeof manifestSchema>;
 
 /** The bytes that are published. */
 export function encodeManifest(manifest: Manifest): Buffer {
-  return Buffer.from(`${JSON.stringify(z.encode(schema, manifest), undefined, 2)}\n`);
+  return Buffer.from(`${JSON.stringify(z.encode(manifestSchema, manifest), undefined, 2)}\n`);
 }
 
 /** The same as plain JSON, for a jsonb column. */
-export function manifestJson(manifest: Manifest): z.input<typeof schema> {
-  return z.encode(schema, manifest);
+export function manifestJson(manifest: Manifest): z.input<typeof manifestSchema> {
+  return z.encode(manifestSchema, manifest);
 }
 
 /**
@@ -59,7 +61,9 @@ export function manifestJson(manifest: Manifest): z.input<typeof schema> {
  * @throws PermanentError `MANIFEST_INVALID`
  */
 export function decodeManifest(content: unknown, where: string): Manifest {
-  const parsed = schema.safeParse(Buffer.isBuffer(content) ? parseJson(content) : content);
+  const parsed = manifestSchema.safeParse(
+    Buffer.isBuffer(content) ? parseJson(content.toString('utf8')) : content,
+  );
   if (parsed.success) return parsed.data;
   const problems = z.prettifyError(parsed.error).split('\n').slice(0, 5).join('; ');
   throw new PermanentError(`Cannot read the manifest ${where}: ${problems}`, {
@@ -69,10 +73,11 @@ export function decodeManifest(content: unknown, where: string): Manifest {
   });
 }
 
-function parseJson(content: Buffer): unknown {
-  try {
-    return JSON.parse(content.toString('utf8'));
-  } catch {
-    return undefined;
-  }
+/** @param key of the manifest. @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` */
+export async function readManifest(
+  objects: { read(key: string, signal: AbortSignal): Promise<Readable> },
+  key: string,
+  signal: AbortSignal,
+): Promise<Manifest> {
+  return decodeManifest(await buffer(await objects.read(key, signal)), key);
 }

@@ -1,19 +1,31 @@
 /** Manifest tables and coverage rebuilt from the store, one party a transaction. */
 import { type Insertable, sql, type Transaction } from 'kysely';
 import { formatInstant, nowMicros } from '../../core/time.ts';
-import { tailSum } from '../../ledger/objects/coverage-record.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
-import type { Coverage } from '../../export/ports.ts';
 import type { RebuiltParty, RebuiltRange } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
 import { lockParties } from '../../export/store/export-locks.ts';
-import { readCoverage, supersede } from '../../export/store/publications.ts';
+import {
+  type Coverage,
+  coverageRow,
+  insertCoverage,
+  readCoverage,
+  supersede,
+} from '../../export/store/coverage-rows.ts';
 import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
 const ROWS_MAX = 1000;
+
+export interface Lineage {
+  readonly warehouseId: string;
+  /** The last number that was given. */
+  readonly seq: bigint;
+  /** A rebuild was begun and not finished. */
+  readonly isRebuilding: boolean;
+}
 
 export class RebuildStore {
   readonly #db: Database;
@@ -39,8 +51,7 @@ export class RebuildStore {
     );
   }
 
-  /** The warehouse's own, its last number, and whether a rebuild was begun and not finished. */
-  lineage(): Promise<{ warehouseId: string; seq: bigint; isRebuilding: boolean }> {
+  lineage(): Promise<Lineage> {
     return mapDatabaseError('read the identity of the warehouse', () =>
       this.#db
         .selectFrom('identity')
@@ -64,15 +75,15 @@ export class RebuildStore {
       );
       await insertSegments(tx, superseded, 'superseded');
       const segmentIds = await insertSegments(tx, current, 'current');
-      for (const batch of batches(coverage)) {
-        const rows = batch.map((range) => coverageRow(partyId, range, segmentIds));
-        await tx.insertInto('coverage').values(rows).execute();
-      }
+      await insertCoverage(
+        tx,
+        coverage.map((range) => rebuiltRow(partyId, range, segmentIds)),
+      );
     });
   }
 
   /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
-  async finish(lineage: { warehouseId: string; seq: bigint } | undefined): Promise<void> {
+  async finish(lineage: Pick<Lineage, 'warehouseId' | 'seq'> | undefined): Promise<void> {
     await inTransaction(this.#db, { action: 'finish the rebuild' }, async (tx) => {
       await tx.updateTable('identity').set({ is_rebuilding: false }).execute();
       if (lineage === undefined) return;
@@ -107,10 +118,11 @@ async function insertSegments(
   status: 'current' | 'superseded',
 ): Promise<ReadonlyMap<string, bigint>> {
   const ids = new Map<string, bigint>();
-  for (const batch of batches(manifests)) {
+  for (let start = 0; start < manifests.length; start += ROWS_MAX) {
+    const rows = manifests.slice(start, start + ROWS_MAX).map((manifest) => segmentRow(manifest, status));
     const inserted = await tx
       .insertInto('segments')
-      .values(batch.map((manifest) => segmentRow(manifest, status)))
+      .values(rows)
       .onConflict((conflict) =>
         conflict.column('object_key').doUpdateSet((eb) => ({
           status,
@@ -127,10 +139,6 @@ async function insertSegments(
   return ids;
 }
 
-function* batches<Row>(rows: readonly Row[]): Generator<readonly Row[]> {
-  for (let start = 0; start < rows.length; start += ROWS_MAX) yield rows.slice(start, start + ROWS_MAX);
-}
-
 function segmentRow(
   manifest: Manifest,
   status: 'current' | 'superseded',
@@ -143,23 +151,11 @@ function segmentRow(
   };
 }
 
-function coverageRow(
-  partyId: string,
-  range: RebuiltRange,
-  segmentIds: ReadonlyMap<string, bigint>,
-): Insertable<MirrorSchema['coverage']> {
-  const segmentId = range.objectKey === null ? null : segmentIds.get(range.objectKey);
-  if (segmentId === undefined) throw new RangeError(`no segment is current of ${range.objectKey}`);
-  return {
-    party_id: partyId,
-    asset_id: range.assetId,
-    from_time: formatInstant(range.from),
-    to_time: formatInstant(range.to),
-    open: range.open,
-    sides: range.sides,
-    segment_id: segmentId,
-    tail: range.tail === null ? null : JSON.stringify(tailSum.encode(range.tail)),
-    run_id: range.runId,
-    checked_at: formatInstant(range.checkedAt),
-  };
+function rebuiltRow(partyId: string, range: RebuiltRange, segmentIds: ReadonlyMap<string, bigint>): object {
+  const objectKey = range.objectKey ?? undefined;
+  const segmentId = objectKey === undefined ? undefined : segmentIds.get(objectKey);
+  if (objectKey !== undefined && segmentId === undefined)
+    throw new RangeError(`no segment is current of ${objectKey}`);
+  const row = { ...range, ofAsset: range.assetId, objectKey, tail: range.tail ?? undefined };
+  return coverageRow({ partyId }, { runId: range.runId }, row, segmentId);
 }

@@ -1,9 +1,10 @@
 /** What the warehouse says of itself when it is verified. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
 import type { Inconsistency, MonthSum, NeverFetched, QuarantineReason, SegmentRecord } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
+import { readIdentity } from '../../postgres/identity.ts';
 import { toSegmentRecord } from './load-store.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 
@@ -65,17 +66,7 @@ export class VerifyStore {
 
   /** Current segments in the order of their ids, after `after`. */
   async currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]> {
-    return mapDatabaseError(ACTION, async () => {
-      const rows = await this.#warehouse.db
-        .selectFrom('segments')
-        .selectAll()
-        .where('status', '=', 'current')
-        .where('segment_id', '>', after)
-        .orderBy('segment_id')
-        .limit(rowsMax)
-        .execute();
-      return rows.map(toSegmentRecord);
-    });
+    return this.#current(sql<boolean>`segment_id > ${after}`, rowsMax);
   }
 
   /**
@@ -83,32 +74,21 @@ export class VerifyStore {
    * others one in `parts`, the oldest proofs first.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
-    return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<{ segment_id: bigint }>`
-        with held as (
-          select s.segment_id, p.proven_at, greatest(s.published_at, s.loaded_at) as changed_at
-            from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'),
-        turn as (
-          select segment_id from held where proven_at >= changed_at order by proven_at, segment_id
-          limit (select ceil(count(*) / ${parts}::numeric) from held where proven_at >= changed_at))
-        select segment_id from held where proven_at is null or proven_at < changed_at
-        union select segment_id from turn order by segment_id`.execute(this.#warehouse.db);
-      return rows.map((row) => row.segment_id);
-    });
+    const rows = await this.#rows(sql<{ segment_id: bigint }>`
+      with held as (
+        select s.segment_id, p.proven_at, greatest(s.published_at, s.loaded_at) as changed_at
+          from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'),
+      turn as (
+        select segment_id from held where proven_at >= changed_at order by proven_at, segment_id
+        limit (select ceil(count(*) / ${parts}::numeric) from held where proven_at >= changed_at))
+      select segment_id from held where proven_at is null or proven_at < changed_at
+      union select segment_id from turn order by segment_id`);
+    return rows.map((row) => row.segment_id);
   }
 
   /** Those of them that are still current, in the order of their ids. */
   async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
-    return mapDatabaseError(ACTION, async () => {
-      const rows = await this.#warehouse.db
-        .selectFrom('segments')
-        .selectAll()
-        .where('status', '=', 'current')
-        .where(sql<boolean>`segment_id = any(${segmentIds})`)
-        .orderBy('segment_id')
-        .execute();
-      return rows.map(toSegmentRecord);
-    });
+    return this.#current(sql<boolean>`segment_id = any(${segmentIds})`, segmentIds.length);
   }
 
   /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
@@ -118,93 +98,47 @@ export class VerifyStore {
 
   /** Their objects and rows were read and agree; what was distrusted of them is believed again. */
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
-    await mapDatabaseError('note what was proven', () =>
-      sql`update mirror.segments set quarantine_reason = null
-        where segment_id = any(${segmentIds}) and quarantine_reason is not null and loaded_at is not null`.execute(
-        this.#warehouse.db,
-      ),
-    );
-    await mapDatabaseError('note what was proven', () =>
-      sql`insert into mirror.segment_proofs (segment_id)
-        select segment_id from mirror.segments where segment_id = any(${segmentIds}) for share
-        on conflict (segment_id) do update set proven_at = excluded.proven_at`.execute(this.#warehouse.db),
-    );
+    await this.#rows(sql`update mirror.segments set quarantine_reason = null
+      where segment_id = any(${segmentIds}) and quarantine_reason is not null and loaded_at is not null`);
+    await this.#rows(sql`insert into mirror.segment_proofs (segment_id)
+      select segment_id from mirror.segments where segment_id = any(${segmentIds}) for share
+      on conflict (segment_id) do update set proven_at = excluded.proven_at`);
   }
 
   /** When the oldest proof of a current segment was made, RFC 3339; null where one has never been proven. */
   async oldestProof(): Promise<string | null> {
-    return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<{ oldest: string | null; unproven: bigint }>`
-        select min(p.proven_at) as oldest, count(*) filter (where p.segment_id is null) as unproven
-          from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'`.execute(
-        this.#warehouse.db,
-      );
-      const [row] = rows;
-      return row === undefined || row.unproven > 0n ? null : row.oldest;
-    });
+    const [row] = await this.#rows(sql<{ oldest: string | null; unproven: bigint }>`
+      select min(p.proven_at) as oldest, count(*) filter (where p.segment_id is null) as unproven
+        from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'`);
+    return row === undefined || row.unproven > 0n ? null : row.oldest;
   }
 
   /** The lineage that this warehouse publishes in. */
   async warehouseId(): Promise<string> {
-    return mapDatabaseError(ACTION, async () => {
-      const row = await this.#warehouse.db
-        .selectFrom('identity')
-        .select('warehouse_id')
-        .executeTakeFirstOrThrow();
-      return row.warehouse_id;
-    });
+    return (await readIdentity(this.#warehouse.db)).warehouseId;
   }
 
   /** Those of the given keys that are of a segment, current or not. */
   async knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<{ object_key: string }>`
-        select object_key from mirror.segments where object_key = any(${[...objectKeys]})
-        union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`.execute(
-        this.#warehouse.db,
-      );
-      return new Set(rows.map((row) => row.object_key));
-    });
-  }
-
-  /** The same segment as it is now; undefined where it is no longer current. */
-  async currentSegment(segmentId: bigint): Promise<SegmentRecord | undefined> {
-    return mapDatabaseError(ACTION, async () => {
-      const row = await this.#warehouse.db
-        .selectFrom('segments')
-        .selectAll()
-        .where('segment_id', '=', segmentId)
-        .where('status', '=', 'current')
-        .executeTakeFirst();
-      return row === undefined ? undefined : toSegmentRecord(row);
-    });
+    const rows = await this.#rows(sql<{ object_key: string }>`
+      select object_key from mirror.segments where object_key = any(${[...objectKeys]})
+      union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`);
+    return new Set(rows.map((row) => row.object_key));
   }
 
   /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */
   async countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>> {
-    return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<{ segment_id: bigint; rows: bigint }>`
-        select segment_id, count(*) as rows from mirror.ledger_entries
-         where segment_id = any(${segmentIds}) group by segment_id`.execute(this.#warehouse.db);
-      return new Map(rows.map((row) => [row.segment_id, row.rows]));
-    });
+    const rows = await this.#rows(sql<{ segment_id: bigint; rows: bigint }>`
+      select segment_id, count(*) as rows from mirror.ledger_entries
+       where segment_id = any(${segmentIds}) group by segment_id`);
+    return new Map(rows.map((row) => [row.segment_id, row.rows]));
   }
 
   async monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, readonly MonthSum[]>> {
-    return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<{ segment_id: bigint; month: string; rows: bigint; values_digest: string }>`
-        select segment_id, to_char(month, 'YYYY-MM') as month, rows, values_digest
-          from mirror.segment_months where segment_id = any(${segmentIds}) order by month`.execute(
-        this.#warehouse.db,
-      );
-      const sums = new Map<bigint, MonthSum[]>();
-      for (const row of rows) {
-        const months = sums.get(row.segment_id) ?? [];
-        months.push({ month: row.month, rows: row.rows, valuesDigest: row.values_digest });
-        sums.set(row.segment_id, months);
-      }
-      return sums;
-    });
+    const rows = await this.#rows(sql<MonthSum & { readonly segmentId: bigint }>`
+      select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, rows, values_digest as "valuesDigest"
+        from mirror.segment_months where segment_id = any(${segmentIds}) order by month`);
+    return Map.groupBy(rows, (row) => row.segmentId);
   }
 
   /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
@@ -215,50 +149,52 @@ export class VerifyStore {
     yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);
   }
 
-  /** Statements about the tables that must hold, each with how often it does not. */
-  /** @param isFull also those that read every row */
+  /**
+   * Statements about the tables that must hold, each with how often it does not.
+   * @param isFull also those that read every row
+   */
   async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Inconsistency[]> {
     const found: Inconsistency[] = [];
     for (const { code, message, count } of STATEMENTS.filter((one) => isFull || one.isFull !== true)) {
       signal.throwIfAborted();
-      const { rows } = await mapDatabaseError(ACTION, () =>
-        sql<{ count: bigint }>`${sql.raw(count)}`.execute(this.#warehouse.db),
-      );
-      found.push({ code, message, count: rows[0]?.count ?? 0n });
+      const [row] = await this.#rows(sql<{ count: bigint }>`${sql.raw(count)}`);
+      found.push({ code, message, count: row?.count ?? 0n });
     }
     return found;
   }
 
   async neverFetched(): Promise<NeverFetched> {
+    const [row] = await this.#rows(sql<NeverFetched>`select
+      (select count(*)::int from mirror.parties p where p.party_id <> 'network' and not exists (
+        select from mirror.coverage c where c.party_id = p.party_id)) as parties,
+      (select coalesce(array_agg(list order by list), '{}') from (
+        select list from mirror.list_gaps
+         where closed_at is null and epoch = (select max(epoch) from mirror.networks)
+        union select list from mirror.generations
+         where kind = 'current' and claimed_at is null and epoch = (select max(epoch) from mirror.networks)) gaps)
+        as "listsWithGaps",
+      (select count(*) from mirror.segments where status = 'current' and open) as "openSegments",
+      (select count(*)::int from mirror.exports where quarantined_at is not null) as "exportsQuarantined",
+      (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`);
+    if (row === undefined) throw new RangeError('a statement without a row');
+    return row;
+  }
+
+  async #current(condition: RawBuilder<boolean>, rowsMax: number): Promise<readonly SegmentRecord[]> {
     return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<NeverFetchedRow>`select
-        (select count(*) from mirror.parties p where p.party_id <> 'network' and not exists (
-          select from mirror.coverage c where c.party_id = p.party_id)) as parties,
-        (select coalesce(array_agg(list order by list), '{}') from (
-          select list from mirror.list_gaps
-           where closed_at is null and epoch = (select max(epoch) from mirror.networks)
-          union select list from mirror.generations
-           where kind = 'current' and claimed_at is null and epoch = (select max(epoch) from mirror.networks)) gaps) as lists,
-        (select count(*) from mirror.segments where status = 'current' and open) as open,
-        (select count(*) from mirror.exports where quarantined_at is not null) as units,
-        (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as not_loaded
-      `.execute(this.#warehouse.db);
-      const [row] = rows;
-      return {
-        parties: Number(row?.parties ?? 0n),
-        listsWithGaps: row?.lists ?? [],
-        openSegments: row?.open ?? 0n,
-        exportsQuarantined: Number(row?.units ?? 0n),
-        segmentsNotLoaded: row?.not_loaded ?? 0n,
-      };
+      const rows = await this.#warehouse.db
+        .selectFrom('segments')
+        .selectAll()
+        .where('status', '=', 'current')
+        .where(condition)
+        .orderBy('segment_id')
+        .limit(rowsMax)
+        .execute();
+      return rows.map(toSegmentRecord);
     });
   }
-}
 
-interface NeverFetchedRow {
-  readonly parties: bigint;
-  readonly lists: readonly string[];
-  readonly open: bigint;
-  readonly units: bigint;
-  readonly not_loaded: bigint;
+  async #rows<Row>(statement: RawBuilder<Row>): Promise<Row[]> {
+    return mapDatabaseError(ACTION, async () => (await statement.execute(this.#warehouse.db)).rows);
+  }
 }

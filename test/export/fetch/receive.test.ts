@@ -87,8 +87,8 @@ async function received(
 async function facts({ segments, tail, before, ...rest }: Received): Promise<unknown> {
   const objects = segments.map(async ({ spooled, ...range }) => {
     if (spooled === undefined) return range;
-    const { name: _name, path, histogram, ...sums } = spooled;
-    return { ...range, ...sums, histogram: histogram.sample(256), csv: await readFile(path, 'latin1') };
+    const { name: _name, path, ...sums } = spooled;
+    return { ...range, ...sums, csv: await readFile(path, 'latin1') };
   });
   const header = Buffer.from('header');
   return {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { isSmall, monthStart, planMerges } from '../../../src/export/merge/plan-merges.ts';
-import type { Coverage } from '../../../src/export/ports.ts';
+import { monthStart } from '../../../src/core/time.ts';
+import { isSmall, planMerges } from '../../../src/export/merge/plan-merges.ts';
+import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
 import { at } from '../ledger-double.ts';
 
 const BEFORE = at('2023-06-01T00:00:00Z');

@@ -10,7 +10,7 @@ import {
   thinned,
 } from '../../../src/export/plan/byte-bounds.ts';
 import { TimeHistogram } from '../../../src/export/plan/time-histogram.ts';
-import type { Sample } from '../../../src/export/plan/sample.ts';
+import type { Sample } from '../../../src/export/plan/time-histogram.ts';
 
 const ROW_BYTES = 100;
 const rows = fc.array(fc.integer({ min: -300, max: 5000 }), { minLength: 1, maxLength: 200 });

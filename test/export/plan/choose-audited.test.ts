@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { DAY_MICROS } from '../../../src/core/time.ts';
 import { chooseAudited } from '../../../src/export/plan/choose-audited.ts';
-import type { Coverage } from '../../../src/export/ports.ts';
+import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
 
 const NOW = 20_000n * DAY_MICROS;
 

@@ -4,7 +4,8 @@ import { DAY_MICROS, type Micros } from '../../../src/core/time.ts';
 import { nextWindow, wouldShrink } from '../../../src/export/plan/next-window.ts';
 import type { Target } from '../../../src/export/plan/remaining.ts';
 import { WindowPlan } from '../../../src/export/plan/window-plan.ts';
-import type { Coverage, SourceProfile } from '../../../src/export/ports.ts';
+import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
+import type { SourceProfile } from '../../../src/export/store/source-profile.ts';
 import { closedRange } from '../../../src/export/validate/judge.ts';
 
 const NOW = 20_000n * DAY_MICROS;

@@ -1,7 +1,7 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import type { Micros } from '../../../src/core/time.ts';
-import type { Coverage } from '../../../src/export/ports.ts';
+import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
 import { overlaps, type Range, subtract, union } from '../../../src/export/plan/ranges.ts';
 import { type AskPlan, planAsk } from '../../../src/export/plan/remaining.ts';
 

@@ -22,7 +22,7 @@ test('a range is asked for twice, halved twice, and then given up', () => {
   }
   expect(asked).toEqual([40, 40, 20, 10]);
   // As the next night finds it: with one question it is known whether that has changed.
-  const later = new Silence(JSON.parse(JSON.stringify(silence.toHint())) as ReturnType<Silence['toHint']>);
+  const later = new Silence(JSON.parse(JSON.stringify(silence.state)) as Silence['state']);
   expect(secondOf(shortened(NIGHT, later).to)).toBe(10);
   expect(later.met(shortened(NIGHT, later))).toBe(false);
 });

@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { SpoolWriter, Tally } from '../../../src/export/spool/spool-writer.ts';
-import { TimeHistogram } from '../../../src/export/plan/time-histogram.ts';
+import { SpoolWriter } from '../../../src/export/spool/spool-writer.ts';
+import { RowSum } from '../../../src/ledger/row-sum.ts';
+import { bytesOf, TimeHistogram } from '../../../src/export/plan/time-histogram.ts';
 import { plainStream } from '../../../src/ledger/objects/plain-stream.ts';
 
 let folder: string;
@@ -29,7 +30,7 @@ test.each(['zstd', 'gzip', 'none'] as const)(
       { name: compression, path },
       HEADER,
       compression,
-      new Tally(),
+      new RowSum(),
     );
     const windows = Array.from({ length: 300 }, (_, index) =>
       Buffer.from(`${index},${'x'.repeat(index * 20)}\n`),
@@ -53,7 +54,7 @@ test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s'
     { name: 'full', path: '/dev/full' },
     HEADER,
     compression,
-    new Tally(),
+    new RowSum(),
   );
   const fill = async (): Promise<void> => {
     for (let piece = 0; piece < 50; piece += 1)
@@ -65,7 +66,7 @@ test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s'
 
 test('a spool that is flushed on the way is complete at the end', async () => {
   const path = join(folder, 'flushed');
-  await using writer = await SpoolWriter.create({ name: 'flushed', path }, HEADER, 'none', new Tally());
+  await using writer = await SpoolWriter.create({ name: 'flushed', path }, HEADER, 'none', new RowSum());
   const piece = randomBytes(2 ** 20);
   for (let nth = 0; nth < 80; nth += 1) await writer.write(piece);
   const { objectBytes, sha256: sum } = await writer.finish();
@@ -77,7 +78,7 @@ test('a spool that is flushed on the way is complete at the end', async () => {
 test('a failed flush ends the writing of a spool', async () => {
   // It takes everything, and cannot be flushed.
   const nowhere = { name: 'null', path: '/dev/null' };
-  await using writer = await SpoolWriter.create(nowhere, HEADER, 'none', new Tally());
+  await using writer = await SpoolWriter.create(nowhere, HEADER, 'none', new RowSum());
   const piece = Buffer.alloc(2 ** 20);
   const fill = async (): Promise<void> => {
     for (let nth = 0; nth < 10_000; nth += 1) await writer.write(piece);
@@ -85,18 +86,18 @@ test('a failed flush ends the writing of a spool', async () => {
   await expect(fill()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_EINVAL' }));
 });
 
-test('a histogram of any length stays small and cuts between seconds', () => {
+test('a histogram of any length stays small, and loses no byte', () => {
   const histogram = new TimeHistogram();
   for (let second = 0; second < 100_000; second += 1) histogram.add((second * 7919) % 100_000, 100);
-  const cuts = histogram.cuts(1_000_000);
-  expect(cuts.length).toBeGreaterThan(9);
-  const borders = [0, ...cuts, 100_000];
-  const windows = borders.slice(1).map((to, index) => (to - (borders[index] ?? 0)) * 100);
-  expect(Math.max(...windows)).toBeLessThanOrEqual(1_000_000);
+  for (const bucketsMax of [4096, 256]) {
+    const sample = histogram.sample(bucketsMax);
+    expect(sample.buckets.length).toBeLessThanOrEqual(bucketsMax);
+    expect(bytesOf(sample)).toBe(100_000 * 100);
+  }
 });
 
 test('a histogram never divides one second', () => {
   const histogram = new TimeHistogram();
   for (let row = 0; row < 1000; row += 1) histogram.add(5, 1000);
-  expect(histogram.cuts(10)).toEqual([]);
+  expect(histogram.sample(10)).toEqual({ bucketSeconds: 1, buckets: [[5, 1_000_000]] });
 });

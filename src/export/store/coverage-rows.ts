@@ -1,0 +1,203 @@
+/** Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place. */
+import { sql } from 'kysely';
+import { z } from 'zod';
+import { RetryableError } from '../../core/errors.ts';
+import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
+import type { Sides } from '../../ledger/header.ts';
+import { instant } from '../../ledger/json-values.ts';
+import { type TailSum, tailSum } from '../../ledger/objects/coverage-record.ts';
+import type { Database } from '../../postgres/database.ts';
+import type { ExportScope } from '../ports.ts';
+
+/** A range of a ledger that is known: a current segment, or proven to be empty. */
+export interface Coverage {
+  readonly coverageId: bigint;
+  readonly assetId: string | undefined;
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly open: boolean;
+  readonly sides: Sides | 'unknown';
+  readonly objectKey: string | undefined;
+  readonly rows: bigint;
+  readonly tail: TailSum | undefined;
+  /** The run that asked for it last. */
+  readonly runId?: string | undefined;
+  /** Of the source's chain, when it was asked for. */
+  readonly epoch?: number | undefined;
+  readonly checkedAt?: Micros | undefined;
+  /** Its object was found lost, damaged or unreadable: it is asked for again. */
+  readonly isFaulty?: boolean | undefined;
+  /** Its rows are in the warehouse. */
+  readonly isLoaded?: boolean | undefined;
+  /** Of the segment, where there is one. */
+  readonly content?:
+    | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }
+    | undefined;
+}
+
+/** A range that becomes known. */
+export const newCoverage = z.object({
+  from: instant,
+  to: instant,
+  open: z.boolean(),
+  sides: z.enum(['from', 'both', 'unknown']),
+  /** Given where it is of another scope than the export's own: null means all assets. */
+  ofAsset: z.string().nullable().optional(),
+  /** Absent: nothing lies in the range. */
+  objectKey: z.string().optional(),
+  tail: tailSum.optional(),
+  /** Given where the source was not asked for it now. */
+  checkedAt: instant.optional(),
+});
+export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
+
+/** Known ranges of the party whose assets overlap the scope's, by time. */
+export async function readCoverage(
+  db: Database,
+  { partyId, assetId }: ExportScope,
+): Promise<readonly Coverage[]> {
+  let query = coverageQuery(db).where('coverage.party_id', '=', partyId);
+  if (assetId !== undefined) {
+    query = query.where((eb) =>
+      eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
+    );
+  }
+  return (await query.execute()).map(coverageOf);
+}
+
+/** Known ranges of parties, in every asset, by time; parties of which nothing is known are left out. */
+export async function readCoverages(
+  db: Database,
+  partyIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly Coverage[]>> {
+  const rows = await coverageQuery(db)
+    .where(sql<boolean>`coverage.party_id = any(${[...partyIds]}::text[])`)
+    .execute();
+  const byParty = Map.groupBy(rows, (row) => row.party_id);
+  return new Map([...byParty].map(([partyId, ranges]) => [partyId, ranges.map(coverageOf)]));
+}
+
+// The row's type is the query's own.
+function coverageQuery(db: Database) {
+  return db
+    .selectFrom('coverage')
+    .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
+    .select([
+      'coverage.party_id',
+      'coverage.coverage_id',
+      'coverage.asset_id',
+      'coverage.from_time',
+      'coverage.to_time',
+      'coverage.open',
+      'coverage.sides',
+      'coverage.tail',
+      'coverage.run_id',
+      'coverage.epoch',
+      'coverage.checked_at',
+      'segments.quarantine_reason',
+      'segments.loaded_at',
+      'segments.object_key',
+      'segments.rows',
+      'segments.bytes',
+      'segments.digest',
+      'segments.row_form',
+    ])
+    .orderBy('coverage.from_time');
+}
+
+function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number]): Coverage {
+  return {
+    coverageId: row.coverage_id,
+    assetId: row.asset_id ?? undefined,
+    from: readInstant(row.from_time),
+    to: readInstant(row.to_time),
+    open: row.open,
+    sides: row.sides,
+    objectKey: row.object_key ?? undefined,
+    rows: row.rows ?? 0n,
+    tail: row.tail === null ? undefined : tailSum.parse(row.tail),
+    runId: row.run_id ?? undefined,
+    epoch: row.epoch ?? undefined,
+    checkedAt: readInstant(row.checked_at),
+    isFaulty: row.quarantine_reason !== null,
+    isLoaded: row.loaded_at !== null,
+    content:
+      row.bytes === null || row.digest === null || row.row_form === null
+        ? undefined
+        : { bytes: row.bytes, digest: row.digest, rowForm: row.row_form },
+  };
+}
+
+/** The old ranges and their segments go. @throws RetryableError `COVERAGE_CHANGED` */
+export async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<void> {
+  if (coverageIds.length === 0) return;
+  const removed = await tx
+    .deleteFrom('coverage')
+    .where('coverage_id', 'in', coverageIds)
+    .returning('segment_id')
+    .execute();
+  if (removed.length !== coverageIds.length) throw coverageChanged();
+  const segmentIds = removed.flatMap((row) => (row.segment_id === null ? [] : [row.segment_id]));
+  if (segmentIds.length === 0) return;
+  await tx
+    .updateTable('segments')
+    .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
+    .where('segment_id', 'in', segmentIds)
+    .execute();
+}
+
+/** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
+export function coverageRow(
+  { partyId, assetId }: ExportScope,
+  { runId, epoch }: { readonly runId: string | null; readonly epoch?: number | undefined },
+  range: NewCoverage,
+  segmentId?: bigint,
+): object {
+  return {
+    party_id: partyId,
+    asset_id: range.ofAsset === undefined ? (assetId ?? null) : range.ofAsset,
+    epoch: epoch ?? null,
+    from_time: formatInstant(range.from),
+    to_time: formatInstant(range.to),
+    open: range.open,
+    sides: range.sides,
+    segment_id: segmentId === undefined ? null : String(segmentId),
+    tail: range.tail === undefined ? null : tailSum.encode(range.tail),
+    run_id: runId,
+    checked_at: range.checkedAt === undefined ? null : formatInstant(range.checkedAt),
+  };
+}
+
+/** @throws RetryableError `COVERAGE_CHANGED` */
+export async function insertCoverage(tx: Database, rows: readonly object[]): Promise<void> {
+  if (rows.length === 0) return;
+  await guardOverlap(() =>
+    sql`
+      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
+        checked_at)
+      select party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
+        coalesce(checked_at, clock_timestamp())
+      from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as t(party_id text, asset_id text, epoch int,
+        from_time timestamptz, to_time timestamptz, open boolean, sides text, segment_id bigint, tail jsonb,
+        run_id uuid, checked_at timestamptz)`.execute(tx),
+  );
+}
+
+const EXCLUSION_VIOLATION = '23P01';
+
+/** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
+export async function guardOverlap<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    const isOverlap = error instanceof Error && 'code' in error && error.code === EXCLUSION_VIOLATION;
+    throw isOverlap ? coverageChanged(error) : error;
+  }
+}
+
+export function coverageChanged(cause?: unknown): RetryableError {
+  return new RetryableError(
+    'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
+    { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },
+  );
+}
