@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { listen } from '../../src/api/http/listen.ts';
-import type { ListStore } from '../../src/api/http/ports.ts';
+import type { ListStore } from '../../src/api/service/store/read-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { apiWithoutDatabase } from './mirror.ts';
 
@@ -18,7 +18,7 @@ const lists: ListStore = {
   state: async () => ({ epoch: 1, headHeight: 7n, headTime: 1n, isComplete: true }),
   parties: async ({ rowsMax }) => ({
     ids: IDS.slice(0, rowsMax),
-    places: Buffer.alloc(8 * IDS.slice(0, rowsMax).length),
+    positions: Buffer.alloc(8 * IDS.slice(0, rowsMax).length),
   }),
   party: async (_epoch, id) => (id === 'network' ? undefined : { pos: 1n }),
   checkpoints: async () => [],

@@ -65,7 +65,8 @@ describe.each(SCRIPTS)('the script %s', (file) => {
     const [{ body: script }, { body: page }] = [await bodyOf(`/assets/${file}`), await bodyOf('/')];
     for (const [, path = ''] of script.matchAll(/from '(\.[^']*)'/g))
       expect(SCRIPTS).toContain(join(dirname(file), path));
-    for (const [, id] of script.matchAll(/\bplace\('([^']*)'\)/g)) expect(page).toContain(`id="${id}"`);
+    for (const [, id] of script.matchAll(/\b(?:byId|loader)\(\s*'([^']*)'/g))
+      expect(page).toContain(`id="${id}"`);
   });
 });
 

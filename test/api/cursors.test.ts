@@ -18,14 +18,14 @@ const checkpoint = fc.record({
   blockHash: fc.string({ unit: 'grapheme' }),
 });
 
-function placeBytes(places: readonly bigint[]): Buffer {
-  const bytes = Buffer.alloc(8 * places.length);
-  places.forEach((place, at) => bytes.writeBigInt64BE(place, 8 * at));
+function positionBytes(positions: readonly bigint[]): Buffer {
+  const bytes = Buffer.alloc(8 * positions.length);
+  positions.forEach((place, at) => bytes.writeBigInt64BE(place, 8 * at));
   return bytes;
 }
 
 function ofParty({ epoch, pos }: PartyPosition): string {
-  return pos === null ? parties.ofNetwork(epoch) : parties.ofPlaces(epoch, placeBytes([pos]))[0]!;
+  return pos === null ? parties.ofNetwork(epoch) : parties.ofPositions(epoch, positionBytes([pos]))[0]!;
 }
 
 function ofCheckpoint(position: CheckpointPosition): string {
@@ -45,9 +45,9 @@ describe('the cursors of the read API', () => {
   it('of one page keep the order of its rows', () => {
     const place = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
     fc.assert(
-      fc.property(fc.nat(1_000), fc.array(place), (epoch, places) => {
-        const cursors = parties.ofPlaces(epoch, placeBytes(places));
-        expect(cursors).toEqual(places.map((pos) => ofParty({ epoch, pos })));
+      fc.property(fc.nat(1_000), fc.array(place), (epoch, positions) => {
+        const cursors = parties.ofPositions(epoch, positionBytes(positions));
+        expect(cursors).toEqual(positions.map((pos) => ofParty({ epoch, pos })));
       }),
     );
   });
@@ -84,7 +84,7 @@ describe('the cursors of the read API', () => {
   });
 
   it('of parties do not reveal the position', () => {
-    const near = parties.ofPlaces(1, placeBytes([1_024n, 2_048n]));
+    const near = parties.ofPositions(1, positionBytes([1_024n, 2_048n]));
     expect(near[0]).toMatch(/^[0-9a-f]{32}$/);
     const same = near[0]!.split('').filter((character, at) => character === near[1]?.[at]);
     expect(same.length).toBeLessThan(16);

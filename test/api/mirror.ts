@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
-import { ReadStore } from '../../src/api/service/store/read-store.ts';
+import { type ListStore, ReadStore } from '../../src/api/service/store/read-store.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
 import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
@@ -11,7 +11,7 @@ import { createLog } from '../../src/core/log.ts';
 import { Meters } from '../../src/worker/meters.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
-import type { ExportJobs, ListStore, MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
+import type { MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
 import { freshDatabase } from '../support/database.ts';
 
 /** A migrated warehouse of its own; dropped after the test file. */
@@ -59,7 +59,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 
 const EMPTY_LISTS: ListStore = {
   state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, isComplete: false }),
-  parties: async () => ({ ids: [], places: Buffer.alloc(0) }),
+  parties: async () => ({ ids: [], positions: Buffer.alloc(0) }),
   party: async () => undefined,
   checkpoints: async () => [],
   cursorSecret: async () => Buffer.alloc(32, 1),
@@ -139,14 +139,14 @@ export const NO_CONSOLE: ConsoleParts = {
     costs: unused,
   },
   settings: [],
-  nextNight: () => null,
+  nextNightlyRun: () => null,
   progress: async () => [],
   exportProgress: async () => [],
   preview: unused,
   upkeep: async () => CALM,
 };
 
-const NO_JOBS: ExportJobs = {
+const NO_JOBS: ApiDeps['jobs'] = {
   submit: unused,
   get: unused,
   list: unused,

@@ -2,15 +2,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../src/api/http/listen.ts';
+import type { ByteRange } from '../../src/api/http/ranges.ts';
+import type { Download } from '../../src/api/mirror/downloads.ts';
 import type {
-  ByteRange,
-  Download,
-  ExportJobs,
   ExportOrder,
   ExportStatus,
   OrderRecord,
   OrdersQuestion,
-} from '../../src/api/http/ports.ts';
+} from '../../src/api/mirror/export-orders.ts';
+import type { ExportJobs } from '../../src/api/mirror/export-routes.ts';
 import { StatusError } from '../../src/api/http/status-error.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { apiWithoutDatabase } from './mirror.ts';

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { PageShelf } from '../../src/api/service/page-shelf.ts';
 import type { Page, PageRequest } from '../../src/api/service/paging.ts';
-import type { ListState } from '../../src/api/http/ports.ts';
+import type { ListState } from '../../src/api/service/store/read-store.ts';
 
 const LAST = 40;
 const STATE: ListState = { epoch: 1, headHeight: 7n, headTime: 7n, isComplete: true };

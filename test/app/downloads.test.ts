@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Download } from '../../src/api/http/ports.ts';
-import { Downloads } from '../../src/api/mirror/downloads.ts';
+import { type Download, Downloads } from '../../src/api/mirror/downloads.ts';
 
 let dir: string;
 let downloads: Downloads;

@@ -1,6 +1,6 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
+import { openConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../api/mirror.ts';
 import { addEntries, addExports, addParties, addSegment, type Row } from '../support/mirror-arrange.ts';
 import { ensurePartitions } from '../../src/postgres/partitions.ts';
@@ -75,7 +75,7 @@ beforeAll(async () => {
   ]);
   api = opened.use(
     await startApi(warehouse, {
-      console: { ...NO_CONSOLE, store: new PostgresConsoleStore(pool) },
+      console: { ...NO_CONSOLE, store: openConsoleStore(pool) },
     }),
   );
 });
@@ -213,7 +213,7 @@ it.each([
 
 it('lists what was quarantined with its reason, and draws it on the line of time', async () => {
   expect(await ask('quarantined?limit=1')).toMatchObject({
-    units: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
+    exports: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
   });
   expect((await fetch(`${api?.url}/console/quarantined?limit=1001`)).status).toBe(400);
   const { lines } = await ask<{ lines: { partyId: string; state: string }[] }>('lines');

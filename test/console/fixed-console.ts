@@ -31,7 +31,7 @@ export function quiet(): LiveFacts {
     openRuns: [],
     inFlight: [],
     quarantined: [],
-    night: null,
+    nightly: null,
     revision: '0',
   };
 }
@@ -60,7 +60,7 @@ export async function openFixedConsole(
     store: {
       live: async () => facts.live,
       lines: async () => [],
-      history: async () => ({ growth: [], nights: [] }),
+      history: async () => ({ growth: [], nightlyRuns: [] }),
       parties: async () => ({ parties: [], next: null }),
       party: async () => undefined,
       flows: async () => [],
@@ -72,7 +72,7 @@ export async function openFixedConsole(
     get settings() {
       return facts.settings;
     },
-    nextNight: () => '2026-03-02T02:00:00.000Z',
+    nextNightlyRun: () => '2026-03-02T02:00:00.000Z',
     progress: async () => [],
     exportProgress: async () => [],
     preview: async () => {

@@ -1,6 +1,6 @@
 /** What the status and the pages of the console read of a large mirror: plans and blocks, no times. */
 import { expect, test } from 'vitest';
-import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
+import { openConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { previewNightly } from '../../src/runs/nightly/nightly-exports.ts';
 import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
@@ -22,7 +22,7 @@ const { busy, idle, assetId, runId } = await fillMirror(database.pool, {
   entries: ENTRIES,
 });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-const page = new PostgresConsoleStore(warehouse.pool);
+const page = openConsoleStore(warehouse.pool);
 const account = { partyId: busy, assetId, accountType: 'GENERAL', marketId: undefined, pointsMax: 600 };
 const entries = {
   partyId: busy,
@@ -34,7 +34,7 @@ const entries = {
   rowsMax: 50,
 };
 const parties = { prefix: '', suffix: '', after: undefined, rowsMax: 25 };
-const night = { plans: new NightlyPlans(warehouse.db), nightlyParties: { kind: 'all' } as const };
+const nightly = { plans: new NightlyPlans(warehouse.db), nightlyParties: { kind: 'all' } as const };
 
 test.each([
   ['what is going on', () => page.live(), 60],
@@ -50,7 +50,7 @@ test.each([
   ['what a run cost', () => page.costs(runId), 200],
   ['how the mirror grew', () => page.history(), COUNTED_BLOCKS],
   ['the status', () => new PostgresStatusStore(warehouse).facts(), COUNTED_BLOCKS],
-  ['what a night would ask', () => previewNightly(night), 250],
+  ['what a nightly run would ask', () => previewNightly(nightly), 250],
 ])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {
   const explained = await explainStatements(database.pool, work);
   expect(explained).not.toEqual([]);

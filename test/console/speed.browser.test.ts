@@ -1,6 +1,6 @@
 /** How fast the console is where the mirror is large and much happens. Measured and told; the limits here are far off. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { PostgresConsoleStore } from '../../src/api/console/store/console-store.ts';
+import { openConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../api/mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
@@ -19,7 +19,7 @@ let [api, view]: [TestApi?, ConsolePage?] = [];
 beforeAll(async () => {
   opened.use(warehouse);
   await fillParties();
-  const store = new PostgresConsoleStore(warehouse.pool);
+  const store = openConsoleStore(warehouse.pool);
   api = opened.use(
     await startApi(warehouse, {
       status: new PostgresStatusStore(warehouse),

@@ -44,9 +44,9 @@ const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> = 
   '/runs': {
     runs: 'No run yet',
     growth: 'Nothing was published yet',
-    nights: 'No nightly run yet',
+    'nightly-runs': 'No nightly run yet',
     lines: 'No ledger was exported yet',
-    aside: 'Nothing is in quarantine',
+    quarantine: 'Nothing is in quarantine',
   },
   '/settings': { 'settings-title': 'Settings' },
 };
@@ -179,14 +179,14 @@ describe('the quarantine', () => {
       reason: { code: 'STREAM_CUT' },
     }));
     const { view, console: mirror } = await open({ live: { ...quiet(), quarantined } }, '/runs');
-    const units = view.page.locator('#aside li');
-    await expect.poll(() => units.count()).toBe(50);
-    await view.page.locator('#aside-more').click();
-    await expect.poll(() => units.count()).toBe(100);
+    const shown = view.page.locator('#quarantine li');
+    await expect.poll(() => shown.count()).toBe(50);
+    await view.page.locator('#quarantine-more').click();
+    await expect.poll(() => shown.count()).toBe(100);
     mirror.facts.live = { ...quiet(), quarantined: quarantined.slice(10), revision: '2' };
-    await view.page.locator('#aside-more').click();
-    await expect.poll(() => units.count()).toBe(110);
-    await view.page.locator('#aside-more').waitFor({ state: 'hidden' });
+    await view.page.locator('#quarantine-more').click();
+    await expect.poll(() => shown.count()).toBe(110);
+    await view.page.locator('#quarantine-more').waitFor({ state: 'hidden' });
   });
 });
 
@@ -235,7 +235,7 @@ describe('what the source, or anybody, wrote', () => {
 
   it.each([
     ['/', '#attention'],
-    ['/runs', '#aside'],
+    ['/runs', '#quarantine'],
     ['/settings', '#settings'],
   ])('is text wherever it is shown at %s', async (path, shownIn) => {
     const { view } = await open(facts, path);

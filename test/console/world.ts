@@ -1,6 +1,6 @@
 /** A mirror that stands still: eleven weeks old, all of it made up and the same every time. For pictures of the console. */
 import { createHash } from 'node:crypto';
-import type { ConsoleParts, Night, PartySummary } from '../../src/api/console/console-ports.ts';
+import type { ConsoleParts, NightlyRun, PartySummary } from '../../src/api/console/console-ports.ts';
 import type { RunDocument } from '../../src/runs/run-document.ts';
 import { LAKE_TABLES } from '../../src/lake/tables/columns.ts';
 import { SHAPES } from '../../src/lake/tables/tables.ts';
@@ -8,9 +8,9 @@ import { NO_CONSOLE, NO_LAKE } from '../api/mirror.ts';
 import { type Facts, quiet, wholeFacts } from './fixed-console.ts';
 
 const DAY_MS = 86_400_000;
-const NIGHT_MS = Date.parse('2026-03-01T02:00:00Z');
+const LAST_RUN_MS = Date.parse('2026-03-01T02:00:00Z');
 const DAYS = 75;
-const BAD_NIGHTS: Readonly<Record<number, Night['verdict']>> = {
+const BAD_NIGHTLY_RUNS: Readonly<Record<number, NightlyRun['verdict']>> = {
   23: 'failed',
   41: 'incomplete',
   42: 'incomplete',
@@ -30,32 +30,32 @@ function at(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-const NIGHTS: readonly Night[] = Array.from({ length: DAYS }, (_, n) => ({
+const NIGHTLY_RUNS: readonly NightlyRun[] = Array.from({ length: DAYS }, (_, n) => ({
   runId: uuid(n),
-  at: at(NIGHT_MS - n * DAY_MS),
-  finishedAt: at(NIGHT_MS - n * DAY_MS + 660_000),
+  at: at(LAST_RUN_MS - n * DAY_MS),
+  finishedAt: at(LAST_RUN_MS - n * DAY_MS + 660_000),
   state: 'done',
-  verdict: BAD_NIGHTS[n] ?? 'complete',
+  verdict: BAD_NIGHTLY_RUNS[n] ?? 'complete',
 }));
 
 const SUMMARIES: readonly PartySummary[] = Array.from({ length: 25 }, (_, n) => ({
   partyId: idOf(`party ${n}`),
   rows: `${(25 - n) * 1_234}`,
   bytes: `${(25 - n) * 321_987}`,
-  lastEntryAt: at(NIGHT_MS - n * 3_600_000),
-  knownTo: at(NIGHT_MS),
+  lastEntryAt: at(LAST_RUN_MS - n * 3_600_000),
+  knownTo: at(LAST_RUN_MS),
   quarantinedAt: null,
 }));
 
-function runsOf(night: Night, index: number): readonly RunDocument[] {
-  const startMs = Date.parse(night.at);
+function runsOf(nightly: NightlyRun, index: number): readonly RunDocument[] {
+  const startMs = Date.parse(nightly.at);
   const run = (kind: string, subject: string, n: number, from: number, to: number): RunDocument => ({
     runId: uuid(1_000 * (index + 1) + n),
     parentRunId: n === 0 ? null : uuid(1_000 * (index + 1)),
     kind,
     subject,
     state: 'done',
-    verdict: n === 0 ? (night.verdict as RunDocument['verdict']) : 'complete',
+    verdict: n === 0 ? nightly.verdict : 'complete',
     evidence: { rows: '48312', requests: 52, newRows: '128' },
     queuedAt: at(startMs + from),
     startedAt: at(startMs + from),
@@ -71,7 +71,7 @@ function runsOf(night: Night, index: number): readonly RunDocument[] {
 }
 
 const GROWTH = Array.from({ length: 60 }, (_, n) => ({
-  at: at(NIGHT_MS - (60 - n) * DAY_MS),
+  at: at(LAST_RUN_MS - (60 - n) * DAY_MS),
   rows: `${2_000 + ((n * 7_919) % 5_000)}`,
   bytes: `${800_000 + n * 10_000}`,
 }));
@@ -82,7 +82,7 @@ const TABLES = LAKE_TABLES.map((name, n) => ({
   version: 75,
   rows: `${1_234_567 * (n + 1)}`,
   bytes: `${98_765_432 * (n + 1)}`,
-  committedAt: at(NIGHT_MS + 590_000),
+  committedAt: at(LAST_RUN_MS + 590_000),
   columns: [
     { name: 'party_id', type: 'VARCHAR', comment: 'Whose it is.' },
     { name: 'vega_time', type: 'TIMESTAMPTZ', comment: 'When it happened, to the microsecond.' },
@@ -153,9 +153,9 @@ export function calmFacts(): Facts {
         listed: PARTIES,
         wanted: PARTIES,
         covered: PARTIES,
-        coveredTo: at(NIGHT_MS),
+        coveredTo: at(LAST_RUN_MS),
       },
-      work: { workers: 2, nextSlot: at(NIGHT_MS + DAY_MS), missedSlot: null },
+      work: { workers: 2, nextSlot: at(LAST_RUN_MS + DAY_MS), missedSlot: null },
       lists: (['parties', 'checkpoints'] as const).map((list) => ({
         list,
         doubts: [],
@@ -163,16 +163,16 @@ export function calmFacts(): Facts {
         lastAuditAt: '2026-02-22T04:00:00Z',
       })),
     },
-    runs: NIGHTS.slice(0, 4).flatMap(runsOf),
+    runs: NIGHTLY_RUNS.slice(0, 4).flatMap(runsOf),
     settings: SETTINGS,
   };
 }
 
-/** A night goes on, one ledger is in quarantine, a list is in doubt, and one has a gap. */
+/** A nightly run goes on, one ledger is in quarantine, a list is in doubt, and one has a gap. */
 export function busyFacts(): Facts {
   const calm = calmFacts();
-  const [night] = calm.runs.filter(({ kind }) => kind === 'nightly');
-  if (night === undefined) throw new Error('the world has no night');
+  const [nightly] = calm.runs.filter(({ kind }) => kind === 'nightly');
+  if (nightly === undefined) throw new Error('the world has no nightly run');
   return {
     ...calm,
     status: {
@@ -187,7 +187,7 @@ export function busyFacts(): Facts {
         {
           list: 'parties',
           doubts: [
-            { code: 'ROWS_INSERTED', message: '3 rows appeared below the overlap', since: at(NIGHT_MS) },
+            { code: 'ROWS_INSERTED', message: '3 rows appeared below the overlap', since: at(LAST_RUN_MS) },
           ],
           gaps: [],
           lastAuditAt: '2026-02-22T04:00:00Z',
@@ -195,7 +195,9 @@ export function busyFacts(): Facts {
         {
           list: 'checkpoints',
           doubts: [],
-          gaps: [{ belowKey: '51000000', aboveKey: '51000300', foundAt: at(NIGHT_MS), isConfirmed: false }],
+          gaps: [
+            { belowKey: '51000000', aboveKey: '51000300', foundAt: at(LAST_RUN_MS), isConfirmed: false },
+          ],
           lastAuditAt: '2026-02-22T04:00:00Z',
         },
       ],
@@ -203,10 +205,10 @@ export function busyFacts(): Facts {
     live: {
       ...quiet(),
       openRuns: [
-        { ...night, state: 'running', verdict: null, finishedAt: null, startedAt: '2026-03-01T05:57:00Z' },
+        { ...nightly, state: 'running', verdict: null, finishedAt: null, startedAt: '2026-03-01T05:57:00Z' },
       ],
-      night: {
-        runId: night.runId,
+      nightly: {
+        runId: nightly.runId,
         waiting: 90,
         done: 149,
         failed: 1,
@@ -242,21 +244,26 @@ export function worldParts(facts: Facts): ConsoleParts {
       ...NO_CONSOLE.store,
       live: async () => facts.live,
       quarantined: async () => facts.live.quarantined,
-      history: async () => ({ growth: GROWTH, nights: NIGHTS }),
+      history: async () => ({ growth: GROWTH, nightlyRuns: NIGHTLY_RUNS }),
       parties: async () => ({ parties: SUMMARIES, next: '25' }),
       lines: async () =>
         SUMMARIES.slice(0, 8).map(({ partyId }, n) => ({
           partyId,
           assetId: null,
           state: facts.live.inFlight.length > n ? ('in flight' as const) : ('published' as const),
-          firstEntryAt: at(NIGHT_MS - (40 + n) * DAY_MS),
+          firstEntryAt: at(LAST_RUN_MS - (40 + n) * DAY_MS),
           covered: [
-            { from: at(NIGHT_MS - 60 * DAY_MS), to: at(NIGHT_MS - n * DAY_MS), open: false, rows: '1000' },
-            { from: at(NIGHT_MS - n * DAY_MS), to: at(NIGHT_MS), open: true, rows: '12' },
+            {
+              from: at(LAST_RUN_MS - 60 * DAY_MS),
+              to: at(LAST_RUN_MS - n * DAY_MS),
+              open: false,
+              rows: '1000',
+            },
+            { from: at(LAST_RUN_MS - n * DAY_MS), to: at(LAST_RUN_MS), open: true, rows: '12' },
           ],
         })),
     },
-    nextNight: () => at(NIGHT_MS + DAY_MS),
+    nextNightlyRun: () => at(LAST_RUN_MS + DAY_MS),
     exportProgress: async () => [{ label: 'exporting', done: '4194304', unit: 'bytes' }],
     upkeep: async () => ({
       jobsWaiting: 0,

@@ -1,15 +1,11 @@
 /** `/login` and `/logout`: from a token to a cookie, and back. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { HIDDEN, taken } from '../http/schemas.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Guesses } from './guesses.ts';
 import { type Keys, SESSION_SECONDS } from './keys.ts';
 
-const BODY = {
-  type: 'object',
-  properties: { token: { type: 'string', maxLength: 1_024 } },
-  required: ['token'],
-  additionalProperties: false,
-} as const;
+const BODY = taken({ token: { type: 'string', maxLength: 1_024 } }, ['token']);
 const FORM = 'application/x-www-form-urlencoded';
 
 export function addSessions(server: FastifyInstance, keys: Keys | undefined, guesses: Guesses): void {
@@ -18,7 +14,7 @@ export function addSessions(server: FastifyInstance, keys: Keys | undefined, gue
   );
   server.post<{ Body: { token: string } }>(
     '/login',
-    { schema: { hide: true, body: BODY } },
+    { schema: { ...HIDDEN, body: BODY } },
     async (request, reply) => {
       if (keys === undefined) return end(request, reply, '/');
       guesses.refuseCrowd(request);
@@ -33,7 +29,7 @@ export function addSessions(server: FastifyInstance, keys: Keys | undefined, gue
       return end(request, reply, '/');
     },
   );
-  server.post('/logout', { schema: { hide: true } }, async (request, reply) => {
+  server.post('/logout', { schema: HIDDEN }, async (request, reply) => {
     if (keys !== undefined) {
       const name = await keys.close(request.headers.cookie);
       reply.header('set-cookie', cookie(request, `${name}=`, 'Max-Age=0'));

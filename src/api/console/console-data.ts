@@ -3,28 +3,19 @@ import type { FastifyInstance } from 'fastify';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { splitCutId } from '../../core/cut-ids.ts';
 import type { ConsoleParts, EntriesQuestion, PartiesQuestion, PartyView } from './console-ports.ts';
+import { BY_ID, HIDDEN, taken } from '../http/schemas.ts';
 import { addLakeRoutes } from './lake-routes.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { StatusError } from '../http/status-error.ts';
 
-const HIDDEN = { hide: true } as const;
 /** Summing up a million segments takes a moment: all who look share it. */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const LINES_MAX = 16;
 const PARTIES_PAGE = 25;
-const SET_ASIDE_MAX = 1_000;
+const QUARANTINED_MAX = 1_000;
 const POINTS_MAX = 600;
-const PARTY = {
-  type: 'object',
-  properties: { id: { type: 'string', maxLength: PARTY_ID_BYTES_MAX } },
-  required: ['id'],
-} as const;
-const RUN = {
-  type: 'object',
-  properties: { id: { type: 'string', format: 'uuid' } },
-  required: ['id'],
-} as const;
+const PARTY = taken({ id: { type: 'string', maxLength: PARTY_ID_BYTES_MAX } }, ['id']);
 const ID = { type: 'string', maxLength: 66 } as const;
 const DAY = { type: 'string', format: 'date' } as const;
 const ENTRIES_PAGE = 50;
@@ -48,20 +39,15 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
     {
       schema: {
         ...HIDDEN,
-        querystring: {
-          type: 'object',
-          properties: { limit: { type: 'integer', minimum: 1, maximum: SET_ASIDE_MAX } },
-          required: ['limit'],
-          additionalProperties: false,
-        },
+        querystring: taken({ limit: { type: 'integer', minimum: 1, maximum: QUARANTINED_MAX } }, ['limit']),
       },
     },
-    async (request) => ({ units: await parts.store.quarantined(request.query.limit) }),
+    async (request) => ({ exports: await parts.store.quarantined(request.query.limit) }),
   );
   server.get('/console/preview', { schema: HIDDEN }, () => parts.preview());
   server.get<{ Params: { id: string } }>(
     '/console/runs/:id/costs',
-    { schema: { ...HIDDEN, params: RUN } },
+    { schema: { ...HIDDEN, params: BY_ID } },
     async (request) => ({ stages: await parts.store.costs(request.params.id) }),
   );
   addParties(server, parts);
@@ -70,15 +56,11 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
 }
 
 function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
-  const querystring = {
-    type: 'object',
-    properties: {
-      view: { type: 'string', enum: ['recent', 'id', 'quarantined'], default: 'id' },
-      search: { type: 'string', maxLength: 66, default: '' },
-      after: { type: 'string', maxLength: PARTY_ID_BYTES_MAX },
-    },
-    additionalProperties: false,
-  } as const;
+  const querystring = taken({
+    view: { type: 'string', enum: ['recent', 'id', 'quarantined'], default: 'id' },
+    search: { ...ID, default: '' },
+    after: { type: 'string', maxLength: PARTY_ID_BYTES_MAX },
+  });
   server.get<{ Querystring: PartiesQuery }>(
     '/console/parties',
     { schema: { ...HIDDEN, querystring } },
@@ -104,11 +86,7 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
       schema: {
         ...HIDDEN,
         params: PARTY,
-        querystring: {
-          type: 'object',
-          properties: { asset: ID, zone: { ...WORD, default: 'UTC' } },
-          required: ['asset'],
-        },
+        querystring: taken({ asset: ID, zone: { ...WORD, default: 'UTC' } }, ['asset']),
       },
     },
     async (request) => {
@@ -123,11 +101,7 @@ function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
       schema: {
         ...HIDDEN,
         params: PARTY,
-        querystring: {
-          type: 'object',
-          properties: { asset: ID, type: WORD, market: ID },
-          required: ['asset', 'type'],
-        },
+        querystring: taken({ asset: ID, type: WORD, market: ID }, ['asset', 'type']),
       },
     },
     async (request) => {
@@ -145,17 +119,13 @@ interface EntriesFilter extends Pick<EntriesQuestion, 'since' | 'until'> {
 }
 
 function addEntries(server: FastifyInstance, { store }: ConsoleParts): void {
-  const querystring = {
-    type: 'object',
-    properties: {
-      asset: ID,
-      type: WORD,
-      since: DAY,
-      until: DAY,
-      after: { type: 'string', pattern: '^\\d{4}-\\d\\d-\\d\\dT[\\d:.]{8,15}Z~\\d{1,9}$' },
-    },
-    additionalProperties: false,
-  } as const;
+  const querystring = taken({
+    asset: ID,
+    type: WORD,
+    since: DAY,
+    until: DAY,
+    after: { type: 'string', pattern: '^\\d{4}-\\d\\d-\\d\\dT[\\d:.]{8,15}Z~\\d{1,9}$' },
+  });
   server.get<{ Params: { id: string }; Querystring: EntriesFilter }>(
     '/console/parties/:id/entries',
     { schema: { ...HIDDEN, params: PARTY, querystring } },

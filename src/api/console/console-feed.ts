@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, LiveFacts, LiveRun, Snapshot, Upkeep } from './console-ports.ts';
 import { EventStreams } from '../http/events.ts';
+import { HIDDEN } from '../http/schemas.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
@@ -26,7 +27,7 @@ export function addConsoleFeed(
 ): void {
   const streams = new EventStreams();
   const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
-  server.get('/console/events', { schema: { hide: true } }, async (_request, reply) => {
+  server.get('/console/events', { schema: HIDDEN }, async (_request, reply) => {
     // A database that is away is told before the stream is open, with a status that a page can read.
     await snapshot();
     return streams.send(reply, (signal) => changes(snapshot, everyMs, signal));
@@ -61,7 +62,7 @@ async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorSta
   const [live, exports] = await Promise.all([
     Promise.all(openRuns.map((run) => withProgress(run, parts))),
     Promise.all(
-      inFlight.map(async (unit) => ({ ...unit, progress: await parts.exportProgress(unit.partyId) })),
+      inFlight.map(async (name) => ({ ...name, progress: await parts.exportProgress(name.partyId) })),
     ),
   ]);
   return {
@@ -70,7 +71,7 @@ async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorSta
       ...known,
       attention: [...known.attention, ...idleAttention(facts, openRuns), ...diskAttention(upkeep)],
     },
-    nextNight: parts.nextNight(),
+    nextNightlyRun: parts.nextNightlyRun(),
     upkeep,
     live,
     inFlight: exports,

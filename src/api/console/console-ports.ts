@@ -2,6 +2,7 @@
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { LakeQueries } from './lake-queries.ts';
 import type { ShownSetting } from '../../config/shown-settings.ts';
+import type { ProgressLine } from '../../runs/job.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 
@@ -17,8 +18,8 @@ export interface QuarantinedExport extends ExportName {
   readonly reason: { readonly code?: string; readonly message?: string } | null;
 }
 
-/** How far a night has come with its list of parties. */
-export interface NightCounts {
+/** How far a nightly run has come with its list of parties. */
+export interface NightlyCounts {
   readonly runId: string;
   readonly waiting: number;
   readonly done: number;
@@ -37,12 +38,12 @@ export interface LiveFacts {
   readonly inFlight: readonly ExportName[];
   /** The first of them. */
   readonly quarantined: readonly QuarantinedExport[];
-  readonly night: NightCounts | null;
+  readonly nightly: NightlyCounts | null;
   /** Another text whenever a run began or ended, or something was published. */
   readonly revision: string;
 }
 
-/** A piece of what is known of a ledger. */
+/** A range of time in which a ledger is known. */
 export interface Covered {
   readonly from: string;
   readonly to: string;
@@ -64,17 +65,13 @@ export interface GrowthPoint {
   readonly bytes: string;
 }
 
-export interface Night {
-  readonly runId: string;
+export interface NightlyRun extends Pick<RunDocument, 'runId' | 'finishedAt' | 'state' | 'verdict'> {
   readonly at: string;
-  readonly finishedAt: string | null;
-  readonly state: string;
-  readonly verdict: string | null;
 }
 
 export interface History {
   readonly growth: readonly GrowthPoint[];
-  readonly nights: readonly Night[];
+  readonly nightlyRuns: readonly NightlyRun[];
 }
 
 export type PartyView = 'recent' | 'id' | 'quarantined';
@@ -217,38 +214,29 @@ export interface ConsoleStore {
   quarantined(rowsMax: number): Promise<readonly QuarantinedExport[]>;
 }
 
-/** One line of live progress, as jobs report it. */
-export interface ShownProgress {
-  readonly label: string;
-  readonly done: string;
-  readonly total?: string | undefined;
-  readonly unit: string;
-  readonly note?: string | undefined;
-}
-
 export interface ConsoleParts {
   readonly store: ConsoleStore;
   readonly lake: LakeQueries;
   readonly settings: readonly ShownSetting[];
   /** The next time the schedule fires; null where nothing is scheduled. */
-  nextNight(): string | null;
-  progress(runId: string): Promise<readonly ShownProgress[]>;
+  nextNightlyRun(): string | null;
+  progress(runId: string): Promise<readonly ProgressLine[]>;
   /** Of an export that is in flight, whoever ordered it. */
-  exportProgress(partyId: string): Promise<readonly ShownProgress[]>;
+  exportProgress(partyId: string): Promise<readonly ProgressLine[]>;
   /** What a nightly run that began now would ask the source. */
   preview(): Promise<NightlyPreview>;
   upkeep(): Promise<Upkeep>;
 }
 
 export interface LiveRun extends Omit<RunDocument, 'evidence'> {
-  readonly progress: readonly ShownProgress[];
+  readonly progress: readonly ProgressLine[];
 }
 
 /** What the event stream sends: everything that moves. */
 export interface Snapshot extends Omit<LiveFacts, 'openRuns' | 'inFlight'> {
   readonly status: MirrorStatus;
-  readonly nextNight: string | null;
+  readonly nextNightlyRun: string | null;
   readonly upkeep: Upkeep;
   readonly live: readonly LiveRun[];
-  readonly inFlight: readonly (ExportName & { readonly progress: readonly ShownProgress[] })[];
+  readonly inFlight: readonly (ExportName & { readonly progress: readonly ProgressLine[] })[];
 }

@@ -7,6 +7,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { takesGzip } from '../http/compression.ts';
+import { HIDDEN } from '../http/schemas.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 /** One page at the address of each of its views. */
@@ -51,7 +53,7 @@ export async function addConsole(server: FastifyInstance): Promise<void> {
   for (const { paths, urls } of [...own, style, ...LIBRARY]) {
     const asset = await readAsset(urls);
     for (const path of paths)
-      server.get(path, { schema: { hide: true } }, (request, reply) => sendAsset(request, reply, asset));
+      server.get(path, { schema: HIDDEN }, (request, reply) => sendAsset(request, reply, asset));
   }
 }
 
@@ -69,6 +71,7 @@ function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): 
   reply.headers({ 'cache-control': 'private, no-cache', etag: asset.tag, vary: 'accept-encoding' });
   if (request.headers['if-none-match'] === asset.tag) return reply.code(304).send();
   reply.header('content-type', asset.type);
-  const takesGzip = /\bgzip\b/.test(`${request.headers['accept-encoding']}`);
-  return takesGzip ? reply.header('content-encoding', 'gzip').send(asset.packed) : reply.send(asset.content);
+  return takesGzip(request)
+    ? reply.header('content-encoding', 'gzip').send(asset.packed)
+    : reply.send(asset.content);
 }

@@ -1,41 +1,32 @@
 /** The Data view's questions to the lake: tables, ready questions, SQL, and results as files. */
 import type { FastifyInstance } from 'fastify';
+import { goneSignal } from '../http/gone.ts';
+import { HIDDEN, taken } from '../http/schemas.ts';
 import { FILE_FORMATS, type FileFormat, type LakeQueries, type LakeQuestion } from './lake-queries.ts';
 
-const HIDDEN = { hide: true } as const;
 const SQL_CHARACTERS_MAX = 12_000;
 const OPTION = { type: 'string', minLength: 1, maxLength: 200 } as const;
 const QUESTION = {
-  type: 'object',
-  properties: {
+  ...taken({
     sql: { type: 'string', minLength: 1, maxLength: SQL_CHARACTERS_MAX },
     question: { type: 'string', pattern: '^[a-z][a-z-]{1,40}$' },
-    options: {
-      type: 'object',
-      properties: { since: OPTION, until: OPTION, party: OPTION, asset: OPTION },
-      additionalProperties: false,
-    },
-  },
+    options: taken({ since: OPTION, until: OPTION, party: OPTION, asset: OPTION }),
+  }),
   oneOf: [{ required: ['sql'] }, { required: ['question'] }],
-  additionalProperties: false,
-} as const;
-const FILES: Readonly<Record<FileFormat, { readonly type: string; readonly ending: string }>> = {
-  csv: { type: 'text/csv; charset=utf-8', ending: 'csv' },
-  parquet: { type: 'application/vnd.apache.parquet', ending: 'parquet' },
+};
+const TYPES: Readonly<Record<FileFormat, string>> = {
+  csv: 'text/csv; charset=utf-8',
+  parquet: 'application/vnd.apache.parquet',
 };
 
 /** Adds the routes. What a statement may do is decided where it runs: it reads the lake and nothing else. */
-export function addLakeRoutes(server: FastifyInstance, desk: LakeQueries): void {
-  server.get('/console/tables', { schema: HIDDEN }, async () => ({ tables: await desk.tables() }));
-  server.get('/console/questions', { schema: HIDDEN }, () => ({ questions: desk.questions }));
+export function addLakeRoutes(server: FastifyInstance, lake: LakeQueries): void {
+  server.get('/console/tables', { schema: HIDDEN }, async () => ({ tables: await lake.tables() }));
+  server.get('/console/questions', { schema: HIDDEN }, () => ({ questions: lake.questions }));
   server.post<{ Body: LakeQuestion }>(
     '/console/query',
     { schema: { ...HIDDEN, body: QUESTION } },
-    async (request, reply) => {
-      const gone = new AbortController();
-      reply.raw.once('close', () => gone.abort());
-      return desk.ask(request.body, gone.signal);
-    },
+    (request, reply) => lake.ask(request.body, goneSignal(reply)),
   );
   server.post<{ Body: LakeQuestion; Querystring: { format: FileFormat } }>(
     '/console/query/file',
@@ -43,24 +34,17 @@ export function addLakeRoutes(server: FastifyInstance, desk: LakeQueries): void 
       schema: {
         ...HIDDEN,
         body: QUESTION,
-        querystring: {
-          type: 'object',
-          properties: { format: { type: 'string', enum: FILE_FORMATS } },
-          required: ['format'],
-        },
+        querystring: taken({ format: { type: 'string', enum: FILE_FORMATS } }, ['format']),
       },
     },
     async (request, reply) => {
-      const { type, ending } = FILES[request.query.format];
-      const gone = new AbortController();
-      const file = await desk.file(request.body, request.query.format, gone.signal);
-      reply.raw.once('close', () => {
-        gone.abort();
-        file.destroy();
-      });
+      const { format } = request.query;
+      const gone = goneSignal(reply);
+      const file = await lake.file(request.body, format, gone);
+      gone.addEventListener('abort', () => file.destroy());
       reply.headers({
-        'content-type': type,
-        'content-disposition': `attachment; filename="${fileName(request.body)}.${ending}"`,
+        'content-type': TYPES[format],
+        'content-disposition': `attachment; filename="${fileName(request.body)}.${format}"`,
       });
       return reply.send(file);
     },

@@ -14,7 +14,7 @@ const POLICY =
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {
   sync: 'The lists of parties and checkpoints',
-  export: 'Ledger exports: ordered ones first, then the night’s',
+  export: 'Ledger exports: ordered ones first, then those of nightly runs',
   load: 'Segments into the warehouse and the lake',
   nightly: 'The nightly run',
 } as const;

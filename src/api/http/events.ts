@@ -1,7 +1,7 @@
 /** Server-sent events: one JSON value an event, with a heartbeat so that a dead line is noticed. */
-import { Readable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { PassThrough, pipeline } from 'node:stream';
 import type { FastifyReply } from 'fastify';
+import { goneSignal } from './gone.ts';
 import { StatusError } from './status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
@@ -22,50 +22,24 @@ export class EventStreams {
       throw StatusError.ofGateway('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
     }
     this.#open += 1;
-    const gone = new AbortController();
-    reply.raw.once('close', () => {
+    const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
+    const body = new PassThrough();
+    const heartbeat = setInterval(() => body.write(': alive\n\n'), HEARTBEAT_MS);
+    pipeline(eventTexts(open(signal), signal), body, () => {
       this.#open -= 1;
-      gone.abort();
+      clearInterval(heartbeat);
     });
-    const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(STREAM_MS_MAX)]);
-    return reply
-      .headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
-      .send(Readable.from(eventTexts(open(signal), signal)));
+    return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
   }
 }
 
 /** Ends with an `end` event where the values do; without one the client is to come again. */
 async function* eventTexts(values: AsyncIterable<unknown>, signal: AbortSignal): AsyncGenerator<string> {
-  const iterator = values[Symbol.asyncIterator]();
+  yield 'retry: 2000\n\n';
   try {
-    yield 'retry: 2000\n\n';
-    let next = iterator.next();
-    for (;;) {
-      const step = await orQuiet(next);
-      if (step === 'quiet') {
-        yield ': alive\n\n';
-        continue;
-      }
-      if (step.done === true) break;
-      yield `data: ${JSON.stringify(step.value)}\n\n`;
-      next = iterator.next();
-    }
-    if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
+    for await (const value of values) yield `data: ${JSON.stringify(value)}\n\n`;
   } catch (error) {
     if (!signal.aborted) throw error;
-  } finally {
-    await iterator.return?.();
   }
-}
-
-async function orQuiet<Value>(next: Promise<Value>): Promise<Value | 'quiet'> {
-  const answered = new AbortController();
-  const quiet = sleep(HEARTBEAT_MS, 'quiet' as const, { signal: answered.signal }).catch(
-    () => 'quiet' as const,
-  );
-  try {
-    return await Promise.race([next, quiet]);
-  } finally {
-    answered.abort();
-  }
+  if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
 }

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Log } from '../../core/log.ts';
 import type { Probe } from './ports.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
+import { FLAG, sent, TEXT } from './schemas.ts';
 
 const PROBE_TIMEOUT_MS = 3_000;
 /** Anybody may ask, so asking often must cost nothing. */
@@ -13,13 +14,7 @@ interface Readiness {
   readonly parts: Readonly<Record<string, 'ok' | 'failed'>>;
 }
 
-const READINESS = {
-  type: 'object',
-  properties: {
-    ready: { type: 'boolean' },
-    parts: { type: 'object', additionalProperties: { type: 'string' } },
-  },
-} as const;
+const READINESS = sent({ ready: FLAG, parts: { type: 'object', additionalProperties: TEXT } });
 
 /** Adds both routes. They tell no more than which part fails: they are open to everybody. */
 export function addHealth(server: FastifyInstance, probes: readonly Probe[], log: Log): void {
@@ -30,7 +25,7 @@ export function addHealth(server: FastifyInstance, probes: readonly Probe[], log
       schema: {
         tags: ['health'],
         summary: 'The process lives',
-        response: { 200: { type: 'object', properties: { status: { type: 'string' } } } },
+        response: { 200: sent({ status: TEXT }) },
       },
     },
     () => ({ status: 'ok' }),

@@ -1,5 +1,9 @@
 /** The Range header of a download, for one range of bytes. */
-import type { ByteRange } from './ports.ts';
+export interface ByteRange {
+  readonly start: bigint;
+  /** Exclusive. */
+  readonly end: bigint;
+}
 
 /**
  * @returns undefined where the whole is to be sent: no header, several ranges, or another unit

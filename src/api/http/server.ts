@@ -16,32 +16,25 @@ import { addConsoleFeed } from '../console/console-feed.ts';
 import type { ConsoleParts } from '../console/console-ports.ts';
 import { addConsole } from '../console/console.ts';
 import { addHealth } from './health.ts';
-import { addLedgerExport } from '../service/ledger-export.ts';
+import { addLedgerExport, type LedgerReader } from '../service/ledger-export.ts';
 import { addLists } from '../service/lists.ts';
+import type { ListStore } from '../service/store/read-store.ts';
 import { addMetrics } from './metrics.ts';
 import { addMirrorRoutes } from '../mirror/mirror-routes.ts';
 import { addOpenApi } from './openapi.ts';
-import { addOrders } from '../mirror/export-routes.ts';
-import { addRunOrders } from '../mirror/run-orders.ts';
-import type {
-  ExportJobs,
-  ExportReader,
-  ListStore,
-  ProcessMeters,
-  Probe,
-  RunOrders,
-  StatusStore,
-} from './ports.ts';
+import { addOrders, type ExportJobs } from '../mirror/export-routes.ts';
+import { addRunOrders, type RunRoutes } from '../mirror/run-orders.ts';
+import type { ProcessMeters, Probe, StatusStore } from './ports.ts';
 import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/secrets.ts';
 import { sendJson, StatusError, type StatusName } from './status-error.ts';
 
 export interface ApiDeps {
   readonly lists: ListStore;
-  readonly ledger: ExportReader;
+  readonly ledger: LedgerReader;
   readonly status: StatusStore;
   readonly jobs: ExportJobs;
-  readonly runs: RunOrders;
+  readonly runs: RunRoutes['orders'];
   readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
   readonly meters: ProcessMeters;

@@ -7,7 +7,7 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import type { Download } from '../http/ports.ts';
+import type { ByteRange } from '../http/ranges.ts';
 import { StatusError } from '../http/status-error.ts';
 
 const KEPT_MS = 24 * 3_600_000;
@@ -15,6 +15,15 @@ const KEPT_MS = 24 * 3_600_000;
 export const DOWNLOADS_BYTES_MAX = 20 * 2 ** 30;
 /** Files made at once: each is unpacked, hashed and written whole. */
 const MAKING_MAX = 2;
+
+/** The CSV that an order brought, whole. */
+export interface Download {
+  readonly fileName: string;
+  readonly bytes: bigint;
+  /** Names the content: the same tag, the same bytes. */
+  readonly tag: string;
+  read(range: ByteRange, signal: AbortSignal): AsyncIterable<Buffer>;
+}
 
 type Produce = (signal: AbortSignal) => AsyncIterable<Buffer>;
 

@@ -1,116 +1,148 @@
-/** On-demand exports as the read API offers them: runs, queued ahead of the night's work. */
-import { setTimeout as sleep } from 'node:timers/promises';
+/** On-demand exports as the read API offers them: runs, queued ahead of the nightly ones. An id is the run's. */
 import { validate as isUuid } from 'uuid';
+import { isHexId } from '../../core/ids.ts';
+import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
+import { partyName } from '../../ledger/objects/object-keys.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
-import type { ExportJobs, ExportOrder, ExportStatus, OrderRecord } from '../http/ports.ts';
-import { isHexId } from '../../core/ids.ts';
-import { formatInstant, parseInstant } from '../../core/time.ts';
-import { partyName } from '../../ledger/objects/object-keys.ts';
+import type { RunDocument } from '../../runs/run-document.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { StatusError } from '../http/status-error.ts';
-import type { Downloads } from './downloads.ts';
+import type { Download, Downloads } from './downloads.ts';
+import { followRun } from './follow-run.ts';
 
-const POLL_MS = 250;
-/** Each is a run that is never forgotten, and goes ahead of the night's work. */
+/** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
 
-export function openExportOrders(deps: JobDeps, downloads: Downloads): ExportJobs {
-  const find = async (id: string): Promise<Run | undefined> => {
-    const run = isUuid(id) ? await deps.runs.get(id) : undefined;
-    return run?.kind === 'export' ? run : undefined;
-  };
-  return {
-    submit: (order) => submit(order, deps),
-    get: async (id) => {
-      const run = await find(id);
-      return run === undefined ? undefined : toStatus(run);
-    },
-    list: async ({ partyId, before, rowsMax }) => {
-      const runs = await deps.runs.list({
-        kind: 'export',
-        limit: rowsMax,
-        ...(partyId === undefined ? {} : { subject: partyId }),
-        ...(before === undefined ? {} : { before }),
-      });
-      return runs.map(toRecord);
-    },
-    cancel: async (id) => {
-      const run = await find(id);
-      if (run !== undefined) await deps.runs.requestCancel(run.runId);
-      return run !== undefined;
-    },
-    progress: async function* (id, signal) {
-      for (let last = ''; !signal.aborted;) {
-        const run = await find(id);
-        if (run === undefined) return;
-        const status = toStatus(run);
-        const now = { ...status, progress: await deps.progress.read(id) };
-        const text = JSON.stringify(now);
-        if (text !== last) yield now;
-        if (status.state === 'done' || status.state === 'cancelled') return;
-        last = text;
-        await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
-      }
-    },
-    openDownload: async (id) => {
-      const run = await find(id);
-      if (run?.verdict === undefined || run.verdict === 'failed') return undefined;
-      const { assetId, from, to } = rangeOf(run);
-      const fileName = `ledger_entries_${partyName(run.subject)}_${assetId ?? 'all'}.csv`;
-      return downloads.open(run.runId, fileName, (signal) =>
-        deps.stages.readLedger({ partyId: run.subject, assetId, from, to }, signal),
+export interface ExportOrder {
+  readonly partyId: string;
+  readonly assetId?: string | undefined;
+  readonly from?: Micros | undefined;
+  readonly to?: Micros | undefined;
+  /** What is covered in the range is not believed, and asked for anew. */
+  readonly again?: boolean | undefined;
+}
+
+export interface ExportStatus extends Pick<RunDocument, 'state' | 'verdict' | 'evidence'> {
+  readonly id: string;
+}
+
+/** One line of the history of orders. Times are RFC 3339; null where the order named none. */
+export interface OrderRecord extends ExportStatus, Pick<RunDocument, 'queuedAt' | 'finishedAt'> {
+  readonly partyId: string;
+  readonly assetId: string | null;
+  readonly from: string | null;
+  readonly to: string | null;
+}
+
+export interface OrdersQuestion {
+  readonly partyId?: string | undefined;
+  /** Orders older than this one. */
+  readonly before?: string | undefined;
+  readonly rowsMax: number;
+}
+
+export class ExportOrders {
+  readonly #deps: JobDeps;
+  readonly #downloads: Downloads;
+
+  constructor(deps: JobDeps, downloads: Downloads) {
+    this.#deps = deps;
+    this.#downloads = downloads;
+  }
+
+  /** An order that is open already is not queued again: its id is returned. */
+  async submit({ partyId, assetId, from, to, again }: ExportOrder): Promise<{ id: string }> {
+    const { runs, stages } = this.#deps;
+    if (!isHexId(partyId) && (await stages.listedParties(partyId))[0] !== partyId) {
+      throw StatusError.ofGateway('invalidArgument', 'partyId: no such party is listed');
+    }
+    if ((await runs.openOrders()) >= ORDERS_OPEN_MAX) {
+      throw StatusError.ofGateway(
+        'resourceExhausted',
+        `${ORDERS_OPEN_MAX} orders are open already; wait for some of them, or cancel them`,
       );
-    },
-  };
-}
-
-async function submit(order: ExportOrder, deps: JobDeps): Promise<{ id: string }> {
-  const params = {
-    ...(order.assetId === undefined ? {} : { assetId: order.assetId }),
-    ...(order.from === undefined ? {} : { from: formatInstant(order.from) }),
-    ...(order.to === undefined ? {} : { to: formatInstant(order.to) }),
-    ...(order.again === true ? { again: true } : {}),
-  };
-  if (!isHexId(order.partyId) && (await deps.stages.listedParties(order.partyId))[0] !== order.partyId) {
-    throw StatusError.ofGateway('invalidArgument', 'partyId: no such party is listed');
+    }
+    const params = {
+      ...(assetId === undefined ? {} : { assetId }),
+      ...(from === undefined ? {} : { from: formatInstant(from) }),
+      ...(to === undefined ? {} : { to: formatInstant(to) }),
+      ...(again === true ? { again } : {}),
+      isOrdered: true,
+    };
+    const { run, found } = await runs.order({ kind: 'export', subject: partyId, params });
+    if (found === 'none') await enqueueRun(run, this.#deps);
+    return { id: run.runId };
   }
-  if ((await deps.runs.openOrders()) >= ORDERS_OPEN_MAX) {
-    throw StatusError.ofGateway(
-      'resourceExhausted',
-      `${ORDERS_OPEN_MAX} orders are open already; wait for some of them, or cancel them`,
-    );
-  }
-  const { run, found } = await deps.runs.order({
-    kind: 'export',
-    subject: order.partyId,
-    params: { ...params, isOrdered: true },
-  });
-  if (found === 'none') await enqueueRun(run, deps);
-  return { id: run.runId };
-}
 
-function rangeOf(run: Run): Pick<ExportOrder, 'assetId' | 'from' | 'to'> {
-  const { assetId, from, to } = paramsOf(run);
-  return {
-    assetId,
-    from: from === undefined ? undefined : parseInstant(from),
-    to: to === undefined ? undefined : parseInstant(to),
-  };
+  async get(id: string): Promise<ExportStatus | undefined> {
+    const run = await this.#find(id);
+    return run === undefined ? undefined : toStatus(run);
+  }
+
+  /** Newest first. */
+  async list({ partyId, before, rowsMax }: OrdersQuestion): Promise<readonly OrderRecord[]> {
+    const runs = await this.#deps.runs.list({
+      kind: 'export',
+      limit: rowsMax,
+      ...(partyId === undefined ? {} : { subject: partyId }),
+      ...(before === undefined ? {} : { before }),
+    });
+    return runs.map((run) => toRecord(run));
+  }
+
+  /** Has no effect on an order that has ended. @returns false where there is no such order */
+  async cancel(id: string): Promise<boolean> {
+    const run = await this.#find(id);
+    if (run !== undefined) await this.#deps.runs.requestCancel(run.runId);
+    return run !== undefined;
+  }
+
+  /** The state now, then each change, ending with the order or the signal. */
+  progress(id: string, signal: AbortSignal): AsyncIterable<object> {
+    return followRun(async () => {
+      const status = await this.get(id);
+      return status === undefined
+        ? undefined
+        : { ...status, progress: await this.#deps.progress.read(status.id) };
+    }, signal);
+  }
+
+  /**
+   * undefined while the order has not ended with something to download.
+   * @throws StatusError 429 where too many files are being made already
+   */
+  async openDownload(id: string): Promise<Download | undefined> {
+    const run = await this.#find(id);
+    if (run?.verdict === undefined || run.verdict === 'failed') return undefined;
+    const { assetId, from, to } = askedBy(run);
+    const range = { partyId: run.subject, assetId, from: instantOf(from), to: instantOf(to) };
+    const fileName = `ledger_entries_${partyName(run.subject)}_${assetId ?? 'all'}.csv`;
+    return this.#downloads.open(run.runId, fileName, (signal) => this.#deps.stages.readLedger(range, signal));
+  }
+
+  async #find(id: string): Promise<Run | undefined> {
+    const run = isUuid(id) ? await this.#deps.runs.get(id) : undefined;
+    return run?.kind === 'export' ? run : undefined;
+  }
 }
 
 /** What was asked for, as the run keeps it. */
-function paramsOf({ params }: Run): Readonly<Partial<Record<'assetId' | 'from' | 'to', string>>> {
+function askedBy({ params }: Run): Readonly<Partial<Record<'assetId' | 'from' | 'to', string>>> {
   const texts = (['assetId', 'from', 'to'] as const).map((name) => [name, params[name]] as const);
   return Object.fromEntries(texts.filter(([, value]) => typeof value === 'string'));
 }
 
-function toStatus(run: Run): ExportStatus {
-  return { id: run.runId, state: run.state, verdict: run.verdict ?? null, evidence: run.evidence };
+function instantOf(text: string | undefined): Micros | undefined {
+  return text === undefined ? undefined : parseInstant(text);
+}
+
+function toStatus({ runId, state, verdict, evidence }: Run): ExportStatus {
+  return { id: runId, state, verdict: verdict ?? null, evidence };
 }
 
 function toRecord(run: Run): OrderRecord {
-  const { assetId = null, from = null, to = null } = paramsOf(run);
+  const { assetId = null, from = null, to = null } = askedBy(run);
   const { queuedAt, finishedAt = null } = run;
   return { ...toStatus(run), partyId: run.subject, assetId, from, to, queuedAt, finishedAt };
 }

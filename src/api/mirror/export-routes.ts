@@ -3,69 +3,56 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { canonicalPartyId, isExportableParty, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { floorSecond, type Micros, parseInstant } from '../../core/time.ts';
+import { RUN_SCHEMA } from '../../runs/run-document.ts';
 import { EventStreams } from '../http/events.ts';
-import type { Download, ExportJobs, ExportOrder } from '../http/ports.ts';
+import { goneSignal } from '../http/gone.ts';
 import { parseRange } from '../http/ranges.ts';
+import { BY_ID, FLAG, sent, taken, TEXT, TEXT_OR_NULL, UUID } from '../http/schemas.ts';
 import { StatusError } from '../http/status-error.ts';
+import type { Download } from './downloads.ts';
+import type { ExportOrder, ExportOrders } from './export-orders.ts';
 
 const TAGS = ['exports'];
 /** What the service numbers errors that have no number of their own. */
 const UNMAPPED = 10_000;
-const ID = { type: 'string', format: 'uuid' } as const;
-const PARAMS = { type: 'object', properties: { id: ID }, required: ['id'] } as const;
 const INSTANT = { type: 'string', maxLength: 40 } as const;
 const PARTY_ID = { type: 'string', minLength: 1, maxLength: PARTY_ID_BYTES_MAX } as const;
 const ORDER = {
   $id: 'ExportOrder',
-  type: 'object',
-  properties: {
-    partyId: { ...PARTY_ID, description: 'As the source lists it.' },
-    assetId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
-    from: { ...INSTANT, description: 'RFC 3339, inclusive, a whole second. Without it, from the beginning.' },
-    to: { ...INSTANT, description: 'RFC 3339, exclusive, a whole second. Without it, up to the present.' },
-    again: { type: 'boolean', description: 'Distrust what is covered in that range, and ask for it anew.' },
-  },
-  required: ['partyId'],
-  additionalProperties: false,
-} as const;
-const EXPORT = {
-  $id: 'Export',
-  type: 'object',
-  properties: {
-    id: ID,
-    state: { type: 'string', enum: ['queued', 'running', 'done', 'cancelled'] },
-    verdict: { type: ['string', 'null'], enum: ['complete', 'incomplete', 'suspicious', 'failed', null] },
-    evidence: { type: 'object', additionalProperties: true },
-  },
-  required: ['id', 'state', 'verdict', 'evidence'],
-} as const;
-
-const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
+  ...taken(
+    {
+      partyId: { ...PARTY_ID, description: 'As the source lists it.' },
+      assetId: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
+      from: {
+        ...INSTANT,
+        description: 'RFC 3339, inclusive, a whole second. Without it, from the beginning.',
+      },
+      to: { ...INSTANT, description: 'RFC 3339, exclusive, a whole second. Without it, up to the present.' },
+      again: { ...FLAG, description: 'Distrust what is covered in that range, and ask for it anew.' },
+    },
+    ['partyId'],
+  ),
+};
+const { state, verdict, evidence, queuedAt } = RUN_SCHEMA.properties;
+const STATUS = { id: UUID, state, verdict, evidence };
+const EXPORT = { $id: 'Export', ...sent(STATUS) };
 const RECORD = {
   $id: 'ExportRecord',
-  type: 'object',
-  properties: {
-    ...EXPORT.properties,
-    partyId: { type: 'string' },
+  ...sent({
+    ...STATUS,
+    partyId: TEXT,
     assetId: TEXT_OR_NULL,
     from: TEXT_OR_NULL,
     to: TEXT_OR_NULL,
-    queuedAt: { type: 'string' },
+    queuedAt,
     finishedAt: TEXT_OR_NULL,
-  },
-  required: [...EXPORT.required, 'partyId', 'assetId', 'from', 'to', 'queuedAt', 'finishedAt'],
-} as const;
-const HISTORY_DEFAULT = 50;
-const HISTORY_MAX = 500;
-const HISTORY = {
-  type: 'object',
-  properties: {
-    partyId: { ...PARTY_ID, description: 'Only orders for this party.' },
-    before: { ...ID, description: 'Only orders older than this one: the next page.' },
-    limit: { type: 'integer', minimum: 1, maximum: HISTORY_MAX, default: HISTORY_DEFAULT },
-  },
-  additionalProperties: false,
-} as const;
+  }),
+};
+const HISTORY = taken({
+  partyId: { ...PARTY_ID, description: 'Only orders for this party.' },
+  before: { ...UUID, description: 'Only orders older than this one: the next page.' },
+  limit: { type: 'integer', minimum: 1, maximum: 500, default: 50 },
+});
 
 interface HistoryQuery {
   readonly partyId?: string;
@@ -73,15 +60,11 @@ interface HistoryQuery {
   readonly limit: number;
 }
 
-interface OrderBody {
-  readonly partyId: string;
-  readonly assetId?: string;
-  readonly from?: string;
-  readonly to?: string;
-  readonly again?: boolean;
-}
-
+type OrderBody = Readonly<
+  Omit<ExportOrder, 'from' | 'to'> & { readonly from?: string; readonly to?: string }
+>;
 type ById = FastifyRequest<{ Params: { id: string } }>;
+export type ExportJobs = Pick<ExportOrders, keyof ExportOrders>;
 
 /** Adds the routes. */
 export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
@@ -94,7 +77,7 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
         tags: TAGS,
         summary: 'Order an export',
         body: { $ref: 'ExportOrder#' },
-        response: { 202: { type: 'object', properties: { id: ID }, required: ['id'] } },
+        response: { 202: sent({ id: UUID }) },
       },
     },
     async (request, reply) => {
@@ -108,7 +91,7 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
       schema: {
         tags: TAGS,
         summary: 'How an order stands',
-        params: PARAMS,
+        params: BY_ID,
         response: { 200: { $ref: 'Export#' } },
       },
     },
@@ -117,7 +100,7 @@ export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
   server.delete(
     '/mirror/exports/:id',
     {
-      schema: { tags: TAGS, summary: 'Cancel an order', params: PARAMS, response: { 204: { type: 'null' } } },
+      schema: { tags: TAGS, summary: 'Cancel an order', params: BY_ID, response: { 204: { type: 'null' } } },
     },
     async (request: ById, reply) => {
       if (!(await jobs.cancel(request.params.id))) unknownOrder();
@@ -136,7 +119,7 @@ function addBringing(server: FastifyInstance, jobs: ExportJobs): void {
       schema: {
         tags: TAGS,
         summary: 'Live progress, as server-sent events',
-        params: PARAMS,
+        params: BY_ID,
         produces: ['text/event-stream'],
       },
     },
@@ -152,7 +135,7 @@ function addBringing(server: FastifyInstance, jobs: ExportJobs): void {
       schema: {
         tags: TAGS,
         summary: 'The CSV that an order brought',
-        params: PARAMS,
+        params: BY_ID,
         produces: ['text/csv'],
       },
     },
@@ -172,13 +155,7 @@ function addHistory(server: FastifyInstance, jobs: ExportJobs): void {
         tags: TAGS,
         summary: 'Orders, newest first',
         querystring: HISTORY,
-        response: {
-          200: {
-            type: 'object',
-            properties: { exports: { type: 'array', items: { $ref: 'ExportRecord#' } } },
-            required: ['exports'],
-          },
-        },
+        response: { 200: sent({ exports: { type: 'array', items: { $ref: 'ExportRecord#' } } }) },
       },
     },
     async ({ query: { partyId, before, limit } }) => ({
@@ -243,9 +220,7 @@ function sendDownload(request: FastifyRequest, reply: FastifyReply, download: Do
   const { start, end } = range ?? { start: 0n, end: download.bytes };
   if (range !== undefined)
     reply.code(206).header('content-range', `bytes ${start}-${end - 1n}/${download.bytes}`);
-  const gone = new AbortController();
-  reply.raw.once('close', () => gone.abort());
   return reply
     .header('content-length', `${end - start}`)
-    .send(Readable.from(download.read({ start, end }, gone.signal), { objectMode: false }));
+    .send(Readable.from(download.read({ start, end }, goneSignal(reply)), { objectMode: false }));
 }

@@ -11,7 +11,7 @@ export interface Attention {
 }
 
 export type Action =
-  | { readonly does: 'night' }
+  | { readonly does: 'nightly' }
   | { readonly does: 'sync'; readonly list: 'parties' | 'checkpoints' }
   | { readonly does: 'evidence'; readonly kind: 'sync' | 'nightly'; readonly subject?: string }
   | { readonly does: 'ask again' };
@@ -49,7 +49,7 @@ export function glance(facts: MirrorFacts): MirrorStatus {
   const late = facts.work?.missedSlot ?? null;
   const unproven = facts.streams.filter((stream) => stream.verdict !== 'complete');
   const complete = unproven.length === 0 && attention.length === 0;
-  // A night that is late makes the mirror older, not less complete.
+  // A nightly run that is late makes the mirror older, not less complete.
   const all = late === null ? attention : [...attention, missed(late, facts.work?.workers ?? 0)];
   return {
     ...facts,
@@ -69,30 +69,25 @@ function sentence(facts: MirrorFacts, unproven: readonly StreamStatus[], complet
   if (facts.streams.every((stream) => stream.verdict === null)) {
     return 'Nothing has been mirrored yet: no run has ended.';
   }
-  const share =
-    coverage.covered < coverage.wanted
-      ? [
-          `${count(coverage.covered)} of ${count(coverage.wanted)} ledgers ${coverage.covered === 1 ? 'is' : 'are'} covered`,
-        ]
-      : [];
+  const { covered, wanted } = coverage;
   const labels = unproven.map((stream) => LABELS[stream.name]);
   const isOne = labels.length === 1 && unproven[0]?.name !== 'ledger';
-  const lists =
-    labels.length === 0
-      ? []
-      : [`${new Intl.ListFormat('en').format(labels)} ${isOne ? 'is' : 'are'} not proven`];
-  const reasons = [...share, ...lists];
+  const reasons = [
+    ...(covered < wanted
+      ? [`${count(covered)} of ${count(wanted)} ledgers ${covered === 1 ? 'is' : 'are'} covered`]
+      : []),
+    ...(labels.length > 0
+      ? [`${new Intl.ListFormat('en').format(labels)} ${isOne ? 'is' : 'are'} not proven`]
+      : []),
+  ];
   const why = reasons.length === 0 ? 'what is in doubt or missing is named below' : reasons.join('; ');
   return `The mirror is not complete: ${why}.`;
 }
 
 /** What all three streams reach. */
 function asOfText({ streams }: MirrorFacts): string {
-  const [oldest] = streams
-    .map((stream) => stream.asOfTime)
-    .filter((time) => time !== null)
-    .toSorted();
-  return oldest === undefined ? '' : ` as of ${oldest.slice(0, 16).replace('T', ' ')} UTC`;
+  const [oldest] = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
+  return oldest === undefined ? '' : ` as of ${minute(oldest)}`;
 }
 
 function scopeText({ configured }: MirrorFacts['coverage']): string {
@@ -104,8 +99,13 @@ function count(value: number): string {
   return value.toLocaleString('en');
 }
 
-function ledgers(value: number): string {
-  return `${count(value)} ${value === 1 ? 'ledger' : 'ledgers'}`;
+/** @param value a count, or one as decimal text */
+export function plural(value: number | string, noun: string): string {
+  return `${typeof value === 'number' ? count(value) : value} ${noun}${String(value) === '1' ? '' : 's'}`;
+}
+
+function minute(time: string): string {
+  return `${time.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
 function uncovered({ covered, wanted, neverAsked }: MirrorFacts['coverage']): Attention {
@@ -115,17 +115,17 @@ function uncovered({ covered, wanted, neverAsked }: MirrorFacts['coverage']): At
       ? ''
       : `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
   return {
-    what: `${ledgers(missing)} not covered`,
+    what: `${plural(missing, 'ledger')} not covered`,
     why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${why}`,
     todo: 'Run `ledger-mirror nightly`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.',
-    action: { does: 'night' },
+    action: { does: 'nightly' },
   };
 }
 
 function unverified({ at, runId }: NonNullable<MirrorFacts['lastVerify']>): Attention {
   return {
     what: 'the last verification failed',
-    why: `on ${at.slice(0, 16).replace('T', ' ')} UTC something recorded did not agree with what is there`,
+    why: `on ${minute(at)} something recorded did not agree with what is there`,
     todo: `\`ledger-mirror runs ${runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
   };
 }
@@ -145,7 +145,7 @@ function doubts({ coverage, lists = [] }: MirrorFacts): readonly Attention[] {
   if (named.length > 0 || coverage.openDoubts === 0) return named;
   return [
     {
-      what: `${count(coverage.openDoubts)} open ${coverage.openDoubts === 1 ? 'doubt' : 'doubts'}`,
+      what: plural(coverage.openDoubts, 'open doubt'),
       why: 'the source contradicted itself or what was known',
       todo,
     },
@@ -175,12 +175,12 @@ function actionOf({ name, verdict }: StreamStatus): Action {
       ? { does: 'evidence', kind: 'nightly' }
       : { does: 'evidence', kind: 'sync', subject: name };
   }
-  return name === 'ledger' ? { does: 'night' } : { does: 'sync', list: name };
+  return name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
 }
 
 function quarantined(count: string): Attention {
   return {
-    what: `${count} ${count === '1' ? 'ledger' : 'ledgers'} quarantined`,
+    what: `${plural(count, 'ledger')} quarantined`,
     why: 'the export failed again and again',
     todo: 'See the export runs for the reason; every nightly run asks again.',
     action: { does: 'ask again' },
@@ -189,7 +189,7 @@ function quarantined(count: string): Attention {
 
 function missed(scheduledAt: string, workers: number): Attention {
   return {
-    what: `the nightly run of ${scheduledAt.slice(0, 16).replace('T', ' ')} UTC was missed`,
+    what: `the nightly run of ${minute(scheduledAt)} was missed`,
     why: workers === 0 ? 'no worker is running' : 'it never began',
     todo:
       workers === 0
@@ -211,7 +211,7 @@ function gaps({ knownGaps, lists = [] }: MirrorFacts): readonly Attention[] {
   if (named.length > 0 || knownGaps === '0') return named;
   return [
     {
-      what: `${knownGaps} known ${knownGaps === '1' ? 'gap' : 'gaps'} in the lists`,
+      what: `${plural(knownGaps, 'known gap')} in the lists`,
       why: 'the source no longer served rows before they were read',
       todo: 'Each sync looks whether the source serves them again.',
     },

@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { glance, type MirrorStatus } from './glance.ts';
 import type { StatusStore } from '../http/ports.ts';
+import { BY_ID, FLAG, OPEN_OBJECT, sent, taken, TEXT, TEXT_OR_NULL, UUID } from '../http/schemas.ts';
 import { type DescribedRun, describeRun, RUN_KINDS } from '../../runs/run-document.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 
@@ -13,58 +14,36 @@ const RUNS_DEFAULT = 50;
 const RUNS_MAX = 500;
 const LOG_LINES_MAX = 500;
 const TAGS = ['mirror'];
-const UUID = { type: 'string', format: 'uuid' } as const;
-const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
-const OPEN_OBJECT = { type: 'object', additionalProperties: true } as const;
-
+const STREAM = sent({
+  name: TEXT,
+  verdict: TEXT_OR_NULL,
+  checkedAt: TEXT_OR_NULL,
+  asOfBlock: TEXT_OR_NULL,
+  asOfTime: TEXT_OR_NULL,
+  rows: TEXT,
+});
 const STATUS = {
   $id: 'Status',
-  type: 'object',
-  properties: {
-    whole: { type: 'boolean' },
-    complete: { type: 'boolean' },
-    sentence: { type: 'string' },
-    attention: { type: 'array', items: OPEN_OBJECT },
-    sourceUrl: TEXT_OR_NULL,
-    epoch: { type: 'integer' },
-    streams: {
-      type: 'array',
-      items: {
-        type: 'object',
-        properties: {
-          name: { type: 'string' },
-          verdict: TEXT_OR_NULL,
-          checkedAt: TEXT_OR_NULL,
-          asOfBlock: TEXT_OR_NULL,
-          asOfTime: TEXT_OR_NULL,
-          rows: { type: 'string' },
-        },
-        required: ['name', 'verdict', 'checkedAt', 'asOfBlock', 'asOfTime', 'rows'],
-      },
+  ...sent(
+    {
+      whole: FLAG,
+      complete: FLAG,
+      sentence: TEXT,
+      attention: { type: 'array', items: OPEN_OBJECT },
+      sourceUrl: TEXT_OR_NULL,
+      epoch: { type: 'integer' },
+      streams: { type: 'array', items: STREAM },
+      ledger: OPEN_OBJECT,
+      coverage: OPEN_OBJECT,
+      knownGaps: TEXT,
+      lists: { type: 'array', items: OPEN_OBJECT },
+      work: OPEN_OBJECT,
+      openRuns: TEXT,
+      lastVerify: { type: ['object', 'null'], additionalProperties: true },
     },
-    ledger: OPEN_OBJECT,
-    coverage: OPEN_OBJECT,
-    knownGaps: { type: 'string' },
-    lists: { type: 'array', items: OPEN_OBJECT },
-    work: OPEN_OBJECT,
-    openRuns: { type: 'string' },
-    lastVerify: { type: ['object', 'null'], additionalProperties: true },
-  },
-  required: [
-    'whole',
-    'complete',
-    'sentence',
-    'attention',
-    'sourceUrl',
-    'epoch',
-    'streams',
-    'ledger',
-    'coverage',
-    'knownGaps',
-    'openRuns',
-    'lastVerify',
-  ],
-} as const;
+    ['lists', 'work'],
+  ),
+};
 
 /** Adds the routes. @returns the shared reading of the status, for the metrics */
 export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {
@@ -87,22 +66,12 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
       schema: {
         tags: TAGS,
         summary: 'Runs, newest first, with verdict and evidence',
-        querystring: {
-          type: 'object',
-          properties: {
-            kind: { type: 'string', enum: RUN_KINDS },
-            before: { ...UUID, description: 'Only runs queued before this one: the next page.' },
-            limit: { type: 'integer', minimum: 1, maximum: RUNS_MAX, default: RUNS_DEFAULT },
-          },
-          additionalProperties: false,
-        },
-        response: {
-          200: {
-            type: 'object',
-            properties: { runs: { type: 'array', items: { $ref: 'Run#' } } },
-            required: ['runs'],
-          },
-        },
+        querystring: taken({
+          kind: { type: 'string', enum: RUN_KINDS },
+          before: { ...UUID, description: 'Only runs queued before this one: the next page.' },
+          limit: { type: 'integer', minimum: 1, maximum: RUNS_MAX, default: RUNS_DEFAULT },
+        }),
+        response: { 200: sent({ runs: { type: 'array', items: { $ref: 'Run#' } } }) },
       },
     },
     async (request): Promise<{ runs: readonly DescribedRun[] }> => {
@@ -122,19 +91,9 @@ function addRunLogs(server: FastifyInstance, store: StatusStore): void {
       schema: {
         tags: TAGS,
         summary: "A run's log lines, oldest first",
-        params: { type: 'object', properties: { id: UUID }, required: ['id'] },
-        querystring: {
-          type: 'object',
-          properties: { after: { type: 'string', pattern: '^\\d{1,18}$', default: '0' } },
-          additionalProperties: false,
-        },
-        response: {
-          200: {
-            type: 'object',
-            properties: { lines: { type: 'array', items: OPEN_OBJECT }, next: TEXT_OR_NULL },
-            required: ['lines', 'next'],
-          },
-        },
+        params: BY_ID,
+        querystring: taken({ after: { type: 'string', pattern: '^\\d{1,18}$', default: '0' } }),
+        response: { 200: sent({ lines: { type: 'array', items: OPEN_OBJECT }, next: TEXT_OR_NULL }) },
       },
     },
     async (request) => {

@@ -1,52 +1,49 @@
 /** `POST /mirror/runs` and what follows it: a run is started, waited for, watched and cancelled over HTTP. */
-import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { hash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EventStreams } from '../http/events.ts';
-import type { RunOrder, RunOrders, StatusStore } from '../http/ports.ts';
+import { goneSignal } from '../http/gone.ts';
+import type { StatusStore } from '../http/ports.ts';
+import { BY_ID, FLAG, taken } from '../http/schemas.ts';
 import { StatusError } from '../http/status-error.ts';
 import { describeRun, isOver, type RunDocument } from '../../runs/run-document.ts';
+import { followRun } from './follow-run.ts';
+import type { OrderKey, RunOrder, RunStarts } from './start-runs.ts';
 
 const TAGS = ['mirror'];
 const RUN = { $ref: 'Run#' } as const;
-const PARAMS = {
-  type: 'object',
-  properties: { id: { type: 'string', format: 'uuid' } },
-  required: ['id'],
-} as const;
 const ORDER = {
   $id: 'RunOrder',
-  type: 'object',
-  properties: {
-    kind: { type: 'string', enum: ['nightly', 'sync', 'audit', 'load', 'verify'] },
-    list: {
-      type: 'string',
-      enum: ['parties', 'checkpoints', 'all'],
-      default: 'all',
-      description: 'Of sync and audit.',
+  ...taken(
+    {
+      kind: { type: 'string', enum: ['nightly', 'sync', 'audit', 'load', 'verify'] },
+      list: {
+        type: 'string',
+        enum: ['parties', 'checkpoints', 'all'],
+        default: 'all',
+        description: 'Of sync and audit.',
+      },
+      rebuild: { ...FLAG, default: false, description: 'Of load: the manifest tables first.' },
+      deep: { ...FLAG, default: false, description: 'Of verify: every row.' },
+      onConflict: {
+        type: 'string',
+        enum: ['attach', 'fail'],
+        default: 'attach',
+        description: 'Where the same work is open: take its run, or answer 409.',
+      },
     },
-    rebuild: { type: 'boolean', default: false, description: 'Of load: the manifest tables first.' },
-    deep: { type: 'boolean', default: false, description: 'Of verify: every row.' },
-    onConflict: {
-      type: 'string',
-      enum: ['attach', 'fail'],
-      default: 'attach',
-      description: 'Where the same work is open: take its run, or answer 409.',
-    },
-  },
-  required: ['kind'],
-  additionalProperties: false,
-} as const;
+    ['kind'],
+  ),
+};
 const KEY = /^[\x21-\x7e]{1,200}$/;
 const WAIT_SECONDS_MAX = 60;
 const WAITERS_MAX = 64;
-const POLL_MS = 250;
 const RETRY_AFTER_SECONDS = 5;
 
 type ById = FastifyRequest<{ Params: { id: string } }>;
 
 export interface RunRoutes {
-  readonly orders: RunOrders;
+  readonly orders: Pick<RunStarts, keyof RunStarts>;
   readonly store: StatusStore;
 }
 
@@ -79,7 +76,7 @@ export function addRunOrders(server: FastifyInstance, { orders, store }: RunRout
       schema: {
         tags: TAGS,
         summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
-        params: PARAMS,
+        params: BY_ID,
         response: { 200: RUN, 202: RUN },
       },
     },
@@ -102,12 +99,10 @@ function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): voi
       schema: {
         tags: TAGS,
         summary: 'One run; with `wait`, once it has ended or so many seconds have passed',
-        params: PARAMS,
-        querystring: {
-          type: 'object',
-          properties: { wait: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS_MAX, default: 0 } },
-          additionalProperties: false,
-        },
+        params: BY_ID,
+        querystring: taken({
+          wait: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS_MAX, default: 0 },
+        }),
         response: { 200: RUN },
       },
     },
@@ -135,29 +130,20 @@ function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): voi
       schema: {
         tags: TAGS,
         summary: 'A run as it goes on, as server-sent events',
-        params: PARAMS,
+        params: BY_ID,
         produces: ['text/event-stream'],
       },
     },
     async (request: ById, reply) => {
       const { id } = request.params;
       await findRun(store, id);
-      return streams.send(reply, (signal) => eventsOf(id, { orders, store }, signal));
+      const read = async (): Promise<RunDocument & { progress: unknown }> => ({
+        ...describeRun(await findRun(store, id)),
+        progress: await orders.progress(id),
+      });
+      return streams.send(reply, (signal) => followRun(read, signal));
     },
   );
-}
-
-/** Each change, with live progress, until the run has ended. */
-async function* eventsOf(id: string, { orders, store }: RunRoutes, signal: AbortSignal): AsyncGenerator {
-  for (let last = ''; !signal.aborted;) {
-    const run = await findRun(store, id);
-    const now = { ...describeRun(run), progress: await orders.progress(id) };
-    const text = JSON.stringify(now);
-    if (text !== last) yield now;
-    if (isOver(run)) return;
-    last = text;
-    await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
-  }
 }
 
 async function untilOver(
@@ -166,14 +152,9 @@ async function untilOver(
   waitMs: number,
   reply: FastifyReply,
 ): Promise<RunDocument> {
-  const gone = new AbortController();
-  reply.raw.once('close', () => gone.abort());
-  const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(waitMs)]);
+  const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(waitMs)]);
   let run = first;
-  while (!isOver(run) && !signal.aborted) {
-    await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
-    run = await findRun(store, run.runId);
-  }
+  for await (const now of followRun(() => findRun(store, first.runId), signal)) run = now;
   return run;
 }
 
@@ -184,10 +165,7 @@ async function findRun(store: StatusStore, id: string): Promise<RunDocument> {
 }
 
 /** What was asked for is part of the key: the same key with another body is a mistake. */
-function keyOf({
-  headers,
-  body,
-}: FastifyRequest<{ Body: RunOrder }>): { name: string; hash: string } | undefined {
+function keyOf({ headers, body }: FastifyRequest<{ Body: RunOrder }>): OrderKey | undefined {
   const name = headers['idempotency-key'];
   if (name === undefined) return undefined;
   if (typeof name !== 'string' || !KEY.test(name)) {
@@ -197,10 +175,5 @@ function keyOf({
     );
   }
   const { kind, list, rebuild, deep } = body;
-  return {
-    name,
-    hash: createHash('sha256')
-      .update(JSON.stringify([kind, list, rebuild, deep]))
-      .digest('hex'),
-  };
+  return { name, hash: hash('sha256', JSON.stringify([kind, list, rebuild, deep])) };
 }

@@ -1,14 +1,27 @@
 /** Runs as the read API starts them: once for each key, and never the same work twice side by side. */
 import { enqueueRun } from '../../runs/enqueue.ts';
-import type { JobDeps } from '../../runs/job.ts';
+import type { JobDeps, ProgressLine } from '../../runs/job.ts';
 import type { NewRun } from '../../runs/store/run.ts';
-import type { RunOrder, RunOrders } from '../http/ports.ts';
 import { StatusError } from '../http/status-error.ts';
 
-export interface StartDeps {
-  readonly jobs: JobDeps;
-  /** Whether a process that works jobs is there, of this source where it is named. */
-  readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+/** What `POST /mirror/runs` asks for. */
+export interface RunOrder {
+  readonly kind: 'nightly' | 'sync' | 'audit' | 'load' | 'verify';
+  readonly list: 'parties' | 'checkpoints' | 'all';
+  readonly rebuild: boolean;
+  readonly deep: boolean;
+  readonly onConflict: 'attach' | 'fail';
+}
+
+/** The same name is the same run; `hash` is of what was asked for. */
+export interface OrderKey {
+  readonly name: string;
+  readonly hash: string;
+}
+
+interface Started {
+  readonly runId: string;
+  readonly isNew: boolean;
 }
 
 const LISTS = {
@@ -17,46 +30,60 @@ const LISTS = {
   all: ['parties', 'checkpoints'],
 } as const;
 
-export function openRunOrders({ jobs, isAttended }: StartDeps): RunOrders {
-  return {
-    start: async (order, key) => {
-      const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
-      const url = jobs.source?.url;
-      if (asksSource && url === undefined) {
-        throw StatusError.ofGateway(
-          'unavailable',
-          'this process has no SOURCE_URL, so it cannot order what asks the source',
-        );
-      }
-      if (!(await isAttended(asksSource ? url : undefined))) {
-        throw StatusError.ofGateway(
-          'unavailable',
-          'no worker is running that could take it; start one and try again',
-        );
-      }
-      const started = [];
-      for (const [index, wanted] of runsOf(order).entries()) {
-        // Two lists are two runs: each has a key of its own.
-        const own = key === undefined || index === 0 ? key : { ...key, name: `${key.name} ${index}` };
-        started.push(await startOne(wanted, order, own, jobs));
-      }
-      const [first] = started;
-      if (first === undefined) throw new Error(`an order of ${order.kind} names no run`);
-      return { runId: first.runId, isNew: started.some(({ isNew }) => isNew) };
-    },
-    cancel: async (runId) => {
-      await jobs.runs.requestCancel(runId);
-    },
-    progress: (runId) => jobs.progress.read(runId),
-  };
+export class RunStarts {
+  readonly #jobs: JobDeps;
+  readonly #isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+
+  /** @param isAttended whether a process that works jobs is there, of this source where it is named */
+  constructor(jobs: JobDeps, isAttended: (sourceUrl: string | undefined) => Promise<boolean>) {
+    this.#jobs = jobs;
+    this.#isAttended = isAttended;
+  }
+
+  /** @throws StatusError 409, 422 or 503 */
+  async start(order: RunOrder, key: OrderKey | undefined): Promise<Started> {
+    const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
+    const url = this.#jobs.source?.url;
+    if (asksSource && url === undefined) {
+      throw StatusError.ofGateway(
+        'unavailable',
+        'this process has no SOURCE_URL, so it cannot order what asks the source',
+      );
+    }
+    if (!(await this.#isAttended(asksSource ? url : undefined))) {
+      throw StatusError.ofGateway(
+        'unavailable',
+        'no worker is running that could take it; start one and try again',
+      );
+    }
+    const started = [];
+    for (const [index, wanted] of runsOf(order).entries()) {
+      // Two lists are two runs: each has a key of its own.
+      const own = key === undefined || index === 0 ? key : { ...key, name: `${key.name} ${index}` };
+      started.push(await startOne(wanted, order, own, this.#jobs));
+    }
+    const [first] = started;
+    if (first === undefined) throw new Error(`an order of ${order.kind} names no run`);
+    return { runId: first.runId, isNew: started.some(({ isNew }) => isNew) };
+  }
+
+  /** Has no effect on a run that has ended. */
+  async cancel(runId: string): Promise<void> {
+    await this.#jobs.runs.requestCancel(runId);
+  }
+
+  /** Live counts, for people. */
+  progress(runId: string): Promise<readonly ProgressLine[]> {
+    return this.#jobs.progress.read(runId);
+  }
 }
 
 async function startOne(
   wanted: NewRun,
   order: RunOrder,
-  key: { name: string; hash: string } | undefined,
+  key: OrderKey | undefined,
   jobs: JobDeps,
-): Promise<{ runId: string; isNew: boolean }> {
+): Promise<Started> {
   const { run, found } = await jobs.runs.order(wanted, {
     key,
     isExclusive: order.onConflict === 'fail',

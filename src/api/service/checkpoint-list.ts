@@ -15,7 +15,7 @@ import {
   shownOf,
   writePage,
 } from './paging.ts';
-import type { ListState, ListStore } from '../http/ports.ts';
+import type { ListState, ListStore } from './store/read-store.ts';
 import { readQuery } from '../http/query-text.ts';
 
 /** Answers requests for checkpoints, until the process ends. @throws StatusError as the service words it */

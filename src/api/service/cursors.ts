@@ -11,9 +11,9 @@ import {
   type KeyObject,
   timingSafeEqual,
 } from 'node:crypto';
-import { type CheckpointRow, PLACE_BYTES } from '../http/ports.ts';
+import { type CheckpointRow, POSITION_BYTES } from './store/read-store.ts';
 
-/** Where a party's cursor stands; `null` for the network's own party, which has no place. */
+/** Where a party's cursor stands; `null` for the network's own party, which has none. */
 export interface PartyPosition {
   readonly epoch: number;
   readonly pos: bigint | null;
@@ -30,8 +30,8 @@ interface CursorForm<Position> {
 }
 
 export interface PartyCursors extends CursorForm<PartyPosition> {
-  /** @param places a page's worth at once, as `PartySlice` has them; the cursors are in the same order */
-  ofPlaces(epoch: number, places: Buffer): readonly string[];
+  /** @param positions a page's worth at once, as `PartySlice` has them; the cursors are in the same order */
+  ofPositions(epoch: number, positions: Buffer): readonly string[];
   ofNetwork(epoch: number): string;
 }
 
@@ -54,7 +54,7 @@ export function createCursors(secret: Buffer): Cursors {
 const BLOCK_BYTES = 16;
 const SEALED = /^[0-9a-f]{32}$/;
 /** What every sealed block begins with; together with the epoch, 64 bits that a forger must hit blindly. */
-const MARK = { placed: 0x9d_1c_5e_07, network: 0x9d_1c_5e_08 } as const;
+const MARK = { listed: 0x9d_1c_5e_07, network: 0x9d_1c_5e_08 } as const;
 
 /**
  * A party's position fills one block of the cipher, mark included, so enciphering it both hides it and
@@ -62,10 +62,10 @@ const MARK = { placed: 0x9d_1c_5e_07, network: 0x9d_1c_5e_08 } as const;
  * go through the cipher in one call, which a thousand signatures would take a hundred times as long for.
  */
 function sealedParties(key: KeyObject): PartyCursors {
-  const seal = (mark: number, epoch: number, places: Buffer): readonly string[] => {
+  const seal = (mark: number, epoch: number, positions: Buffer): readonly string[] => {
     const sealed = createCipheriv('aes-256-ecb', key, null)
       .setAutoPadding(false)
-      .update(blocks(mark, epoch, places))
+      .update(blocks(mark, epoch, positions))
       .toString('hex');
     const digits = 2 * BLOCK_BYTES;
     return Array.from({ length: sealed.length / digits }, (_, at) =>
@@ -73,27 +73,27 @@ function sealedParties(key: KeyObject): PartyCursors {
     );
   };
   return {
-    ofPlaces: (epoch, places) => seal(MARK.placed, epoch, places),
-    ofNetwork: (epoch) => seal(MARK.network, epoch, Buffer.alloc(PLACE_BYTES)).join(''),
+    ofPositions: (epoch, positions) => seal(MARK.listed, epoch, positions),
+    ofNetwork: (epoch) => seal(MARK.network, epoch, Buffer.alloc(POSITION_BYTES)).join(''),
     read: (text) => {
       if (!SEALED.test(text)) return undefined;
       const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(false);
       const plain = decipher.update(Buffer.from(text, 'hex'));
       const mark = plain.readUInt32BE(0);
-      if (mark !== MARK.placed && mark !== MARK.network) return undefined;
+      if (mark !== MARK.listed && mark !== MARK.network) return undefined;
       return { epoch: plain.readUInt32BE(4), pos: mark === MARK.network ? null : plain.readBigInt64BE(8) };
     },
   };
 }
 
-/** One block for each place: mark, epoch, place. Moved by words of eight bytes, whose order inside stays. */
-function blocks(mark: number, epoch: number, places: Buffer): BigUint64Array {
+/** One block for each position: mark, epoch, position. Moved by words of eight bytes, whose order inside stays. */
+function blocks(mark: number, epoch: number, positions: Buffer): BigUint64Array {
   const head = Buffer.alloc(8);
   head.writeUInt32BE(mark, 0);
   head.writeUInt32BE(epoch, 4);
-  const placeWords = new BigUint64Array(Uint8Array.from(places).buffer);
-  const words = new BigUint64Array(2 * placeWords.length).fill(new BigUint64Array(head.buffer)[0] ?? 0n);
-  for (let at = 0; at < placeWords.length; at += 1) words[2 * at + 1] = placeWords[at] ?? 0n;
+  const given = new BigUint64Array(Uint8Array.from(positions).buffer);
+  const words = new BigUint64Array(2 * given.length).fill(new BigUint64Array(head.buffer)[0] ?? 0n);
+  for (let at = 0; at < given.length; at += 1) words[2 * at + 1] = given[at] ?? 0n;
   return words;
 }
 

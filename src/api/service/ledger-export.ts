@@ -7,7 +7,9 @@ import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
-import type { ExportReader, LedgerQuestion } from '../http/ports.ts';
+import type { LedgerQuestion } from './ledger-question.ts';
+import type { ObjectLedgerReader } from './ledger-reader.ts';
+import { goneSignal } from '../http/gone.ts';
 import { readQuery } from '../http/query-text.ts';
 import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
 
@@ -43,8 +45,11 @@ const SCHEMA = {
   },
 } as const;
 
+/** Nothing is read before the first chunk is asked for. */
+export type LedgerReader = Pick<ObjectLedgerReader, 'read'>;
+
 /** Adds the route. */
-export function addLedgerExport(server: FastifyInstance, reader: ExportReader, log: Log): void {
+export function addLedgerExport(server: FastifyInstance, reader: LedgerReader, log: Log): void {
   let open = 0;
   server.get(
     '/api/v2/ledgerentry/export',
@@ -96,19 +101,17 @@ async function streamLedger(
   request: FastifyRequest,
   reply: FastifyReply,
   question: LedgerQuestion,
-  reader: ExportReader,
+  reader: LedgerReader,
   log: Log,
 ): Promise<FastifyReply> {
   const form = ledgerForm(request.headers.accept);
-  const gone = new AbortController();
-  reply.raw.once('close', () => gone.abort());
+  const gone = goneSignal(reply);
   reply.header('content-disposition', `attachment;filename=${fileName(question)}`).header('vary', 'Accept');
   const describe = (error: unknown): StatusBody => {
-    if (!gone.signal.aborted)
-      log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+    if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
     return exportError(error, question).body;
   };
-  const chunks = reader.read(question, gone.signal)[Symbol.asyncIterator]();
+  const chunks = reader.read(question, gone)[Symbol.asyncIterator]();
   let first: IteratorResult<Buffer>;
   try {
     // The status is decided by the first bytes, as the service decides it.

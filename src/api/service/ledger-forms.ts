@@ -3,6 +3,7 @@
  * interface document, one JSON message a line. A failure after the first byte can no longer change the
  * status; it ends the stream as the service ends it, with the error in the place of the next bytes.
  */
+import { weightOf } from '../http/accept.ts';
 import type { StatusBody } from '../http/status-error.ts';
 
 export type LedgerForm = 'csv' | 'messages';
@@ -17,18 +18,7 @@ export const CONTENT_TYPE: Readonly<Record<LedgerForm, string>> = {
 
 /** Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form. */
 export function ledgerForm(accept: string | undefined): LedgerForm {
-  return quality(accept, 'application/json') > quality(accept, 'text/csv') ? 'messages' : 'csv';
-}
-
-function quality(accept: string | undefined, type: string): number {
-  for (const range of (accept ?? '').toLowerCase().split(',')) {
-    const [name, ...parameters] = range.split(';').map((part) => part.trim());
-    if (name !== type) continue;
-    const weight = parameters.find((parameter) => parameter.startsWith('q='));
-    const value = weight === undefined ? 1 : Number(weight.slice(2));
-    return Number.isFinite(value) ? value : 0;
-  }
-  return 0;
+  return weightOf(accept, 'application/json') > weightOf(accept, 'text/csv') ? 'messages' : 'csv';
 }
 
 /**

@@ -17,7 +17,7 @@ import { compressionOf } from '../../ledger/objects/object-keys.ts';
 import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { ExportReader, LedgerQuestion } from '../http/ports.ts';
+import type { LedgerQuestion } from './ledger-question.ts';
 import type { LoadedRows } from './store/loaded-rows.ts';
 
 const LINE_FEED = 0x0a;
@@ -29,7 +29,7 @@ const EMPTY_HEADER =
 /** Where a ledger is known, and in which objects. */
 export type LedgerIndex = Pick<ExportStore, 'coverage'> & Pick<ExportArchiveStore, 'currentSegments'>;
 
-export class ObjectLedgerReader implements ExportReader {
+export class ObjectLedgerReader {
   readonly #index: LedgerIndex;
   readonly #objects: Pick<ObjectStore, 'read'>;
   readonly #loaded: Pick<LoadedRows, 'read'> | undefined;
@@ -41,8 +41,13 @@ export class ObjectLedgerReader implements ExportReader {
     this.#loaded = loaded;
   }
 
-  /** @throws PermanentError `LEDGER_NOT_MIRRORED` */
-  async *read(question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
+  /**
+   * The plain CSV of a party's mirrored ledger: one header line, then the source's lines unchanged, those outside
+   * the question left out. Ending the iteration early, or aborting, releases everything.
+   * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported, or misses a range: an
+   *   empty answer would read as "no entries"
+   */
+  async *read(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer> {
     const scope = { partyId: question.partyId, assetId: question.assetId };
     const coverage = await this.#index.coverage(scope);
     const isProof = ({ open, isFaulty, assetId }: Coverage): boolean =>

@@ -1,16 +1,11 @@
 /** The list operations as OpenAPI tells of them. Nothing is validated by these: see query-text.ts. */
 
+import { FLAG, sent, TEXT } from '../http/schemas.ts';
+
 export const PAGE_INFO = {
   $id: 'PageInfo',
-  type: 'object',
-  properties: {
-    hasNextPage: { type: 'boolean' },
-    hasPreviousPage: { type: 'boolean' },
-    startCursor: { type: 'string' },
-    endCursor: { type: 'string' },
-  },
-  required: ['hasNextPage', 'hasPreviousPage', 'startCursor', 'endCursor'],
-} as const;
+  ...sent({ hasNextPage: FLAG, hasPreviousPage: FLAG, startCursor: TEXT, endCursor: TEXT }),
+};
 
 const PAGING = {
   'pagination.first': {
@@ -39,34 +34,17 @@ const PAGING = {
 } as const;
 
 function listSchema(name: string, summary: string, node: object, parameters: object): object {
-  const edge = {
-    type: 'object',
-    properties: { node, cursor: { type: 'string' } },
-    required: ['node', 'cursor'],
-  };
-  const page = {
-    type: 'object',
-    properties: { edges: { type: 'array', items: edge }, pageInfo: { $ref: 'PageInfo#' } },
-    required: ['edges', 'pageInfo'],
-  };
+  const edges = { type: 'array', items: sent({ node, cursor: TEXT }) };
   return {
     tags: ['service'],
     summary,
     querystring: { type: 'object', properties: { ...parameters, ...PAGING } },
-    response: { 200: { type: 'object', properties: { [name]: page }, required: [name] } },
+    response: { 200: sent({ [name]: sent({ edges, pageInfo: { $ref: 'PageInfo#' } }) }) },
   };
 }
 
-const PARTY = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] } as const;
-const CHECKPOINT = {
-  type: 'object',
-  properties: {
-    hash: { type: 'string' },
-    blockHash: { type: 'string' },
-    atBlock: { type: 'string', format: 'uint64' },
-  },
-  required: ['hash', 'blockHash', 'atBlock'],
-} as const;
+const PARTY = sent({ id: TEXT });
+const CHECKPOINT = sent({ hash: TEXT, blockHash: TEXT, atBlock: { type: 'string', format: 'uint64' } });
 
 export const LIST_SCHEMAS = {
   parties: listSchema('parties', 'List parties, or look one up', PARTY, {

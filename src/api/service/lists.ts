@@ -6,7 +6,7 @@ import { createCursors } from './cursors.ts';
 import { LIST_SCHEMAS, PAGE_INFO } from './list-schemas.ts';
 import type { Page } from './paging.ts';
 import { partyPages } from './party-list.ts';
-import type { ListState, ListStore } from '../http/ports.ts';
+import type { ListState, ListStore } from './store/read-store.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { sendJson, sendStatus, sendWritten, StatusError } from '../http/status-error.ts';
 

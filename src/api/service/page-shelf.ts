@@ -4,7 +4,7 @@
  * read under, and is never older than that state, which its headers name.
  */
 import type { Page, PageRequest } from './paging.ts';
-import type { ListState } from '../http/ports.ts';
+import type { ListState } from './store/read-store.ts';
 
 /** The largest are of two megabytes. */
 const PAGES_MAX = 24;
@@ -12,7 +12,7 @@ const PAGES_MAX = 24;
  * For one who came for a page that was made ahead. Between two requests of a client that only reads there is
  * less time than a page takes, so that one page ahead would always be waited for.
  */
-const AHEAD_OF_WALKER = 2;
+const AHEAD_OF_READER = 2;
 /** What is made for requests that may never come must not hold up those that did. */
 const AHEAD_MAX = 4;
 
@@ -38,7 +38,7 @@ export class PageShelf<Position> {
     const isForeseen = this.#pages.has(keyOf(request));
     const page = await this.#shared(request, state);
     // Who comes with a cursor comes again with the next.
-    if (request.cursor !== undefined) this.#makeNext(request, page, state, isForeseen ? AHEAD_OF_WALKER : 1);
+    if (request.cursor !== undefined) this.#makeNext(request, page, state, isForeseen ? AHEAD_OF_READER : 1);
     return page;
   }
 

@@ -5,7 +5,6 @@
  * Differences from the service, all on the safe side: a page holds at most `PAGE_ROWS_MAX` rows, also
  * where the service would send everything or fail; and a cursor that the mirror has not made is a 400.
  */
-import type { Direction } from '../http/ports.ts';
 import type { Given } from '../http/query-text.ts';
 import { DETAIL, StatusError } from '../http/status-error.ts';
 
@@ -27,7 +26,8 @@ interface Dated {
 }
 
 export interface PageRequest<Position> {
-  readonly direction: Direction;
+  /** `forward` is further down the list as the client reads it. */
+  readonly direction: 'forward' | 'backward';
   readonly newestFirst: boolean;
   readonly rowsMax: number;
   readonly cursor: Position | undefined;
@@ -155,31 +155,12 @@ export function writePage(
     const edges = nodes.length === 0 ? '' : `{"node":${frame.open}${rows}"}`;
     return Buffer.from(`{"${name}":{"edges":[${edges}],"pageInfo":${JSON.stringify(pageInfo)}}}`);
   };
-  return new LazyPage(pageInfo, write);
-}
-
-class LazyPage implements Page {
-  readonly hasNextPage: boolean;
-  readonly hasPreviousPage: boolean;
-  readonly startCursor: string;
-  readonly endCursor: string;
-  #json: Buffer | undefined;
-  /** Holds the columns until then. */
-  #write: (() => Buffer) | undefined;
-
-  constructor(info: Omit<Page, 'json'>, write: () => Buffer) {
-    ({
-      hasNextPage: this.hasNextPage,
-      hasPreviousPage: this.hasPreviousPage,
-      startCursor: this.startCursor,
-      endCursor: this.endCursor,
-    } = info);
-    this.#write = write;
-  }
-
-  get json(): Buffer {
-    this.#json ??= this.#write?.() ?? Buffer.alloc(0);
-    this.#write = undefined;
-    return this.#json;
-  }
+  let json: Buffer | undefined;
+  return {
+    ...pageInfo,
+    get json() {
+      json ??= write();
+      return json;
+    },
+  };
 }

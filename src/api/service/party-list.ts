@@ -1,5 +1,5 @@
 /**
- * Pages of parties. The network's own party is listed without a place: it stands above all others, newest first the
+ * Pages of parties. The network's own party is listed without a position: it stands above all others, newest first the
  * first row and oldest first the last. The service leaves it out where it is not on the first page, and sends nothing
  * behind its cursor; whoever follows the cursors here gets every row.
  */
@@ -16,7 +16,7 @@ import {
   shownOf,
   writePage,
 } from './paging.ts';
-import { type ListState, type ListStore, PLACE_BYTES } from '../http/ports.ts';
+import { type ListState, type ListStore, POSITION_BYTES } from './store/read-store.ts';
 import { readQuery } from '../http/query-text.ts';
 import { DETAIL, StatusError } from '../http/status-error.ts';
 
@@ -60,7 +60,7 @@ async function makePage(
   const rowsMax = request.rowsMax + 1;
   const isBehindNetwork = request.cursor?.pos === null;
   if (ascending && isBehindNetwork) return writePage('parties', { nodes: [], cursors: [], ...ALONE });
-  const [{ ids, places }, isListed] = await Promise.all([
+  const [{ ids, positions }, isListed] = await Promise.all([
     store.parties({ epoch, ascending, beyond: request.cursor?.pos ?? undefined, rowsMax }),
     hasNetwork(),
   ]);
@@ -73,7 +73,7 @@ async function makePage(
     'parties',
     {
       nodes: shownOf(request, withNetwork(ids, NETWORK_PARTY)).map((id) => JSON.stringify(id)),
-      cursors: shownOf(request, withNetwork(cursors.ofPlaces(epoch, places), cursors.ofNetwork(epoch))),
+      cursors: shownOf(request, withNetwork(cursors.ofPositions(epoch, positions), cursors.ofNetwork(epoch))),
       ...neighboursOf(request, ids.length + (isHere ? 1 : 0)),
     },
     NODE,
@@ -82,9 +82,9 @@ async function makePage(
 
 function cursorOf(pos: bigint | null, epoch: number, cursors: PartyCursors): string {
   if (pos === null) return cursors.ofNetwork(epoch);
-  const place = Buffer.alloc(PLACE_BYTES);
-  place.writeBigInt64BE(pos);
-  return cursors.ofPlaces(epoch, place).join('');
+  const position = Buffer.alloc(POSITION_BYTES);
+  position.writeBigInt64BE(pos);
+  return cursors.ofPositions(epoch, position).join('');
 }
 
 async function oneParty(
@@ -94,8 +94,8 @@ async function oneParty(
 ): Promise<{ readonly id: string; readonly pos: bigint | null }> {
   // Words are taken as they are written, hex in either case.
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
-  const place = canonicalPartyId(id) === id ? await store.party(state.epoch, id) : undefined;
-  if (place !== undefined) return { id, pos: place.pos };
+  const found = canonicalPartyId(id) === id ? await store.party(state.epoch, id) : undefined;
+  if (found !== undefined) return { id, pos: found.pos };
   if (!EVEN_HEX.test(id) && ID_WORDS.get(id.toLowerCase()) !== id) {
     const inner = `decoding '${text}': not a valid hex id (or well known exception)`;
     throw StatusError.ofHandler('invalidArgument', { ...DETAIL.parties, inner });

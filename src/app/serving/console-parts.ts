@@ -3,7 +3,7 @@ import { exportKey } from '../../runs/progress-hints.ts';
 import { nextScheduledMs } from '../../runs/nightly/schedule.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
 import type { ConsoleParts } from '../../api/console/console-ports.ts';
-import { PostgresConsoleStore } from '../../api/console/store/console-store.ts';
+import { openConsoleStore } from '../../api/console/store/console-store.ts';
 import { shownSettings } from '../../config/shown-settings.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
@@ -13,10 +13,10 @@ export function consoleParts(app: App): ConsoleParts {
   const { config, jobs, store, warehouse } = app;
   const { schedule: pattern, scheduleTz: tz } = config;
   return {
-    store: new PostgresConsoleStore(warehouse.pool),
+    store: openConsoleStore(warehouse.pool),
     lake: openConsoleLake(config, store),
     settings: shownSettings(config),
-    nextNight: () =>
+    nextNightlyRun: () =>
       config.sourceUrl === undefined
         ? null
         : new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString(),

@@ -8,8 +8,8 @@ import { ReadStore } from '../../api/service/store/read-store.ts';
 import type { App } from '../app.ts';
 import { consoleParts } from './console-parts.ts';
 import { Downloads } from '../../api/mirror/downloads.ts';
-import { openRunOrders } from '../../api/mirror/start-runs.ts';
-import { openExportOrders } from '../../api/mirror/export-orders.ts';
+import { RunStarts } from '../../api/mirror/start-runs.ts';
+import { ExportOrders } from '../../api/mirror/export-orders.ts';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
 import { storeProbes } from './store-probes.ts';
 
@@ -24,8 +24,8 @@ export async function startApi(app: App): Promise<Listening> {
       lists: new ReadStore(warehouse.pool),
       ledger: { read: (question, signal) => jobs.stages.readLedger(question, signal) },
       status: app.status,
-      runs: openRunOrders({ jobs, isAttended: (url) => app.workers.anyAlive(url) }),
-      jobs: openExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
+      runs: new RunStarts(jobs, (url) => app.workers.anyAlive(url)),
+      jobs: new ExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
       console: consoleParts(app),
       probes: storeProbes(app),
       meters: app.meters(),

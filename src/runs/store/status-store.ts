@@ -1,18 +1,12 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
 import type { RunDocument } from '../run-document.ts';
 import type { Pool } from 'pg';
-import type {
-  MirrorFacts,
-  RunsQuestion,
-  RunLogPage,
-  StatusStore,
-  StreamStatus,
-} from '../../api/http/ports.ts';
+import type { MirrorFacts, RunsQuestion, StatusStore, StreamStatus } from '../../api/http/ports.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { type Completeness, readCompleteness } from './completeness.ts';
 import type { RunState } from '../../postgres/schema.ts';
-import { RunLogStore } from './run-log-store.ts';
+import { RunLogStore, type RunLinePage } from './run-log-store.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const QUERY_TIMEOUT_MS = 30_000;
@@ -95,7 +89,7 @@ export class PostgresStatusStore implements StatusStore {
     this.#db = db;
   }
 
-  logs(runId: string, rowsMax: number, after: string): Promise<RunLogPage> {
+  logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage> {
     return new RunLogStore(this.#db).read(runId, rowsMax, after);
   }
 

@@ -1,11 +1,11 @@
 // The console: one event stream moves what moves; the rest is asked for when something has changed.
-import { loadAside, startAside } from './runs/quarantine.js';
+import { loadQuarantine, startQuarantine } from './runs/quarantine.js';
 import { redrawCharts } from './common/charts.js';
 import { startDialog } from './common/dialog.js';
-import { announce, place } from './common/dom.js';
+import { announce, byId } from './common/dom.js';
 import { loadLines } from './runs/exports.js';
 import { follow } from './common/feed.js';
-import { showGlance, takeAsides } from './status/glance.js';
+import { showGlance, takeQuarantined } from './status/glance.js';
 import { drawHistory, loadHistory } from './runs/history.js';
 import { showNow } from './status/now.js';
 import { takeLive } from './common/orders.js';
@@ -47,13 +47,13 @@ const VIEWS = {
     name: 'runs',
     start: () => {
       startRuns();
-      startAside();
+      startQuarantine();
       onZone(() => {
         drawHistory();
         void loadLines();
       });
     },
-    load: () => Promise.all([loadRuns(), loadHistory(), loadLines(), loadAside()]),
+    load: () => Promise.all([loadRuns(), loadHistory(), loadLines(), loadQuarantine()]),
   },
   '/settings': { name: 'settings', start: startSettings, load: loadSettings },
 };
@@ -65,7 +65,7 @@ let isReloading = false;
 
 function take(snapshot) {
   setMirrorTime(snapshot.now);
-  takeAsides(snapshot.quarantined);
+  takeQuarantined(snapshot.quarantined);
   takeLive(snapshot.live);
   takeLists(snapshot.status.streams);
   showGlance(snapshot);
@@ -91,7 +91,7 @@ function showView() {
 }
 
 function startTheme() {
-  const choice = place('theme');
+  const choice = byId('theme');
   const use = (theme) => {
     document.documentElement.dataset.theme = theme;
     redrawCharts();
@@ -110,12 +110,21 @@ const LINKED = { party: openParty, run: openRun };
 /** A link to a party or a run opens it; closing it leaves the page where it was. */
 function startLinks() {
   const go = () => {
-    const [, kind, id] = /^#(party|run)\/(.+)$/.exec(location.hash) ?? [];
+    const [, kind, id] = /^#(party|run)\/(.+)$/.exec(decoded(location.hash)) ?? [];
     if (kind === undefined) return;
-    void LINKED[kind](decodeURIComponent(id), () => history.replaceState(undefined, '', location.pathname));
+    void LINKED[kind](id, () => history.replaceState(undefined, '', location.pathname));
   };
   addEventListener('hashchange', go);
   go();
+}
+
+/** What is cut or mistyped links to nothing. */
+function decoded(hash) {
+  try {
+    return decodeURIComponent(hash);
+  } catch {
+    return '';
+  }
 }
 
 function start() {

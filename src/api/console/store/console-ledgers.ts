@@ -38,12 +38,12 @@ const BY_ID = `
       and right(party_id, length($4)) = $4 order by party_id limit $3)
   ${SUMMARY} order by page.key`;
 
-const UNIT_PAGES = {
+const EXPORT_PAGES = {
   recent: 'last_entry_at',
   quarantined: 'quarantined_at',
 } as const;
 
-function byUnit(column: (typeof UNIT_PAGES)[keyof typeof UNIT_PAGES]): string {
+function byExport(column: (typeof EXPORT_PAGES)[keyof typeof EXPORT_PAGES]): string {
   return `
   with page as materialized (
     select party_id, export_id::text as key, ${column} as at, export_id from mirror.exports
@@ -62,9 +62,9 @@ export async function readParties(
   const found =
     view === 'id'
       ? await rows<KeyedSummary>('list parties', BY_ID, [prefix, after ?? '', rowsMax + 1, suffix])
-      : await rows<KeyedSummary>('list parties', byUnit(UNIT_PAGES[view]), [after, rowsMax + 1]);
+      : await rows<KeyedSummary>('list parties', byExport(EXPORT_PAGES[view]), [after, rowsMax + 1]);
   const shown = found.slice(0, rowsMax);
-  // A party whose assets are asked one by one has a unit for each.
+  // A party whose assets are asked one by one has an export for each.
   const parties = [...new Map(shown.map(({ key: _key, ...party }) => [party.partyId, party])).values()];
   return { parties, next: found.length > rowsMax ? (shown.at(-1)?.key ?? null) : null };
 }

@@ -1,24 +1,9 @@
 /** The console's questions about the mirror's work: what runs, what was published, what was quarantined. */
 import type { Pool } from 'pg';
-import type {
-  AccountQuestion,
-  BalancePoint,
-  ConsoleStore,
-  EntriesPage,
-  EntriesQuestion,
-  FlowDay,
-  History,
-  LedgerLine,
-  LiveFacts,
-  PartiesQuestion,
-  PartyLedger,
-  PartyPage,
-  QuarantinedExport,
-  StageCost,
-} from '../console-ports.ts';
+import type { ConsoleStore, History, LedgerLine, LiveFacts, QuarantinedExport } from '../console-ports.ts';
 import { readCosts } from './console-costs.ts';
 import { readEntries } from './console-entries.ts';
-import { readBalance, readFlows, readParties, readParty } from './console-ledgers.ts';
+import { readBalance, readFlows, readParties, readParty, type Rows } from './console-ledgers.ts';
 import { mapDatabaseError } from '../../../postgres/transaction.ts';
 
 const QUERY_TIMEOUT_MS = 10_000;
@@ -27,7 +12,7 @@ const QUERY_TIMEOUT_MS = 10_000;
 const LIVE = `
   with open_runs as (
     select * from mirror.runs where state in ('queued', 'running') order by queued_at, run_id limit 24),
-  night as (select run_id from open_runs where kind = 'nightly' limit 1),
+  nightly as (select run_id from open_runs where kind = 'nightly' limit 1),
   quarantined as (
     select export_id, party_id, asset_id, quarantined_at, attempts, quarantine_reason from mirror.exports
     where quarantined_at is not null order by quarantined_at desc limit 5)
@@ -42,16 +27,16 @@ const LIVE = `
       order by lease_until limit 16) leased),
     'quarantined', (select coalesce(json_agg(json_build_object('exportId', export_id::text, 'partyId', party_id,
       'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts, 'reason', quarantine_reason)), '[]') from quarantined),
-    'night', (select json_build_object('runId', run_id, 'waiting', waiting, 'failed', failed,
+    'nightly', (select json_build_object('runId', run_id, 'waiting', waiting, 'failed', failed,
         'done', (plan->>'asked')::bigint - waiting - failed, 'deferred', plan->'deferred', 'firstAt', first_at)
-      from night
-      cross join lateral (select params->'plan' as plan from mirror.runs where run_id = night.run_id) planned
+      from nightly
+      cross join lateral (select params->'plan' as plan from mirror.runs where run_id = nightly.run_id) planned
       cross join lateral (
         select
-          (select count(*) from mirror.nightly_units where run_id = night.run_id and state in ('due', 'queued')) as waiting,
-          (select count(*) from mirror.nightly_units where run_id = night.run_id and state = 'failed') as failed) open
+          (select count(*) from mirror.nightly_units where run_id = nightly.run_id and state in ('due', 'queued')) as waiting,
+          (select count(*) from mirror.nightly_units where run_id = nightly.run_id and state = 'failed') as failed) open
       cross join lateral (
-        select max(finished_at) as first_at from mirror.runs where parent_run_id = night.run_id and kind = 'sync') lists
+        select max(finished_at) as first_at from mirror.runs where parent_run_id = nightly.run_id and kind = 'sync') lists
       where plan is not null),
     'revision', md5(concat((select publication_seq from mirror.identity), (
       select string_agg(run_id::text || state, ',') from (
@@ -67,9 +52,9 @@ const LINES = `
     union all
     (select party_id, asset_id, 3, 'published', published_at from mirror.segments
       where status = 'current' order by published_at desc limit $1)),
-  units as (
+  ledgers as (
     select distinct on (party_id, asset_id) * from chosen order by party_id, asset_id, rank),
-  shown as (select * from units order by rank, at desc limit $1)
+  shown as (select * from ledgers order by rank, at desc limit $1)
   select party_id as "partyId", asset_id as "assetId", state,
     (select min(vega_time) from mirror.ledger_entries e where e.party_id = shown.party_id) as "firstEntryAt",
     (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time, 'open', open, 'rows', rows) order by from_time), '[]')
@@ -79,7 +64,7 @@ const LINES = `
         order by c.from_time desc limit 60) known) as covered
   from shown order by rank, at desc`;
 
-/** Parts of the time that there is, so that a first night shows as well as a year of them. */
+/** Parts of the time that there is, so that a first nightly run shows as well as a year of them. */
 const GROWTH = `
   with bounds as (
     select min(published_at) as first, greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
@@ -87,7 +72,7 @@ const GROWTH = `
   select date_bin(make_interval(secs => step), published_at, first) as at, sum(rows)::text as rows, sum(bytes)::text as bytes
   from mirror.segments, bounds where status = 'current' group by 1 order by 1`;
 
-const NIGHTS = `
+const NIGHTLY_RUNS = `
   select run_id as "runId", coalesce(started_at, queued_at) as at, finished_at as "finishedAt", state, verdict
   from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
@@ -98,66 +83,32 @@ const QUARANTINED = `
   from mirror.exports
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
-export class PostgresConsoleStore implements ConsoleStore {
-  readonly #pool: Pool;
-
-  constructor(pool: Pool) {
-    this.#pool = pool;
-  }
-
-  async live(): Promise<LiveFacts> {
-    const [row] = await this.#rows<{ found: LiveFacts }>('read what is going on', LIVE, []);
-    if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
-    return row.found;
-  }
-
-  lines(linesMax: number): Promise<readonly LedgerLine[]> {
-    return this.#rows<LedgerLine>('read the time lines of ledgers', LINES, [linesMax]);
-  }
-
-  async history(): Promise<History> {
-    const [growth, nights] = await Promise.all([
-      this.#rows<History['growth'][number]>('read how the mirror grew', GROWTH, []),
-      this.#rows<History['nights'][number]>('read the nights', NIGHTS, []),
-    ]);
-    return { growth, nights };
-  }
-
-  quarantined(rowsMax: number): Promise<readonly QuarantinedExport[]> {
-    return this.#rows<QuarantinedExport>('list what was quarantined', QUARANTINED, [rowsMax]);
-  }
-
-  parties(question: PartiesQuestion): Promise<PartyPage> {
-    return readParties(this.#rows, question);
-  }
-
-  party(partyId: string): Promise<PartyLedger | undefined> {
-    return readParty(this.#rows, partyId);
-  }
-
-  flows(partyId: string, assetId: string, zone: string): Promise<readonly FlowDay[]> {
-    return readFlows(this.#rows, partyId, assetId, zone);
-  }
-
-  balance(question: AccountQuestion): Promise<readonly BalancePoint[]> {
-    return readBalance(this.#rows, question);
-  }
-
-  entries(question: EntriesQuestion): Promise<EntriesPage> {
-    return readEntries(this.#rows, question);
-  }
-
-  costs(runId: string): Promise<readonly StageCost[]> {
-    return readCosts(this.#rows, runId);
-  }
-
-  readonly #rows = async <Row extends object>(
-    action: string,
-    text: string,
-    values: unknown[],
-  ): Promise<Row[]> => {
+export function openConsoleStore(pool: Pool): ConsoleStore {
+  const rows: Rows = async <Row extends object>(action: string, text: string, values: unknown[]) => {
     const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    const result = await mapDatabaseError(action, () => this.#pool.query<Row>(query));
+    const result = await mapDatabaseError(action, () => pool.query<Row>(query));
     return result.rows;
+  };
+  return {
+    live: async () => {
+      const [row] = await rows<{ found: LiveFacts }>('read what is going on', LIVE, []);
+      if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
+      return row.found;
+    },
+    lines: (linesMax) => rows<LedgerLine>('read the time lines of ledgers', LINES, [linesMax]),
+    history: async () => {
+      const [growth, nightlyRuns] = await Promise.all([
+        rows<History['growth'][number]>('read how the mirror grew', GROWTH, []),
+        rows<History['nightlyRuns'][number]>('read the nightly runs', NIGHTLY_RUNS, []),
+      ]);
+      return { growth, nightlyRuns };
+    },
+    quarantined: (rowsMax) => rows<QuarantinedExport>('list what was quarantined', QUARANTINED, [rowsMax]),
+    parties: (question) => readParties(rows, question),
+    party: (partyId) => readParty(rows, partyId),
+    flows: (partyId, assetId, zone) => readFlows(rows, partyId, assetId, zone),
+    balance: (question) => readBalance(rows, question),
+    entries: (question) => readEntries(rows, question),
+    costs: (runId) => readCosts(rows, runId),
   };
 }

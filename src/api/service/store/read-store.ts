@@ -4,10 +4,53 @@
  * time that its rows spend in between.
  */
 import type { Pool } from 'pg';
-import type { CheckpointRow, ListState, ListStore, PartySlice, SliceQuestion } from '../../http/ports.ts';
 import { NETWORK_PARTY } from '../../../core/ids.ts';
-import { parseInstant } from '../../../core/time.ts';
+import { type Micros, parseInstant } from '../../../core/time.ts';
 import { mapDatabaseError } from '../../../postgres/transaction.ts';
+
+/** A slice of a list in one direction from a position, in the order in which it is read. */
+export interface SliceQuestion<Position> {
+  readonly epoch: number;
+  /** true: towards higher positions (newer rows). */
+  readonly ascending: boolean;
+  /** Rows strictly beyond it. Absent: from the list's end. */
+  readonly beyond: Position | undefined;
+  readonly rowsMax: number;
+}
+
+/** Of a position in a `PartySlice`. */
+export const POSITION_BYTES = 8;
+
+/** Rows of the party list by column: a thousand objects would take as long as all the rest of a page. */
+export interface PartySlice {
+  /** Canonical, as everything that enters the mirror is: letters and digits, which need no escape. */
+  readonly ids: readonly string[];
+  /** Where each stands in the source's order: a signed integer of `POSITION_BYTES`, the highest byte first. */
+  readonly positions: Buffer;
+}
+
+/**
+ * One of the equal checkpoints that the source lists: `copy` counts them from 0, so that every row of
+ * the list has a position of its own.
+ */
+export interface CheckpointRow {
+  readonly atBlock: string;
+  readonly hash: string;
+  readonly blockHash: string;
+  readonly copy: number;
+}
+
+/** How the served lists stand: which life of the chain they are of, and as of which block. */
+export interface ListState {
+  readonly epoch: number;
+  /** The source's last block when the newest row was read; undefined before the first sync. */
+  readonly headHeight: bigint | undefined;
+  readonly headTime: Micros | undefined;
+  /** Whether the list was ever read to its end. A first reading is served as far as it has come. */
+  readonly isComplete: boolean;
+}
+
+export type ListStore = Pick<ReadStore, keyof ReadStore>;
 
 /** What a question may take before its connection is given up. */
 const QUERY_TIMEOUT_MS = 10_000;
@@ -20,7 +63,7 @@ const STATE = `
 const PARTY = `
   select case when epoch = $1 then pos end from mirror.parties where party_id = $2`;
 
-export class ReadStore implements ListStore {
+export class ReadStore {
   readonly #pool: Pool;
 
   constructor(pool: Pool) {
@@ -43,24 +86,22 @@ export class ReadStore implements ListStore {
   }
 
   async parties(question: SliceQuestion<bigint>): Promise<PartySlice> {
-    const { ascending, beyond } = question;
-    const { order, beyond: side } = direction(ascending);
-    const where = new Conditions(question.epoch);
-    if (beyond === undefined) where.and(() => 'pos is not null', []);
-    else where.and((place) => `pos ${side} ${place}`, [beyond]);
-    const rowsMax = `$${where.values.push(question.rowsMax)}`;
+    const { epoch, rowsMax, beyond } = question;
+    const { order, side } = direction(question.ascending);
+    const where = beyond === undefined ? 'pos is not null' : `pos ${side} $3`;
     // One row that holds a page: a thousand rows would take the driver as long as all the rest together.
     const [row] = await this.#rows<[string | null, Buffer | null]>(
       'read a page of parties',
       `select string_agg(party_id, chr(10) order by pos ${order}), string_agg(int8send(pos), ''::bytea order by pos ${order}) from (
-         select pos, party_id from mirror.parties where ${where.text} order by pos ${order} limit ${rowsMax}::int) page`,
-      where.values,
-      `places ${order} ${where.text}`,
+         select pos, party_id from mirror.parties where epoch = $1 and ${where} order by pos ${order} limit $2::int) page`,
+      [epoch, rowsMax, ...(beyond === undefined ? [] : [beyond])],
+      `parties ${order} ${where}`,
     );
-    const [ids, places] = row ?? [];
-    return { ids: ids?.split('\n') ?? [], places: places ?? Buffer.alloc(0) };
+    const [ids, positions] = row ?? [];
+    return { ids: ids?.split('\n') ?? [], positions: positions ?? Buffer.alloc(0) };
   }
 
+  /** Where one party stands; `null` for the network's own, which is listed and has no position. */
   async party(epoch: number, id: string): Promise<{ pos: bigint | null } | undefined> {
     const [row] = await this.#rows<[bigint | null]>('look a party up', PARTY, [epoch, id]);
     if (row === undefined) return undefined;
@@ -69,28 +110,22 @@ export class ReadStore implements ListStore {
   }
 
   async checkpoints(question: SliceQuestion<CheckpointRow>): Promise<readonly CheckpointRow[]> {
-    const { beyond, order } = direction(question.ascending);
-    const { beyond: start } = question;
-    const where = new Conditions(question.epoch);
-    if (start !== undefined) {
-      where.and(
-        (height, hash, blockHash) =>
-          `(at_block, hash, block_hash) ${beyond}= (${height}::numeric, ${hash}, ${blockHash})`,
-        [start.atBlock, start.hash, start.blockHash],
-      );
-    }
-    // One more than asked: the row that the slice starts from may have no copy left.
-    const rowsMax = `$${where.values.push(question.rowsMax + 1)}`;
+    const { epoch, rowsMax, beyond } = question;
+    const { order, side } = direction(question.ascending);
+    const where =
+      beyond === undefined ? '' : `and (at_block, hash, block_hash) ${side}= ($3::numeric, $4, $5)`;
     const rows = await this.#rows<[string, string, string, number]>(
       'read a page of checkpoints',
-      `select at_block, hash, block_hash, copies from mirror.checkpoints where ${where.text}
-       order by at_block ${order}, hash ${order}, block_hash ${order} limit ${rowsMax}::int`,
-      where.values,
-      `checkpoints ${order} ${start === undefined ? '' : 'beyond'}`,
+      `select at_block, hash, block_hash, copies from mirror.checkpoints where epoch = $1 ${where}
+       order by at_block ${order}, hash ${order}, block_hash ${order} limit $2::int`,
+      // One more than asked: the row that the slice starts from may have no copy left.
+      [epoch, rowsMax + 1, ...(beyond === undefined ? [] : [beyond.atBlock, beyond.hash, beyond.blockHash])],
+      `checkpoints ${order} ${beyond === undefined ? '' : 'beyond'}`,
     );
     return repeated(rows, question);
   }
 
+  /** 32 bytes that no client knows, the same for every process of this mirror. */
   async cursorSecret(): Promise<Buffer> {
     const [row] = await this.#rows<[Buffer]>(
       "read the cursors' secret",
@@ -121,22 +156,8 @@ export class ReadStore implements ListStore {
   }
 }
 
-/** A where clause with its values in their places. */
-class Conditions {
-  text = 'epoch = $1';
-  readonly values: unknown[];
-
-  constructor(epoch: number) {
-    this.values = [epoch];
-  }
-
-  and(condition: (...places: string[]) => string, values: readonly unknown[]): void {
-    this.text += ` and ${condition(...values.map((value) => `$${this.values.push(value)}`))}`;
-  }
-}
-
-function direction(ascending: boolean): { beyond: '>' | '<'; order: 'asc' | 'desc' } {
-  return ascending ? { beyond: '>', order: 'asc' } : { beyond: '<', order: 'desc' };
+function direction(ascending: boolean): { side: '>' | '<'; order: 'asc' | 'desc' } {
+  return ascending ? { side: '>', order: 'asc' } : { side: '<', order: 'desc' };
 }
 
 /** Gives every row as often as the source lists it, beginning behind the one that the slice starts from. */

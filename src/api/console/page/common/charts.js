@@ -1,66 +1,78 @@
 // Charts by uPlot, in the page's colours. What a chart shows is also said in words beside it.
 /* global uPlot */
-import { el, place } from './dom.js';
-import { rough } from './format.js';
+import { byId, el, show } from './dom.js';
+import { count, rough } from './format.js';
 import { formatTime, timeZone } from './time.js';
 
 const HEIGHT = 220;
 const DAY_SECONDS = 86_400;
 const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_SECONDS);
-const charts = new Set();
+/** By the element that each stands in. */
+const charts = new Map();
 
 /** Canvas knows neither variables nor `light-dark()`: an element's computed colour is a plain one. */
 function colour(name) {
-  const probe = place('announce');
+  const probe = byId('announce');
   probe.style.color = `var(--${name})`;
   return getComputedStyle(probe).color;
 }
 
 /** Colours are painted, not styled: another theme means another painting. */
 export function redrawCharts() {
-  for (const chart of charts) {
-    if (chart.target.isConnected) chart.draw();
-    else charts.delete(chart);
-  }
+  for (const { redraw } of charts.values()) redraw();
+}
+
+/** A line, or bars, of amounts: numbers byId them, texts are exact. */
+export function amounts(label, tone, exact, { bars = false, isBelow = false } = {}) {
+  const values = exact.map((amount) => (isBelow ? -Number(amount) : Number(amount)));
+  return { label, tone, bars, values, texts: exact.map(count) };
 }
 
 /**
- * @param series `{ label, tone, values, texts, scale, bars }`: `values` place the line, `texts` are exact
+ * @param series as `amounts` gives them
  * @param times seconds since 1970
+ * @param said the same in words
  */
-export function chart(target, { label, times, series, form = 'minute', said }) {
-  let plot;
-  const draw = () => {
-    plot?.destroy();
-    const powers = powersOf(series);
-    const lines = series.map(({ values, scale = 'y' }) => values.map((value) => value / 10 ** powers[scale]));
-    plot = new uPlot(optionsOf(target, times, series, form, powers), [times, ...lines], target);
-  };
-  target.replaceChildren(el('p', { class: 'hidden' }, said));
+export function chart(target, { label, times, series, form, said }) {
+  charts.get(target)?.end();
+  show(target, el('p.hidden', said));
   target.setAttribute('role', 'group');
   target.setAttribute('aria-label', label);
-  const entry = { target, draw };
-  charts.add(entry);
-  draw();
-  const watcher = new ResizeObserver(() => {
-    if (!target.isConnected) watcher.disconnect();
-    else if (target.clientWidth > 0 && target.clientWidth !== plot.width)
-      plot.setSize({ width: target.clientWidth, height: HEIGHT });
+  const power = powerOf(series);
+  const lines = series.map(({ values }) => values.map((value) => value / 10 ** power));
+  const paint = () => new uPlot(optionsOf(target, times, series, form, power), [times, ...lines], target);
+  let plot = paint();
+  const end = () => {
+    watcher.disconnect();
+    charts.delete(target);
+  };
+  const whileShown = (change) => () => {
+    if (plot.root.isConnected) change();
+    else end();
+  };
+  const watcher = new ResizeObserver(
+    whileShown(() => {
+      const width = target.clientWidth;
+      if (width > 0 && width !== plot.width) plot.setSize({ width, height: HEIGHT });
+    }),
+  );
+  const redraw = whileShown(() => {
+    plot.destroy();
+    plot = paint();
   });
+  charts.set(target, { redraw, end });
   watcher.observe(target);
 }
 
 /** The library's marks end long before a ledger's amounts do: it is given numbers near one. */
-function powersOf(series) {
-  const powers = {};
-  for (const { values, scale = 'y' } of series) {
-    const power = Math.floor(Math.log10(Math.max(...values.map(Math.abs), 1)));
-    powers[scale] = Math.max(powers[scale] ?? 0, power);
-  }
-  return powers;
+function powerOf(series) {
+  const most = series
+    .flatMap(({ values }) => values)
+    .reduce((max, value) => Math.max(max, Math.abs(value)), 1);
+  return Math.floor(Math.log10(most));
 }
 
-function optionsOf(target, times, series, form, powers) {
+function optionsOf(target, times, series, form, power) {
   const axis = {
     stroke: colour('quiet'),
     grid: { stroke: colour('line'), width: 1 },
@@ -68,7 +80,6 @@ function optionsOf(target, times, series, form, powers) {
     font: '12px system-ui',
     size: 64,
   };
-  const scales = [...new Set(series.map(({ scale }) => scale ?? 'y'))];
   return {
     width: Math.max(target.clientWidth, 240),
     height: HEIGHT,
@@ -95,19 +106,9 @@ function optionsOf(target, times, series, form, powers) {
         ...(form === 'day' ? { incrs: DAYS_BETWEEN_MARKS } : {}),
         values: (_plot, marks, _index, _space, stepSeconds) => marks.map((at) => tick(at, stepSeconds)),
       },
-      ...scales.map((scale, index) => ({
-        ...axis,
-        scale,
-        side: index === 0 ? 3 : 1,
-        grid: index === 0 ? axis.grid : { show: false },
-        values: (_plot, marks) => marks.map((mark) => shownOf(series, scale)(mark * 10 ** powers[scale])),
-      })),
+      { ...axis, values: (_plot, marks) => marks.map((mark) => rough(mark * 10 ** power)) },
     ],
   };
-}
-
-function shownOf(series, scale) {
-  return series.find((one) => (one.scale ?? 'y') === scale)?.shown ?? rough;
 }
 
 function tick(seconds, stepSeconds) {
@@ -128,11 +129,10 @@ function fromZero(_plot, least, most) {
   return least < 0 || most > 0 ? [Math.min(least * 1.05, 0), Math.max(most * 1.05, 0)] : [0, 1];
 }
 
-function seriesOf({ label, tone, scale = 'y', texts, bars = false }) {
+function seriesOf({ label, tone, texts, bars }) {
   const stroke = colour(tone);
   return {
     label,
-    scale,
     stroke,
     width: 2,
     ...(bars ? { fill: `color-mix(in srgb, ${stroke} 40%, transparent)`, width: 1 } : {}),

@@ -1,42 +1,39 @@
 // The one dialog: a run's evidence, or a party's ledger. The browser keeps the focus inside, and gives it back.
-import { place } from './dom.js';
+import { byId, el, fill, show } from './dom.js';
 
 let onClose;
 
-/** @returns how to change what it shows; changes of a dialog that is gone are left out */
-export function openDialog(title, content, closed) {
-  const dialog = place('dialog');
-  const body = place('dialog-body');
-  const token = {};
-  dialog.token = token;
+/**
+ * @param read gives what to show, and a title where it is known only then: `{ title, parts }`
+ * @param closed called when the dialog is closed
+ */
+export function openDialog(title, read, closed) {
+  const [dialog, heading, body] = ['dialog', 'dialog-title', 'dialog-body'].map(byId);
   onClose = closed;
-  place('dialog-title').textContent = title;
-  body.replaceChildren(content);
+  heading.textContent = title;
+  show(body, el('p.loading', 'Loading…'));
   if (!dialog.open) dialog.showModal();
-  place('dialog-title').focus();
-  return {
-    title: (text) => {
-      if (dialog.token === token) place('dialog-title').textContent = text;
-    },
-    show: (...parts) => {
-      if (dialog.token === token) body.replaceChildren(...parts);
-    },
-  };
+  heading.focus();
+  return fill(body, read, (found) => {
+    heading.textContent = found.title ?? title;
+    show(body, ...found.parts);
+  });
 }
 
 export function closeDialog() {
-  place('dialog').close();
+  byId('dialog').close();
 }
 
 export function startDialog() {
-  const dialog = place('dialog');
-  place('dialog-close').addEventListener('click', () => dialog.close());
+  const dialog = byId('dialog');
+  byId('dialog-close').addEventListener('click', closeDialog);
   dialog.addEventListener('click', (event) => {
-    if (event.target === dialog) dialog.close();
+    if (event.target === dialog) closeDialog();
   });
   dialog.addEventListener('close', () => {
-    dialog.token = undefined;
-    place('dialog-body').replaceChildren();
+    const body = byId('dialog-body');
+    body.question = undefined;
+    show(body);
     onClose?.();
   });
 }

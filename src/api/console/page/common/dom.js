@@ -2,26 +2,33 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-function fill(made, attributes, content) {
-  for (const [name, value] of Object.entries(attributes)) {
+function build(made, classes, [first, ...rest]) {
+  const hasAttributes = first?.constructor === Object;
+  made.classList.add(...classes);
+  for (const [name, value] of Object.entries(hasAttributes ? first : {})) {
     if (value === undefined || value === null || value === false) continue;
     if (typeof value === 'function') made.addEventListener(name, value);
     else made.setAttribute(name, value === true ? '' : String(value));
   }
+  const content = hasAttributes ? rest : [first, ...rest];
   made.append(...content.flat().filter((part) => part !== undefined && part !== null && part !== false));
   return made;
 }
 
-/** An element; a function among the attributes listens to the event of its name. */
-export function el(tag, attributes = {}, ...content) {
-  return fill(document.createElement(tag), attributes, content);
+/**
+ * `el('p.hint.wide', { title: 'why' }, content)`: attributes may be left out. A function among them listens to the
+ * event of its name.
+ */
+export function el(selector, ...parts) {
+  const [tag, ...classes] = selector.split('.');
+  return build(document.createElement(tag), classes, parts);
 }
 
-export function svg(tag, attributes = {}, ...content) {
-  return fill(document.createElementNS(SVG, tag), attributes, content);
+export function svg(tag, ...parts) {
+  return build(document.createElementNS(SVG, tag), [], parts);
 }
 
-export function place(id) {
+export function byId(id) {
   const found = document.getElementById(id);
   if (found === null) throw new Error(`the page has no #${id}`);
   return found;
@@ -31,6 +38,7 @@ export function place(id) {
 export function show(target, ...content) {
   const focused = target.contains(document.activeElement) ? document.activeElement : undefined;
   target.classList.remove('loading');
+  target.keyed?.clear();
   target.replaceChildren(...content);
   if (focused === undefined) return;
   const again = Array.from(target.querySelectorAll(focused.localName));
@@ -41,9 +49,37 @@ function nameOf(node) {
   return node.ariaLabel ?? (node.title || node.textContent);
 }
 
+/**
+ * Draws what `read` brings; an error stands in its place, with a way to try again. An answer that was overtaken by that
+ * to a newer question is left out.
+ */
+export async function fill(target, read, draw, wrap = (problem) => problem) {
+  const question = {};
+  target.question = question;
+  try {
+    const found = await read();
+    if (target.question === question) draw(found, target);
+  } catch (error) {
+    if (target.question !== question) return;
+    show(target, wrap(failed(error, () => void fill(target, read, draw, wrap))));
+  }
+}
+
+/** How to fill the element of this id. */
+export function loader(id, read, draw, wrap) {
+  return () => fill(byId(id), read, draw, wrap);
+}
+
 /** Changes a text only where it differs, so that nothing that stays is spoken or drawn again. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
+}
+
+/** Draws anew only where `key` is another than before. */
+export function redraw(node, key, content) {
+  if (node.dataset.shown === `${key}`) return;
+  node.dataset.shown = `${key}`;
+  node.replaceChildren(...content());
 }
 
 /**
@@ -51,6 +87,7 @@ export function setText(node, text) {
  * `make` gives `{ node, update(item) }`.
  */
 export function keyed(target, items, keyOf, make) {
+  target.classList.remove('loading');
   const known = (target.keyed ??= new Map());
   const wanted = new Set(items.map((item, index) => keyOf(item, index)));
   const strangers = Array.from(target.childNodes).filter((child) => !wanted.has(child.dataset?.key));
@@ -70,17 +107,29 @@ export function keyed(target, items, keyOf, make) {
   });
 }
 
+/** The head of a table; `isNumber` tells which columns hold figures. */
+export function tableHead(names, isNumber = () => false) {
+  const cells = names.map((name, index) =>
+    el('th', { scope: 'col', class: isNumber(name, index) ? 'number' : undefined }, name),
+  );
+  return el('thead', el('tr', cells));
+}
+
+/** What is too wide or too long for its room scrolls by itself, by keyboard too. */
+export function scrolling(label, content) {
+  return el('div.scroll', { tabindex: 0, role: 'region', 'aria-label': label }, content);
+}
+
 /** Says something to those who cannot see what changed. */
 export function announce(text) {
-  place('announce').textContent = text;
+  byId('announce').textContent = text;
 }
 
 /** An error where the content would be, with a way to try again. */
 export function failed(error, again) {
   return el(
-    'p',
-    { class: 'notice bad' },
-    `This could not be loaded: ${error instanceof Error ? error.message : String(error)}. `,
+    'p.notice.bad',
+    `This could not be loaded: ${error.message}. `,
     el('button', { type: 'button', click: again }, 'Try again'),
   );
 }

@@ -1,6 +1,6 @@
 // The line to the mirror: every snapshot as it comes. A line that is lost shows, and heals by itself.
 import { ask } from './ask.js';
-import { place } from './dom.js';
+import { byId, setText } from './dom.js';
 import { formatTime } from './time.js';
 
 /** The mirror speaks every five seconds, whether something changed or not. */
@@ -56,7 +56,6 @@ export function follow(take) {
 }
 
 function tell(state, text) {
-  const node = place('connection');
   document.body.dataset.connection = state;
-  if (node.textContent !== text) node.textContent = text;
+  setText(byId('connection'), text);
 }

@@ -48,7 +48,14 @@ export function rough(value) {
   return `${Number((value / 1_000 ** size).toPrecision(3))}${THIN}${['', 'k', 'M', 'G', 'T'][size]}`;
 }
 
-const KINDS = { nightly: 'nightly run', sync: 'sync' };
+/** `MARGIN_LOW` and `newRows` as words. */
+export function words(name) {
+  return name
+    .replaceAll('_', ' ')
+    .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .toLowerCase();
+}
+
 export function kindName(kind) {
-  return KINDS[kind] ?? kind;
+  return kind === 'nightly' ? 'nightly run' : kind;
 }

@@ -1,6 +1,6 @@
 // Exports on demand, from the click to the file. One order a ledger; every button of it shows how it stands.
 import { ask, post } from './ask.js';
-import { announce, el, setText } from './dom.js';
+import { announce, el, redraw } from './dom.js';
 import { bytes, shortId } from './format.js';
 
 const POLL_MS = 700;
@@ -14,57 +14,38 @@ export function takeLive(runs) {
 
 /** A party's id as a link to its ledger. */
 export function partyName(partyId) {
-  return el(
-    'a',
-    { class: 'id', href: `#party/${encodeURIComponent(partyId)}`, title: partyId },
-    shortId(partyId),
-  );
+  return el('a.id', { href: `#party/${encodeURIComponent(partyId)}`, title: partyId }, shortId(partyId));
 }
 
-/** @param unit `{ partyId, assetId }` */
-export function orderButton(unit, label = 'Export') {
-  const button = el('button', { type: 'button', 'aria-label': `${label}: ${unit.partyId}` }, label);
-  const told = el('span', { class: 'told' });
-  const node = el('span', { class: 'order' }, button, told);
-  const key = `${unit.partyId} ${unit.assetId ?? ''}`;
-  button.addEventListener('click', () => void order(key, unit));
-  const watcher = () => {
-    if (!node.isConnected && node.wasShown) return false;
-    node.wasShown ||= node.isConnected;
-    draw(orders.get(key), button, told);
-    return true;
-  };
-  (watchers[key] ??= new Set()).add(watcher);
-  watcher();
+export function orderButton({ partyId, assetId = null }, label = 'Export') {
+  const button = el('button', { type: 'button', 'aria-label': `${label}: ${partyId}` }, label);
+  const told = el('span.told');
+  const key = `${partyId} ${assetId ?? ''}`;
+  const node = el('span.order', { 'data-ledger': key }, button, told);
+  button.addEventListener('click', () => void order(key, partyId, assetId));
+  node.draw = () => draw(orders.get(key), button, told);
+  node.draw();
   return node;
 }
 
-const watchers = {};
 function changed(key) {
-  for (const watcher of watchers[key] ?? []) if (!watcher()) watchers[key].delete(watcher);
+  for (const node of document.querySelectorAll('.order')) if (node.dataset.ledger === key) node.draw();
 }
 
 function draw(state, button, told) {
-  const isOpen = state !== undefined && !state.isOver;
-  if (isOpen) button.setAttribute('aria-disabled', 'true');
-  else button.removeAttribute('aria-disabled');
   if (state === undefined) return;
-  if (state.file !== undefined && state.isOver) {
-    // What the order brought is new bytes; the file holds the whole range, and its size is told when it is fetched.
-    const name = state.bytes === '0' ? 'Download (nothing new)' : `Download (${bytes(state.bytes)} new)`;
-    if (told.querySelector('a')?.href.endsWith(state.file) !== true) {
-      told.replaceChildren(
-        el('strong', { class: state.verdict }, state.verdict),
-        ' ',
-        el('a', { href: state.file, download: '' }, name),
-      );
-    }
-    return;
-  }
-  setText(told, state.text);
+  if (state.isOver) button.removeAttribute('aria-disabled');
+  else button.setAttribute('aria-disabled', 'true');
+  redraw(told, state.file ?? state.text, () => (state.file === undefined ? [state.text] : fileOf(state)));
 }
 
-async function order(key, { partyId, assetId }) {
+/** What the order brought is new bytes; the file holds the whole range, and its size is told when it is fetched. */
+function fileOf({ verdict, bytes: size, file }) {
+  const name = size === '0' ? 'Download (nothing new)' : `Download (${bytes(size)} new)`;
+  return [el('strong', { class: verdict }, verdict), ' ', el('a', { href: file, download: '' }, name)];
+}
+
+async function order(key, partyId, assetId) {
   if (orders.get(key)?.isOver === false) return;
   const set = (state) => {
     orders.set(key, state);
@@ -72,35 +53,28 @@ async function order(key, { partyId, assetId }) {
   };
   set({ isOver: false, text: 'asking…' });
   try {
-    const { id } = await post('/mirror/exports', {
-      partyId,
-      ...(assetId === null || assetId === undefined ? {} : { assetId }),
-    });
+    const { id } = await post('/mirror/exports', assetId === null ? { partyId } : { partyId, assetId });
     announce('The export is queued');
     for (;;) {
-      const { state, verdict, evidence } = await ask(`/mirror/exports/${id}`);
-      if (state === 'done') {
-        announce(`The export ended: ${verdict}`);
-        const text = verdict === 'failed' ? `failed: ${evidence.error?.message ?? 'see its run'}` : '';
-        set({
-          isOver: true,
-          verdict,
-          text,
-          bytes: evidence.bytes ?? '0',
-          ...(verdict === 'failed' ? {} : { file: `/mirror/exports/${id}/download` }),
-        });
-        return;
-      }
-      if (state === 'cancelled') {
-        set({ isOver: true, text: 'cancelled' });
+      const status = await ask(`/mirror/exports/${id}`);
+      if (status.state === 'done' || status.state === 'cancelled') {
+        set(endOf(status));
         return;
       }
       const line = live.find((run) => run.runId === id)?.progress[0];
-      set({ isOver: false, text: line === undefined ? state : `${bytes(line.done)} so far` });
+      set({ isOver: false, text: line === undefined ? status.state : `${bytes(line.done)} so far` });
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
   } catch (error) {
     set({ isOver: true, text: error.message });
     announce(error.message);
   }
+}
+
+function endOf({ id, state, verdict, evidence }) {
+  if (state === 'cancelled') return { isOver: true, text: 'cancelled' };
+  announce(`The export ended: ${verdict}`);
+  if (verdict === 'failed')
+    return { isOver: true, text: `failed: ${evidence.error?.message ?? 'see its run'}` };
+  return { isOver: true, verdict, bytes: evidence.bytes ?? '0', file: `/mirror/exports/${id}/download` };
 }

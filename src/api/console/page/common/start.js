@@ -1,7 +1,7 @@
 // "Run now": what each kind of run would ask of the source, before it is started.
 import { ask, post } from './ask.js';
 import { closeDialog, openDialog } from './dialog.js';
-import { action, announce, el, failed } from './dom.js';
+import { action, announce, el } from './dom.js';
 import { count, duration, plural } from './format.js';
 
 let lists = [];
@@ -18,15 +18,12 @@ export function startRun(order) {
   return post('/mirror/runs', order);
 }
 
-async function openStart() {
-  const dialog = openDialog('Run now', el('p', { class: 'loading' }, 'Asking what it would ask…'));
-  try {
+function openStart() {
+  return openDialog('Run now', async () => {
     const [preview, { settings }] = await Promise.all([ask('/console/preview'), ask('/console/settings')]);
     const pageSize = BigInt(settings.find(({ name }) => name === 'SOURCE_PAGE_SIZE')?.value ?? 1_000);
-    dialog.show(form(choicesOf(preview, pageSize)));
-  } catch (error) {
-    dialog.show(failed(error, () => void openStart()));
-  }
+    return { parts: [form(choicesOf(preview, pageSize))] };
+  });
 }
 
 function choicesOf(preview, pageSize) {
@@ -70,14 +67,12 @@ function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
 function form(choices) {
   const orders = new Map(choices.map(([name, , , order]) => [name, order]));
   const node = el(
-    'form',
-    { class: 'start' },
+    'form.start',
     choices.map(([name, does, cost], index) =>
       el(
         'label',
-        {},
         el('input', { type: 'radio', name: 'run', value: name, checked: index === 0 }),
-        el('span', {}, el('strong', {}, name), ' ', does, el('span', { class: 'quiet' }, cost)),
+        el('span', el('strong', name), ' ', does, el('span.quiet', cost)),
       ),
     ),
   );
@@ -90,7 +85,7 @@ function form(choices) {
     },
     'primary',
   );
-  node.append(el('p', { class: 'deal' }, start));
+  node.append(el('p.deal', start));
   node.addEventListener('submit', (event) => {
     event.preventDefault();
     start.click();

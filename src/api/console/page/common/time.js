@@ -1,5 +1,5 @@
 // Instants, in UTC or in the reader's own time zone, and how long ago they were.
-import { el, place } from './dom.js';
+import { byId, el } from './dom.js';
 import { duration } from './format.js';
 
 const KEY = 'ledger-mirror zone';
@@ -63,7 +63,7 @@ export function formatTime(at, form = 'full') {
 
 /** A `time` element that follows the choice of zone, and the clock where it says how long ago. */
 export function time(iso, form = 'minute') {
-  if (iso === null || iso === undefined) return el('span', { class: 'quiet' }, '–');
+  if (iso === null || iso === undefined) return el('span.quiet', '–');
   const made = el('time', { datetime: iso, 'data-form': form });
   draw(made);
   return made;
@@ -83,7 +83,7 @@ export function onZone(listener) {
 }
 
 export function startClock() {
-  const choice = place('zone');
+  const choice = byId('zone');
   choice.append(
     el('option', { value: 'UTC' }, 'UTC'),
     el('option', { value: 'local' }, LOCAL === 'UTC' ? 'local (UTC)' : LOCAL),

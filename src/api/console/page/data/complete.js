@@ -19,7 +19,7 @@ const KEYWORDS = [
 ];
 
 export function completeNames(area) {
-  const list = el('ul', { class: 'completion', role: 'listbox', 'aria-label': 'Names', hidden: true });
+  const list = el('ul.completion', { role: 'listbox', 'aria-label': 'Names', hidden: true });
   area.after(list);
   area.setAttribute('aria-autocomplete', 'list');
   let names = KEYWORDS;

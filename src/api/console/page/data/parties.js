@@ -1,82 +1,64 @@
 // Parties, found by the beginning of their id, page after page.
 import { ask } from '../common/ask.js';
-import { announce, el, failed, place, show } from '../common/dom.js';
+import { byId, el, setText } from '../common/dom.js';
 import { bytes, count, plural } from '../common/format.js';
 import { time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
+import { pager } from '../common/pager.js';
 
 const TYPING_MS = 60;
-let next;
-/** Answers that were overtaken by a newer question are left out. */
-let question = 0;
+const PAGE_ROWS = 25;
+let load;
 
 export function startParties() {
-  let typing;
-  place('parties-search').addEventListener('input', () => {
-    clearTimeout(typing);
-    if (place('parties-search').value !== '') place('parties-view').value = 'id';
-    typing = setTimeout(() => void loadParties(), TYPING_MS);
+  const [form, search, view] = [byId('parties-form'), byId('parties-search'), byId('parties-view')];
+  load = pager({
+    body: byId('parties'),
+    more: byId('parties-more'),
+    read: async (after) => {
+      const query = new URLSearchParams({
+        view: view.value,
+        ...(view.value === 'id' ? { search: search.value } : {}),
+        ...(after === undefined ? {} : { after }),
+      });
+      const { parties, next } = await ask(`/console/parties?${query}`);
+      return { rows: parties.map(row), next };
+    },
+    told: (shown) =>
+      setText(byId('parties-told'), shown === 0 ? 'No party' : `${plural(shown, 'party', 'parties')} shown`),
+    nothing: () =>
+      view.value === 'id' && search.value !== ''
+        ? `No party’s id begins with “${search.value}”, or is cut like it.`
+        : NOTHING[view.value],
   });
-  place('parties-form').addEventListener('submit', (event) => {
+  let typing;
+  search.addEventListener('input', () => {
+    clearTimeout(typing);
+    if (search.value !== '') view.value = 'id';
+    typing = setTimeout(() => void load(), TYPING_MS);
+  });
+  form.addEventListener('submit', (event) => {
     event.preventDefault();
     clearTimeout(typing);
-    void loadParties();
+    void load();
   });
-  place('parties-view').addEventListener('change', () => {
-    if (place('parties-view').value !== 'id') place('parties-search').value = '';
-    void loadParties();
+  view.addEventListener('change', () => {
+    if (view.value !== 'id') search.value = '';
+    void load();
   });
-  place('parties-more').addEventListener('click', () => void loadParties(next));
 }
 
-export async function loadParties(after) {
-  const target = place('parties');
-  const more = place('parties-more');
-  const mine = (question += 1);
-  const [search, view] = [place('parties-search').value, place('parties-view').value];
-  const query = new URLSearchParams({
-    view,
-    ...(view === 'id' ? { search } : {}),
-    ...(after === undefined ? {} : { after }),
-  });
-  try {
-    const page = await ask(`/console/parties?${query}`);
-    if (mine !== question) return;
-    const rows = page.parties.map(row);
-    if (after === undefined) show(target, ...(rows.length > 0 ? rows : [nothing(search, view)]));
-    else target.append(...rows);
-    next = page.next ?? undefined;
-    more.hidden = next === undefined;
-    place('parties-told').textContent =
-      rows.length === 0 ? 'No party' : `${plural(target.childElementCount, 'party', 'parties')} shown`;
-  } catch (error) {
-    if (mine !== question) return;
-    show(
-      target,
-      el(
-        'tr',
-        {},
-        el(
-          'td',
-          { colspan: 6 },
-          failed(error, () => void loadParties(after)),
-        ),
-      ),
-    );
-    announce(error.message);
-  }
+export function loadParties() {
+  return load();
 }
 
-/** After an export, a night: what is shown is brought up to date unless somebody has gone further. */
+/** After an export or a nightly run, unless somebody has gone further, or is at work there. */
 export function refreshParties() {
-  const target = place('parties');
-  if (place('parties-more').hidden || target.childElementCount <= 25) {
-    if (
-      !target.contains(document.activeElement) &&
-      target.querySelector('.order [aria-disabled], .order a') === null
-    )
-      void loadParties();
-  }
+  const target = byId('parties');
+  const isBusy =
+    target.contains(document.activeElement) ||
+    target.querySelector('.order [aria-disabled], .order a') !== null;
+  if (target.childElementCount <= PAGE_ROWS && !isBusy) void load();
 }
 
 const NOTHING = {
@@ -85,43 +67,25 @@ const NOTHING = {
   id: 'No party is known yet: the list was never read.',
 };
 
-function nothing(search, view) {
-  return el(
-    'tr',
-    {},
-    el(
-      'td',
-      { colspan: 6, class: 'none' },
-      view === 'id' && search !== ''
-        ? `No party’s id begins with “${search}”, or is cut like it.`
-        : NOTHING[view],
-    ),
-  );
-}
-
 function row(party) {
   const known = party.knownTo !== null;
   return el(
     'tr',
-    {},
     el(
       'th',
       { scope: 'row' },
       partyName(party.partyId),
-      party.quarantinedAt !== null &&
-        el('span', { class: 'badge', 'data-is': 'incomplete' }, 'in quarantine'),
+      party.quarantinedAt !== null && el('span.badge', { 'data-is': 'incomplete' }, 'in quarantine'),
     ),
-    el('td', { class: 'number', 'data-label': 'Entries' }, known ? count(party.rows) : '–'),
-    el('td', { class: 'number', 'data-label': 'Size' }, known ? bytes(party.bytes) : '–'),
+    el('td.number', { 'data-label': 'Entries' }, known ? count(party.rows) : '–'),
+    el('td.number', { 'data-label': 'Size' }, known ? bytes(party.bytes) : '–'),
     el('td', { 'data-label': 'Last entry' }, time(party.lastEntryAt)),
     el('td', { 'data-label': 'Known to' }, time(party.knownTo)),
     el(
       'td',
-      {},
       el(
-        'div',
-        { class: 'deal' },
-        exportable(party.partyId) && orderButton({ partyId: party.partyId, assetId: null }),
+        'div.deal',
+        exportable(party.partyId) && orderButton({ partyId: party.partyId }),
         known && download(party),
       ),
     ),
@@ -136,9 +100,8 @@ export function exportable(partyId) {
 /** What is mirrored already, as one CSV. */
 export function download({ partyId }) {
   return el(
-    'a',
+    'a.button',
     {
-      class: 'button',
       href: `/api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`,
       download: `ledger_entries_${partyId}.csv`,
       'aria-label': `CSV: ${partyId}`,

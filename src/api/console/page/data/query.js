@@ -1,12 +1,13 @@
 // SQL over the lake and the ready questions: the result as a table, a chart where it makes sense, a file.
-import { ask, post } from '../common/ask.js';
+import { asJson, ask, post, send } from '../common/ask.js';
 import { completeNames } from './complete.js';
-import { action, announce, el, place, show } from '../common/dom.js';
+import { action, announce, byId, el, show } from '../common/dom.js';
 import { plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
 import { isLonger, resultTable, tabled } from './result.js';
 
-const SECONDS_MAX = 60;
+/** Longer than a statement may take. */
+const TIMEOUT_MS = 70_000;
 const LAST = 'ledger-mirror query';
 const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';
 const EXAMPLE =
@@ -33,20 +34,20 @@ export function startQuery() {
   });
   sql.value = sessionStorage.getItem(LAST) ?? EXAMPLE;
   const question = el('select', { id: 'query-question' }, el('option', { value: '' }, 'your own SQL'));
-  const options = el('span', { class: 'choices' });
-  const keys = el('p', { id: 'query-keys', class: 'hint' }, KEYS);
+  const options = el('span.choices');
+  const keys = el('p.hint', { id: 'query-keys' }, KEYS);
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
-  const run = el('button', { type: 'button', class: 'primary' }, 'Run');
+  const run = el('button.primary', { type: 'button' }, 'Run');
   const asked = () => askedFor(sql, question, options);
   run.addEventListener('click', () => void answer(asked, run, result));
   sql.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) run.click();
   });
-  place('query').replaceChildren(
-    el('p', { class: 'choices' }, el('label', { class: 'choice' }, 'Question', question), options),
+  byId('query').replaceChildren(
+    el('p.choices', el('label.choice', 'Question', question), options),
     sql,
     keys,
-    el('p', { class: 'deal' }, run, fileButton('CSV', 'csv', asked), fileButton('Parquet', 'parquet', asked)),
+    el('p.deal', run, fileButton('CSV', 'csv', asked), fileButton('Parquet', 'parquet', asked)),
     result,
   );
   completeNames(sql);
@@ -75,8 +76,7 @@ function optionField(name) {
   const { label, hint } = OPTIONS[name];
   const list = name === 'asset' ? 'query-assets' : undefined;
   return el(
-    'label',
-    { class: 'choice' },
+    'label.choice',
     label,
     el('input', { name, list, placeholder: hint, autocomplete: 'off', spellcheck: 'false', size: 15 }),
     list !== undefined && assetList(list),
@@ -110,19 +110,13 @@ function askedFor(sql, question, options) {
 async function answer(asked, run, result) {
   if (run.getAttribute('aria-disabled') === 'true') return;
   run.setAttribute('aria-disabled', 'true');
-  const target = el('div', {}, el('p', { class: 'quiet' }, 'Asking the lake…'));
+  const target = el('div', el('p.quiet', 'Asking the lake…'));
   show(result, target);
   try {
-    const {
-      rows: found,
-      isCut,
-      tookMs,
-    } = await post('/console/query', asked(), {
-      timeoutMs: (SECONDS_MAX + 10) * 1_000,
-    });
+    const { isCut, tookMs, ...found } = await post('/console/query', asked(), { timeoutMs: TIMEOUT_MS });
     if (!target.isConnected) return;
-    const { columns, rows } = tabled(found);
-    const hint = el('p', { class: 'hint' });
+    const { columns, rows } = tabled(found.rows);
+    const hint = el('p.hint');
     const shown = rows.length === 0 ? [] : [...resultChart(columns, rows), resultTable(columns, rows)];
     show(target, hint, ...shown);
     const more = isCut ? ', and more: the files hold all of them' : '';
@@ -132,7 +126,7 @@ async function answer(asked, run, result) {
     announce(told);
   } catch (error) {
     // As DuckDB wrote it: a mark in its last line stands below the place.
-    show(target, el('pre', { class: 'notice bad', tabindex: 0 }, error.message));
+    show(target, el('pre.notice.bad', { tabindex: 0 }, error.message));
   } finally {
     run.removeAttribute('aria-disabled');
   }
@@ -140,13 +134,10 @@ async function answer(asked, run, result) {
 
 function fileButton(label, format, asked) {
   return action(label, async () => {
-    const response = await fetch(`/console/query/file?format=${format}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(asked()),
-      signal: AbortSignal.timeout((SECONDS_MAX + 10) * 1_000),
+    const response = await send(`/console/query/file?format=${format}`, {
+      ...asJson(asked()),
+      timeoutMs: TIMEOUT_MS,
     });
-    if (!response.ok) throw new Error((await response.json()).message);
     const url = URL.createObjectURL(await response.blob());
     const [, name] = /filename="(.+)"/.exec(response.headers.get('content-disposition'));
     el('a', { href: url, download: name }).click();

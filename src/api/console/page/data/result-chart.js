@@ -6,7 +6,7 @@ import { count, shortId } from '../common/format.js';
 const LINES_MAX = 6;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 
-/** @returns the chart's place, or nothing where a line would say nothing */
+/** @returns the chart's byId, or nothing where a line would say nothing */
 export function resultChart(columns, rows) {
   const places = (kind) => columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
   const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];
@@ -18,7 +18,7 @@ export function resultChart(columns, rows) {
   const lines = linesOf(rows, { time, figure, kind });
   const times = [...new Set(lines.flatMap(({ at }) => [...at.keys()]))].toSorted((a, b) => a - b);
   if (times.length < 2 || times.some(Number.isNaN)) return [];
-  const target = el('div', { class: 'chart' });
+  const target = el('div.chart');
   const name = columns[figure].name;
   const label = kind === undefined ? name : `${name} by ${columns[kind].name}`;
   // Not before the page has it: a chart is as wide as its place.
@@ -36,7 +36,7 @@ export function resultChart(columns, rows) {
       })),
     }),
   );
-  return [el('p', { class: 'hint' }, label), target];
+  return [el('p.hint', label), target];
 }
 
 /** The column of text with the fewest values, where these are few enough to tell apart. */

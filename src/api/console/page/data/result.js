@@ -1,5 +1,5 @@
 // A result as a table that stays fast: rows are added as they are scrolled to.
-import { el } from '../common/dom.js';
+import { el, scrolling, tableHead } from '../common/dom.js';
 import { count, shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
@@ -30,38 +30,15 @@ function kindOf(values) {
 
 /** @param rows arrays of JSON values; amounts are text, so that no digit is lost */
 export function resultTable(columns, rows) {
+  const names = columns.map(({ name }) => name);
+  const head = tableHead(names, (_name, index) => columns[index].kind === 'number');
   const body = el('tbody');
-  const table = el(
-    'table',
-    { class: 'cards' },
-    el(
-      'thead',
-      {},
-      el(
-        'tr',
-        {},
-        columns.map((column) => el('th', { scope: 'col', class: classOf(column) }, column.name)),
-      ),
-    ),
-    body,
-  );
-  const region = el(
-    'div',
-    { class: 'scroll result', tabindex: 0, role: 'region', 'aria-label': 'Result' },
-    table,
-  );
+  const region = scrolling('Result', el('table.cards', head, body));
+  region.classList.add('result');
   let next = 0;
   const add = () => {
     const part = rows.slice(next, next + ROWS_AT_ONCE);
-    body.append(
-      ...part.map((row) =>
-        el(
-          'tr',
-          {},
-          row.map((value, index) => cell(value, columns[index])),
-        ),
-      ),
-    );
+    body.append(...part.map((row) => el('tr', ...row.map((value, index) => cell(value, columns[index])))));
     next += part.length;
   };
   region.addEventListener('scroll', () => {
@@ -76,13 +53,9 @@ export function isLonger(region) {
   return region !== null && region.scrollHeight > region.clientHeight;
 }
 
-function classOf(column) {
-  return column.kind === 'number' ? 'number' : undefined;
-}
-
 function cell(value, column) {
   const label = { 'data-label': column.name };
-  if (value === null) return el('td', { class: 'quiet', ...label }, '–');
+  if (value === null) return el('td.quiet', { ...label }, '–');
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
   const shown = isId ? shortId(text) : column.isAmount ? text.replace(/^-?\d+/, count) : text;

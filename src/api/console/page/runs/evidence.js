@@ -1,7 +1,7 @@
 // Evidence as people read it: a sentence first, then what there is, then the names of what there is none of.
 import { ask } from '../common/ask.js';
-import { el } from '../common/dom.js';
-import { bytes, count, duration, plural, shortId } from '../common/format.js';
+import { el, tableHead } from '../common/dom.js';
+import { bytes, count, duration, plural, shortId, words } from '../common/format.js';
 import { time } from '../common/time.js';
 
 const SHOWN_MAX = 12;
@@ -15,77 +15,53 @@ const CANCELLED = 'It was cancelled. What it had stored stays; the next run goes
 export function evidence({ runId, kind, state, evidence: found }) {
   const sentence = state === 'cancelled' ? CANCELLED : SENTENCES[kind]?.(found);
   return el(
-    'div',
-    { class: 'evidence' },
+    'div.evidence',
     found.error !== undefined &&
-      el(
-        'p',
-        { class: 'notice bad' },
-        el('strong', {}, found.error.code ?? 'error'),
-        ` ${found.error.message ?? ''}`,
-      ),
-    sentence !== undefined && found.error === undefined && el('p', { class: 'said' }, sentence),
+      el('p.notice.bad', el('strong', found.error.code ?? 'error'), ` ${found.error.message ?? ''}`),
+    sentence !== undefined && found.error === undefined && el('p.said', sentence),
     tree(found, 0),
-    costs(runId),
-    logLines(runId),
-    el(
-      'details',
-      {},
-      el('summary', {}, 'As JSON'),
-      el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2)),
-    ),
+    folded('Cost by stage', el('div', 'Loading…'), () => costTable(runId)),
+    folded('Log lines', el('pre', { tabindex: 0 }, 'Loading…'), () => logLines(runId)),
+    el('details', el('summary', 'As JSON'), el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2))),
   );
 }
 
-/** What it asked of the source, and how long it took, by stage. */
-function costs(runId) {
-  const body = el('div', {}, 'Loading…');
-  const node = el('details', {}, el('summary', {}, 'Cost by stage'), body);
-  const load = async () => {
+/** Asked for when it is opened. */
+function folded(title, body, load) {
+  const node = el('details', el('summary', title), body);
+  node.addEventListener('toggle', async () => {
+    if (!node.open) return;
     try {
-      const { stages } = await ask(`/console/runs/${runId}/costs`);
-      body.replaceChildren(costTable(stages));
+      body.replaceChildren(await load());
     } catch (error) {
       body.textContent = error.message;
     }
-  };
-  node.addEventListener('toggle', () => node.open && void load());
+  });
   return node;
 }
 
-function costTable(stages) {
+/** What it asked of the source, and how long it took, by stage. */
+async function costTable(runId) {
+  const { stages } = await ask(`/console/runs/${runId}/costs`);
   const sum = (name) => stages.reduce((all, stage) => all + BigInt(stage[name]), 0n);
   const row = (head, { requests, retries, bytes: size, seconds }) =>
     el(
       'tr',
-      {},
       el('th', { scope: 'row' }, head),
       el(
-        'td',
-        { class: 'number' },
+        'td.number',
         count(requests),
-        retries > 0 && el('span', { class: 'quiet' }, ` (${plural(retries, 'retry', 'retries')})`),
+        retries > 0 && el('span.quiet', ` (${plural(retries, 'retry', 'retries')})`),
       ),
-      el('td', { class: 'number' }, bytes(size)),
-      el('td', { class: 'number' }, seconds === undefined ? '' : duration(seconds * 1_000)),
+      el('td.number', bytes(size)),
+      el('td.number', seconds === undefined ? '' : duration(seconds * 1_000)),
     );
   return el(
-    'table',
-    { class: 'costs' },
-    el('caption', { class: 'hidden' }, 'Cost by stage'),
-    el(
-      'thead',
-      {},
-      el(
-        'tr',
-        {},
-        el('th', { scope: 'col' }, 'Stage'),
-        ['Requests', 'Received', 'Took'].map((name) => el('th', { scope: 'col', class: 'number' }, name)),
-      ),
-    ),
+    'table.costs',
+    el('caption.hidden', 'Cost by stage'),
+    tableHead(['Stage', 'Requests', 'Received', 'Took'], (name) => name !== 'Stage'),
     el(
       'tbody',
-      {},
       stages.map((stage) => row(stage.stage, stage)),
       stages.length > 1 &&
         row('all', { requests: sum('requests'), retries: sum('retries'), bytes: sum('bytes') }),
@@ -93,25 +69,14 @@ function costTable(stages) {
   );
 }
 
-/** Asked for when they are opened; the first page of them is what is looked for. */
-function logLines(runId) {
-  const body = el('pre', { tabindex: 0 }, 'Loading…');
-  const node = el('details', {}, el('summary', {}, 'Log lines'), body);
-  const load = async () => {
-    try {
-      const { lines, next } = await ask(`/mirror/runs/${runId}/logs`);
-      const texts = lines.map(({ at, level, message, fields }) =>
-        [at.slice(11, 19), level.padEnd(5), message, ...Object.entries(fields).map(said)].join(' '),
-      );
-      const more = next === null ? [] : ['… more: ledger-mirror logs ' + runId];
-      body.textContent =
-        texts.length === 0 ? 'No lines are kept of this run.' : [...texts, ...more].join('\n');
-    } catch (error) {
-      body.textContent = error.message;
-    }
-  };
-  node.addEventListener('toggle', () => node.open && void load());
-  return node;
+/** The first page of them is what is looked for. */
+async function logLines(runId) {
+  const { lines, next } = await ask(`/mirror/runs/${runId}/logs`);
+  const texts = lines.map(({ at, level, message, fields }) =>
+    [at.slice(11, 19), level.padEnd(5), message, ...Object.entries(fields).map(said)].join(' '),
+  );
+  const more = next === null ? [] : [`… more: ledger-mirror logs ${runId}`];
+  return texts.length === 0 ? 'No lines are kept of this run.' : [...texts, ...more].join('\n');
 }
 
 function said([name, value]) {
@@ -152,15 +117,14 @@ function tree(value, depth) {
   }
   return el(
     'div',
-    {},
-    facts.length > 0 && el('dl', { class: 'facts' }, facts),
-    nothing.length > 0 && el('p', { class: 'hint' }, `None or zero: ${nothing.join(', ')}.`),
+    facts.length > 0 && el('dl.facts', facts),
+    nothing.length > 0 && el('p.hint', `None or zero: ${nothing.join(', ')}.`),
     branches,
   );
 }
 
 function fact(key, content) {
-  return el('div', {}, el('dt', {}, words(key)), el('dd', {}, content));
+  return el('div', el('dt', words(key)), el('dd', content));
 }
 
 function branch(key, value, depth) {
@@ -171,20 +135,18 @@ function branch(key, value, depth) {
     const text = entries.flatMap(([name, inner]) =>
       isNothing(inner) ? [] : [', ', `${words(name)} `, leaf(name, inner, depth)],
     );
-    return el('dl', { class: 'facts' }, fact(key, text.slice(1)));
+    return el('dl.facts', fact(key, text.slice(1)));
   }
   const content = Array.isArray(value) ? leaf(key, value, depth) : tree(value, depth + 1);
-  if (depth > 0) return el('div', { class: 'branch' }, el('p', { class: 'quiet' }, words(key)), content);
+  if (depth > 0) return el('div.branch', el('p.quiet', words(key)), content);
   const { verdict } = value;
   return el(
-    'details',
-    { class: 'branch' },
+    'details.branch',
     el(
       'summary',
-      {},
-      el('strong', {}, words(key)),
+      el('strong', words(key)),
       ' ',
-      verdict !== undefined && el('span', { class: 'badge', 'data-is': verdict }, verdict),
+      verdict !== undefined && el('span.badge', { 'data-is': verdict }, verdict),
     ),
     content,
   );
@@ -200,31 +162,21 @@ function isBranch(value) {
   return typeof value === 'object' && value !== null;
 }
 
-/** `newRows` → `new rows` */
-function words(key) {
-  return key.replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2').toLowerCase();
-}
-
 function leaf(key, value, depth) {
   if (depth > DEPTH_MAX) return '…';
   if (Array.isArray(value)) {
-    const items = value.slice(0, SHOWN_MAX).map((item) => el('li', {}, leaf(key, item, depth + 1)));
+    const items = value.slice(0, SHOWN_MAX).map((item) => el('li', leaf(key, item, depth + 1)));
     const more = value.length - SHOWN_MAX;
-    return el(
-      'ul',
-      { class: 'plain' },
-      items,
-      more > 0 && el('li', { class: 'quiet' }, `and ${count(more)} more`),
-    );
+    return el('ul.plain', items, more > 0 && el('li.quiet', `and ${count(more)} more`));
   }
   if (isBranch(value)) return tree(value, depth + 1);
   const text = String(value);
-  if (key === 'verdict') return el('span', { class: 'badge', 'data-is': text }, text);
+  if (key === 'verdict') return el('span.badge', { 'data-is': text }, text);
   if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text)) return time(text, 'full');
   if (/^\d+$/.test(text)) return numeral(key, text);
   if (typeof value === 'number') return value.toPrecision(3);
-  if (/^[0-9a-f]{40,}$/.test(text)) return el('span', { class: 'id', title: text }, shortId(text));
-  return typeof value === 'boolean' ? 'yes' : el('span', { class: 'any' }, text);
+  if (/^[0-9a-f]{40,}$/.test(text)) return el('span.id', { title: text }, shortId(text));
+  return typeof value === 'boolean' ? 'yes' : el('span.any', text);
 }
 
 function numeral(key, text) {

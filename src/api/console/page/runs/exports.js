@@ -1,6 +1,6 @@
 // Ledgers as lines in time: what is closed, what is open, what is being asked for, what was quarantined.
 import { ask } from '../common/ask.js';
-import { el, failed, place, show, svg } from '../common/dom.js';
+import { el, loader, show, svg } from '../common/dom.js';
 import { plural } from '../common/format.js';
 import { formatTime, mirrorNowMs, time } from '../common/time.js';
 import { partyName } from '../common/orders.js';
@@ -10,31 +10,19 @@ const HEIGHT = 16;
 const TICKS = 4;
 const DAY_MS = 86_400_000;
 
-export async function loadLines() {
-  const target = place('lines');
-  try {
-    const { lines } = await ask('/console/lines');
-    if (lines.length === 0) {
-      show(
-        target,
-        el(
-          'p',
-          { class: 'none' },
-          'No ledger was exported yet. The nightly run does it; or find a party under Data and export it now.',
-        ),
-      );
-      return;
-    }
-    show(target, ...told(lines));
-  } catch (error) {
-    show(target, failed(error, loadLines));
-  }
-}
+const NOTHING =
+  'No ledger was exported yet. The nightly run does it; or find a party under Data and export it now.';
+
+export const loadLines = loader(
+  'lines',
+  () => ask('/console/lines'),
+  ({ lines }, target) => show(target, ...(lines.length === 0 ? [el('p.none', NOTHING)] : told(lines))),
+);
 
 /** All is well in a sentence; what is under way or in quarantine is drawn at once. */
 function told(lines) {
   if (lines.some(({ state }) => state !== 'published')) return [legend(), ...draw(lines)];
-  const drawn = el('details', {}, el('summary', {}, 'Show what is known of the latest over time'));
+  const drawn = el('details', el('summary', 'Show what is known of the latest over time'));
   drawn.addEventListener('toggle', () => drawn.append(legend(), ...draw(lines)), { once: true });
   const latest = lines
     .map(({ covered }) => covered.at(-1)?.to)
@@ -42,8 +30,7 @@ function told(lines) {
     .toSorted();
   return [
     el(
-      'p',
-      { class: 'quiet' },
+      'p.quiet',
       'No export is under way and none is in quarantine. ',
       ...(latest[0] === undefined ? [] : ['The latest ledgers are known up to ', time(latest[0]), '.']),
     ),
@@ -56,13 +43,13 @@ const LEGEND = [
   ['empty', 'closed, without entries'],
   ['open', 'open: replaced by the next export'],
   ['flight', 'in flight'],
-  ['aside', 'in quarantine'],
+  ['quarantined', 'in quarantine'],
 ];
 
 function legend() {
   return el(
-    'ul',
-    { class: 'legend', 'aria-label': 'Legend' },
+    'ul.legend',
+    { 'aria-label': 'Legend' },
     LEGEND.map(([is, meaning]) => el('li', { class: is }, meaning)),
   );
 }
@@ -84,7 +71,6 @@ function draw(lines) {
   const domain = domainOf(lines);
   const list = el(
     'ol',
-    {},
     lines.map((line) => row(line, domain)),
   );
   return [list, axis(domain)];
@@ -94,9 +80,9 @@ function axis({ fromMs, toMs }) {
   const form = toMs - fromMs > 3 * DAY_MS ? 'day' : 'minute';
   const ticks = Array.from({ length: TICKS }, (_, index) => {
     const at = new Date(fromMs + ((toMs - fromMs) * index) / (TICKS - 1));
-    return el('li', {}, time(at.toISOString(), form));
+    return el('li', time(at.toISOString(), form));
   });
-  return el('ol', { class: 'axis', 'aria-hidden': 'true' }, ticks);
+  return el('ol.axis', { 'aria-hidden': 'true' }, ticks);
 }
 
 function row(line, domain) {
@@ -107,21 +93,20 @@ function row(line, domain) {
     const x = scale(fromMs);
     return svg('rect', { x, y: 0, width: Math.max(scale(toMs) - x, 2), height: HEIGHT, class: is });
   };
-  const frontierMs = Math.max(domain.fromMs, ...line.covered.map(({ to }) => Date.parse(to)));
+  const knownToMs = Math.max(domain.fromMs, ...line.covered.map(({ to }) => Date.parse(to)));
   const parts = line.covered.map(({ from, to, open, rows }) =>
     block(Date.parse(from), Date.parse(to), open ? 'open' : rows === null ? 'empty' : 'closed'),
   );
-  if (line.state === 'in flight') parts.push(block(frontierMs, domain.nowMs, 'flight'));
-  if (line.state === 'quarantined') parts.push(block(frontierMs, domain.nowMs, 'aside'));
+  if (line.state === 'in flight') parts.push(block(knownToMs, domain.nowMs, 'flight'));
+  if (line.state === 'quarantined') parts.push(block(knownToMs, domain.nowMs, 'quarantined'));
   const said = sayLine(line);
   return el(
     'li',
-    {},
-    el('span', { class: 'who' }, partyName(line.partyId)),
+    el('span.who', partyName(line.partyId)),
     svg(
       'svg',
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': said },
-      svg('title', {}, said),
+      svg('title', said),
       parts,
     ),
     stateOf(line),
@@ -129,9 +114,8 @@ function row(line, domain) {
 }
 
 function stateOf({ state, covered }) {
-  if (state === 'published')
-    return el('span', { class: 'quiet state' }, 'to ', time(covered.at(-1)?.to, 'ago'));
-  return el('span', { class: 'badge', 'data-is': state === 'in flight' ? 'live' : 'incomplete' }, state);
+  if (state === 'published') return el('span.quiet.state', 'to ', time(covered.at(-1)?.to, 'ago'));
+  return el('span.badge', { 'data-is': state === 'in flight' ? 'live' : 'incomplete' }, state);
 }
 
 function sayLine({ covered, state }) {

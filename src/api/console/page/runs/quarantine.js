@@ -1,6 +1,6 @@
 // What was quarantined, why, and asking again.
 import { ask } from '../common/ask.js';
-import { el, failed, keyed, place, show } from '../common/dom.js';
+import { byId, el, keyed, loader, show } from '../common/dom.js';
 import { plural } from '../common/format.js';
 import { time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
@@ -10,71 +10,49 @@ const PAGE = 50;
 const SHOWN_MAX = 1_000;
 let shown = PAGE;
 
-export function startAside() {
-  place('aside-more').addEventListener('click', () => {
+export function startQuarantine() {
+  byId('quarantine-more').addEventListener('click', () => {
     shown = Math.min(shown + PAGE, SHOWN_MAX - 1);
-    void loadAside();
+    void loadQuarantine();
   });
 }
 
-export async function loadAside() {
-  const target = place('aside');
-  try {
-    const { units } = await ask(`/console/quarantined?limit=${shown + 1}`);
-    place('aside-more').hidden = units.length <= shown || shown === SHOWN_MAX - 1;
-    if (units.length === 0) {
-      target.list = undefined;
-      show(
-        target,
-        el(
-          'p',
-          { class: 'none' },
-          'Nothing is in quarantine. A ledger whose export fails again and again would stand here, with the reason.',
-        ),
-      );
-      return;
-    }
-    if (target.list === undefined) {
-      target.list = el('ul', { class: 'asides wide' });
-      show(target, target.list);
-    }
-    keyed(target.list, units.slice(0, shown), ({ exportId }) => exportId, makeUnit);
-  } catch (error) {
-    target.list = undefined;
-    place('aside-more').hidden = true;
-    show(target, failed(error, loadAside));
-  }
-}
+const NOTHING =
+  'Nothing is in quarantine. A ledger whose export fails again and again would stand here, with the reason.';
 
-function makeUnit(unit) {
+export const loadQuarantine = loader(
+  'quarantine',
+  () => ask(`/console/quarantined?limit=${shown + 1}`),
+  ({ exports }, target) => {
+    byId('quarantine-more').hidden = exports.length <= shown || shown === SHOWN_MAX - 1;
+    if (exports.length === 0) show(target, el('li.none', NOTHING));
+    else keyed(target, exports.slice(0, shown), ({ exportId }) => exportId, makeItem);
+  },
+  (problem) => {
+    byId('quarantine-more').hidden = true;
+    return el('li', problem);
+  },
+);
+
+function makeItem(found) {
   const node = el(
     'li',
-    {},
     el(
       'div',
-      {},
       el(
         'p',
-        {},
-        partyName(unit.partyId),
+        partyName(found.partyId),
         ' ',
-        el(
-          'span',
-          { class: 'quiet' },
-          'since ',
-          time(unit.since),
-          `, after ${plural(unit.attempts, 'try', 'tries')}`,
-        ),
+        el('span.quiet', 'since ', time(found.since), `, after ${plural(found.attempts, 'try', 'tries')}`),
       ),
       el(
-        'p',
-        { class: 'any' },
-        unit.reason?.code !== undefined && el('code', {}, unit.reason.code),
+        'p.any',
+        found.reason?.code !== undefined && el('code', found.reason.code),
         ' ',
-        unit.reason?.message ?? 'no reason was kept',
+        found.reason?.message ?? 'no reason was kept',
       ),
     ),
-    orderButton(unit, 'Ask again'),
+    orderButton(found, 'Ask again'),
   );
   return { node, update: () => undefined };
 }

@@ -1,5 +1,5 @@
 // First of all: is the mirror complete, as of when, and does anything need a person.
-import { action, el, keyed, place, setText } from '../common/dom.js';
+import { action, byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { bytes, count, duration } from '../common/format.js';
 import { formatTime, time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
@@ -25,30 +25,25 @@ function waiting({ jobsWaiting, oldestSeconds }) {
 }
 
 export function showGlance(snapshot) {
-  const { status, nextNight, quarantined } = snapshot;
-  setText(place('source'), status.sourceUrl ?? '');
+  const { status, nextNightlyRun } = snapshot;
+  setText(byId('source'), status.sourceUrl ?? '');
   const state = status.complete
     ? 'whole'
     : status.streams.every((stream) => stream.verdict === null)
       ? 'none'
       : 'not';
-  place('glance').dataset.state = state;
+  byId('glance').dataset.state = state;
   showSentence(status.sentence);
-  showFreshness(status, nextNight);
+  showFreshness(status, nextNightlyRun);
+  keyed(byId('attention'), status.attention, ({ what }) => what.replace(/^\d+ /, ''), attentionItem);
   keyed(
-    place('attention'),
-    status.attention,
-    ({ what }) => what.replace(/^\d+ /, ''),
-    (item) => attentionItem(item, quarantined),
-  );
-  keyed(
-    place('numbers'),
+    byId('numbers'),
     NUMBERS.map(([name, read]) => ({ name, text: read(snapshot) })),
     ({ name }) => name,
     ({ name }) => {
       const value = el('dd');
       return {
-        node: el('div', {}, el('dt', {}, name), value),
+        node: el('div', el('dt', name), value),
         update: ({ text }) => setText(value, text),
       };
     },
@@ -57,77 +52,57 @@ export function showGlance(snapshot) {
 
 /** Spoken when it changes; a date is not broken in two. */
 function showSentence(text) {
-  const target = place('sentence');
-  if (target.textContent === text) return;
   const parts = text.split(/(\d{4}-\d\d-\d\d)/);
-  target.replaceChildren(
-    ...parts.map((part, index) => (index % 2 === 0 ? part : el('span', { class: 'unbroken' }, part))),
+  redraw(byId('sentence'), text, () =>
+    parts.map((part, index) => (index % 2 === 0 ? part : el('span.unbroken', part))),
   );
 }
 
-function showFreshness(status, nextNight) {
-  const target = place('fresh');
+function showFreshness(status, nextNightlyRun) {
   const oldest = status.streams
     .map((stream) => stream.asOfTime)
     .filter((at) => at !== null)
     .toSorted((a, b) => Date.parse(a) - Date.parse(b))[0];
-  const key = `${oldest} ${nextNight}`;
-  if (target.dataset.key === key) return;
-  target.dataset.key = key;
-  target.replaceChildren(
+  redraw(byId('fresh'), `${oldest} ${nextNightlyRun}`, () => [
     ...(oldest === undefined ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
-    ...(nextNight === null ? ['No nightly run is scheduled.'] : []),
-  );
+    ...(nextNightlyRun === null ? ['No nightly run is scheduled.'] : []),
+  ]);
 }
 
 function attentionItem() {
   const [what, why, todo, deal, list] = [
     el('strong'),
     el('span'),
-    el('p', { class: 'quiet' }),
-    el('div', { class: 'deal' }),
-    el('ul', { class: 'asides' }),
+    el('p.quiet'),
+    el('div.deal'),
+    el('ul.quarantine'),
   ];
-  const node = el('li', {}, el('div', {}, el('p', {}, what, ' — ', why), todo, list), deal);
-  let shown = '';
+  const node = el('li', el('div', el('p', what, ' — ', why), todo, list), deal);
   return {
     node,
     update: (item) => {
       setText(what, item.what[0].toUpperCase() + item.what.slice(1));
       setText(why, item.why);
-      showTodo(todo, item.todo);
-      const key = JSON.stringify(item.action);
-      if (key !== shown) deal.replaceChildren(...buttons(item.action));
-      shown = key;
-      if (item.action?.does === 'ask again') showAsides(list);
+      // What stands between backticks is a command.
+      redraw(todo, item.todo, () =>
+        item.todo.split('`').map((part, index) => (index % 2 === 0 ? part : el('code', part))),
+      );
+      redraw(deal, JSON.stringify(item.action), () => buttons(item.action));
+      if (item.action?.does === 'ask again') showQuarantined(list);
     },
   };
 }
 
-/** What stands between backticks is a command. */
-function showTodo(node, text) {
-  if (node.dataset.shown === text) return;
-  node.dataset.shown = text;
-  node.replaceChildren(
-    ...text.split('`').map((part, index) => (index % 2 === 0 ? part : el('code', {}, part))),
-  );
-}
-
 function buttons(wanted) {
+  const syncNow = async () => {
+    await startRun({ kind: 'sync', list: wanted.list });
+    return 'Queued';
+  };
   switch (wanted?.does) {
-    case 'night':
+    case 'nightly':
       return [startButton('Run now', 'primary')];
     case 'sync':
-      return [
-        action(
-          'Sync now',
-          async () => {
-            await startRun({ kind: 'sync', list: wanted.list });
-            return 'Queued';
-          },
-          'primary',
-        ),
-      ];
+      return [action('Sync now', syncNow, 'primary')];
     case 'evidence':
       return [action('Read the evidence', () => showLastRun(wanted.kind, wanted.subject), 'primary')];
     case 'ask again':
@@ -137,31 +112,21 @@ function buttons(wanted) {
   }
 }
 
-let asides = [];
-/** The units that the last snapshot names; drawn below the item that speaks of them. */
-export function takeAsides(units) {
-  asides = units;
+let quarantined = [];
+/** The ledgers that the last snapshot names; drawn below the item that speaks of them. */
+export function takeQuarantined(found) {
+  quarantined = found;
 }
 
-function showAsides(target) {
+function showQuarantined(target) {
   keyed(
     target,
-    asides,
+    quarantined,
     ({ exportId }) => exportId,
-    (unit) => ({
-      node: el(
-        'li',
-        {},
-        el(
-          'div',
-          {},
-          partyName(unit.partyId),
-          ' ',
-          el('span', { class: 'quiet' }, unit.reason?.message ?? 'no reason was kept'),
-        ),
-        orderButton(unit, 'Ask again'),
-      ),
-      update: () => undefined,
-    }),
+    (found) => {
+      const reason = el('span.quiet', found.reason?.message ?? 'no reason was kept');
+      const who = el('div', partyName(found.partyId), ' ', reason);
+      return { node: el('li', who, orderButton(found, 'Ask again')), update: () => undefined };
+    },
   );
 }

@@ -1,63 +1,60 @@
 // What runs now, and how far it is.
-import { el, keyed, place, setText } from '../common/dom.js';
+import { byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { bytes, count, duration, kindName, plural, shortId } from '../common/format.js';
 import { mirrorNowMs, time } from '../common/time.js';
 import { partyName } from '../common/orders.js';
 import { cancelButton } from '../common/start.js';
 
-export function showNow({ live, night, inFlight, nextNight, workers }) {
-  const target = place('now');
-  target.classList.remove('loading');
+export function showNow({ live, nightly, inFlight, nextNightlyRun, workers }) {
   const items = [
     ...live.map((run) => ({
       key: run.runId,
       // What a run below it tells is not told twice.
       run: live.some(({ parentRunId }) => parentRunId === run.runId) ? { ...run, progress: [] } : run,
-      night: night?.runId === run.runId ? night : undefined,
+      nightly: nightly?.runId === run.runId ? nightly : undefined,
     })),
-    ...flightItem(live, night, inFlight),
+    ...flights(live, nightly, inFlight),
   ];
-  if (items.length === 0) items.push({ key: 'idle', idle: true });
-  keyed(target, items, ({ key }) => key, makeItem);
-  const idle = target.querySelector('.idle');
-  if (idle !== null) showIdle(idle, nextNight, workers);
+  const idle = { key: 'idle', nextNightlyRun, workers };
+  keyed(byId('now'), items.length > 0 ? items : [idle], ({ key }) => key, makeItem);
 }
 
-function showIdle(node, nextNight, workers) {
-  const key = `${nextNight} ${workers}`;
-  if (node.dataset.shown === key) return;
-  node.dataset.shown = key;
-  node.replaceChildren(
-    `Nothing is running; ${workers === 0 ? 'no worker is there' : `${plural(workers, 'worker')} ready`}. `,
-    ...(nextNight === null ? [] : ['Next nightly run: ', time(nextNight), '.']),
+function makeItem({ key, run }) {
+  if (key === 'idle') return idleItem();
+  return run === undefined ? flightsItem() : runItem();
+}
+
+function idleItem() {
+  const node = el('p.idle');
+  const update = ({ nextNightlyRun, workers }) =>
+    redraw(node, `${nextNightlyRun} ${workers}`, () => [
+      `Nothing is running; ${workers === 0 ? 'no worker is there' : `${plural(workers, 'worker')} ready`}. `,
+      ...(nextNightlyRun === null ? [] : ['Next nightly run: ', time(nextNightlyRun), '.']),
+    ]);
+  return { node, update };
+}
+
+/** Exports of a nightly run come and go: one line holds them all, so that nothing below it moves. */
+function flights(live, nightly, inFlight) {
+  const exports = inFlight.filter(
+    ({ partyId }) => !live.some((run) => run.kind === 'export' && run.subject === partyId),
   );
+  return nightly === null && exports.length === 0 ? [] : [{ key: 'in flight', exports }];
 }
 
-function makeItem({ idle, units }) {
-  if (idle === true) return { node: el('p', { class: 'idle' }), update: () => undefined };
-  return units === undefined ? runItem() : unitsItem();
-}
-
-/** Exports of a night come and go: one line holds them all, so that nothing below it moves. */
-function flightItem(live, night, inFlight) {
-  const units = inFlight.filter(
-    (unit) => !live.some((run) => run.kind === 'export' && run.subject === unit.partyId),
-  );
-  return night === null && units.length === 0 ? [] : [{ key: 'in flight', units }];
-}
-
-function unitsItem() {
-  const list = el('ul', { class: 'flights' });
+function flightsItem() {
+  const list = el('ul.flights');
   return {
-    node: el('article', {}, el('p', { class: 'quiet' }, 'Exports in flight'), list),
-    update: ({ units }) => keyed(list, units, ({ partyId, assetId }) => `${partyId} ${assetId}`, makeFlight),
+    node: el('article', el('p.quiet', 'Exports in flight'), list),
+    update: ({ exports }) =>
+      keyed(list, exports, ({ partyId, assetId }) => `${partyId} ${assetId}`, makeFlight),
   };
 }
 
 function makeFlight({ partyId }) {
-  const figure = el('span', { class: 'figures quiet' });
+  const figure = el('span.figures.quiet');
   return {
-    node: el('li', {}, partyName(partyId), ' ', figure),
+    node: el('li', partyName(partyId), ' ', figure),
     update: ({ progress }) => setText(figure, progress[0] === undefined ? 'asked' : bytes(progress[0].done)),
   };
 }
@@ -65,19 +62,14 @@ function makeFlight({ partyId }) {
 function runItem() {
   const [kind, subject, state, spent] = [
     el('strong'),
-    el('span', { class: 'id' }),
-    el('span', { class: 'badge' }),
-    el('span', { class: 'quiet figures' }),
+    el('span.id'),
+    el('span.badge'),
+    el('span.quiet.figures'),
   ];
   const [lines, cancel] = [el('div'), el('span')];
   return {
-    node: el(
-      'article',
-      {},
-      el('div', { class: 'head' }, el('p', { class: 'name' }, kind, ' ', subject, ' ', state), spent, cancel),
-      lines,
-    ),
-    update: ({ run, night }) => {
+    node: el('article', el('div.head', el('p.name', kind, ' ', subject, ' ', state), spent, cancel), lines),
+    update: ({ run, nightly }) => {
       setText(kind, kindName(run.kind));
       setText(subject, shortId(run.subject));
       setText(state, run.state);
@@ -87,18 +79,21 @@ function runItem() {
       if (run.parentRunId === null && cancel.childElementCount === 0) {
         cancel.append(cancelButton(run.runId, `${kindName(run.kind)} ${shortId(run.subject)}`));
       }
-      showLines(lines, night === undefined ? run.progress : [nightLine(night), ...besides(run.progress)]);
+      showLines(
+        lines,
+        nightly === undefined ? run.progress : [ledgersLine(nightly), ...besides(run.progress)],
+      );
     },
   };
 }
 
-/** The night's list is counted above, and its exports are told below: once is enough. */
+/** Its ledgers are counted above, and its exports are told below: once is enough. */
 function besides(lines) {
   return lines.filter(({ label }) => label !== 'exports' && label !== 'exporting');
 }
 
-/** How many ledgers of the night are done, and how long the rest may take. */
-function nightLine({ waiting, done, failed, deferred, firstAt }) {
+/** How many ledgers of a nightly run are done, and how long the rest may take. */
+function ledgersLine({ waiting, done, failed, deferred, firstAt }) {
   const total = waiting + done + failed;
   const settled = done + failed;
   const spentMs = firstAt === null ? 0 : mirrorNowMs() - Date.parse(firstAt);
@@ -118,49 +113,29 @@ function nightLine({ waiting, done, failed, deferred, firstAt }) {
 }
 
 function showLines(target, lines) {
-  keyed(
-    target,
-    lines,
-    ({ label }) => label,
-    () => {
-      const [label, figure, note, fill] = [
-        el('span'),
-        el('span', { class: 'figures' }),
-        el('span', { class: 'quiet note' }),
-        el('i'),
-      ];
-      const bar = el(
-        'div',
-        {
-          class: 'meter',
-          role: 'progressbar',
-          'aria-label': 'progress',
-          'aria-valuemin': 0,
-          'aria-valuemax': 100,
-        },
-        fill,
-      );
-      return {
-        node: el('div', { class: 'line' }, el('p', {}, label, ' ', figure, ' ', note), bar),
-        update: (line) => {
-          setText(label, line.label);
-          const shown = line.unit === 'bytes' ? bytes : count;
-          setText(
-            figure,
-            line.total === undefined
-              ? `${shown(line.done)} ${line.unit === 'bytes' ? '' : line.unit}`
-              : `${shown(line.done)} of ${shown(line.total)} ${line.unit === 'bytes' ? '' : line.unit}`,
-          );
-          setText(note, line.note ?? '');
-          const share =
-            line.total === undefined ? undefined : Number(line.done) / Math.max(Number(line.total), 1);
-          bar.setAttribute('aria-label', line.label);
-          if (share === undefined) bar.removeAttribute('aria-valuenow');
-          else bar.setAttribute('aria-valuenow', String(Math.round(share * 100)));
-          bar.dataset.is = share === undefined ? 'unknown' : 'known';
-          fill.style.width = `${(share ?? 1) * 100}%`;
-        },
-      };
-    },
+  keyed(target, lines, ({ label }) => label, makeLine);
+}
+
+function makeLine({ label }) {
+  const [figure, note, bar] = [el('span.figures'), el('span.quiet.note'), el('i')];
+  const meter = el(
+    'div.meter',
+    { role: 'progressbar', 'aria-label': label, 'aria-valuemin': 0, 'aria-valuemax': 100 },
+    bar,
   );
+  return {
+    node: el('div.line', el('p', el('span', label), ' ', figure, ' ', note), meter),
+    update: (line) => {
+      const isKnown = line.total !== undefined;
+      const shown = line.unit === 'bytes' ? bytes : count;
+      const of = isKnown ? ` of ${shown(line.total)}` : '';
+      setText(figure, `${shown(line.done)}${of} ${line.unit === 'bytes' ? '' : line.unit}`);
+      setText(note, line.note ?? '');
+      const percent = isKnown ? (Number(line.done) / Math.max(Number(line.total), 1)) * 100 : 100;
+      if (isKnown) meter.setAttribute('aria-valuenow', String(Math.round(percent)));
+      else meter.removeAttribute('aria-valuenow');
+      meter.dataset.is = isKnown ? 'known' : 'unknown';
+      bar.style.width = `${percent}%`;
+    },
+  };
 }
