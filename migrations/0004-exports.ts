@@ -84,6 +84,10 @@ const STATEMENTS = [
       (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
       tstzrange(from_time, to_time) with &&))`,
   'create index coverage_of_segment on mirror.coverage (segment_id)',
+  // The status reads every range, and the sums of every segment, in the order of parties and from these alone.
+  `create index coverage_by_party on mirror.coverage (party_id, asset_id)
+     include (from_time, to_time, open, segment_id, checked_at)`,
+  `create index segments_current on mirror.segments (party_id) include (rows, bytes, loaded_at) where status = 'current'`,
   // Everything one COMMIT will make visible, written before its first object is: what a crash leaves
   // between the two is finished from here, or dropped.
   `create table mirror.publications (

@@ -420,6 +420,8 @@ table mirror.workers
 
 -- Indexes
 
+CREATE INDEX coverage_by_party ON mirror.coverage USING btree (party_id, asset_id) INCLUDE (from_time, to_time, open, segment_id, checked_at)
+
 CREATE INDEX coverage_of_segment ON mirror.coverage USING btree (segment_id)
 
 CREATE INDEX exports_at_source ON mirror.exports USING btree (lease_until) WHERE is_at_source
@@ -465,6 +467,8 @@ CREATE INDEX segment_proofs_by_age ON mirror.segment_proofs USING btree (proven_
 CREATE INDEX segments_by_party ON mirror.segments USING btree (party_id, from_time)
 
 CREATE INDEX segments_by_publication ON mirror.segments USING btree (published_at DESC)
+
+CREATE INDEX segments_current ON mirror.segments USING btree (party_id) INCLUDE (rows, bytes, loaded_at) WHERE (status = 'current'::text)
 
 CREATE INDEX segments_quarantined ON mirror.segments USING btree (segment_id) WHERE (quarantine_reason IS NOT NULL)
 
