@@ -15,7 +15,8 @@ import { LoadStore } from '../src/load/store/load-store.ts';
 import { FileStore } from '../src/objects/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
-import { HEADER_13, PARTY_A, PARTY_B, publish, row13 } from '../test/load/published.ts';
+import { HEADER_13 } from '../test/ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row13 } from '../test/load/published.ts';
 import { command, expect, NotRun, runSteps, type Step, succeed } from './steps.ts';
 import { openVenv } from './venv.ts';
 

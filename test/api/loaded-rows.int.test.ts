@@ -9,7 +9,8 @@ import { ExportStore } from '../../src/export/store/export-store.ts';
 import { loadParty } from '../../src/load/load-party.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
-import { ASSET, HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
+import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+import { ASSET, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
 import { emptyLedgers, unloadSegments } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();

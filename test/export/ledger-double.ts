@@ -1,7 +1,7 @@
 /** A source in memory: a party's rows, served unordered as a release of the service would. */
 import type { ExportAnswer, WindowRequest, LedgerSource } from '../../src/export/ports.ts';
 import { parseInstant, type Micros } from '../../src/core/time.ts';
-import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+import { HEADER_12, HEADER_13, writeRow12, writeRow13 } from '../ledger/csv.ts';
 
 export const PARTY = 'aa'.repeat(32);
 export const OTHER = 'bb'.repeat(32);
@@ -34,14 +34,16 @@ export function entries(first: string, count: number, stepSeconds = 60): Entry[]
   });
 }
 
+const FILLED = { quantity: 1n, type: 'WIN', from: PARTY, to: OTHER, asset: ASSET, market: '' };
+
 export function row12(entry: Entry): string {
-  const { time, quantity = 1n, from = PARTY, to = OTHER, asset = ASSET } = entry;
-  return `${time},${quantity},TRANSFER_TYPE_WIN,\\x${asset},\\x,\\x${from},3,\\x,\\x${to},4,5,12345678901234567890123`;
+  return writeRow12({ ...FILLED, ...entry });
 }
 
+/** As the sender's export has it. */
 export function row13(entry: Entry): string {
-  const { time, quantity = 1n, from = PARTY, to = OTHER, asset = ASSET } = entry;
-  return `${time},${quantity},-${quantity},TRANSFER_TYPE_WIN,${asset},"",${from},MARGIN,5,"",${to},GENERAL,7`;
+  const { quantity } = { ...FILLED, ...entry };
+  return writeRow13({ ...FILLED, balances: ['5', '7'], ...entry }, `-${quantity}`);
 }
 
 /** What happens to the bytes of one answer. */

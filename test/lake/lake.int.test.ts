@@ -26,7 +26,8 @@ import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
 import { openDoubleStore, S3Double } from '../support/s3-double.ts';
-import { ASSET, HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
+import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+import { ASSET, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
 import { addCheckpoints, addParties } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();

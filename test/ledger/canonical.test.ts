@@ -10,7 +10,8 @@ import {
 } from '../../src/ledger/encodings.ts';
 import { layoutOf } from '../../src/ledger/header.ts';
 import { RowFields } from '../../src/ledger/row-fields.ts';
-import { HEADER_12, HEADER_13, PARTY_A, row12, row13 } from '../load/published.ts';
+import { HEADER_12, HEADER_13 } from './csv.ts';
+import { PARTY_A, row12, row13 } from '../load/published.ts';
 
 describe('values of every release', () => {
   it.each([

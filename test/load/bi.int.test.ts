@@ -8,7 +8,8 @@ import { FileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase } from '../support/database.ts';
-import { HEADER_13, PARTY_A, PARTY_B, publish, row13 } from './published.ts';
+import { HEADER_13 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row13 } from './published.ts';
 
 const database = await freshDatabase();
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });

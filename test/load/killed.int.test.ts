@@ -15,7 +15,8 @@ import { LoadStore } from '../../src/load/store/load-store.ts';
 import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { runScript } from '../support/process.ts';
-import { HEADER_13, PARTY_A, PARTY_B, publish, row13, temporaryStore } from './published.ts';
+import { HEADER_13 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row13, temporaryStore } from './published.ts';
 import { loadedRows } from '../support/mirror-state.ts';
 
 const WORKER = join(import.meta.dirname, 'killed-worker.ts');

@@ -8,7 +8,8 @@ import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { loadWorld } from './load-world.ts';
-import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
+import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
 import { loadedRowsByParty, publishedSegments } from '../support/mirror-state.ts';
 
 const world = await loadWorld();

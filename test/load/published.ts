@@ -12,11 +12,7 @@ import { encodeManifest } from '../../src/ledger/objects/manifest.ts';
 import { type Compression, manifestKey, segmentKey } from '../../src/ledger/objects/object-keys.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-
-export const HEADER_12 =
-  'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
-export const HEADER_13 =
-  'vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id,account_to_account_type,account_to_balance';
+import { HEADER_12, type EntryLine, writeRow12, writeRow13 } from '../ledger/csv.ts';
 
 export const PARTY_A = 'aa'.repeat(32);
 export const PARTY_B = 'bb'.repeat(32);
@@ -24,58 +20,25 @@ export const ASSET = 'c0'.repeat(32);
 export const MARKET = 'dd'.repeat(32);
 
 /** What an entry says; `row12` and `row13` write it as the two families of releases do. */
-export interface Entry {
-  readonly time: string;
-  readonly quantity?: string;
-  readonly type?: string;
-  readonly from?: string;
-  readonly to?: string;
-  readonly balances?: readonly [from: string, to: string];
-}
+export type Entry = Partial<EntryLine> & Pick<EntryLine, 'time'>;
 
-/** 0.71.1 to 0.71.5: bytes in hex, account types as numbers. */
+const FILLED = {
+  quantity: '1000000',
+  type: 'MARGIN_HIGH',
+  from: PARTY_A,
+  to: PARTY_A,
+  asset: ASSET,
+  market: MARKET,
+};
+
 export function row12(entry: Entry): string {
-  const [fromBalance, toBalance] = entry.balances ?? ['5', '12345678901234567890123'];
-  return [
-    entry.time,
-    entry.quantity ?? '1000000',
-    `TRANSFER_TYPE_${entry.type ?? 'MARGIN_HIGH'}`,
-    `\\x${ASSET}`,
-    `\\x${MARKET}`,
-    bytes(entry.from ?? PARTY_A),
-    '3',
-    '\\x',
-    bytes(entry.to ?? PARTY_A),
-    '4',
-    fromBalance,
-    toBalance,
-  ].join(',');
+  return writeRow12({ ...FILLED, ...entry });
 }
 
-/** 0.71.6 and later: words and plain hex, another order, `effect`. */
 export function row13(entry: Entry, exportedFor: string): string {
-  const [fromBalance, toBalance] = entry.balances ?? ['5', '12345678901234567890123'];
-  const [from, to, quantity] = [entry.from ?? PARTY_A, entry.to ?? PARTY_A, entry.quantity ?? '1000000'];
-  const effect = from === to ? '0' : to === exportedFor ? quantity : `-${quantity}`;
-  return [
-    entry.time,
-    quantity,
-    effect,
-    `TRANSFER_TYPE_${entry.type ?? 'MARGIN_HIGH'}`,
-    ASSET,
-    MARKET,
-    from,
-    'MARGIN',
-    fromBalance,
-    '""',
-    to,
-    'GENERAL',
-    toBalance,
-  ].join(',');
-}
-
-function bytes(party: string): string {
-  return party === 'network' ? '\\x03' : `\\x${party}`;
+  const { from, to, quantity } = { ...FILLED, ...entry };
+  const effect = from === to ? '0' : to === exportedFor ? `${quantity}` : `-${quantity}`;
+  return writeRow13({ ...FILLED, ...entry }, effect);
 }
 
 export async function temporaryStore(): Promise<ObjectStore> {

@@ -10,7 +10,8 @@ import { RebuildStore } from '../../src/load/store/rebuild-store.ts';
 import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { loadWorld } from './load-world.ts';
-import { HEADER_12, HEADER_13, PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
+import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
 import { addParties, emptyLedgers, setWarehouseId } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();

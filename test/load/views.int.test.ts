@@ -8,7 +8,8 @@ import { openWarehouse } from '../../src/postgres/database.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase } from '../support/database.ts';
-import { HEADER_13, PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
+import { HEADER_13 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
 import { addCheckpoints } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase();

@@ -14,7 +14,8 @@ import { ReportStore } from '../../src/runs/store/report-store.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { loadWorld } from '../load/load-world.ts';
-import { HEADER_12, PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
+import { HEADER_12 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
 import {
   addParties,
   emptyCoverage,
