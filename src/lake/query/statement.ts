@@ -10,6 +10,8 @@ const BLANK = /^(?:\s+|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*/;
 /** Postgres has the tables in a schema. */
 const IN_SCHEMA = /Table with name "mirror\.(\w+)" does not exist because schema "mirror" does not exist\./i;
 const UNKNOWN_TABLE = /(Table with name (\w+) does not exist!)(?:\nDid you mean .*)?/;
+/** What is shorter stands in many names. */
+const PART_LENGTH_MIN = 4;
 /** Options are words: a value that is an expression has no place here. */
 const OPTIONS = /^(?:analyze\b|\(\s*\w+(?:\s+\w+)?(?:\s*,\s*\w+(?:\s+\w+)?)*\s*\))/i;
 
@@ -59,7 +61,7 @@ async function prepareOne(connection: DuckDBConnection, sql: string): Promise<Du
   throw new UsageError(['SQL: it must be one statement']);
 }
 
-/** DuckDB counts letters: for `checks` it suggests `parties`. Part of a table's name means that table. */
+/** DuckDB counts letters: for `checkpoint` it may suggest `parties`. Part of a table's name means that table. */
 function suggestTable(message: string): string {
   return message
     .replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
@@ -73,6 +75,7 @@ function suggestTable(message: string): string {
 }
 
 function tableMeant(name: string): string | undefined {
+  if (name.length < PART_LENGTH_MIN) return undefined;
   return LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));
 }
 

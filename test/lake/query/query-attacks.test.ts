@@ -88,6 +88,14 @@ describe('a query', () => {
   });
 });
 
+describe('a table that does not exist', () => {
+  it('is taken for one whose name it is half of, and not where it is a letter or two', async () => {
+    await expect(run('select * from checkpoint')).rejects.toThrow('Did you mean "checkpoints"?');
+    await expect(run('select * from a')).rejects.not.toThrow('parties');
+    await expect(run('select * from ts')).rejects.not.toThrow('checkpoints');
+  });
+});
+
 describe('comments inside each other', () => {
   it('hide nothing: what was read is what runs', async () => {
     const nested = `/* /* */ explain select 1 --*/ explain analyze copy held to '${target}'`;
