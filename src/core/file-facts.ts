@@ -1,5 +1,6 @@
-/** Size and SHA-256 of what streams, with flat memory. */
+/** Files: size and SHA-256 of what streams, with flat memory; and what is not there. */
 import { createHash } from 'node:crypto';
+import { errorCode } from './errors.ts';
 
 export interface FileFacts {
   readonly bytes: bigint;
@@ -30,4 +31,10 @@ export async function measure(chunks: AsyncIterable<Buffer>): Promise<FileFacts>
   const measured = new Measured();
   for await (const _ of measured.pass(chunks));
   return measured.facts();
+}
+
+/** For `.catch`: undefined where the file or folder is not there. */
+export function absent(error: unknown): undefined {
+  if (errorCode(error) === 'ENOENT') return undefined;
+  throw error;
 }

@@ -10,7 +10,7 @@ import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
-import { type FileFacts, measure } from '../core/file-facts.ts';
+import { absent, type FileFacts, measure } from '../core/file-facts.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
 import type {
   ConditionSupport,
@@ -19,7 +19,7 @@ import type {
   StoreCapabilities,
   StoreTrial,
 } from './object-store.ts';
-import { absent, Spool } from './spool.ts';
+import { Spool } from './spool.ts';
 import { trialSteps } from './trial-steps.ts';
 
 const SPOOL_FOLDER = '.spool';

@@ -1,6 +1,7 @@
 /** The one table of what an error of S3, or of the way to it, means: whether to try again, and what to do. */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { networkFault } from '../core/network-fault.ts';
 
 /**
  * `wait`: the same call, for as long as the store's patience lasts. `few`: the same call, a few times; more
@@ -97,14 +98,6 @@ const BY_STATUS: Readonly<Partial<Record<number, Meaning>>> = {
 };
 
 const BY_ERRNO: Readonly<Partial<Record<string, Meaning>>> = {
-  ECONNREFUSED: AWAY,
-  ENOTFOUND: AWAY,
-  EAI_AGAIN: AWAY,
-  EHOSTUNREACH: AWAY,
-  EHOSTDOWN: AWAY,
-  ENETUNREACH: AWAY,
-  ENETDOWN: AWAY,
-  ETIMEDOUT: AWAY,
   ECONNRESET: BUSY,
   ECONNABORTED: BUSY,
   EPIPE: BUSY,
@@ -113,14 +106,6 @@ const BY_ERRNO: Readonly<Partial<Record<string, Meaning>>> = {
   ENFILE: BUSY,
   EPROTO: PROTOCOL,
   ERR_INVALID_URL: CONFIGURATION,
-  DEPTH_ZERO_SELF_SIGNED_CERT: CERTIFICATE,
-  SELF_SIGNED_CERT_IN_CHAIN: CERTIFICATE,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: CERTIFICATE,
-  UNABLE_TO_GET_ISSUER_CERT: CERTIFICATE,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: CERTIFICATE,
-  CERT_HAS_EXPIRED: CERTIFICATE,
-  CERT_NOT_YET_VALID: CERTIFICATE,
-  ERR_TLS_CERT_ALTNAME_INVALID: CERTIFICATE,
 };
 
 function never(code: string, advice: string): Meaning {
@@ -136,6 +121,8 @@ function meaningOf(error: unknown): Meaning {
   const errno = errorCode(error);
   const byErrno = BY_ERRNO[errno];
   if (byErrno !== undefined) return byErrno;
+  const fault = networkFault(errno);
+  if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
   if (errno.startsWith('HPE_') || errno.startsWith('ERR_SSL_')) return PROTOCOL;
   // Thrown before anything was sent: "Region is missing" and its like.
   return CONFIGURATION;

@@ -7,12 +7,10 @@ import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import {
-  AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,
   DeleteObjectCommand,
   GetObjectCommand,
   HeadObjectCommand,
-  ListMultipartUploadsCommand,
   paginateListObjectsV2,
   PutObjectCommand,
   type S3Client,
@@ -25,7 +23,7 @@ import { openS3Client } from './s3-client.ts';
 import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './s3-errors.ts';
 import { type Range, readObject } from './s3-reading.ts';
 import { tryOutS3 } from './s3-trial.ts';
-import { type CompleteUpload, PART_BYTES, uploadInParts } from './s3-upload.ts';
+import { abortUploads, type CompleteUpload, PART_BYTES, uploadInParts } from './s3-upload.ts';
 import { Spool } from './spool.ts';
 
 const PATIENCE_MS = 60_000;
@@ -149,7 +147,11 @@ class S3Store implements ObjectStore {
 
   async sweep(olderThanMs: number, signal: AbortSignal): Promise<{ removed: number }> {
     const { removed } = await this.#spool.sweep(olderThanMs);
-    return { removed: removed + (await this.#abortUploads(Date.now() - olderThanMs, signal)) };
+    const where = { Bucket: this.#bucket, Prefix: this.#prefix };
+    const aborted = await this.#guard('abort unfinished uploads', () =>
+      abortUploads(this.#client, where, Date.now() - olderThanMs, signal),
+    );
+    return { removed: removed + aborted };
   }
 
   async capabilities(signal: AbortSignal): Promise<StoreCapabilities> {
@@ -296,42 +298,6 @@ class S3Store implements ObjectStore {
       `Cannot publish ${key} in ${this.url}: it was cleared away at once; look for what else removes objects there`,
       { code: 'OBJECT_CLEARED', meta: { key } },
     );
-  }
-
-  async #abortUploads(startedBeforeMs: number, signal: AbortSignal): Promise<number> {
-    let aborted = 0;
-    for (let from = {}; ;) {
-      const command = new ListMultipartUploadsCommand({
-        Bucket: this.#bucket,
-        Prefix: this.#prefix,
-        ...from,
-      });
-      const page = await this.#guard('list unfinished uploads', () =>
-        this.#client.send(command, { abortSignal: signal }),
-      );
-      for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
-        if (Key === undefined || UploadId === undefined) continue;
-        if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
-        if (await this.#abortUpload(Key, UploadId, signal)) aborted += 1;
-      }
-      const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
-      if (page.IsTruncated !== true || KeyMarker === undefined) return aborted;
-      from = { KeyMarker, ...(UploadIdMarker === undefined ? {} : { UploadIdMarker }) };
-    }
-  }
-
-  async #abortUpload(Key: string, UploadId: string, signal: AbortSignal): Promise<boolean> {
-    const abort = new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId });
-    return this.#guard(`abort an unfinished upload of ${Key}`, async () => {
-      try {
-        await this.#client.send(abort, { abortSignal: signal });
-        return true;
-      } catch (error) {
-        // Finished or aborted since it was listed.
-        if (isMissing(error)) return false;
-        throw error;
-      }
-    });
   }
 
   async #guard<Result>(what: string, work: () => Promise<Result>): Promise<Result> {

@@ -7,9 +7,11 @@ import {
   AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,
   type CompleteMultipartUploadCommandOutput,
+  ListMultipartUploadsCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
+import { isMissing } from './s3-errors.ts';
 
 /** One PUT up to here, parts of this size above: it is held in memory while it is sent. */
 export const PART_BYTES = 16 * 2 ** 20;
@@ -85,4 +87,33 @@ function sendingThrough(client: S3Client, send: Send): S3Client {
 async function giveUp(client: S3Client, command: AbortMultipartUploadCommand): Promise<unknown> {
   const abortSignal = AbortSignal.timeout(ABORT_MS_MAX);
   return client.send(command, { abortSignal }).catch(() => undefined);
+}
+
+/** Aborts what was begun before, and never finished. @returns how many uploads */
+export async function abortUploads(
+  client: S3Client,
+  where: { readonly Bucket: string; readonly Prefix: string },
+  startedBeforeMs: number,
+  signal: AbortSignal,
+): Promise<number> {
+  let aborted = 0;
+  for (let from = {}; ;) {
+    const list = new ListMultipartUploadsCommand({ ...where, ...from });
+    const page = await client.send(list, { abortSignal: signal });
+    for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
+      if (Key === undefined || UploadId === undefined) continue;
+      if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
+      const abort = new AbortMultipartUploadCommand({ Bucket: where.Bucket, Key, UploadId });
+      try {
+        await client.send(abort, { abortSignal: signal });
+        aborted += 1;
+      } catch (error) {
+        // Finished or aborted since it was listed.
+        if (!isMissing(error)) throw error;
+      }
+    }
+    const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
+    if (page.IsTruncated !== true || KeyMarker === undefined) return aborted;
+    from = { KeyMarker, ...(UploadIdMarker === undefined ? {} : { UploadIdMarker }) };
+  }
 }

@@ -1,6 +1,7 @@
 /** The folder where objects grow before they are published. Nothing in it is visible to readers. */
 import { lstat, mkdir, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { absent } from '../core/file-facts.ts';
 import { checkKey } from '../ledger/objects/object-keys.ts';
 
 export class Spool {
@@ -41,10 +42,4 @@ export class Spool {
     }
     return { removed };
   }
-}
-
-/** For `.catch`: undefined where the file or folder is not there. */
-export function absent(error: unknown): undefined {
-  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-  throw error;
 }

@@ -1,11 +1,10 @@
 /** One request to the source: rate limit, HTTP, status, retries. */
-import type { IncomingHttpHeaders } from 'node:http';
 import { errorCode, RetryableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { exhaustedForMs } from './wire/answer-headers.ts';
 import { readStart } from './wire/body.ts';
 import { answerError } from './retry/failure.ts';
-import { whereOf, type HttpAnswer, type HttpLimits, type SourceHttp } from './wire/http.ts';
+import { whereOf, type HttpAnswer, type HttpRequest, type SourceHttp } from './wire/http.ts';
 import type { Clock, Route, SourceObserver } from './ports.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import { withRetries, type RetryLimits } from './retry/retry.ts';
@@ -22,21 +21,13 @@ export interface CallerOptions {
   readonly log: Pick<Log, 'warn'> | undefined;
 }
 
-export interface Question {
+export interface Question extends HttpRequest {
   readonly route: Route;
-  readonly action: string;
-  readonly url: URL;
-  readonly limits: HttpLimits;
   readonly retries: RetryLimits;
-  /** How many bytes of what was asked for have come; absent: all that come count. */
-  readonly usefulBytes?: () => number;
 }
 
 /** A good answer, not yet read. `done` must be called once, when it is over, however it ended. */
-export interface OpenAnswer {
-  readonly headers: IncomingHttpHeaders;
-  readonly body: AsyncIterable<Buffer>;
-  readonly framing: HttpAnswer['framing'];
+export interface OpenAnswer extends Pick<HttpAnswer, 'headers' | 'body' | 'framing'> {
   done(error?: unknown): Promise<void>;
 }
 

@@ -2,27 +2,8 @@
  * The retry policy as data: what a status, a gRPC code or an errno means, and how long each
  * is waited for. The text of a message decides nothing, with the one exception named below.
  */
+import { networkFault } from '../../core/network-fault.ts';
 import type { SourceErrorBody } from '../../ledger/answer/error-body.ts';
-
-export type FailureCode =
-  | 'SOURCE_UNREACHABLE'
-  | 'SOURCE_BROKE'
-  | 'SOURCE_STALLED'
-  | 'SOURCE_DRIP'
-  | 'SOURCE_TIMEOUT'
-  | 'SOURCE_STATUS'
-  | 'SOURCE_BUSY'
-  | 'SOURCE_RATE_LIMITED'
-  | 'SOURCE_BANNED'
-  | 'ANSWER_NOT_UNDERSTOOD'
-  | 'SOURCE_CLOSED'
-  | 'SOURCE_CERTIFICATE'
-  | 'SOURCE_UNAUTHORIZED'
-  | 'SOURCE_FORBIDDEN'
-  | 'SOURCE_REDIRECT'
-  | 'SOURCE_ABSENT'
-  | 'SOURCE_REFUSED'
-  | 'PAGE_TOO_LARGE';
 
 export interface RetryRule {
   /** First delay; each further one is twice as long, with jitter. */
@@ -33,7 +14,7 @@ export interface RetryRule {
 }
 
 /** How long each retryable failure is waited for. A code that is not here is permanent. */
-export const RETRY_RULES: Readonly<Partial<Record<string, RetryRule>>> = {
+const RULES = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
   // No hint comes with a 429, and the bucket refills within seconds.
@@ -45,7 +26,19 @@ export const RETRY_RULES: Readonly<Partial<Record<string, RetryRule>>> = {
   SOURCE_TIMEOUT: { minMs: 1_000, maxMs: 30_000, isCheap: false },
   SOURCE_STATUS: { minMs: 1_000, maxMs: 30_000, isCheap: false },
   ANSWER_NOT_UNDERSTOOD: { minMs: 1_000, maxMs: 30_000, isCheap: false },
-};
+} satisfies Readonly<Record<string, RetryRule>>;
+export const RETRY_RULES: Readonly<Partial<Record<string, RetryRule>>> = RULES;
+
+export type FailureCode =
+  | keyof typeof RULES
+  | 'SOURCE_CLOSED'
+  | 'SOURCE_CERTIFICATE'
+  | 'SOURCE_UNAUTHORIZED'
+  | 'SOURCE_FORBIDDEN'
+  | 'SOURCE_REDIRECT'
+  | 'SOURCE_ABSENT'
+  | 'SOURCE_REFUSED'
+  | 'PAGE_TOO_LARGE';
 
 const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
   401: 'SOURCE_UNAUTHORIZED',
@@ -72,13 +65,8 @@ const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   16: 'SOURCE_UNAUTHORIZED',
 };
 
+/** undici's own; the network's are in `networkFault`. */
 const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
-  ECONNREFUSED: 'SOURCE_UNREACHABLE',
-  ENOTFOUND: 'SOURCE_UNREACHABLE',
-  EAI_AGAIN: 'SOURCE_UNREACHABLE',
-  EHOSTUNREACH: 'SOURCE_UNREACHABLE',
-  ENETUNREACH: 'SOURCE_UNREACHABLE',
-  ETIMEDOUT: 'SOURCE_UNREACHABLE',
   UND_ERR_CONNECT_TIMEOUT: 'SOURCE_UNREACHABLE',
   UND_ERR_PRX_CONN: 'SOURCE_UNREACHABLE',
   UND_ERR_PRX_TLS: 'SOURCE_UNREACHABLE',
@@ -87,14 +75,6 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   // The client was closed during the request.
   UND_ERR_CLOSED: 'SOURCE_CLOSED',
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'SOURCE_CERTIFICATE',
-  SELF_SIGNED_CERT_IN_CHAIN: 'SOURCE_CERTIFICATE',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'SOURCE_CERTIFICATE',
-  UNABLE_TO_GET_ISSUER_CERT: 'SOURCE_CERTIFICATE',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'SOURCE_CERTIFICATE',
-  CERT_HAS_EXPIRED: 'SOURCE_CERTIFICATE',
-  CERT_NOT_YET_VALID: 'SOURCE_CERTIFICATE',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'SOURCE_CERTIFICATE',
 };
 
 /** What an HTTP answer other than a good 200 means. A 403 that says for how long is a ban. */
@@ -113,6 +93,8 @@ export function codeOfStatus(
 
 /** What an error of the transport means: an unknown errno counts as a broken connection, and is retried. */
 export function codeOfErrno(errno: string): FailureCode {
+  const fault = networkFault(errno);
+  if (fault !== undefined) return fault === 'unreachable' ? 'SOURCE_UNREACHABLE' : 'SOURCE_CERTIFICATE';
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }
 
