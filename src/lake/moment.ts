@@ -2,6 +2,7 @@
  * One moment over all tables: a small object for each build, under a number that counts up, that names the
  * version of each table. Who joins tables reads them at the versions of one moment.
  */
+import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
 import type { ListedObject, ObjectStore } from '../objects/object-store.ts';
@@ -59,9 +60,9 @@ export async function readMoment(
   const listed = number === undefined ? moments.at(-1) : moments.find((moment) => moment.number === number);
   if (listed === undefined) return undefined;
   if (listed.bytes > MOMENT_BYTES_MAX) throw invalid(listed.key, `it has ${listed.bytes} bytes`);
-  const content = Buffer.concat(await (await objects.read(listed.key, signal)).toArray());
+  const content = await text(await objects.read(listed.key, signal));
   try {
-    return schema.parse(JSON.parse(content.toString('utf8')));
+    return schema.parse(JSON.parse(content));
   } catch (error) {
     throw invalid(listed.key, 'it is no moment', error);
   }

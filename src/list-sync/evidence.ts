@@ -60,23 +60,15 @@ export function describeSync(
   };
 }
 
-function describeAudit({
-  served,
-  common,
-  missed,
-  gone,
-  pruned,
-  unconfirmed,
-  finding,
-  removed,
-}: AuditReport): object {
+function describeAudit(audit: AuditReport): object {
+  const { pruned, unconfirmed, finding } = audit;
   return {
-    served: `${served}`,
-    held: `${common}`,
-    missed: `${missed}`,
-    gone: `${gone}`,
+    served: `${audit.served}`,
+    held: `${audit.common}`,
+    missed: `${audit.missed}`,
+    gone: `${audit.gone}`,
     ...(pruned === 0n ? {} : { pruned: `${pruned}` }),
-    ...(unconfirmed === 0n ? {} : { removed: `${unconfirmed}`, firstRemoved: removed }),
+    ...(unconfirmed === 0n ? {} : { removed: `${unconfirmed}`, firstRemoved: audit.removed }),
     ...(finding === 'same' ? {} : { finding }),
   };
 }

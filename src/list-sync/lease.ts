@@ -46,37 +46,31 @@ export async function openSession(
 }
 
 /** Renews until disposed; its signal aborts with FencedError once the lease is lost. */
-export class LeaseKeeper implements AsyncDisposable {
-  readonly signal: AbortSignal;
-  readonly #stop = new AbortController();
-  readonly #renewing: Promise<void>;
-
-  constructor(session: Pick<ListSession, 'renew'>, log: Log) {
-    const lost = new AbortController();
-    this.signal = lost.signal;
-    this.#renewing = this.#renew(session, lost, log);
-  }
-
-  async #renew(session: Pick<ListSession, 'renew'>, lost: AbortController, log: Log): Promise<void> {
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
-      await sleep(RENEW_EVERY_MS, undefined, { signal }).catch(() => undefined);
-      if (signal.aborted) return;
+export function keepLease(
+  session: Pick<ListSession, 'renew'>,
+  log: Log,
+): AsyncDisposable & { readonly signal: AbortSignal } {
+  const lost = new AbortController();
+  const stop = new AbortController();
+  const renew = async (): Promise<void> => {
+    for (;;) {
+      await sleep(RENEW_EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+      if (stop.signal.aborted) return;
       try {
         await session.renew();
       } catch (error) {
-        if (error instanceof FencedError) {
-          lost.abort(error);
-          return;
-        }
+        if (error instanceof FencedError) return lost.abort(error);
         // The sync meets the same database and reports the error; the lease may still be ours.
         log.debug({ err: error }, 'Lease could not be renewed');
       }
     }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#stop.abort();
-    await this.#renewing;
-  }
+  };
+  const renewing = renew();
+  return {
+    signal: lost.signal,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await renewing;
+    },
+  };
 }

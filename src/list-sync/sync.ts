@@ -9,7 +9,7 @@ import { askPage, Tally, type SyncContext, type SyncDeps } from './context.ts';
 import { readToEnd } from './end.ts';
 import { describeSync, type Missing, type SyncMode } from './evidence.ts';
 import { doubt, DoubtSeen, EndNotShown, type Accepted } from './guards.ts';
-import { LeaseKeeper, openSession } from './lease.ts';
+import { keepLease, openSession } from './lease.ts';
 import type { ListName } from './ports.ts';
 import { ProgressMeter } from './progress.ts';
 import { chooseResumePoint, OverlapMissing, Reader } from './reader.ts';
@@ -45,25 +45,25 @@ export async function syncList(request: SyncRequest, deps: SyncDeps, signal: Abo
   const { list, runId } = request;
   const session = await openSession(deps.store, list, runId, signal);
   await using writer = new ResumePointWriter(deps.resumePoints, list);
-  await using keeper = new LeaseKeeper(session, deps.log);
+  await using lease = keepLease(session, deps.log);
   const ended = new AbortController();
   const context: SyncContext = {
     deps,
     session,
     list,
-    signal: AbortSignal.any([signal, keeper.signal, ended.signal]),
+    signal: AbortSignal.any([signal, lease.signal, ended.signal]),
     tally: new Tally(),
     pageSize: request.pageSize,
   };
   try {
     return await new Sync(request, context, writer).run();
   } catch (error) {
-    if (keeper.signal.aborted) throw keeper.signal.reason;
+    if (lease.signal.aborted) throw lease.signal.reason;
     throw error;
   } finally {
     // In-flight pages are abandoned.
     ended.abort();
-    if (!keeper.signal.aborted) {
+    if (!lease.signal.aborted) {
       // Otherwise a successor waits until the lease expires.
       await session.release().catch((cause: unknown) => deps.log.debug({ err: cause }, 'Lease not released'));
     }

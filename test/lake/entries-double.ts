@@ -1,13 +1,8 @@
 /** Ledger entries as the warehouse would give them to a build, without one. */
 import { canonicalText, ENTRY_COLUMNS, type EntryColumn, LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import { hashText, RowDigest } from '../../src/ledger/digest.ts';
-import type {
-  DecidedCommit,
-  LakeRepository,
-  LakeSnapshot,
-  RecordedTable,
-  SegmentMonth,
-} from '../../src/lake/store/lake-store.ts';
+import type { DecidedCommit, LakeRepository, RecordedTable } from '../../src/lake/store/lake-store.ts';
+import type { LakeSnapshot, SegmentMonth } from '../../src/lake/store/warehouse-snapshot.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;

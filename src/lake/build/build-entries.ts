@@ -20,7 +20,7 @@ import {
   taggedFile,
 } from './entries-plan.ts';
 import { builderPath, storedFile } from '../local-files.ts';
-import type { SegmentMonth } from '../store/lake-store.ts';
+import type { SegmentMonth } from '../store/warehouse-snapshot.ts';
 import { formatIds } from './segment-ids.ts';
 import { literals } from '../local/sql.ts';
 import { declared, rowsOf } from '../tables/tables.ts';

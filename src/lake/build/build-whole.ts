@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { Measured } from '../../core/file-facts.ts';
 import type { Build } from './build-context.ts';
-import type { WholeTable } from '../store/lake-store.ts';
+import type { WholeTable } from '../store/warehouse-snapshot.ts';
 import { literal } from '../local/sql.ts';
 import { selected } from '../tables/columns.ts';
 import { declared, rootOf, SHAPES } from '../tables/tables.ts';

@@ -4,8 +4,8 @@
  * their own, as each is gone soon; so files of closed ones stay as they are.
  */
 import type { AddFile } from '../delta/actions.ts';
-import type { SegmentMonth } from '../store/lake-store.ts';
-import { type IdRange, parseIds } from './segment-ids.ts';
+import type { SegmentMonth } from '../store/warehouse-snapshot.ts';
+import { parseIds } from './segment-ids.ts';
 
 /** Closed files below so many rows are small. */
 export const SMALL_ROWS = 250_000n;
@@ -116,19 +116,13 @@ export const OPEN_TAG = 'open';
 /** What the log says of a file; undefined where another writer made it, and it has to be looked into. */
 export function taggedFile(add: AddFile): EntriesFile | undefined {
   const month = add.partitionValues['month'];
-  const ranges = parseIds(add.tags?.[SEGMENTS_TAG] ?? '');
+  const segments = parseIds(add.tags?.[SEGMENTS_TAG] ?? '');
   const rows = rowsOfFile(add);
-  if (!month || ranges === undefined || rows === undefined) return undefined;
-  return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments: idsOf(ranges) };
+  if (!month || segments === undefined || rows === undefined) return undefined;
+  return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
 }
 
 export function rowsOfFile({ stats }: AddFile): bigint | undefined {
   const match = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '');
   return match?.[1] === undefined ? undefined : BigInt(match[1]);
-}
-
-function idsOf(ranges: readonly IdRange[]): ReadonlySet<bigint> {
-  const ids = new Set<bigint>();
-  for (const [first, last] of ranges) for (let id = first; id <= last; id += 1n) ids.add(id);
-  return ids;
 }

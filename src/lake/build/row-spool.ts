@@ -4,17 +4,17 @@
  * whichever load wrote it. Where it is missing, the warehouse sends the rows.
  */
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../core/errors.ts';
+import { absent } from '../../core/file-facts.ts';
 import type { RowKeeper, SegmentKeeper, SegmentRecord } from '../../load/ports.ts';
-import type { SegmentMonth } from '../store/lake-store.ts';
+import { sweepFolder } from '../local/scratch.ts';
+import type { SegmentMonth } from '../store/warehouse-snapshot.ts';
 
 const FOLDER = 'rows';
 /** Of text that waits for a build; what is more comes from the warehouse. */
 const KEPT_BYTES_MAX = 8 * 2 ** 30;
-/** No load is that far from its build: its process was killed. */
-const LEFT_BEHIND_MS = 24 * 3_600_000;
 /** Of a file, kept in memory before it is written. */
 const BUFFER_BYTES = 2 ** 20;
 
@@ -50,12 +50,7 @@ export class RowSpool implements RowKeeper {
     for (const name of new Set(of.map(nameOf)))
       await rm(join(this.#folder, name), { recursive: true, force: true });
     this.#keptBytes = 0;
-    const oldestMs = Date.now() - LEFT_BEHIND_MS;
-    for (const name of (await readdir(this.#folder).catch(absent)) ?? []) {
-      const facts = await stat(join(this.#folder, name)).catch(absent);
-      if (facts !== undefined && facts.mtimeMs < oldestMs)
-        await rm(join(this.#folder, name), { recursive: true, force: true });
-    }
+    await sweepFolder(this.#folder);
   }
 }
 
@@ -134,9 +129,4 @@ class MonthFile {
     this.#handle ??= await open(this.#path, 'wx', 0o600);
     await this.#handle.writev(chunks);
   }
-}
-
-function absent(error: unknown): undefined {
-  if (errorCode(error) === 'ENOENT') return undefined;
-  throw error;
 }

@@ -1,6 +1,4 @@
 /** Ids of segments as short text: `1-7,9`. */
-export type IdRange = readonly [first: bigint, last: bigint];
-
 const TEXT = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
 /** Of one file: far more than a build puts into one. */
 const IDS_MAX = 1_000_000n;
@@ -16,13 +14,15 @@ export function formatIds(ids: Iterable<bigint>): string {
 }
 
 /** Undefined where the text is none. */
-export function parseIds(text: string): readonly IdRange[] | undefined {
+export function parseIds(text: string): ReadonlySet<bigint> | undefined {
   if (!TEXT.test(text)) return undefined;
-  const ranges = text.split(',').map((part): IdRange => {
-    const [first = '', last = first] = part.split('-');
-    return [BigInt(first), BigInt(last)];
-  });
-  const count = ranges.reduce((sum, [first, last]) => sum + last - first + 1n, 0n);
-  const isSound = ranges.every(([first, last]) => first <= last) && count <= IDS_MAX;
-  return isSound ? ranges : undefined;
+  const ids = new Set<bigint>();
+  let left = IDS_MAX;
+  for (const part of text.split(',')) {
+    const [from, to = from] = part.split('-').map(BigInt) as [bigint, bigint?];
+    left -= to - from + 1n;
+    if (from > to || left < 0n) return undefined;
+    for (let id = from; id <= to; id += 1n) ids.add(id);
+  }
+  return ids;
 }

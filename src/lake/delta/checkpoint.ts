@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
@@ -154,9 +155,9 @@ const hintShape = z.object({ version: z.number().int() });
 
 /** The version that the hint names; -1 where it says nothing readable. */
 async function readHint(objects: ObjectStore, root: string, signal: AbortSignal): Promise<number> {
-  const content = Buffer.concat(await (await objects.read(hintKey(root), signal)).toArray());
+  const content = await text(await objects.read(hintKey(root), signal));
   try {
-    return hintShape.parse(JSON.parse(content.toString('utf8'))).version;
+    return hintShape.parse(JSON.parse(content)).version;
   } catch {
     return -1;
   }
@@ -184,12 +185,12 @@ export async function checkHint(
 export async function checkCheckpoints(
   objects: ObjectStore,
   log: LogListing,
-  reader: Engine,
+  engine: Engine,
   signal: AbortSignal,
 ): Promise<CheckpointFaults> {
   const unreadable: number[] = [];
   for (const version of log.checkpoints) {
-    if ((await readCheckpoint(objects, log.root, version, reader, signal)) === undefined)
+    if ((await readCheckpoint(objects, log.root, version, engine, signal)) === undefined)
       unreadable.push(version);
   }
   return checkHint(objects, log, unreadable, signal);

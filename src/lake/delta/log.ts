@@ -3,6 +3,7 @@
  * put where nothing lies; so a reader sees it whole or not at all, and two writers cannot both have it.
  */
 import { randomUUID } from 'node:crypto';
+import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../../core/errors.ts';
 import { version as ownVersion } from '../../core/version.ts';
@@ -27,7 +28,7 @@ const COMMITS_AT_ONCE = 8;
 export async function readTable(
   objects: ObjectStore,
   log: LogListing,
-  reader: Engine,
+  engine: Engine,
   signal: AbortSignal,
   version?: number,
 ): Promise<TableState | undefined> {
@@ -37,7 +38,7 @@ export async function readTable(
   const last = version ?? newest;
   if (last > newest) throw older(root, last, newest);
   const usable = checkpoints.filter((number) => number <= last).toReversed();
-  const { replay, from } = await beginning(objects, root, usable, reader, signal);
+  const { replay, from } = await beginning(objects, root, usable, engine, signal);
   const known = new Set(commits);
   for (let first = from + 1; first <= last; first += COMMITS_AT_ONCE) {
     const numbers = Array.from(
@@ -60,11 +61,11 @@ async function beginning(
   objects: ObjectStore,
   root: string,
   checkpoints: readonly number[],
-  reader: Engine,
+  engine: Engine,
   signal: AbortSignal,
 ): Promise<{ readonly replay: Replay; readonly from: number }> {
   for (const from of checkpoints) {
-    const actions = await readCheckpoint(objects, root, from, reader, signal);
+    const actions = await readCheckpoint(objects, root, from, engine, signal);
     if (actions === undefined) continue;
     const replay = new Replay();
     for (const action of actions) replay.apply(action);
@@ -80,7 +81,7 @@ export async function readCommit(
   signal: AbortSignal,
 ): Promise<readonly Action[]> {
   const key = commitKey(root, version);
-  const content = Buffer.concat(await (await objects.read(key, signal)).toArray()).toString('utf8');
+  const content = await text(await objects.read(key, signal));
   try {
     return content.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
   } catch (error) {

@@ -1,9 +1,10 @@
 /** Folders on the local disk that live as long as what uses them. */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { absent } from '../../core/file-facts.ts';
 
 const PREFIX = 'lake-';
-/** No build and no query lasts that long: its process was killed. */
+/** No build and no query lasts that long, and no load is that far from its build: its process was killed. */
 const LEFT_BEHIND_MS = 24 * 3_600_000;
 
 /** A new folder below `parent`, removed with all that is in it. */
@@ -13,15 +14,19 @@ export async function scratchFolder(parent: string): Promise<AsyncDisposable & {
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** Removes the folders of processes that were killed. */
-export async function sweepScratch(parent: string): Promise<void> {
-  await mkdir(parent, { recursive: true });
-  for (const name of await readdir(parent)) {
-    if (!name.startsWith(PREFIX)) continue;
-    const path = join(parent, name);
-    const facts = await stat(path).catch(() => undefined);
-    if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS) {
+/** Removes the folders of builds and queries that were killed. */
+export function sweepScratch(parent: string): Promise<void> {
+  return sweepFolder(parent, PREFIX);
+}
+
+/** Removes what has been left behind in a folder. */
+export async function sweepFolder(folder: string, prefix = ''): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith(prefix)) continue;
+    const path = join(folder, name);
+    const facts = await stat(path).catch(absent);
+    if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS)
       await rm(path, { recursive: true, force: true });
-    }
   }
 }

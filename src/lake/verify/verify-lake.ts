@@ -53,11 +53,11 @@ async function verifyMoment(
       problems.push(problem('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone'));
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: await loadedSegments(deps, signal) };
   }
-  await using reader = await openEngine(deps.scratchDir);
+  await using engine = await openEngine(deps.scratchDir);
   const states = new Map<LakeTable, TableState>();
   const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
   for (const table of LAKE_TABLES) {
-    const found = await checkTable(deps, table, { moment, recorded, listed, reader }, signal);
+    const found = await checkTable(deps, table, { moment, recorded, listed, engine }, signal);
     problems.push(...found.problems);
     if (found.state !== undefined) states.set(table, found.state);
   }
@@ -99,13 +99,13 @@ interface FoundLake {
   readonly moment: Moment;
   readonly recorded: readonly RecordedTable[];
   readonly listed: readonly ListedObject[];
-  readonly reader: Engine;
+  readonly engine: Engine;
 }
 
 async function checkTable(
   deps: LakeDeps,
   table: LakeTable,
-  { moment, recorded, listed, reader }: FoundLake,
+  { moment, recorded, listed, engine }: FoundLake,
   signal: AbortSignal,
 ): Promise<{ readonly state?: TableState; readonly problems: readonly Problem[] }> {
   const root = rootOf(table);
@@ -114,12 +114,12 @@ async function checkTable(
   if (named === undefined && last === undefined) return { problems: [] };
   try {
     const log = logAmong(root, listed);
-    const state = await readTable(deps.objects, log, reader, signal, named?.version);
+    const state = await readTable(deps.objects, log, engine, signal, named?.version);
     if (state === undefined || named === undefined)
       return { problems: [problem('LAKE_TABLE_MISSING', root, 'the table that was built is gone')] };
     const problems = [
       ...identityProblems(root, state, moment, last),
-      ...(await checkpointProblems(deps, log, reader, signal)),
+      ...(await checkpointProblems(deps, log, engine, signal)),
     ];
     return { state, problems };
   } catch (error) {
@@ -147,11 +147,11 @@ function identityProblems(
 async function checkpointProblems(
   { objects }: LakeDeps,
   log: LogListing,
-  reader: Engine,
+  engine: Engine,
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
   const { root } = log;
-  const { unreadable, isHintWrong } = await checkCheckpoints(objects, log, reader, signal);
+  const { unreadable, isHintWrong } = await checkCheckpoints(objects, log, engine, signal);
   const message = (what: string): string => `${what}; 'ledger-mirror lake' takes it away`;
   return [
     ...unreadable.map((version) =>

@@ -9,7 +9,7 @@ import { interruptible } from '../local/duckdb.ts';
 import { taggedFile } from '../build/entries-plan.ts';
 import { type Lake, openLake } from '../query/lake.ts';
 import type { Moment } from '../moment.ts';
-import type { SegmentMonth } from '../store/lake-store.ts';
+import type { SegmentMonth } from '../store/warehouse-snapshot.ts';
 import { literal } from '../local/sql.ts';
 import { SUMMARY_TABLES, summaryDifference } from '../tables/summaries.ts';
 

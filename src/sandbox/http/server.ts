@@ -132,10 +132,6 @@ async function settledOrGone(held: Promise<unknown>, gone: AbortSignal): Promise
 async function listen(server: Server, port: number, host: string): Promise<number> {
   server.listen(port, host);
   await once(server, 'listening');
-  return portOf(server);
-}
-
-function portOf(server: Server): number {
   const address: AddressInfo | string | null = server.address();
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
