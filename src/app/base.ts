@@ -6,9 +6,9 @@ import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
 import { UnreachableError } from '../core/errors.ts';
 import { rememberSecrets } from '../core/secrets.ts';
-import { openPostgresState } from '../state/postgres-state.ts';
+import { PostgresState } from '../state/postgres-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
-import { tolerantState } from '../state/tolerant-state.ts';
+import { TolerantState } from '../state/tolerant-state.ts';
 import { type Patience, untilReachable } from './reachable.ts';
 
 export interface BaseOptions extends Patience {
@@ -90,12 +90,12 @@ async function openState(
 ): Promise<ResumeState> {
   const inner =
     config.redisUrl === undefined
-      ? openPostgresState({ pool: warehouse.pool, prefix })
-      : (await import('../state/redis-state.ts')).openRedisState({
+      ? new PostgresState({ pool: warehouse.pool, prefix })
+      : new (await import('../state/redis-state.ts')).RedisState({
           url: config.redisUrl.href,
           prefix,
           onConnectionError: (error) => log.debug({ err: error }, 'Redis connection failed'),
         });
   stack.defer(() => inner.close());
-  return tolerantState(inner, { log });
+  return new TolerantState(inner, { log });
 }

@@ -2,8 +2,7 @@
 import { createPostgresBackend, runMigrations, type Telemetry, withBackend } from 'bullmq';
 import { Client } from 'pg';
 import { errorCode, UnreachableError } from '../core/errors.ts';
-import type { JobData, QueueBackend } from './backend.ts';
-import { RETENTION } from './backend.ts';
+import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 
 /** Connections of one queue or worker, beside the one that listens. */
 const POOL_MAX = 2;
@@ -15,7 +14,7 @@ const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
 
-export interface PostgresBackendOptions {
+interface PostgresBackendOptions {
   readonly url: string;
   /** Absent: no traces. */
   readonly telemetry?: Telemetry | undefined;

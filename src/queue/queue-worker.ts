@@ -32,7 +32,7 @@ export interface JobReport {
   readonly durationMs: number;
 }
 
-export interface StationOptions {
+interface QueueWorkerOptions {
   readonly queue: string;
   /** Opens a worker; it takes jobs from then on. */
   readonly open: (processor: BullProcessor) => BullWorker;
@@ -46,7 +46,7 @@ export interface StationOptions {
 }
 
 export class QueueWorker {
-  readonly #options: StationOptions;
+  readonly #options: QueueWorkerOptions;
   #worker: BullWorker;
   #activeJobs = 0;
   #atMs = performance.now();
@@ -54,7 +54,7 @@ export class QueueWorker {
   /** Since when the store has held a canary that this worker could have taken. */
   #temptedSinceMs: number | undefined;
 
-  constructor(options: StationOptions) {
+  constructor(options: QueueWorkerOptions) {
     this.#options = options;
     this.#worker = this.#open();
   }

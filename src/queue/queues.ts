@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import type { BullQueue, JobData, QueueBackend } from './backend.ts';
+import type { BullQueue, BullWorkerOptions, JobData, QueueBackend } from './backend.ts';
 import { CANARY, type JobProcessor, type JobReport, QueueWorker } from './queue-worker.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
@@ -28,7 +28,7 @@ export interface Pulse {
 }
 
 /** What a queue holds. */
-export interface Depth {
+interface Depth {
   readonly queue: QueueName;
   readonly jobs: Readonly<Record<string, number>>;
   /** Since the oldest of the jobs that come next was added; 0 where none waits. */
@@ -40,6 +40,7 @@ const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 4_000;
 /** Attempts are counted in Postgres; the queue's own counter goes back in time with its store. */
 const ATTEMPTS_MAX = 1_000_000;
+const RETRIED = { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } };
 const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 const ADD_TIMEOUT_MS = 15_000;
@@ -55,7 +56,7 @@ const SCHEDULE_LATE_MS = 60_000;
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
 
-export interface QueuesOptions {
+interface QueuesOptions {
   readonly backend: QueueBackend;
   /** Derived from the mirror's own identity: queues of two mirrors never mix. */
   readonly prefix: string;
@@ -68,9 +69,6 @@ export interface QueuesOptions {
 
 export class Queues implements AsyncDisposable {
   readonly #options: QueuesOptions;
-  readonly #backend: QueueBackend;
-  readonly #prefix: string;
-  readonly #log: Log;
   readonly #queues = new Map<QueueName, BullQueue>();
   readonly #queueWorkers = new Map<QueueName, QueueWorker>();
   #complainedAtMs = -Infinity;
@@ -79,17 +77,14 @@ export class Queues implements AsyncDisposable {
 
   constructor(options: QueuesOptions) {
     this.#options = options;
-    this.#backend = options.backend;
-    this.#prefix = options.prefix;
-    this.#log = options.log;
   }
 
   get kind(): 'redis' | 'postgres' {
-    return this.#backend.kind;
+    return this.#options.backend.kind;
   }
 
   advice(): Promise<readonly string[]> {
-    return bounded("read the settings of the queue's store", () => this.#backend.advice());
+    return bounded("read the settings of the queue's store", () => this.#options.backend.advice());
   }
 
   /** @throws RetryableError `QUEUE_UNAVAILABLE` where the store does not answer in time */
@@ -97,31 +92,9 @@ export class Queues implements AsyncDisposable {
     const entries = jobs.map((job) => ({
       name: job.name,
       data: job.data,
-      opts: {
-        jobId: job.jobId,
-        priority: job.priority,
-        attempts: ATTEMPTS_MAX,
-        backoff: { type: 'custom' },
-        sizeLimit: PAYLOAD_BYTES_MAX,
-      },
+      opts: { ...RETRIED, jobId: job.jobId, priority: job.priority, sizeLimit: PAYLOAD_BYTES_MAX },
     }));
     await bounded(`add jobs to the queue ${queue}`, () => this.#queue(queue).addBulk(entries));
-  }
-
-  /** Upserted at every start, so that a changed schedule replaces the old one. */
-  async schedule(
-    queue: QueueName,
-    id: string,
-    when: { pattern: string; tz: string },
-    job: { name: string; data: JobData },
-  ): Promise<void> {
-    await bounded(`schedule ${id}`, () =>
-      this.#queue(queue).upsertJobScheduler(id, when, {
-        name: job.name,
-        data: job.data,
-        opts: { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } },
-      }),
-    );
   }
 
   /** Whether the job waits, or is worked. */
@@ -143,7 +116,7 @@ export class Queues implements AsyncDisposable {
     queue: QueueName,
     id: string,
     when: { pattern: string; tz: string },
-    job: { name: string; data: JobData },
+    { name, data }: { name: string; data: JobData },
   ): Promise<boolean> {
     const known = await bounded(`look at the schedule ${id}`, () => this.#queue(queue).getJobScheduler(id));
     const isKept =
@@ -151,7 +124,9 @@ export class Queues implements AsyncDisposable {
       known.tz === when.tz &&
       (known.next ?? 0) > Date.now() - SCHEDULE_LATE_MS;
     if (isKept) return false;
-    await this.schedule(queue, id, when, job);
+    await bounded(`schedule ${id}`, () =>
+      this.#queue(queue).upsertJobScheduler(id, when, { name, data, opts: RETRIED }),
+    );
     return true;
   }
 
@@ -165,13 +140,10 @@ export class Queues implements AsyncDisposable {
       this.#queue(queue).getJobs(['waiting', 'prioritized'], 0, OLDEST_OF - 1, true),
     );
     // A canary is nobody's work.
-    const [canaries, asked] = [
-      next.filter(({ name }) => name === CANARY),
-      next.filter(({ name }) => name !== CANARY),
-    ];
-    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - canaries.length);
-    const nowMs = Date.now();
+    const asked = next.filter(({ name }) => name !== CANARY);
+    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - (next.length - asked.length));
     // One reading of the clock: with two, an empty queue can be a millisecond old.
+    const nowMs = Date.now();
     const oldestMs = Math.max(0, ...asked.map((job) => nowMs - job.timestamp));
     return { queue, jobs: { ...jobs, prioritized }, oldestMs };
   }
@@ -214,16 +186,15 @@ export class Queues implements AsyncDisposable {
 
   /** Takes jobs of one queue until the queues are closed. */
   work(queue: QueueName, concurrency: number, process: JobProcessor): void {
-    const { onJob = () => undefined, silentMaxMs = SILENT_MAX_MS } = this.#options;
-    const settings = {
-      backoffStrategy: (attempt: number, _type?: string, error?: Error) =>
-        backoffMs(attempt, error, this.#stop.signal),
-    };
-    const limits = {
+    const { backend, log, onJob = () => undefined, silentMaxMs = SILENT_MAX_MS } = this.#options;
+    const options: BullWorkerOptions = {
       concurrency,
       lockDuration: LOCK_MS,
       stalledInterval: STALLED_CHECK_MS,
       maxStalledCount: ATTEMPTS_MAX,
+      settings: {
+        backoffStrategy: (attempt, _type, error) => backoffMs(attempt, error, this.#stop.signal),
+      },
     };
     const queueWorker = new QueueWorker({
       queue,
@@ -231,13 +202,13 @@ export class Queues implements AsyncDisposable {
       onJob,
       silentMaxMs,
       stop: this.#stop.signal,
-      log: this.#log,
+      log,
       open: (processor) => {
-        const worker = this.#backend.worker(this.#fullName(queue), processor, { ...limits, settings });
+        const worker = backend.worker(this.#fullName(queue), processor, options);
         worker.on('error', (error) => this.#complain(error, queue));
         worker.on('failed', (job, error) => {
           if (!this.#stop.signal.aborted)
-            this.#log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
+            log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
         });
         return worker;
       },
@@ -256,7 +227,7 @@ export class Queues implements AsyncDisposable {
     const closing = Promise.all(queueWorkers.map((queueWorker) => queueWorker.close()));
     const isClosed = await Promise.race([closing.then(() => true), sleep(graceMs, false, { ref: false })]);
     if (isClosed) return;
-    this.#log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
+    this.#options.log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
     await Promise.race([
       Promise.all(queueWorkers.map((queueWorker) => queueWorker.close(true))),
       sleep(1_000, undefined, { ref: false }),
@@ -271,7 +242,7 @@ export class Queues implements AsyncDisposable {
       sleep(2_000, undefined, { ref: false }),
     ]);
     this.#queues.clear();
-    await this.#backend[Symbol.asyncDispose]();
+    await this.#options.backend[Symbol.asyncDispose]();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -283,17 +254,17 @@ export class Queues implements AsyncDisposable {
     if (this.#stop.signal.aborted) return;
     const isNews = performance.now() - this.#complainedAtMs > COMPLAIN_EVERY_MS;
     if (isNews) this.#complainedAtMs = performance.now();
-    this.#log[isNews ? 'warn' : 'debug']({ err: error, queue }, 'Queue connection failed');
+    this.#options.log[isNews ? 'warn' : 'debug']({ err: error, queue }, 'Queue connection failed');
   }
 
   #fullName(queue: QueueName): string {
-    return `${this.#prefix}-${queue}`;
+    return `${this.#options.prefix}-${queue}`;
   }
 
   #queue(name: QueueName): BullQueue {
     const known = this.#queues.get(name);
     if (known !== undefined) return known;
-    const queue = this.#backend.queue(this.#fullName(name));
+    const queue = this.#options.backend.queue(this.#fullName(name));
     queue.on('error', (error) => this.#complain(error, name));
     this.#queues.set(name, queue);
     return queue;

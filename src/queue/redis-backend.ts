@@ -2,8 +2,7 @@
 import { Queue, type Telemetry, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { errorCode, UnreachableError } from '../core/errors.ts';
-import type { JobData, QueueBackend } from './backend.ts';
-import { RETENTION } from './backend.ts';
+import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 import { redisAdvice } from './redis-advice.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -12,7 +11,7 @@ const RECONNECT_MAX_MS = 2_000;
 /** A connection without an answer for this long is dead. Longer than a worker's wait for a job (10 s). */
 const SILENCE_MAX_MS = 20_000;
 
-export interface RedisBackendOptions {
+interface RedisBackendOptions {
   readonly url: string;
   /** Two mirrors can share a Redis: each has a prefix of its own. */
   readonly prefix: string;

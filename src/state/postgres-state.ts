@@ -1,5 +1,5 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
-import { DatabaseError, type Pool, type QueryConfig, type QueryResultRow } from 'pg';
+import { DatabaseError, type Pool, type QueryResultRow } from 'pg';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
 import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
@@ -17,7 +17,6 @@ const GET =
 const SET = `insert into mirror.resume_state (key, value, expires_at)
   values ($1, $2::jsonb, clock_timestamp() + make_interval(secs => $3::float8))
   on conflict (key) do update set value = excluded.value, expires_at = excluded.expires_at`;
-const DELETE = 'delete from mirror.resume_state where key = $1';
 const SWEEP = `delete from mirror.resume_state where key in (
   select key from mirror.resume_state where expires_at <= clock_timestamp()
   order by expires_at limit $1 for update skip locked)`;
@@ -28,22 +27,14 @@ const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
     greatest(budget.next_at, clock_timestamp()), clock_timestamp() + make_interval(secs => $4::float8))
   returning extract(epoch from next_at - clock_timestamp())::float8 - $2::float8 - $3::float8 as wait_seconds`;
 
-interface TimedQuery extends QueryConfig {
-  readonly query_timeout: number;
-}
-
-export interface PostgresStateOptions {
+interface PostgresStateOptions {
   /** Stays its owner's: closing the state leaves it open. */
   readonly pool: Pool;
   /** Two mirrors may share a database: each has a prefix of its own. */
   readonly prefix: string;
 }
 
-export function openPostgresState(options: PostgresStateOptions): ResumeState {
-  return new PostgresState(options);
-}
-
-class PostgresState implements ResumeState {
+export class PostgresState implements ResumeState {
   readonly #pool: Pool;
   readonly #prefix: string;
   #setCount = 0;
@@ -66,10 +57,6 @@ class PostgresState implements ResumeState {
     if (this.#setCount % SWEEP_EVERY === 0) await this.#query('clear expired state', SWEEP, [SWEEP_ROWS_MAX]);
   }
 
-  async delete(key: string): Promise<void> {
-    await this.#query(`forget ${key}`, DELETE, [checkedKey(this.#prefix, key)]);
-  }
-
   async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
     const pace = rateScheduleOf(ratePerSecond);
     const [row] = await this.#query<{ wait_seconds: number }>(`reserve a request of ${budget}`, RESERVE, [
@@ -84,7 +71,7 @@ class PostgresState implements ResumeState {
   }
 
   async #query<Row extends QueryResultRow>(action: string, text: string, values: unknown[]): Promise<Row[]> {
-    const query: TimedQuery = { text, values, query_timeout: QUERY_TIMEOUT_MS };
+    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
     try {
       return (await this.#pool.query<Row>(query)).rows;
     } catch (error) {

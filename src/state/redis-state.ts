@@ -36,7 +36,7 @@ redis.call('SET', KEYS[1], string.format('%.0f', left), 'PX', math.ceil((left - 
 return math.ceil(math.max(0, mine - burst - now))
 `;
 
-export interface RedisStateOptions {
+interface RedisStateOptions {
   readonly url: string;
   /** Two mirrors can share a Redis: each has a prefix of its own. */
   readonly prefix: string;
@@ -45,11 +45,7 @@ export interface RedisStateOptions {
 }
 
 /** Connects in the background; until then, and in an outage, calls end in UnreachableError. */
-export function openRedisState(options: RedisStateOptions): ResumeState {
-  return new RedisState(options);
-}
-
-class RedisState implements ResumeState {
+export class RedisState implements ResumeState {
   readonly #redis: Redis;
   readonly #prefix: string;
 
@@ -77,11 +73,6 @@ class RedisState implements ResumeState {
     await redisCall(`remember ${key}`, () =>
       this.#redis.set(entry, text, 'PX', Math.max(1, Math.ceil(ttlMs))),
     );
-  }
-
-  async delete(key: string): Promise<void> {
-    const entry = this.#entry(key);
-    await redisCall(`forget ${key}`, () => this.#redis.unlink(entry));
   }
 
   async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {

@@ -15,7 +15,6 @@ export interface ResumeState {
   get(key: string): Promise<unknown>;
   /** Replaces the value, which JSON must be able to hold, and forgets it after `ttlMs`. */
   set(key: string, value: unknown, ttlMs: number): Promise<void>;
-  delete(key: string): Promise<void>;
   /**
    * Reserves the next request of a budget that all processes share, by the store's clock.
    * @returns how long to wait before sending it; a reservation that is not used is lost

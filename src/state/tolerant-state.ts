@@ -9,22 +9,18 @@ const ASK_AGAIN_MS = 1_000;
 /** Without the store workers cannot share the rate: each takes this part of it. */
 const RATE_SHARE = 4;
 
-export interface TolerantStateOptions {
+interface TolerantStateOptions {
   readonly log: Pick<Log, 'info' | 'warn'>;
   /** A clock that never goes back, in milliseconds. */
   readonly nowMs?: () => number;
 }
 
 /**
- * `inner`, but in an outage `get` knows nothing, `set` and `delete` do nothing, and `reserve` paces
+ * `inner`, but in an outage `get` knows nothing, `set` does nothing, and `reserve` paces
  * this process alone at a quarter of the rate. Each outage is logged once, and its end. What the
  * store refuses for good is still thrown.
  */
-export function tolerantState(inner: ResumeState, options: TolerantStateOptions): ResumeState {
-  return new TolerantState(inner, options);
-}
-
-class TolerantState implements ResumeState {
+export class TolerantState implements ResumeState {
   readonly #inner: ResumeState;
   readonly #log: TolerantStateOptions['log'];
   readonly #nowMs: () => number;
@@ -48,13 +44,6 @@ class TolerantState implements ResumeState {
   async set(key: string, value: unknown, ttlMs: number): Promise<void> {
     await this.#ask(
       () => this.#inner.set(key, value, ttlMs),
-      () => undefined,
-    );
-  }
-
-  async delete(key: string): Promise<void> {
-    await this.#ask(
-      () => this.#inner.delete(key),
       () => undefined,
     );
   }

@@ -133,8 +133,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   it('replaces a schedule instead of adding another, and tells when a job was due', async () => {
     const queues = await openQueues();
     const everySecond = { pattern: '* * * * * *', tz: 'Europe/Berlin' };
-    await queues.schedule('nightly', 'tick', { pattern: '0 2 * * *', tz: 'UTC' }, { name: 'tick', data: {} });
-    await queues.schedule('nightly', 'tick', everySecond, { name: 'tick', data: {} });
+    const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
+    await queues.keepSchedule('nightly', 'tick', nightly, { name: 'tick', data: {} });
+    await queues.keepSchedule('nightly', 'tick', everySecond, { name: 'tick', data: {} });
     const due: number[] = [];
     queues.work('nightly', 1, async (worked) => {
       due.push(worked.dueMs);

@@ -14,15 +14,12 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
     const otherState = open('two');
     afterAll(() => Promise.all([state, sameState, otherState].map((each) => each.close())));
 
-    test('a value comes back from every process until it is replaced or deleted', async () => {
+    test('a value comes back from every process until it is replaced', async () => {
       const value = { plan: ['2023-05-10T00:00:00Z', null], rows: 12, text: `"ü\n'—` };
       await state.set('unit', value, MINUTE_MS);
       expect(await sameState.get('unit')).toEqual(value);
       await sameState.set('unit', [], MINUTE_MS);
       expect(await state.get('unit')).toEqual([]);
-      await state.delete('unit');
-      await state.delete('unit');
-      expect(await sameState.get('unit')).toBeUndefined();
     });
 
     test('null, false and 0 are values', async () => {
@@ -50,7 +47,7 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
 
     test('an invalid key, value or resume point is refused before it is sent', async () => {
       await expect(state.get('')).rejects.toMatchObject({ code: 'STATE_KEY' });
-      await expect(state.delete('k'.repeat(KEY_CHARS_MAX + 1))).rejects.toMatchObject({ code: 'STATE_KEY' });
+      await expect(state.get('k'.repeat(KEY_CHARS_MAX + 1))).rejects.toMatchObject({ code: 'STATE_KEY' });
       await expect(state.set('k', undefined, MINUTE_MS)).rejects.toMatchObject({ code: 'STATE_VALUE' });
       await expect(state.set('k', 'v'.repeat(VALUE_CHARS_MAX), MINUTE_MS)).rejects.toMatchObject({
         code: 'STATE_VALUE',

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { PermanentError, UnreachableError } from '../../src/core/errors.ts';
 import type { ResumeState } from '../../src/state/resume-state.ts';
-import { tolerantState } from '../../src/state/tolerant-state.ts';
+import { TolerantState } from '../../src/state/tolerant-state.ts';
 import { recordingLog } from './recording-log.ts';
 
 /** A store that answers or fails as told, and counts how often it was asked. */
@@ -17,7 +17,6 @@ function switchable(): ResumeState & { error: Error | undefined; asked: number }
     },
     get: () => store.answer<unknown>('hint'),
     set: () => store.answer(undefined),
-    delete: () => store.answer(undefined),
     reserve: () => store.answer({ waitMs: 7 }),
     close: async () => undefined,
   };
@@ -29,7 +28,7 @@ const AWAY = new UnreachableError('Cannot read: away', { code: 'STATE_UNREACHABL
 test('the tolerant state gives the answers of its store while it is there', async () => {
   const store = switchable();
   const log = recordingLog();
-  const state = tolerantState(store, { log });
+  const state = new TolerantState(store, { log });
   expect(await state.get('k')).toBe('hint');
   expect(await state.reserve('b', 1)).toEqual({ waitMs: 7 });
   expect(log.lines).toEqual([]);
@@ -39,13 +38,13 @@ test('the tolerant state asks once a second in an outage, logs it once and notic
   const store = switchable();
   const log = recordingLog();
   let nowMs = 1000;
-  const state = tolerantState(store, { log, nowMs: () => nowMs });
+  const state = new TolerantState(store, { log, nowMs: () => nowMs });
   store.error = AWAY;
   for (let count = 0; count < 10; count += 1) expect(await state.get('k')).toBeUndefined();
   expect(store.asked).toBe(1);
   nowMs += 1000;
   await state.set('k', 1, 1);
-  await state.delete('k');
+  await state.set('other', 1, 1);
   expect(store.asked).toBe(2);
   expect(log.lines).toHaveLength(1);
   store.error = undefined;
@@ -58,7 +57,7 @@ test('the tolerant state asks once a second in an outage, logs it once and notic
 test('the tolerant state grants a quarter of the rate without a burst in an outage', async () => {
   const store = switchable();
   let nowMs = 0;
-  const state = tolerantState(store, { log: recordingLog(), nowMs: () => nowMs });
+  const state = new TolerantState(store, { log: recordingLog(), nowMs: () => nowMs });
   store.error = AWAY;
   const waits = [];
   for (let count = 0; count < 4; count += 1) waits.push((await state.reserve('b', 4)).waitMs);
@@ -71,7 +70,7 @@ test('the tolerant state grants a quarter of the rate without a burst in an outa
 test('the tolerant state throws what its store refuses for good', async () => {
   const store = switchable();
   store.error = new PermanentError('Cannot read: refused', { code: 'STATE_REDIS_NOPERM' });
-  const state = tolerantState(store, { log: recordingLog() });
+  const state = new TolerantState(store, { log: recordingLog() });
   await expect(state.get('k')).rejects.toBe(store.error);
   await expect(state.get('k')).rejects.toBe(store.error);
 });
