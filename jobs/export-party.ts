@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { partyId } from '../src/ledger/json-values.ts';
 import { exportOnDemand } from '../src/runs/export-on-demand.ts';
-import { exportUnits } from '../src/runs/nightly/export-units.ts';
+import { exportLedgers } from '../src/runs/nightly/export-ledgers.ts';
 import { BATCH_MAX, JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';
 
@@ -17,5 +17,5 @@ export const exportPartyJob: JobDefinition<z.infer<typeof payload>> = {
   handle: ({ runId, partyIds }, deps, context) =>
     partyIds === undefined
       ? workRun(runId, deps, context, (run, signal) => exportOnDemand(run, deps, signal))
-      : exportUnits(runId, partyIds, deps, context),
+      : exportLedgers(runId, partyIds, deps, context),
 };

@@ -4,7 +4,7 @@ import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
 import { reportFailedNightly, runNightly } from '../src/runs/nightly/nightly-run.ts';
 import { sendNotices } from '../src/runs/report/notify.ts';
 import { nightlyScheduleKey } from '../src/runs/nightly/schedule.ts';
-import { otherSource, workRun } from '../src/runs/work-run.ts';
+import { refuseOtherSchedule, workRun } from '../src/runs/work-run.ts';
 import { runDocument } from '../src/runs/run-document.ts';
 
 const payload = z.union([
@@ -16,7 +16,7 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.nightly,
   payload,
   handle: async (given, deps, context) => {
-    if (!('runId' in given)) refuseOther(given.source, deps);
+    if (!('runId' in given)) refuseOtherSchedule('the scheduled nightly run', given.source, deps);
     const runId = 'runId' in given ? given.runId : await claimScheduled(context.dueMs, deps);
     if (runId === undefined) return;
     await workRun(
@@ -31,11 +31,6 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
     await sendNotices(deps);
   },
 };
-
-function refuseOther(sourceId: string | undefined, { source }: JobDeps): void {
-  if (sourceId === undefined || sourceId === source?.id) return;
-  throw otherSource('the scheduled nightly run', `source ${sourceId}`, source?.url);
-}
 
 /** One run for each scheduled time, however often its job is delivered; none while the last is still going. */
 async function claimScheduled(dueMs: number, deps: JobDeps): Promise<string | undefined> {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { JOBS, type JobDefinition, type JobDeps } from '../src/runs/job.ts';
 import { auditScheduleKey } from '../src/runs/nightly/schedule.ts';
-import { otherSource, workRun } from '../src/runs/work-run.ts';
+import { refuseOtherSchedule, workRun } from '../src/runs/work-run.ts';
 
 const subject = z.enum(['parties', 'checkpoints']);
 const payload = z.union([
@@ -16,8 +16,7 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.sync,
   payload,
   handle: async (given, deps, context) => {
-    if (!('runId' in given) && given.source !== undefined && given.source !== deps.source?.id)
-      throw otherSource('the scheduled audit', `source ${given.source}`, deps.source?.url);
+    if (!('runId' in given)) refuseOtherSchedule('the scheduled audit', given.source, deps);
     const runId = 'runId' in given ? given.runId : await claimAudit(given.audit, context.dueMs, deps);
     await workRun(runId, deps, context, (run, signal) =>
       deps.stages.sync(

@@ -26,12 +26,12 @@ import { Presence } from '../postgres/presence.ts';
 import { type Identity, shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
 import { forgetHistory } from '../runs/store/history.ts';
-import { NightlyPlans } from '../runs/store/nightly-plans.ts';
-import { NightlyStore } from '../runs/store/nightly-store.ts';
+import { NightlyPlans } from '../runs/store/nightly/nightly-plans.ts';
+import { NightlyStore } from '../runs/store/nightly/nightly-store.ts';
 import { RunLogs } from '../runs/run-logs.ts';
 import { RunLogStore } from '../runs/store/run-log-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
-import { ScheduledRuns } from '../runs/store/scheduled-runs.ts';
+import { ScheduledRuns } from '../runs/store/nightly/scheduled-runs.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
@@ -74,9 +74,6 @@ export interface App extends AsyncDisposable {
   /** The names of the migrations that were run now. */
   readonly migrated: readonly string[];
 }
-
-/** What runs are of, in the mirror's own table. */
-const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'];
 
 export interface AppOptions extends BaseOptions {
   /** Default: the source client's own. */
@@ -187,7 +184,6 @@ function openJobDeps(parts: JobParts, stack: AsyncDisposableStack): JobDeps {
 
 function openRunMetrics({ db }: Warehouse, schedule: Schedule, log: Log): RunMetrics {
   return new RunMetrics({
-    kinds: RUN_KINDS,
     read: () => readRunFacts(db),
     nextMs: () => nextScheduledMs(schedule, Date.now()),
     log,

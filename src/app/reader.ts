@@ -5,7 +5,7 @@ import type { StatusStore } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { storeUrl } from '../objects/store-url.ts';
 import { ProgressHints } from '../runs/progress-hints.ts';
-import { ScheduledRuns } from '../runs/store/scheduled-runs.ts';
+import { ScheduledRuns } from '../runs/store/nightly/scheduled-runs.ts';
 import { RunLogStore } from '../runs/store/run-log-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { PostgresStatusStore } from '../runs/store/status-store.ts';

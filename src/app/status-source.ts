@@ -5,7 +5,7 @@ import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
 import type { Database } from '../postgres/database.ts';
-import type { ScheduledRuns } from '../runs/store/scheduled-runs.ts';
+import type { ScheduledRuns } from '../runs/store/nightly/scheduled-runs.ts';
 import { readWorkerFacts } from '../worker/store/work-facts.ts';
 
 export interface StatusSourceDeps {

@@ -2,7 +2,7 @@
  * Whole transactions, retried whole. Nothing is retried inside an aborted one; the first error is kept.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Transaction } from 'kysely';
+import type { RawBuilder, Transaction } from 'kysely';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
@@ -95,4 +95,20 @@ export async function mapDatabaseError<Result>(action: string, work: () => Promi
   } catch (error) {
     throw databaseError(action, error);
   }
+}
+
+/** The rows of one statement, with its errors classified. */
+export function readRows<Row>(
+  db: Database,
+  action: string,
+  statement: RawBuilder<Row>,
+): Promise<readonly Row[]> {
+  return mapDatabaseError(action, async () => (await statement.execute(db)).rows);
+}
+
+/** The row of a statement that has exactly one, whatever the tables hold. */
+export async function readRow<Row>(db: Database, action: string, statement: RawBuilder<Row>): Promise<Row> {
+  const [row] = await readRows(db, action, statement);
+  if (row === undefined) throw new TypeError(`no row where there is always one: ${action}`);
+  return row;
 }

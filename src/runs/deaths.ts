@@ -6,15 +6,13 @@
 import { createHash } from 'node:crypto';
 import type { JobDeps } from './job.ts';
 import type { Run } from './store/run.ts';
-import type { RunStore } from './store/run-store.ts';
 
-/** So many processes may end over one and the same piece of work. */
+/** So many processes may end over the same work. */
 export const DEATHS_MAX = 3;
 /** A process that was ended sooner proves nothing. */
 const LIFE_MS_MIN = 3_000;
 
-interface Deps {
-  readonly runs: RunStore;
+interface Deps extends Pick<JobDeps, 'runs'> {
   readonly progress: Pick<JobDeps['progress'], 'read'>;
 }
 
@@ -25,9 +23,9 @@ interface Deps {
 export async function countDeaths(known: Run, { runs, progress }: Deps): Promise<number> {
   // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
   if (known.state !== 'running' || known.heartbeatAt === undefined) return 0;
-  const deliveredAt = textOf(known.params['deliveredAt']) ?? known.startedAt ?? known.queuedAt;
+  const deliveredAt = String(known.params['deliveredAt'] ?? known.startedAt ?? known.queuedAt);
   const livedMs = Date.parse(known.heartbeatAt) - Date.parse(deliveredAt);
-  const place = await placeOf(known, progress);
+  const place = await hashProgress(known, progress);
   const before = known.params['diedAt'] === place ? Number(known.params['deaths'] ?? 0) : 0;
   const deaths = livedMs < LIFE_MS_MIN ? before : before + 1;
   await runs.keep(known.runId, { deaths, diedAt: place, deliveredAt: new Date().toISOString() });
@@ -35,11 +33,7 @@ export async function countDeaths(known: Run, { runs, progress }: Deps): Promise
 }
 
 /** Short, and another as soon as the run got further. */
-async function placeOf({ runId }: Run, progress: Deps['progress']): Promise<string> {
+async function hashProgress({ runId }: Run, progress: Deps['progress']): Promise<string> {
   const lines = await progress.read(runId);
   return createHash('sha256').update(JSON.stringify(lines)).digest('hex').slice(0, 16);
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' ? value : undefined;
 }

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { QUEUE_NAMES, type QueueName } from '../queue/queues.ts';
 import { JOBS, PRIORITY, type JobDeps } from './job.ts';
+import { isOver } from './run-document.ts';
 import type { Run } from './store/run.ts';
 
 /** A living process renews its run every three seconds. */
@@ -96,7 +97,7 @@ export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promi
 async function isOrphan(run: Run, deps: RunDeps): Promise<boolean> {
   if (run.parentRunId === undefined) return false;
   const parent = await deps.runs.get(run.parentRunId);
-  return parent?.state === 'done' || parent?.state === 'cancelled';
+  return parent !== undefined && isOver(parent);
 }
 
 /** Only what the command was asked for: a sync must not begin to work an abandoned nightly run. */

@@ -1,10 +1,9 @@
 /** One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded when it is published. */
 import { z } from 'zod';
-import { id } from '../ledger/json-values.ts';
-import { parseInstant, type Micros } from '../core/time.ts';
+import { id, instant } from '../ledger/json-values.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
-import { fixClock, reportTo } from './nightly/export-units.ts';
+import { fixClock, reportTo } from './nightly/export-ledgers.ts';
 import type { JobDeps } from './job.ts';
 import { exportKey } from './progress-hints.ts';
 import type { Run } from './store/run.ts';
@@ -13,12 +12,6 @@ import type { Run } from './store/run.ts';
 const CLOCK_AGE_MAX_MS = 2_000;
 const STORE_AGE_MAX_MS = 300_000;
 
-const instant = z.string().transform((text, context): Micros => {
-  const parsed = parseInstant(text);
-  if (parsed !== undefined) return parsed;
-  context.addIssue('an RFC 3339 instant');
-  return z.NEVER;
-});
 const params = z.object({
   assetId: id.optional(),
   from: instant.optional(),

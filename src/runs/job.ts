@@ -6,14 +6,15 @@ import type { SourceClock } from '../export/plan/source-clock.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { PartySelection } from '../config/value-forms.ts';
 import type { JobData } from '../queue/backend.ts';
-import type { NewJob, QueueName } from '../queue/queues.ts';
+import type { QueueName, Queues } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
-import type { SourceCost } from '../source/ports.ts';
+import type { ProgressHints } from './progress-hints.ts';
 import type { ProgressLine } from './progress-line.ts';
+import type { RunCosts } from './run-costs.ts';
 import type { Notices } from './report/post-report.ts';
-import type { NightlyPlans } from './store/nightly-plans.ts';
-import type { NightlyStore } from './store/nightly-store.ts';
-import type { ScheduledRuns } from './store/scheduled-runs.ts';
+import type { NightlyPlans } from './store/nightly/nightly-plans.ts';
+import type { NightlyStore } from './store/nightly/nightly-store.ts';
+import type { ScheduledRuns } from './store/nightly/scheduled-runs.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './nightly/schedule.ts';
 import type { Run } from './store/run.ts';
@@ -55,13 +56,6 @@ export interface VerifyRequest {
   readonly against?: { readonly text: string; readonly where: string } | undefined;
 }
 
-/** The stages, composed with their stores; jobs know nothing of either's insides. */
-export interface StoreState {
-  /** A second writer of a key is told so by the store itself. */
-  readonly isWrittenOnce: boolean;
-  readonly detail: string;
-}
-
 /** Ledgers that are exported one after another; what brought no rows is written together. */
 export interface LeasedLedgers extends AsyncDisposable {
   export(request: ExportRequest, call: StageCall): Promise<Outcome>;
@@ -74,6 +68,7 @@ export interface LeasedLedgers extends AsyncDisposable {
   giveBack(): Promise<void>;
 }
 
+/** The stages, composed with their stores; jobs know nothing of either's insides. */
 export interface Stages {
   sync(
     request: {
@@ -106,8 +101,11 @@ export interface Stages {
    * @param options `maxAgeMs`: not where this process did so lately, and the database has not gone back since
    */
   catchUpWithStore(signal: AbortSignal, options?: { readonly maxAgeMs?: number }): Promise<void>;
-  /** Tries the object store out: what it honours, in a line. @throws what it refuses, or UnreachableError */
-  tryStore(signal: AbortSignal): Promise<StoreState>;
+  /**
+   * Tries the object store out: what it honours, in a line, and whether a second writer of a key is told so by the
+   * store itself. @throws what it refuses, or UnreachableError
+   */
+  tryStore(signal: AbortSignal): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
   /** Records in the store what is covered: a lost database need not ask for it again. */
   recordCoverage(signal: AbortSignal): Promise<void>;
   /** Merges closed segments of months that are over, as many as a night may; as evidence. */
@@ -124,32 +122,14 @@ export interface JobDeps {
   readonly nightly: NightlyStore;
   readonly plans: NightlyPlans;
   readonly scheduled: ScheduledRuns;
-  readonly queue: {
-    add(queue: QueueName, jobs: readonly NewJob[]): Promise<void>;
-    /** Whether the job waits, or is worked. */
-    holds(queue: QueueName, jobId: string): Promise<boolean>;
-    /** Jobs that wait or are worked. */
-    open(queue: QueueName): Promise<number>;
-  };
+  readonly queue: Pick<Queues, 'add' | 'holds' | 'open'>;
   /** What this process asks; undefined where no SOURCE_URL is set. Jobs of another source are refused. */
   readonly source: { readonly id: string; readonly url: string } | undefined;
   /** Which ledgers are covered: by this, and nothing else, the mirror is called complete. */
   readonly completeness: () => Promise<Completeness>;
-  readonly progress: {
-    report(runId: string, lines: readonly ProgressLine[]): void;
-    /** Before a run's verdict is told: whoever reads it finds the last report. Never fails. */
-    settle(runId: string): Promise<void>;
-    read(runId: string): Promise<readonly ProgressLine[]>;
-  };
+  readonly progress: Pick<ProgressHints, 'report' | 'settle' | 'read'>;
   /** What is asked of the source, and for which run. */
-  readonly costs: {
-    /** Whatever `work` asks is charged to the run, and recorded before this returns. */
-    charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
-    /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
-    ofRun(runId: string): Promise<SourceCost>;
-    /** Records what was counted here and not recorded yet. */
-    flush(): Promise<void>;
-  };
+  readonly costs: Pick<RunCosts, 'charge' | 'ofRun' | 'flush'>;
   /** Absent where nobody is to be told. */
   readonly notices?: Notices | undefined;
   readonly nightlyParties: PartySelection;

@@ -48,7 +48,7 @@ export class ProgressHints implements Disposable {
     if (lines !== undefined) this.#put(runId, lines);
   }
 
-  /** Writes what still waits for its turn, before the run is over. */
+  /** Before a run's verdict is told: whoever reads it finds the last report. Never fails. */
   async settle(runId: string): Promise<void> {
     const lines = this.#waiting.get(runId);
     if (lines === undefined || this.#isClosed) return;

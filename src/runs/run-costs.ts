@@ -8,7 +8,7 @@ import type { CostStore } from './store/cost-store.ts';
 /** A process that is killed takes no more than this much of its counts with it. */
 const RECORD_EVERY_MS = 3_000;
 
-export interface RunCostsDeps {
+interface RunCostsDeps {
   readonly meter: CostMeter;
   readonly store: CostStore;
   readonly log: Log;
@@ -42,7 +42,7 @@ export class RunCosts implements AsyncDisposable {
     }
   }
 
-  /** What the run and those below it have cost so far, over all processes. */
+  /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
     return this.#deps.store.ofRun(runId);

@@ -4,16 +4,10 @@
  * segments are decimal text wherever they stand; other counts are numbers.
  */
 import type { Verdict } from '../core/verdict.ts';
-import type { RunKind } from '../postgres/schema.ts';
+import type { RunKind, RunState } from '../postgres/schema.ts';
 import type { Run } from './store/run.ts';
 
-export const RUN_KINDS = [
-  'sync',
-  'export',
-  'load',
-  'nightly',
-  'verify',
-] as const satisfies readonly RunKind[];
+export const RUN_KINDS: readonly RunKind[] = ['sync', 'export', 'load', 'nightly', 'verify'];
 
 /** One row of `mirror.runs`; times are RFC 3339. */
 export interface RunDocument {
@@ -23,7 +17,7 @@ export interface RunDocument {
   readonly subject: string;
   /** That it asked; null where it asks none, absent where it was not looked up. */
   readonly sourceUrl?: string | null;
-  readonly state: 'queued' | 'running' | 'done' | 'cancelled';
+  readonly state: RunState;
   readonly verdict: Verdict | null;
   readonly evidence: Readonly<Record<string, unknown>>;
   readonly queuedAt: string;
@@ -32,11 +26,9 @@ export interface RunDocument {
   readonly attempts: number;
 }
 
-export type RunStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'cancelled';
-
 export interface DescribedRun extends RunDocument {
   readonly id: string;
-  readonly status: RunStatus;
+  readonly status: 'queued' | 'running' | 'succeeded' | 'failed' | 'cancelled';
   readonly retryable: boolean;
   /** New ledger entries, rows of a list, rows loaded; decimal text. */
   readonly rows: string | null;
@@ -50,63 +42,46 @@ const UUID = { type: 'string', format: 'uuid' } as const;
 const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
 const TIME_OR_NULL = { ...TEXT_OR_NULL, format: 'date-time' } as const;
 
+const RUN_PROPERTIES = {
+  id: UUID,
+  runId: UUID,
+  parentRunId: TEXT_OR_NULL,
+  kind: { type: 'string', enum: RUN_KINDS },
+  subject: { type: 'string' },
+  sourceUrl: TEXT_OR_NULL,
+  state: { type: 'string', enum: ['queued', 'running', 'done', 'cancelled'] },
+  status: { type: 'string', enum: ['queued', 'running', 'succeeded', 'failed', 'cancelled'] },
+  verdict: { ...TEXT_OR_NULL, enum: ['complete', 'incomplete', 'suspicious', 'failed', null] },
+  retryable: { type: 'boolean', description: 'Whether the same order may end better another time.' },
+  rows: {
+    ...TEXT_OR_NULL,
+    pattern: '^\\d+$',
+    description: 'New ledger entries, rows of a list, or rows loaded: decimal text.',
+  },
+  asOf: { ...TIME_OR_NULL, description: 'What it was about is complete up to here.' },
+  error: {
+    type: ['object', 'null'],
+    properties: { code: { type: 'string' }, message: { type: 'string' } },
+    required: ['code', 'message'],
+  },
+  evidence: {
+    type: 'object',
+    additionalProperties: true,
+    description: 'Rows, bytes, entries and segments are decimal text; other counts are numbers.',
+  },
+  queuedAt: { type: 'string', format: 'date-time' },
+  startedAt: TIME_OR_NULL,
+  finishedAt: TIME_OR_NULL,
+  attempts: { type: 'integer' },
+  links: { type: 'object', additionalProperties: { type: 'string' } },
+} as const;
+
 /** JSON Schema of a run; OpenAPI's component of the same name. */
 export const RUN_SCHEMA = {
   $id: 'Run',
   type: 'object',
-  properties: {
-    id: UUID,
-    runId: UUID,
-    parentRunId: TEXT_OR_NULL,
-    kind: { type: 'string', enum: RUN_KINDS },
-    subject: { type: 'string' },
-    sourceUrl: TEXT_OR_NULL,
-    state: { type: 'string', enum: ['queued', 'running', 'done', 'cancelled'] },
-    status: { type: 'string', enum: ['queued', 'running', 'succeeded', 'failed', 'cancelled'] },
-    verdict: { ...TEXT_OR_NULL, enum: ['complete', 'incomplete', 'suspicious', 'failed', null] },
-    retryable: { type: 'boolean', description: 'Whether the same order may end better another time.' },
-    rows: {
-      ...TEXT_OR_NULL,
-      pattern: '^\\d+$',
-      description: 'New ledger entries, rows of a list, or rows loaded: decimal text.',
-    },
-    asOf: { ...TIME_OR_NULL, description: 'What it was about is complete up to here.' },
-    error: {
-      type: ['object', 'null'],
-      properties: { code: { type: 'string' }, message: { type: 'string' } },
-      required: ['code', 'message'],
-    },
-    evidence: {
-      type: 'object',
-      additionalProperties: true,
-      description: 'Rows, bytes, entries and segments are decimal text; other counts are numbers.',
-    },
-    queuedAt: { type: 'string', format: 'date-time' },
-    startedAt: TIME_OR_NULL,
-    finishedAt: TIME_OR_NULL,
-    attempts: { type: 'integer' },
-    links: { type: 'object', additionalProperties: { type: 'string' } },
-  },
-  required: [
-    'id',
-    'runId',
-    'parentRunId',
-    'kind',
-    'subject',
-    'state',
-    'status',
-    'verdict',
-    'retryable',
-    'rows',
-    'asOf',
-    'error',
-    'evidence',
-    'queuedAt',
-    'startedAt',
-    'finishedAt',
-    'attempts',
-    'links',
-  ],
+  properties: RUN_PROPERTIES,
+  required: Object.keys(RUN_PROPERTIES).filter((name) => name !== 'sourceUrl'),
 } as const;
 
 /** What a command that runs something says with `--json`, whatever its exit code. */
@@ -163,25 +138,28 @@ export function describeRun(run: RunDocument): DescribedRun {
   };
 }
 
-/** Of a run as it is kept: what `--json` and a notice say; the read API says the same. */
-export function runDocument(run: Run): Readonly<Record<string, unknown>> {
+/** Of a run as it is kept. */
+export function toDocument(run: Run): RunDocument {
   const { runId, kind, subject, state, evidence, queuedAt, attempts } = run;
   return {
-    ...describeRun({
-      runId,
-      parentRunId: run.parentRunId ?? null,
-      kind,
-      subject,
-      sourceUrl: run.sourceUrl ?? null,
-      state,
-      verdict: run.verdict ?? null,
-      evidence,
-      queuedAt,
-      startedAt: run.startedAt ?? null,
-      finishedAt: run.finishedAt ?? null,
-      attempts,
-    }),
+    runId,
+    parentRunId: run.parentRunId ?? null,
+    kind,
+    subject,
+    sourceUrl: run.sourceUrl ?? null,
+    state,
+    verdict: run.verdict ?? null,
+    evidence,
+    queuedAt,
+    startedAt: run.startedAt ?? null,
+    finishedAt: run.finishedAt ?? null,
+    attempts,
   };
+}
+
+/** What `--json` and a notice say of a run; the read API says the same. */
+export function runDocument(run: Run): Readonly<Record<string, unknown>> {
+  return { ...describeRun(toDocument(run)) };
 }
 
 export function isOver({ state }: Pick<RunDocument, 'state'>): boolean {

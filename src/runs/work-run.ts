@@ -7,13 +7,11 @@ import {
   RetryableError,
   UnreachableError,
 } from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
 import { inRun } from '../core/run-scope.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { countDeaths, DEATHS_MAX } from './deaths.ts';
 import type { JobContext, JobDeps } from './job.ts';
 import type { Run } from './store/run.ts';
-import type { RunStore } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
 /** A run of any length says so often how far it is. */
@@ -37,12 +35,9 @@ class RunCancelled extends PermanentError {
   }
 }
 
-export interface WorkRunDeps {
-  readonly runs: RunStore;
+export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log'> {
   readonly progress: Pick<JobDeps['progress'], 'settle' | 'read'>;
   readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
-  readonly source: JobDeps['source'];
-  readonly log: Log;
   readonly tellEveryMs?: number;
 }
 
@@ -77,8 +72,7 @@ export async function workRun(
   }
   if (run.attempts > 1) {
     const { kind, subject, attempts } = run;
-    const ageMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
-    deps.log.info({ runId, kind, subject, attempts, ageMs }, 'Run taken over, or tried again');
+    deps.log.info({ runId, kind, subject, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
   }
   if (
     await endsProcesses(known, run, deps, (outcome) => withLastWords(run, outcome, lastWords, deps, context))
@@ -95,11 +89,8 @@ export async function workRun(
     await deps.progress.settle(runId);
     await deps.costs.flush();
     await deps.runs.finish(runId, outcome.verdict, outcome.evidence);
-    const tookMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
-    deps.log.info(
-      { runId, kind: run.kind, subject: run.subject, verdict: outcome.verdict, tookMs },
-      'Run finished',
-    );
+    const { kind, subject } = run;
+    deps.log.info({ runId, kind, subject, verdict: outcome.verdict, tookMs: ageMs(run) }, 'Run finished');
   } catch (error) {
     if (cancel.signal.aborted) await deps.runs.markCancelled(runId);
     else if (context.signal.aborted) await letGo(runId, error, deps);
@@ -108,6 +99,11 @@ export async function workRun(
     clearInterval(heartbeat);
     clearInterval(telling);
   }
+}
+
+/** Since its first delivery. */
+function ageMs(run: Run): number {
+  return Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
 }
 
 /** How far the run is, in the lines that every view shows. */
@@ -119,7 +115,7 @@ async function tell(run: Run, { progress, log }: WorkRunDeps): Promise<void> {
       runId,
       kind,
       subject,
-      tookMs: Date.now() - Date.parse(run.startedAt ?? run.queuedAt),
+      tookMs: ageMs(run),
       progress: lines.map(
         ({ label, done, total, unit, note }) =>
           `${label}: ${done}${total === undefined ? '' : ` of ${total}`} ${unit}${note === undefined ? '' : `, ${note}`}`,
@@ -192,7 +188,13 @@ export function refuseOtherSource(run: Run, { source }: Pick<WorkRunDeps, 'sourc
   throw otherSource(`run ${run.runId}`, run.sourceUrl, source?.url);
 }
 
-export function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
+/** The same of a schedule's job, which names its source by id. */
+export function refuseOtherSchedule(what: string, sourceId: string | undefined, { source }: JobDeps): void {
+  if (sourceId === undefined || sourceId === source?.id) return;
+  throw otherSource(what, `source ${sourceId}`, source?.url);
+}
+
+function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
   return new RetryableError(
     `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`,
     { code: 'OTHER_SOURCE', meta: { wanted, own: own ?? null }, retryAfterMs: REFUSED_RETRY_MS },
@@ -240,7 +242,7 @@ async function settleFailure(
     );
     return;
   }
-  const sinceMs = Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
+  const sinceMs = ageMs(run);
   const mayPass = error instanceof RetryableError;
   const isAway = error instanceof UnreachableError;
   const isLong = isAway ? awayMs(runId) >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;

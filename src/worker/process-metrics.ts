@@ -1,8 +1,8 @@
 /** What every long-lived process tells of itself: its build, its disk, and the usual metrics of Node. */
 import { statfs } from 'node:fs/promises';
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { collectDefaultMetrics } from 'prom-client';
 import type { MetricsSource } from './meters.ts';
-import { PREFIX } from './work-metrics.ts';
+import { PrefixedRegistry } from './prefixed-registry.ts';
 
 /** Gauges under names of counters; the same numbers stand in `nodejs_active_handles` and the like, by type. */
 const MISNAMED = [
@@ -11,7 +11,7 @@ const MISNAMED = [
   'nodejs_active_requests_total',
 ];
 
-export interface ProcessFacts {
+interface ProcessFacts {
   readonly version: string;
   /** Whose disk is watched. */
   readonly dataDir: string;
@@ -19,29 +19,23 @@ export interface ProcessFacts {
 
 /** Metrics that need nobody to report to them. */
 export function processMetrics({ version, dataDir }: ProcessFacts): MetricsSource {
-  const registry = new Registry();
+  const registry = new PrefixedRegistry();
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
-  new Gauge({
-    name: `${PREFIX}build_info`,
-    help: '1, with the versions as labels',
-    labelNames: ['version', 'node'],
-    registers: [registry],
-  }).set({ version, node: process.versions.node }, 1);
-  const free = new Gauge({
-    name: `${PREFIX}data_dir_free_bytes`,
-    help: 'Free space where DATA_DIR lies',
-    registers: [],
-    async collect() {
+  registry
+    .gauge('build_info', '1, with the versions as labels', 'version', 'node')
+    .set({ version, node: process.versions.node }, 1);
+  const free = registry.gauge('data_dir_free_bytes', 'Free space where DATA_DIR lies');
+  return {
+    collect: async () => {
       try {
         const { bavail, bsize } = await statfs(dataDir, { bigint: true });
-        this.set(Number(bavail * bsize));
+        free.set(Number(bavail * bsize));
       } catch {
         // No folder, no number: the process makes it where it needs one.
-        this.remove();
+        free.remove();
       }
+      return registry;
     },
-  });
-  registry.registerMetric(free);
-  return { collect: async () => registry };
+  };
 }

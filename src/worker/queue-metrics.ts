@@ -1,68 +1,67 @@
-/** Prometheus metrics of the places that work goes through: queues, this process's workers, stores. */
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+/** Prometheus metrics of what work goes through: queues, this process's workers, stores. */
+import type { Registry } from 'prom-client';
 import type { Probe } from '../api/http/ports.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import type { Log } from '../core/log.ts';
 import { QUEUE_NAMES, type Queues } from '../queue/queues.ts';
-import { PREFIX } from './work-metrics.ts';
+import type { MetricsSource } from './meters.ts';
+import { PrefixedRegistry } from './prefixed-registry.ts';
 
 const STORE_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3];
 const PROBE_TIMEOUT_MS = 3_000;
 /** However many scrape, the stores are asked this often. */
 const ASKED_MAX_AGE_MS = 5_000;
 
-export interface QueueMetricsDeps {
+interface QueueMetricsDeps {
   readonly queues: Queues;
   readonly probes: readonly Probe[];
   readonly log: Log;
 }
 
-export class QueueMetrics {
+export class QueueMetrics implements MetricsSource {
   readonly #deps: QueueMetricsDeps;
-  readonly #registry = new Registry();
-  readonly #jobs = this.#gauge('queue_jobs', 'Jobs that a queue holds', ['queue', 'state']);
-  readonly #oldest = this.#gauge('queue_oldest_seconds', 'Age of the oldest job that comes next', ['queue']);
-  readonly #active = this.#gauge('worker_active_jobs', 'Jobs in work in this process', ['queue']);
-  readonly #quiet = this.#gauge('worker_quiet_seconds', 'Since a job or canary was taken here', ['queue']);
-  readonly #rebuilds = this.#gauge('worker_rebuilds', 'Workers replaced since the start', ['queue']);
-  readonly #rebuildsTotal: Counter;
-  readonly #up = this.#gauge('store_up', '1 where the store answered', ['store']);
-  readonly #seconds: Histogram;
-  readonly #counted = new Map<string, number>();
+  readonly #registry = new PrefixedRegistry();
+  readonly #jobs = this.#registry.gauge('queue_jobs', 'Jobs that a queue holds', 'queue', 'state');
+  readonly #oldest = this.#registry.gauge(
+    'queue_oldest_seconds',
+    'Age of the oldest job that comes next',
+    'queue',
+  );
+  readonly #active = this.#registry.gauge('worker_active_jobs', 'Jobs in work in this process', 'queue');
+  readonly #quiet = this.#registry.gauge(
+    'worker_quiet_seconds',
+    'Since a job or canary was taken here',
+    'queue',
+  );
+  readonly #rebuilds = this.#registry.gauge('worker_rebuilds', 'Workers replaced since the start', 'queue');
+  readonly #rebuildsTotal = this.#registry.counter(
+    'worker_rebuilds',
+    'Workers replaced because they took nothing',
+    'queue',
+  );
+  readonly #up = this.#registry.gauge('store_up', '1 where the store answered', 'store');
+  readonly #seconds = this.#registry.histogram(
+    'store_seconds',
+    'The smallest question to a store',
+    STORE_SECONDS,
+    'store',
+  );
   readonly #ask = sharedLoad(() => this.#askStores(), ASKED_MAX_AGE_MS);
 
   constructor(deps: QueueMetricsDeps) {
     this.#deps = deps;
-    this.#rebuildsTotal = new Counter({
-      name: `${PREFIX}worker_rebuilds_total`,
-      help: 'Workers replaced because they took nothing',
-      labelNames: ['queue'],
-      registers: [this.#registry],
-    });
-    this.#seconds = new Histogram({
-      name: `${PREFIX}store_seconds`,
-      help: 'The smallest question to a store',
-      labelNames: ['store'],
-      buckets: STORE_SECONDS,
-      registers: [this.#registry],
-    });
   }
 
   async collect(): Promise<Registry> {
     await this.#ask();
+    this.#rebuildsTotal.reset();
     for (const { queue, activeJobs, quietMs, rebuilds } of this.#deps.queues.pulses()) {
       this.#active.set({ queue }, activeJobs);
       this.#quiet.set({ queue }, quietMs / 1_000);
       this.#rebuilds.set({ queue }, rebuilds);
-      this.#countRebuilds(queue, rebuilds);
+      this.#rebuildsTotal.inc({ queue }, rebuilds);
     }
     return this.#registry;
-  }
-
-  #countRebuilds(queue: string, rebuilds: number): void {
-    const counted = this.#counted.get(queue) ?? 0;
-    this.#rebuildsTotal.inc({ queue }, Math.max(0, rebuilds - counted));
-    this.#counted.set(queue, rebuilds);
   }
 
   /** A store that is away leaves the values of the others. */
@@ -99,9 +98,5 @@ export class QueueMetrics {
       this.#deps.log.debug({ err: error, what }, 'Not measured');
       return false;
     }
-  }
-
-  #gauge(name: string, help: string, labelNames: string[]): Gauge {
-    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
   }
 }

@@ -2,70 +2,64 @@
  * Prometheus metrics of runs: those that end in this process are counted, how the last of each kind ended is read
  * from the mirror, so that every process tells the same.
  */
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import type { Log } from '../core/log.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import type { Verdict } from '../core/verdict.ts';
+import { RUN_KINDS } from '../runs/run-document.ts';
 import type { RunFacts } from '../runs/store/run-facts.ts';
 import type { EndedRun } from '../runs/store/run-store.ts';
-import { PREFIX } from './work-metrics.ts';
+import type { MetricsSource } from './meters.ts';
+import { PrefixedRegistry } from './prefixed-registry.ts';
 
 const VERDICTS: readonly Verdict[] = ['complete', 'incomplete', 'suspicious', 'failed'];
 const RUN_SECONDS = [1, 5, 15, 60, 300, 900, 3_600, 7_200, 14_400, 28_800, 57_600];
 /** However many scrape, the mirror is asked this often. */
 const ASKED_MAX_AGE_MS = 5_000;
 
-export interface RunMetricsDeps {
-  readonly kinds: readonly string[];
+interface RunMetricsDeps {
   readonly read: () => Promise<RunFacts>;
   /** When the schedule's next nightly run is due, in milliseconds since 1970. */
   readonly nextMs: () => number;
   readonly log: Log;
 }
 
-export class RunMetrics {
+export class RunMetrics implements MetricsSource {
   readonly #deps: RunMetricsDeps;
-  readonly #registry = new Registry();
-  readonly #ended: Counter;
-  readonly #seconds: Histogram;
-  readonly #notifyFailures: Counter;
-  readonly #lastSeconds = this.#gauge('run_last_duration_seconds', 'How long the last run took', ['kind']);
-  readonly #lastComplete = this.#gauge(
+  readonly #registry = new PrefixedRegistry();
+  readonly #ended = this.#registry.counter('runs', 'Runs that ended in this process', 'kind', 'verdict');
+  readonly #seconds = this.#registry.histogram(
+    'run_duration_seconds',
+    'How long they took, waiting included',
+    RUN_SECONDS,
+    'kind',
+  );
+  readonly #notifyFailures = this.#registry.counter(
+    'notify_failures',
+    'Reports that NOTIFY_URL did not take',
+  );
+  readonly #lastSeconds = this.#registry.gauge(
+    'run_last_duration_seconds',
+    'How long the last run took',
+    'kind',
+  );
+  readonly #lastComplete = this.#registry.gauge(
     'last_success_timestamp_seconds',
     'When a run last ended complete, since 1970',
-    ['kind'],
+    'kind',
   );
-  readonly #next = this.#gauge(
+  readonly #next = this.#registry.gauge(
     'next_scheduled_timestamp_seconds',
     'When the schedule starts the next run, since 1970',
-    ['kind'],
+    'kind',
   );
-  readonly #gaps = this.#gauge('known_gaps', 'Gaps of the lists that the source itself has', []);
+  readonly #gaps = this.#registry.gauge('known_gaps', 'Gaps of the lists that the source itself has');
   readonly #ask = sharedLoad(() => this.#read(), ASKED_MAX_AGE_MS);
 
   constructor(deps: RunMetricsDeps) {
     this.#deps = deps;
-    const registers = [this.#registry];
-    this.#ended = new Counter({
-      name: `${PREFIX}runs_total`,
-      help: 'Runs that ended in this process',
-      labelNames: ['kind', 'verdict'],
-      registers,
-    });
-    this.#seconds = new Histogram({
-      name: `${PREFIX}run_duration_seconds`,
-      help: 'How long they took, waiting included',
-      labelNames: ['kind'],
-      buckets: RUN_SECONDS,
-      registers,
-    });
-    this.#notifyFailures = new Counter({
-      name: `${PREFIX}notify_failures_total`,
-      help: 'Reports that NOTIFY_URL did not take',
-      registers,
-    });
     // A counter that begins with its first event hides that event from a rate.
-    for (const kind of deps.kinds) for (const verdict of VERDICTS) this.#ended.inc({ kind, verdict }, 0);
+    for (const kind of RUN_KINDS) for (const verdict of VERDICTS) this.#ended.inc({ kind, verdict }, 0);
   }
 
   onRun({ kind, verdict, durationMs }: EndedRun): void {
@@ -95,9 +89,5 @@ export class RunMetrics {
     } catch (error) {
       this.#deps.log.debug({ err: error }, 'Metrics of runs not read');
     }
-  }
-
-  #gauge(name: string, help: string, labelNames: string[]): Gauge {
-    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
   }
 }

@@ -2,14 +2,15 @@
  * Prometheus metrics of the work in this process: what the source was asked and what the work has done.
  * Names are stable and documented in docs/metrics.md; labels are of small fixed sets.
  */
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import type { ProgressLine } from '../runs/progress-line.ts';
 import { RateMeter } from '../core/rate-meter.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
 import type { JobReport } from '../queue/queue-worker.ts';
 import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';
+import type { MetricsSource } from './meters.ts';
+import { PrefixedRegistry } from './prefixed-registry.ts';
 
-export const PREFIX = 'ledger_mirror_';
 const REQUEST_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300];
 const JOB_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800];
 const ROUTES = ['parties', 'checkpoints', 'export'];
@@ -18,37 +19,47 @@ const TASK_KEPT_MS = 60_000;
 /** Labels come from code, which names few; this keeps it so. */
 const TASKS_MAX = 32;
 
-interface Task {
-  readonly unit: string;
-  readonly done: bigint;
-  readonly total: bigint | undefined;
+interface Task extends Pick<ProgressLine, 'unit' | 'done' | 'total'> {
   readonly rate: RateMeter;
   readonly atMs: number;
 }
 
-export class WorkMetrics implements SourceObserver {
-  readonly #registry = new Registry();
-  readonly #requests = this.#counter('source_requests', 'Requests to the source', ['route', 'status']);
-  readonly #retries = this.#counter('source_retries', 'Requests to the source that were sent again', [
+export class WorkMetrics implements SourceObserver, MetricsSource {
+  readonly #registry = new PrefixedRegistry();
+  readonly #requests = this.#registry.counter('source_requests', 'Requests to the source', 'route', 'status');
+  readonly #retries = this.#registry.counter(
+    'source_retries',
+    'Requests to the source that were sent again',
     'route',
-  ]);
-  readonly #bytes = this.#counter('source_received_bytes', 'Bodies of the source, over the wire', ['route']);
-  readonly #waits = this.#counter('source_waits', 'Waits before a request to the source', [
+  );
+  readonly #bytes = this.#registry.counter(
+    'source_received_bytes',
+    'Bodies of the source, over the wire',
+    'route',
+  );
+  readonly #waits = this.#registry.counter(
+    'source_waits',
+    'Waits before a request to the source',
     'route',
     'reason',
-  ]);
-  readonly #waited = this.#counter('source_wait_seconds', 'The same, in seconds', ['route', 'reason']);
-  readonly #jobs = this.#counter('jobs', 'Deliveries of jobs that were worked', ['queue', 'outcome']);
-  readonly #requestSeconds = this.#histogram(
+  );
+  readonly #waited = this.#registry.counter('source_wait_seconds', 'The same, in seconds', 'route', 'reason');
+  readonly #jobs = this.#registry.counter('jobs', 'Deliveries of jobs that were worked', 'queue', 'outcome');
+  readonly #requestSeconds = this.#registry.histogram(
     'source_request_seconds',
     'Requests to the source',
     REQUEST_SECONDS,
-    ['route'],
+    'route',
   );
-  readonly #jobSeconds = this.#histogram('job_seconds', 'Deliveries of jobs', JOB_SECONDS, ['queue']);
-  readonly #done = this.#gauge('progress_done', 'What a task in work has done');
-  readonly #expected = this.#gauge('progress_expected', 'What it has to do, where that is known');
-  readonly #perSecond = this.#gauge('progress_per_second', 'Its present rate');
+  readonly #jobSeconds = this.#registry.histogram('job_seconds', 'Deliveries of jobs', JOB_SECONDS, 'queue');
+  readonly #done = this.#registry.gauge('progress_done', 'What a task in work has done', 'task', 'unit');
+  readonly #expected = this.#registry.gauge(
+    'progress_expected',
+    'What it has to do, where that is known',
+    'task',
+    'unit',
+  );
+  readonly #perSecond = this.#registry.gauge('progress_per_second', 'Its present rate', 'task', 'unit');
   readonly #tasks = new Map<string, Task>();
 
   constructor() {
@@ -88,13 +99,7 @@ export class WorkMetrics implements SourceObserver {
       if (known === undefined && this.#tasks.size >= TASKS_MAX) continue;
       const rate = known?.rate ?? new RateMeter();
       rate.add(BigInt(done), atMs);
-      this.#tasks.set(label, {
-        unit,
-        done: BigInt(done),
-        total: total === undefined ? undefined : BigInt(total),
-        rate,
-        atMs,
-      });
+      this.#tasks.set(label, { unit, done, total, rate, atMs });
     }
   }
 
@@ -114,24 +119,5 @@ export class WorkMetrics implements SourceObserver {
       if (total !== undefined) this.#expected.set({ task, unit }, Number(total));
       this.#perSecond.set({ task, unit }, rate.perSecond);
     }
-  }
-
-  #counter(name: string, help: string, labelNames: string[]): Counter {
-    return new Counter({ name: `${PREFIX}${name}_total`, help, labelNames, registers: [this.#registry] });
-  }
-
-  #gauge(name: string, help: string): Gauge {
-    const labelNames = ['task', 'unit'];
-    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
-  }
-
-  #histogram(name: string, help: string, buckets: number[], labelNames: string[]): Histogram {
-    return new Histogram({
-      name: `${PREFIX}${name}`,
-      help,
-      labelNames,
-      buckets,
-      registers: [this.#registry],
-    });
   }
 }

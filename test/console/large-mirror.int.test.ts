@@ -3,8 +3,8 @@ import { Pool } from 'pg';
 import { expect, test } from 'vitest';
 import { openConsoleStore } from '../../src/api/console/store/console-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { previewNightly } from '../../src/runs/nightly/nightly-exports.ts';
-import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
+import { nightlyScope } from '../../src/runs/nightly/nightly-exports.ts';
+import { NightlyPlans } from '../../src/runs/store/nightly/nightly-plans.ts';
 import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { explainStatements } from '../support/explain-statements.ts';
@@ -35,7 +35,8 @@ const entries = {
   rowsMax: 50,
 };
 const parties = { prefix: '', suffix: '', after: undefined, rowsMax: 25 };
-const nightly = { plans: new NightlyPlans(warehouse.db), nightlyParties: { kind: 'all' } as const };
+const plans = new NightlyPlans(warehouse.db);
+const night = { plans, nightlyParties: { kind: 'all' } as const };
 
 test.each([
   ['what is going on', () => page.live(), 60],
@@ -51,7 +52,7 @@ test.each([
   ['what a run cost', () => page.costs(runId), 200],
   ['how the mirror grew', () => page.history(), COUNTED_BLOCKS],
   ['the status', () => new PostgresStatusStore(warehouse).facts(), COUNTED_BLOCKS],
-  ['what a nightly run would ask', () => previewNightly(nightly), 250],
+  ['what a nightly run would ask', async () => plans.preview((await nightlyScope(night)).scope), 250],
 ])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {
   const explained = await explainStatements(database.pool, work);
   expect(explained).not.toEqual([]);

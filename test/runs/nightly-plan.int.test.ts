@@ -4,7 +4,7 @@ import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { MirrorSchema } from '../../src/postgres/schema.ts';
 import { everyPartyFits } from '../../src/runs/nightly/nightly-exports.ts';
-import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
+import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import {
   addExports,
@@ -174,7 +174,7 @@ describe('the plan of a nightly run', () => {
   });
 
   it('asks every party while the window is long enough', () => {
-    expect(everyPartyFits(1_000_000, undefined)).toBe(true);
+    expect(everyPartyFits(1_000_000, null)).toBe(true);
     expect(everyPartyFits(2_000, 10)).toBe(true);
     expect(everyPartyFits(2_200, 10)).toBe(false);
   });

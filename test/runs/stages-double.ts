@@ -8,10 +8,10 @@ import type { Outcome } from '../../src/core/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
 import { QUEUE_NAMES, Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
-import { NightlyPlans } from '../../src/runs/store/nightly-plans.ts';
-import { NightlyStore } from '../../src/runs/store/nightly-store.ts';
+import { NightlyPlans } from '../../src/runs/store/nightly/nightly-plans.ts';
+import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
-import { ScheduledRuns } from '../../src/runs/store/scheduled-runs.ts';
+import { ScheduledRuns } from '../../src/runs/store/nightly/scheduled-runs.ts';
 
 export const COMPLETE: Outcome = { verdict: 'complete', evidence: {} };
 /** Every listed ledger is covered: stages that are doubles cover nothing. */
@@ -82,7 +82,7 @@ export async function openJobWorld(
       (await answers.publishReport?.(run, outcome, covers, signal)) ?? outcome,
     catchUpWithStore: async () => undefined,
     recordCoverage: async () => undefined,
-    mergeSegments: async () => ({}),
+    mergeSegments: async (runId, signal) => (await answers.mergeSegments?.(runId, signal)) ?? {},
     tidy: async (signal) => answers.tidy?.(signal),
     sourceLatency: async () =>
       (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },

@@ -1,6 +1,7 @@
 /** What the read API needs from the rest of the mirror. */
 import type { Registry } from 'prom-client';
 import type { Completeness } from '../../runs/store/completeness.ts';
+import type { RunKind } from '../../postgres/schema.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import type { RunLinePage } from '../../runs/store/run-log-store.ts';
 import type { Verdict } from '../../core/verdict.ts';
@@ -70,7 +71,7 @@ export interface MirrorFacts {
 }
 
 export interface RunsQuestion {
-  readonly kind?: string | undefined;
+  readonly kind?: RunKind | undefined;
   /** Runs queued before this one. */
   readonly before?: string | undefined;
   readonly rowsMax: number;

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { glance, type MirrorStatus } from './glance.ts';
 import type { StatusStore } from '../http/ports.ts';
 import { BY_ID, FLAG, OPEN_OBJECT, sent, taken, TEXT, TEXT_OR_NULL, UUID } from '../http/schemas.ts';
+import type { RunKind } from '../../postgres/schema.ts';
 import { type DescribedRun, describeRun, RUN_KINDS } from '../../runs/run-document.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 
@@ -60,7 +61,7 @@ export function addMirrorRoutes(server: FastifyInstance, store: StatusStore): ()
     },
     () => status(),
   );
-  server.get<{ Querystring: { kind?: string; before?: string; limit: number } }>(
+  server.get<{ Querystring: { kind?: RunKind; before?: string; limit: number } }>(
     '/mirror/runs',
     {
       schema: {

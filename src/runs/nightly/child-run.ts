@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../../core/errors.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { PRIORITY, type JobDeps, type ReportProgress } from '../job.ts';
+import { isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run.ts';
 
 const POLL_MS = 200;
@@ -26,7 +27,7 @@ export async function workChild(
     const now = await deps.runs.get(child.runId);
     if (now === undefined)
       throw new RetryableError(`Cannot follow run ${child.runId}: it is gone`, { code: 'RUN_GONE' });
-    if (now.state === 'done' || now.state === 'cancelled') {
+    if (isOver(now)) {
       onProgress(await deps.progress.read(child.runId));
       return now;
     }

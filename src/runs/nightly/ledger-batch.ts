@@ -4,7 +4,7 @@
  */
 import type { Outcome } from '../../core/verdict.ts';
 import type { ExportRequest, JobDeps, LeasedLedgers, StageCall } from '../job.ts';
-import type { SettledUnit } from '../store/nightly-store.ts';
+import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /** Written together: at most so many, and so long after they were known. */
 const WRITTEN_TOGETHER_MAX = 100;
@@ -21,7 +21,7 @@ export class LedgerBatch {
   readonly #deps: Pick<JobDeps, 'stages' | 'nightly'>;
   /** Not exported yet, in order. */
   #rest: readonly string[];
-  #units: SettledUnit[] = [];
+  #settled: SettledLedger[] = [];
   #writtenAtMs = performance.now();
   #ledgers: LeasedLedgers | undefined;
   #leased: ReadonlySet<string> = new Set();
@@ -47,27 +47,27 @@ export class LedgerBatch {
     return (this.#ledgers ?? this.#deps.stages).export(request, call);
   }
 
-  add(unit: SettledUnit): void {
-    this.#units.push(unit);
+  add(ledger: SettledLedger): void {
+    this.#settled.push(ledger);
   }
 
   async writeIfDue(): Promise<void> {
     const isDue =
-      this.#units.length >= WRITTEN_TOGETHER_MAX || performance.now() - this.#writtenAtMs >= WRITE_EVERY_MS;
+      this.#settled.length >= WRITTEN_TOGETHER_MAX || performance.now() - this.#writtenAtMs >= WRITE_EVERY_MS;
     if (isDue) await this.write();
   }
 
   /** What cannot be written is kept for the next call. */
   async write(): Promise<void> {
-    const units = this.#units;
-    this.#units = [];
+    const known = this.#settled;
+    this.#settled = [];
     this.#writtenAtMs = performance.now();
     try {
       for (const partyId of (await this.#ledgers?.write()) ?? []) this.#lost.add(partyId);
-      const settled = units.filter(({ partyId }) => !this.#lost.has(partyId));
+      const settled = known.filter(({ partyId }) => !this.#lost.has(partyId));
       if (settled.length > 0) await this.#deps.nightly.settle(this.#runId, settled);
     } catch (error) {
-      this.#units = [...units, ...this.#units];
+      this.#settled = [...known, ...this.#settled];
       throw error;
     }
   }

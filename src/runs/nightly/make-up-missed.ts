@@ -25,7 +25,7 @@ export async function makeUpMissedRun(schedule: Schedule, deps: MakeUpDeps, nowM
   const { runs: failed, lastAt } = await deps.scheduled.failedSince(scheduledAt);
   if (failed === 0 && nowMs - dueMs < LATE_MS) return;
   const waitMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.max(0, Math.min(failed, 10) - 1));
-  if (lastAt !== undefined && nowMs - Date.parse(lastAt) < waitMs) return;
+  if (lastAt !== null && nowMs - Date.parse(lastAt) < waitMs) return;
   const scheduleKey =
     failed === 0 ? nightlyScheduleKey(dueMs) : `${nightlyScheduleKey(dueMs)} again ${failed}`;
   const nextAt = new Date(nextScheduledMs(schedule, nowMs)).toISOString();

@@ -3,17 +3,17 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../core/time.ts';
 import { worst, type Outcome } from '../../core/verdict.ts';
-import { fixClock } from './export-units.ts';
+import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
 import type { ProgressLine } from '../progress-line.ts';
 import { SourceWatch } from './source-watch.ts';
-import type { NightlyScope } from '../store/nightly-scope.ts';
-import type { Estimate, Plan } from '../store/nightly-plans.ts';
-import type { DueUnit, NightlyCounts } from '../store/nightly-store.ts';
+import type { NightlyScope } from '../store/nightly/nightly-scope.ts';
+import type { Estimate, Plan } from '../store/nightly/nightly-plans.ts';
+import type { DueLedger, NightlyCounts } from '../store/nightly/nightly-store.ts';
 import type { Run } from '../store/run.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
-const NIGHTLY_MS = 6 * 3_600_000;
+const NIGHT_MS = 6 * 3_600_000;
 /** A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by waiting. */
 const IDLE_NIGHTS_MAX = 28;
 /** Ledgers in the queue at once; the rest waits in Postgres. */
@@ -27,33 +27,24 @@ const POLL_MAX_MS = 2_000;
 const STALLED_MS = 60_000;
 /** Nothing settled, and nobody exporting, for this long: no worker takes part. */
 const NO_PROGRESS_MS = 600_000;
-const FAILED_LISTED_MAX = 20;
 
 /** Whether a night is long enough to ask every party, by what an export took lately. */
-export function everyPartyFits(parties: number, secondsPerExport: number | undefined): boolean {
-  return secondsPerExport === undefined || parties * secondsPerExport * 1_000 <= NIGHTLY_MS;
+export function everyPartyFits(parties: number, secondsPerExport: number | null): boolean {
+  return secondsPerExport === null || parties * secondsPerExport * 1_000 <= NIGHT_MS;
 }
 
-type Night = Pick<JobDeps, 'plans' | 'nightlyParties'>;
-
-/** Whom tonight is about, by the configuration and by what an export took lately. */
-async function nightlyScope({
+/** Whom the run is about, by the configuration and by what an export took lately. */
+export async function nightlyScope({
   plans,
   nightlyParties,
-}: Night): Promise<{ scope: NightlyScope; estimate: Estimate }> {
+}: Pick<JobDeps, 'plans' | 'nightlyParties'>): Promise<{ scope: NightlyScope; estimate: Estimate }> {
   const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
   const estimate = await plans.estimate(partyIds);
   const everyParty = everyPartyFits(estimate.parties, estimate.secondsPerExport);
   return { scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX }, estimate };
 }
 
-/** What a nightly run that began now would ask; nothing is written. */
-export async function previewNightly(night: Night, exportsMax?: number): Promise<Estimate & Plan> {
-  const { scope, estimate } = await nightlyScope(night);
-  return { ...estimate, ...(await night.plans.preview(scope, exportsMax)) };
-}
-
-export interface ExportLimits {
+interface ExportLimits {
   /** When asking ends, in milliseconds since 1970; undefined: when everyone was asked. */
   readonly untilMs?: number | undefined;
   readonly noProgressMs?: number;
@@ -62,7 +53,7 @@ export interface ExportLimits {
 
 /**
  * Asks for every due party's new entries.
- * `complete`: every due ledger was asked and proven up to tonight's `closedTo`, none was left, and no party is later
+ * `complete`: every due ledger was asked and proven up to the run's `closedTo`, none was left, and no party is later
  * than promised.
  */
 export async function exportDue(
@@ -82,7 +73,7 @@ export async function exportDue(
   const counts = await deps.nightly.counts(run.runId, plan.asked);
   const exported = counts.done - before.done;
   const secondsPerExport = exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported;
-  const summary = await deps.nightly.summary(run.runId, FAILED_LISTED_MAX);
+  const summary = await deps.nightly.summary(run.runId);
   const { late, oldestFrontier } = await deps.plans.lateness(IDLE_NIGHTS_MAX);
   const left = counts.due + counts.queued;
   const lacking = counts.failed + left + late + plan.deferred + summary.incomplete;
@@ -107,10 +98,10 @@ export async function exportDue(
       ...(left === 0 ? {} : { unaskedParties: summary.unasked }),
       notDue: plan.notDue,
       late,
-      oldestFrontier: oldestFrontier ?? null,
-      newRows: summary.rows.toString(),
-      newBytes: summary.bytes.toString(),
-      newSegments: summary.segments.toString(),
+      oldestFrontier,
+      newRows: summary.rows,
+      newBytes: summary.bytes,
+      newSegments: summary.segments,
       ...(secondsPerExport === undefined ? {} : { secondsPerExport }),
       ...(stopped === undefined ? {} : { reason: `stopped early: ${stopped}` }),
       ...(summary.failed.length === 0 ? {} : { failures: summary.failed }),
@@ -150,11 +141,11 @@ async function feedExports(
       continue;
     }
     const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
-    const units = room > 0 && counts.due > 0 ? await deps.nightly.take(runId, room) : [];
-    if (units.length > 0) await queueUnits(runId, units, counts, deps);
+    const taken = room > 0 && counts.due > 0 ? await deps.nightly.take(runId, room) : [];
+    if (taken.length > 0) await queueLedgers(runId, taken, counts, deps);
     // At the end, and where some were queued again, it is counted.
-    const isKnown = state === 'moves' && units.length < counts.due && (room <= 0 || units.length > 0);
-    due = isKnown ? counts.due - units.length : undefined;
+    const isKnown = state === 'moves' && taken.length < counts.due && (room <= 0 || taken.length > 0);
+    due = isKnown ? counts.due - taken.length : undefined;
     const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
     if (latency !== undefined) {
       deps.log.warn({ ...latency, runId }, 'The source is unwell: no more exports in this nightly run');
@@ -219,14 +210,14 @@ class Standstill {
   }
 }
 
-async function queueUnits(
+async function queueLedgers(
   runId: string,
-  units: readonly DueUnit[],
+  ledgers: readonly DueLedger[],
   counts: NightlyCounts,
   deps: JobDeps,
 ): Promise<void> {
-  const idle = units.filter((unit) => unit.isIdle).map((unit) => unit.partyId);
-  const batches = units.filter((unit) => !unit.isIdle).map((unit) => [unit.partyId]);
+  const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
+  const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
   const share = Math.ceil((counts.due + counts.queued) / (BATCHES_A_LEASE * deps.exportConcurrency));
   const size = Math.max(1, Math.min(BATCH_MAX, share));
   for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));

@@ -1,6 +1,6 @@
 /** What a nightly run that began now would ask the source, and how long that should take. Nothing is asked. */
 import type { Config } from '../../config/environment.ts';
-import { previewNightly } from './nightly-exports.ts';
+import { nightlyScope } from './nightly-exports.ts';
 import type { JobDeps } from '../job.ts';
 
 export interface NightlyPreview {
@@ -28,30 +28,24 @@ export async function describeNightly(
   jobs: Pick<JobDeps, 'plans' | 'nightlyParties' | 'nightlyExportsMax'>,
   { sourceRate, sourceRetention, nightlyAuditShare }: AuditSettings,
 ): Promise<NightlyPreview> {
-  const estimate = await previewNightly(jobs, jobs.nightlyExportsMax);
+  const { scope, estimate } = await nightlyScope(jobs);
+  const { asked, deferred, notDue } = await jobs.plans.preview(scope, jobs.nightlyExportsMax);
   const auditable = await jobs.plans.auditable(sourceRetention);
-  const due = estimate.parties - estimate.notDue;
-  const exports = Math.min(due, jobs.nightlyExportsMax ?? Infinity);
-  const requests = exports + estimate.listRequests;
+  const { isFirst, listRequests, quarantined, secondsPerExport } = estimate;
+  const requests = asked + listRequests;
   return {
-    isFirst: estimate.isFirst,
+    isFirst,
     lists: {
-      requests: estimate.listRequests,
-      known: estimate.isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
+      requests: listRequests,
+      known: isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
     },
-    exports: {
-      due,
-      asked: exports,
-      deferred: due - exports,
-      notDue: estimate.notDue,
-      quarantined: estimate.quarantined,
-    },
+    exports: { due: asked + deferred, asked, deferred, notDue, quarantined },
     audits: {
       segments: Math.ceil(auditable.segments * nightlyAuditShare),
       bytes: Math.ceil(Number(auditable.bytes) * nightlyAuditShare),
     },
     requests,
-    seconds: Math.ceil(Math.max(requests / sourceRate, exports * (estimate.secondsPerExport ?? 0))),
+    seconds: Math.ceil(Math.max(requests / sourceRate, asked * (secondsPerExport ?? 0))),
     ratePerSecond: sourceRate,
   };
 }

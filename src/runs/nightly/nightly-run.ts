@@ -3,7 +3,6 @@
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
 import { PermanentError } from '../../core/errors.ts';
-import * as states from '../../core/states.ts';
 import { worst, type Outcome, type Verdict } from '../../core/verdict.ts';
 import { exportDue } from './nightly-exports.ts';
 import type { JobDeps, ReportProgress } from '../job.ts';
@@ -16,103 +15,26 @@ import { describeError } from '../work-run.ts';
 
 const HOUR_MS = 3_600_000;
 
-interface Exported {
-  readonly lists: readonly Run[];
-  readonly exports: Outcome;
-}
-
-/** What a state knows. */
-interface States {
-  preparing: object;
-  syncing: object;
-  exporting: Pick<Exported, 'lists'>;
-  merging: Exported;
-  loading: Exported & { readonly merged: Outcome['evidence'] };
-  verifying: States['loading'] & { readonly load: Run };
-  reporting: { readonly outcome: Outcome; readonly covers: Completeness };
-  ended: Outcome;
-}
-
-/** How the work of a state may end. */
-interface Events {
-  preparing: { prepared: object };
-  /** Exports need parties, and those that are known will do: only a source that nobody reaches ends the run. */
-  syncing: { synced: States['exporting']; unreached: States['reporting'] };
-  exporting: { exported: Exported };
-  merging: { merged: States['loading'] };
-  loading: { loaded: States['verifying'] };
-  verifying: { verified: States['reporting'] };
-  reporting: { published: Outcome; refused: Outcome };
-}
-
-const TRANSITIONS: states.Transitions<States, Events> = {
-  preparing: { prepared: (data) => ({ name: 'syncing', data }) },
-  syncing: {
-    synced: (data) => ({ name: 'exporting', data }),
-    unreached: (data) => ({ name: 'reporting', data }),
-  },
-  exporting: { exported: (data) => ({ name: 'merging', data }) },
-  merging: { merged: (data) => ({ name: 'loading', data }) },
-  loading: { loaded: (data) => ({ name: 'verifying', data }) },
-  verifying: { verified: (data) => ({ name: 'reporting', data }) },
-  reporting: {
-    published: (data) => ({ name: 'ended', data }),
-    refused: ({ verdict, evidence }) => ({
-      name: 'ended',
-      data: { verdict: worst([verdict, 'incomplete']), evidence },
-    }),
-  },
-};
-
-export function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
-  const onProgress: ReportProgress = (lines) => deps.progress.report(run.runId, lines);
-  const work: states.Work<States, Events> = {
-    preparing: async () => {
-      await tryStore(deps, signal);
-      await deps.stages.catchUpWithStore(signal);
-      return { kind: 'prepared', data: {} };
-    },
-    syncing: async () => {
-      const lists = await syncLists(run, deps, signal);
-      if (!lists.every(isUnreached)) return { kind: 'synced', data: { lists } };
-      const evidence = { lists: listEvidence(lists), error: firstError(lists) };
-      const covers = await deps.completeness();
-      return { kind: 'unreached', data: { outcome: { verdict: 'failed', evidence }, covers } };
-    },
-    exporting: async ({ lists }) => {
-      const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
-      deps.log.info({ runId: run.runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
-      return { kind: 'exported', data: { lists, exports } };
-    },
-    merging: async (exported) => {
-      const merged = await deps.stages.mergeSegments(run.runId, signal);
-      deps.log.info({ runId: run.runId, ...merged }, 'Segments merged');
-      await deps.stages.recordCoverage(signal);
-      return { kind: 'merged', data: { ...exported, merged } };
-    },
-    loading: async (exported) => {
-      const wanted = { kind: 'load', subject: 'warehouse and lake' } as const;
-      const load = await workChild(run, wanted, deps, signal, onProgress);
-      return { kind: 'loaded', data: { ...exported, load } };
-    },
-    verifying: async (loaded) => {
-      const request = { runId: run.runId, deep: false, scope: 'nightly' } as const;
-      const verify = await deps.stages.verify(request, { signal, onProgress });
-      const { verdict, evidence } = verify;
-      deps.log.info({ runId: run.runId, verdict, checked: evidence['checked'] }, 'Verified');
-      return { kind: 'verified', data: await sumUp(run, { ...loaded, verify }, deps, signal) };
-    },
-    reporting: ({ outcome, covers }) => publishReport(run, outcome, covers, deps, signal),
-  };
-  return states.runStates(TRANSITIONS, work, { name: 'preparing', data: {} });
-}
-
-async function sumUp(
-  run: Run,
-  { lists, exports, merged, load, verify }: States['verifying'] & { readonly verify: Outcome },
-  deps: JobDeps,
-  signal: AbortSignal,
-): Promise<States['reporting']> {
+/** Takes over what an earlier delivery of the run's job did. */
+export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+  const { stages, log } = deps;
+  const { runId } = run;
+  const onProgress: ReportProgress = (lines) => deps.progress.report(runId, lines);
+  await tryStore(deps, signal);
+  await stages.catchUpWithStore(signal);
+  const lists = await syncLists(run, deps, signal);
+  // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run.
+  if (lists.every(isUnreached)) {
+    const evidence = { lists: listEvidence(lists), error: firstError(lists) };
+    return publishReport(run, { verdict: 'failed', evidence }, await deps.completeness(), deps, signal);
+  }
+  const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
+  log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
+  const merged = await mergeOnce(run, deps, signal);
+  const wanted = { kind: 'load', subject: 'warehouse and lake' } as const;
+  const load = await workChild(run, wanted, deps, signal, onProgress);
+  const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, { signal, onProgress });
+  log.info({ runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [
@@ -130,12 +52,23 @@ async function sumUp(
     load: { verdict: load.verdict, ...load.evidence },
     verify: { verdict: verify.verdict, ...verify.evidence },
     ...(untidy === undefined ? {} : { untidy }),
-    source: await deps.costs.ofRun(run.runId),
+    source: await deps.costs.ofRun(runId),
   };
-  return { outcome: { verdict: worst(verdicts), evidence }, covers };
+  return publishReport(run, { verdict: worst(verdicts), evidence }, covers, deps, signal);
 }
 
-/** Of a night that ended by an error, a report as well: what was held then, and why it ended. */
+/** Kept with the run: what a second delivery merged behind the run's load would wait for the next night's. */
+async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: AbortSignal): Promise<unknown> {
+  const known = run.params['merged'];
+  if (known === null) return known;
+  const merged = await stages.mergeSegments(run.runId, signal);
+  log.info({ runId: run.runId, ...merged }, 'Segments merged');
+  await stages.recordCoverage(signal);
+  await runs.keep(run.runId, { merged });
+  return merged;
+}
+
+/** Of a run that ended by an error, a report as well: what was held then, and why it ended. */
 export async function reportFailedNightly(
   run: Run,
   outcome: Outcome,
@@ -152,14 +85,14 @@ async function publishReport(
   covers: Completeness,
   { stages, log }: JobDeps,
   signal: AbortSignal,
-): Promise<states.EventOf<Events['reporting']>> {
+): Promise<Outcome> {
   try {
-    return { kind: 'published', data: await stages.publishReport(run, outcome, covers, signal) };
+    return await stages.publishReport(run, outcome, covers, signal);
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
     log.warn({ err: error, runId: run.runId }, 'The report of the nightly run could not be published');
     const evidence = { ...outcome.evidence, reportProblem: describeError(error) };
-    return { kind: 'refused', data: { ...outcome, evidence } };
+    return { verdict: worst([outcome.verdict, 'incomplete']), evidence };
   }
 }
 

@@ -2,6 +2,7 @@
 import { PermanentError } from '../../core/errors.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { Problem } from '../../load/ports.ts';
+import type { ReportDeps } from './nightly-report.ts';
 import { type Holding, type NightlyReport, readReport } from './report-form.ts';
 import type { ReportStore } from '../store/report-store.ts';
 
@@ -23,15 +24,10 @@ export interface Comparison {
   readonly problems: readonly Problem[];
 }
 
-interface CompareDeps {
-  readonly store: ReportStore;
-  readonly objects: ObjectStore;
-}
-
 export async function compareWithReport(
   given: NightlyReport,
   where: string,
-  { store, objects }: CompareDeps,
+  { store, objects }: ReportDeps,
   signal: AbortSignal,
 ): Promise<Comparison> {
   const problems: Problem[] = [];
@@ -133,7 +129,7 @@ async function compareLists(
 
 /** Brings the runs of the reports in the store back into a database that does not know them. */
 export async function restoreReports(
-  { store, objects }: CompareDeps,
+  { store, objects }: ReportDeps,
   signal: AbortSignal,
   onProblem: (key: string, error: PermanentError) => void,
 ): Promise<number> {

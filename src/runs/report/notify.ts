@@ -8,7 +8,7 @@ import type { Run } from '../store/run.ts';
 import type { UntoldRun } from '../store/untold-runs.ts';
 import type { JobDeps } from '../job.ts';
 import type { NoticeType } from './post-report.ts';
-import { runDocument } from '../run-document.ts';
+import { isOver, runDocument } from '../run-document.ts';
 
 const AT_ONCE_MAX = 50;
 
@@ -37,7 +37,7 @@ export async function sendNotices({
         await tell(begun, `run_${run.runId}_started`, 'run.started');
         await runs.keep(run.runId, { told: 'started' });
       }
-      if (run.state !== 'done' && run.state !== 'cancelled') continue;
+      if (!isOver(run)) continue;
       await tell(run, `run_${run.runId}`, endOf(run, untold));
       await runs.keep(run.runId, { told: 'ended' });
     } catch (error) {
@@ -54,5 +54,5 @@ function isWanted(wanted: readonly string[], { kind }: Run, type: NoticeType): b
 function endOf({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {
   if (state === 'cancelled') return 'run.cancelled';
   if (verdict !== 'complete') return 'run.failed';
-  return verdictBefore === undefined || verdictBefore === 'complete' ? 'run.finished' : 'run.recovered';
+  return verdictBefore === null || verdictBefore === 'complete' ? 'run.finished' : 'run.recovered';
 }

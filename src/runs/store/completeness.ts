@@ -1,7 +1,7 @@
 /** Is the mirror complete? The one query behind the status, the console, the API, the metrics and every verdict. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 
 export interface Completeness {
   /** Ledgers that the source lists in this epoch; `network` has none. */
@@ -20,15 +20,6 @@ export interface Completeness {
   readonly openDoubts: number;
 }
 
-interface CompletenessRow {
-  readonly listed: bigint;
-  readonly configured: number | null;
-  readonly wanted: bigint;
-  readonly covered: bigint;
-  readonly never_asked: bigint;
-  readonly covered_to: string | null;
-}
-
 /**
  * Covered: the closed ranges of a ledger touch each other from the beginning of time on, the newest of them was
  * checked in the current epoch, and none of their segments is quarantined. Ranges never overlap (a constraint holds
@@ -45,7 +36,7 @@ const COVERED = sql`
   wanted as (
     select party_id from listed where (select party_ids from chosen) is null
     union all select distinct party_id from chosen cross join unnest(party_ids) party_id),
-  units as (
+  exported as (
     select c.party_id, c.asset_id, max(c.to_time) as known_to,
            min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
              and count(quarantined.segment_id) = 0 as is_unbroken
@@ -63,47 +54,33 @@ const COVERED = sql`
              or ((select assets from demanded) > 0
                  and count(*) filter (where is_unbroken and asset_id is not null) >= (select assets from demanded)) as is_covered,
            min(known_to) filter (where is_unbroken) as known_to
-    from units group by party_id)`;
+    from exported group by party_id)`;
 
 /** All of it is of one instant. */
-export async function readCompleteness(db: Database): Promise<Completeness> {
-  return mapDatabaseError('read what is covered', async () => {
-    const found = await sql<CompletenessRow>`
+export function readCompleteness(db: Database): Promise<Completeness> {
+  return readRow(
+    db,
+    'read what is covered',
+    sql<Completeness>`
       with ${COVERED}
-      select (select count(*) from listed) as listed,
+      select (select count(*) from listed)::int as listed,
              (select cardinality(party_ids) from chosen) as configured,
-             count(*) as wanted,
-             count(*) filter (where l.is_covered) as covered,
-             count(*) filter (where l.party_id is null) as never_asked,
-             min(l.known_to) filter (where l.is_covered) as covered_to
-      from wanted left join ledgers l using (party_id)`.execute(db);
-    const [row] = found.rows;
-    return {
-      listed: Number(row?.listed ?? 0n),
-      configured: row?.configured ?? null,
-      wanted: Number(row?.wanted ?? 0n),
-      covered: Number(row?.covered ?? 0n),
-      neverAsked: Number(row?.never_asked ?? 0n),
-      coveredTo: row?.covered_to ?? null,
-      openDoubts: await countOpenDoubts(db),
-    };
-  });
-}
-
-async function countOpenDoubts(db: Database): Promise<number> {
-  const found = await sql<{
-    open: bigint;
-  }>`select count(*) as open from mirror.doubts
-    where closed_at is null and epoch = (select max(epoch) from mirror.networks)`.execute(db);
-  return Number(found.rows[0]?.open ?? 0n);
+             count(*)::int as wanted,
+             (count(*) filter (where l.is_covered))::int as covered,
+             (count(*) filter (where l.party_id is null))::int as "neverAsked",
+             min(l.known_to) filter (where l.is_covered) as "coveredTo",
+             (select count(*) from mirror.doubts
+               where closed_at is null and epoch = (select epoch from network))::int as "openDoubts"
+      from wanted left join ledgers l using (party_id)`,
+  );
 }
 
 /** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
 export async function recordScope(db: Database, partyIds: readonly string[] | undefined): Promise<void> {
-  await mapDatabaseError('record whom the nightly run is about', () =>
-    sql`update mirror.nightly_scope set party_ids = ${partyIds === undefined ? null : [...partyIds]}
-        where party_ids is distinct from ${partyIds === undefined ? null : [...partyIds]}::text[]`.execute(
-      db,
-    ),
+  const chosen = partyIds === undefined ? null : [...partyIds];
+  await readRows(
+    db,
+    'record whom the nightly run is about',
+    sql`update mirror.nightly_scope set party_ids = ${chosen} where party_ids is distinct from ${chosen}::text[]`,
   );
 }

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { SourceCost } from '../../source/ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 
 export class CostStore {
   readonly #db: Database;
@@ -16,7 +16,9 @@ export class CostStore {
     processId: string,
     { requests, retries, failures, bytes, waitedMs }: SourceCost,
   ): Promise<void> {
-    await mapDatabaseError('record what a run asked', () =>
+    await readRows(
+      this.#db,
+      'record what a run asked',
       sql`insert into mirror.source_costs as cost
             (run_id, process_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
           values (${runId}, ${processId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
@@ -26,35 +28,23 @@ export class CostStore {
             retries = cost.retries + excluded.retries,
             failures = cost.failures + excluded.failures,
             bytes = cost.bytes + excluded.bytes,
-            waited_ms = cost.waited_ms + excluded.waited_ms`.execute(this.#db),
+            waited_ms = cost.waited_ms + excluded.waited_ms`,
     );
   }
 
   /** Of the run and of those below it. */
   async ofRun(runId: string): Promise<SourceCost> {
-    return mapDatabaseError('read what a run asked', async () => {
-      const sums = await this.#db
-        .selectFrom('source_costs')
-        .innerJoin('runs', 'runs.run_id', 'source_costs.run_id')
-        .select(({ fn }) => [
-          fn.sum('list_requests').as('lists'),
-          fn.sum('export_requests').as('exports'),
-          fn.sum('retries').as('retries'),
-          fn.sum('failures').as('failures'),
-          fn.sum('bytes').as('bytes'),
-          fn.sum('waited_ms').as('waitedMs'),
-        ])
-        .where((where) =>
-          where.or([where('runs.run_id', '=', runId), where('runs.parent_run_id', '=', runId)]),
-        )
-        .executeTakeFirstOrThrow();
-      return {
-        requests: { lists: Number(sums.lists), exports: Number(sums.exports) },
-        retries: Number(sums.retries),
-        failures: Number(sums.failures),
-        bytes: Number(sums.bytes),
-        waitedMs: Number(sums.waitedMs),
-      };
-    });
+    const { cost } = await readRow(
+      this.#db,
+      'read what a run asked',
+      sql<{ cost: SourceCost }>`
+        select json_build_object(
+            'requests', json_build_object('lists', coalesce(sum(list_requests), 0), 'exports', coalesce(sum(export_requests), 0)),
+            'retries', coalesce(sum(retries), 0), 'failures', coalesce(sum(failures), 0),
+            'bytes', coalesce(sum(bytes), 0), 'waitedMs', coalesce(sum(waited_ms), 0)) as cost
+          from mirror.source_costs join mirror.runs using (run_id)
+         where run_id = ${runId} or parent_run_id = ${runId}`,
+    );
+    return cost;
   }
 }

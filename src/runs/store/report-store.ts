@@ -1,10 +1,9 @@
 /** What the mirror holds, as sums: for the report of a nightly run, and for comparing with one. */
 import { sql } from 'kysely';
-import type { Verdict } from '../../core/verdict.ts';
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { Holding, NightlyReport, RowSum } from '../report/report-form.ts';
 
 const ACTION = 'sum up what is held';
@@ -21,14 +20,6 @@ const LISTS = {
   checkpoints: 'select epoch, at_block, hash, block_hash from mirror.checkpoints',
 } as const;
 
-interface SegmentSum {
-  readonly party_id: string;
-  readonly asset_id: string | null;
-  readonly closed_to: string;
-  readonly rows: bigint;
-  readonly digests: readonly string[];
-}
-
 export class ReportStore {
   readonly #warehouse: Warehouse;
 
@@ -38,88 +29,79 @@ export class ReportStore {
 
   /** @param followed what the key of the report before must begin with */
   async holdings(followed: string, signal: AbortSignal): Promise<Held> {
-    const { db } = this.#warehouse;
-    const [head] = (
-      await mapDatabaseError(ACTION, () =>
-        sql<{ now: string; warehouse_id: string; key: string | null; since: string | null }>`
-          select clock_timestamp() as now, warehouse_id, r.key, r.since
-            from mirror.identity left join lateral (
-              select params->'report'->>'key' as key, params->'report'->>'heldAt' as since from mirror.runs
-               where kind = 'nightly' and starts_with(params->'report'->>'key', ${followed}) order by params->'report'->>'heldAt' desc limit 1) r on true`.execute(
-          db,
-        ),
-      )
-    ).rows;
-    if (head === undefined) throw new TypeError('the warehouse has no identity');
+    const { heldAt, warehouseId, previous, since } = await readRow(
+      this.#warehouse.db,
+      ACTION,
+      sql<Pick<Held, 'heldAt' | 'warehouseId' | 'previous'> & { since: string | null }>`
+        select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since
+          from mirror.identity left join lateral (
+            select params->'report'->>'key' as key, params->'report'->>'heldAt' as since from mirror.runs
+             where kind = 'nightly' and starts_with(params->'report'->>'key', ${followed}) order by params->'report'->>'heldAt' desc limit 1) r on true`,
+    );
     return {
-      heldAt: head.now,
-      warehouseId: head.warehouse_id,
+      heldAt,
+      warehouseId,
       lists: {
-        parties: await this.sumList('parties', head.now, signal),
-        checkpoints: await this.sumList('checkpoints', head.now, signal),
+        parties: await this.sumList('parties', heldAt, signal),
+        checkpoints: await this.sumList('checkpoints', heldAt, signal),
       },
       ledgers: await this.sumLedgers(signal),
-      changed: await this.#changedSince(head.since),
-      openDoubts: await this.#rows('doubts', 'closed_at is null'),
-      knownGaps: [...(await this.#rows('list_gaps', 'closed_at is null'))],
-      previous: head.key,
+      changed: await this.#changedSince(since),
+      openDoubts: await this.#openRows('doubts'),
+      knownGaps: await this.#openRows('list_gaps'),
+      previous,
     };
   }
 
   /** The rows of a list that were there at an instant. */
   async sumList(list: keyof typeof LISTS, heldAt: string, signal: AbortSignal): Promise<RowSum> {
     const digest = new RowDigest();
-    const decoder = new TextDecoder();
-    let partial = '';
     const at = new Date(heldAt).toISOString();
     // A row of this very microsecond belongs to neither side for certain: instants are cut to milliseconds, rows after count later.
     const statement = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
-    for await (const chunk of copyOut(this.#warehouse.pool, statement, ACTION, signal)) {
-      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
-      partial = lines.pop() ?? '';
-      for (const line of lines) digest.add(hashText(line));
-    }
+    for await (const line of this.#copiedLines(statement, signal)) digest.add(hashText(line));
     return { rows: String(digest.rows), sum: digest.hex() };
   }
 
   /** All current segments, open ones too. */
   async sumLedgers(signal: AbortSignal): Promise<NightlyReport['ledgers']> {
     const digest = new RowDigest();
-    const decoder = new TextDecoder();
-    let [partial, segments, rows] = ['', 0, 0n];
+    let [segments, rows] = [0, 0n];
     const statement = `copy (select rows, digest from mirror.segments where status = 'current') to stdout`;
-    for await (const chunk of copyOut(this.#warehouse.pool, statement, ACTION, signal)) {
-      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
-      partial = lines.pop() ?? '';
-      for (const line of lines) {
-        const [count = '0', hex = ''] = line.split('\t');
-        digest.merge(RowDigest.fromHex(hex, 0));
-        segments += 1;
-        rows += BigInt(count);
-      }
+    for await (const line of this.#copiedLines(statement, signal)) {
+      const [count = '0', hex = ''] = line.split('\t');
+      digest.merge(RowDigest.fromHex(hex, 0));
+      segments += 1;
+      rows += BigInt(count);
     }
     return { segments: String(segments), rows: rows.toString(), sum: digest.hex() };
   }
 
+  async *#copiedLines(statement: string, signal: AbortSignal): AsyncGenerator<string> {
+    const decoder = new TextDecoder();
+    let partial = '';
+    for await (const chunk of copyOut(this.#warehouse.pool, statement, ACTION, signal)) {
+      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
+      partial = lines.pop() ?? '';
+      yield* lines;
+    }
+  }
+
   async #changedSince(since: string | null): Promise<Holding[]> {
-    const { rows } = await mapDatabaseError(ACTION, () =>
-      sql<SegmentSum>`
+    const rows = await readRows(
+      this.#warehouse.db,
+      ACTION,
+      sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
         with changed as (
           select distinct party_id, asset_id from mirror.segments
            where ${since}::timestamptz is null or greatest(published_at, superseded_at) > ${since}::timestamptz)
-        select s.party_id, s.asset_id, max(s.to_time) as closed_to, sum(s.rows)::bigint as rows,
+        select s.party_id as "partyId", s.asset_id as "assetId", max(s.to_time) as "closedTo", sum(s.rows)::text as rows,
                array_agg(s.digest) as digests
           from mirror.segments s join changed c on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
          where s.status = 'current' and not s.open
-         group by s.party_id, s.asset_id order by s.party_id, s.asset_id`.execute(this.#warehouse.db),
+         group by s.party_id, s.asset_id order by s.party_id, s.asset_id`,
     );
-    return rows.map((row) => ({
-      partyId: row.party_id,
-      assetId: row.asset_id,
-      closedTo: row.closed_to,
-      rows: row.rows.toString(),
-      sum: addUp(row.digests),
-    }));
+    return rows.map(({ digests, ...holding }) => ({ ...holding, sum: addUp(digests) }));
   }
 
   /**
@@ -131,68 +113,65 @@ export class ReportStore {
     assetId,
     closedTo,
   }: Holding): Promise<RowSum & { isCut: boolean; rowsNow: bigint }> {
-    const { rows } = await mapDatabaseError(ACTION, () =>
-      sql<{ within: bigint; total: bigint; is_cut: boolean; digests: readonly string[] | null }>`
-        select coalesce(sum(rows) filter (where to_time <= ${closedTo}::timestamptz), 0)::bigint as within,
-               coalesce(sum(rows), 0)::bigint as total,
-               coalesce(bool_or(from_time < ${closedTo}::timestamptz and to_time > ${closedTo}::timestamptz), false) as is_cut,
+    const { digests, ...now } = await readRow(
+      this.#warehouse.db,
+      ACTION,
+      sql<{ rows: string; rowsNow: bigint; isCut: boolean; digests: readonly string[] | null }>`
+        select coalesce(sum(rows) filter (where to_time <= ${closedTo}::timestamptz), 0)::text as rows,
+               coalesce(sum(rows), 0)::bigint as "rowsNow",
+               coalesce(bool_or(from_time < ${closedTo}::timestamptz and to_time > ${closedTo}::timestamptz), false) as "isCut",
                array_agg(digest) filter (where to_time <= ${closedTo}::timestamptz) as digests
           from mirror.segments
          where status = 'current' and party_id = ${partyId}
-           and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)`.execute(
-        this.#warehouse.db,
-      ),
+           and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)`,
     );
-    const [row] = rows;
-    return {
-      rows: (row?.within ?? 0n).toString(),
-      sum: addUp(row?.digests ?? []),
-      isCut: row?.is_cut ?? false,
-      rowsNow: row?.total ?? 0n,
-    };
+    return { ...now, sum: addUp(digests ?? []) };
   }
 
   /** Whether lists were read into this database after the instant: then only their sizes can be compared. */
   async isYoungerThan(heldAt: string): Promise<boolean> {
-    const { rows } = await mapDatabaseError(ACTION, () =>
+    const { isYounger } = await readRow(
+      this.#warehouse.db,
+      ACTION,
       sql<{
-        younger: boolean;
-      }>`select created_at > ${heldAt}::timestamptz as younger from mirror.identity`.execute(
-        this.#warehouse.db,
-      ),
+        isYounger: boolean;
+      }>`select created_at > ${heldAt}::timestamptz as "isYounger" from mirror.identity`,
     );
-    return rows[0]?.younger === true;
+    return isYounger;
   }
 
   async notePublished(runId: string, key: string, heldAt: string): Promise<void> {
-    await mapDatabaseError('note the report of a run', () =>
+    await readRows(
+      this.#warehouse.db,
+      'note the report of a run',
       sql`update mirror.runs set params = params || ${JSON.stringify({ report: { key, heldAt } })}::jsonb
-        where run_id = ${runId}`.execute(this.#warehouse.db),
+        where run_id = ${runId}`,
     );
   }
 
   /** Brings a run back from its report; one that is known stays as it is. @returns whether it was not known */
   async restore(report: NightlyReport, key: string): Promise<boolean> {
     const params = { report: { key, heldAt: report.heldAt }, restored: true };
-    const verdict: Verdict = report.verdict;
-    const result = await mapDatabaseError('restore a run from its report', () =>
+    const restored = await readRows(
+      this.#warehouse.db,
+      'restore a run from its report',
       sql`insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence, queued_at, started_at, finished_at)
-        values (${report.runId}, 'nightly', ${report.subject}, ${report.sourceUrl}, ${JSON.stringify(params)}::jsonb, 'done', ${verdict},
+        values (${report.runId}, 'nightly', ${report.subject}, ${report.sourceUrl}, ${JSON.stringify(params)}::jsonb, 'done', ${report.verdict},
                 ${JSON.stringify({ ...report.evidence, report: key })}::jsonb, ${report.startedAt}, ${report.startedAt}, ${report.heldAt})
-        on conflict (run_id) do nothing`.execute(this.#warehouse.db),
+        on conflict (run_id) do nothing returning run_id`,
     );
-    return result.numAffectedRows === 1n;
+    return restored.length === 1;
   }
 
-  /** Rows of a table as JSON. */
-  async #rows(table: string, condition: string): Promise<Record<string, unknown>[]> {
-    return mapDatabaseError(ACTION, async () => {
-      const { rows } = await sql<{ row: Record<string, unknown> }>`
-        select to_jsonb(t) as row from ${sql.id('mirror', table)} t where ${sql.raw(condition)} limit ${HELD_MAX}`.execute(
-        this.#warehouse.db,
-      );
-      return rows.map(({ row }) => row);
-    });
+  /** What speaks against the lists and is not overcome, as JSON. */
+  async #openRows(table: 'doubts' | 'list_gaps'): Promise<Record<string, unknown>[]> {
+    const rows = await readRows(
+      this.#warehouse.db,
+      ACTION,
+      sql<{ row: Record<string, unknown> }>`
+        select to_jsonb(t) as row from ${sql.id('mirror', table)} t where closed_at is null limit ${HELD_MAX}`,
+    );
+    return rows.map(({ row }) => row);
   }
 }
 

@@ -1,6 +1,6 @@
 /** How runs ended, for metrics: one statement, answered from the index of the newest runs of each kind. */
-import { type Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import type { Database } from '../../postgres/database.ts';
+import { readRow } from '../../postgres/transaction.ts';
 import { sql } from 'kysely';
 
 /** Times in seconds since 1970. */
@@ -17,7 +17,9 @@ export interface RunFacts {
 }
 
 export async function readRunFacts(db: Database): Promise<RunFacts> {
-  const { rows } = await mapDatabaseError('read how runs ended', () =>
+  const { facts } = await readRow(
+    db,
+    'read how runs ended',
     sql<{ facts: RunFacts }>`
       select json_build_object(
         'kinds', (select coalesce(json_agg(json_build_object('kind', kind,
@@ -29,9 +31,7 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
           left join lateral (select finished_at from mirror.runs r
             where r.kind = kind.kind and verdict = 'complete' order by queued_at desc limit 1) good on true),
         'gaps', (select count(*) from mirror.list_gaps
-          where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`.execute(
-      db,
-    ),
+          where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`,
   );
-  return rows[0]?.facts ?? { kinds: [], gaps: 0 };
+  return facts;
 }

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRows } from '../../postgres/transaction.ts';
 
 export interface RunLine {
   readonly runId: string;
@@ -30,33 +30,30 @@ export class RunLogStore {
 
   /** Lines of runs that are not known (any more) are left out. */
   async append(lines: readonly RunLine[]): Promise<void> {
-    const rows = lines.map(({ runId, at, level, message, fields }) => ({
-      runId,
-      at,
-      level,
-      message,
-      fields,
-    }));
-    await mapDatabaseError('keep log lines', () =>
+    await readRows(
+      this.#db,
+      'keep log lines',
       sql`insert into mirror.run_logs (run_id, at, level, message, fields)
         select line.run_id, line.at, line.level, line.message, line.fields
-          from rows from (jsonb_to_recordset(${evidenceJson(rows)}::jsonb)
+          from rows from (jsonb_to_recordset(${evidenceJson(lines)}::jsonb)
             as ("runId" uuid, at timestamptz, level text, message text, fields jsonb))
             with ordinality as line (run_id, at, level, message, fields, position)
-          join mirror.runs run using (run_id) order by position`.execute(this.#db),
+          join mirror.runs run using (run_id) order by position`,
     );
   }
 
   /** Of a run and of those below it. @param after `next` of the page before */
   async read(runId: string, rowsMax: number, after = '0'): Promise<RunLinePage> {
-    const { rows } = await mapDatabaseError('read log lines', () =>
-      sql<{ line_id: string; at: string; level: string; message: string; fields: Record<string, unknown> }>`
+    const rows = await readRows(
+      this.#db,
+      'read log lines',
+      sql<Omit<RunLine, 'runId'> & { line_id: string }>`
         select line_id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
           from mirror.run_logs
          where run_id in (select run_id from mirror.runs where run_id = ${runId} or parent_run_id = ${runId}) and line_id > ${after}::bigint
-          order by line_id limit ${rowsMax}`.execute(this.#db),
+          order by line_id limit ${rowsMax}`,
     );
-    const lines = rows.map(({ at, level, message, fields }) => ({ at, level, message, fields }));
+    const lines = rows.map(({ line_id: _lineId, ...line }) => line);
     return { lines, next: rows.length < rowsMax ? undefined : rows.at(-1)?.line_id };
   }
 }

@@ -1,22 +1,22 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import { CANDIDATES_MAX } from '../../core/cut-ids.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { RunKind, RunState } from '../../postgres/schema.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
-import { type NewRun, type Run, toRun } from './run.ts';
+import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { type NewRun, type Run, type RunRow, toRun } from './run.ts';
 import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
 
 export interface RunFilter {
-  readonly kind?: RunKind;
+  readonly kind?: RunKind | undefined;
   readonly subject?: string;
   readonly parentRunId?: string;
   readonly states?: readonly RunState[];
   /** Only runs queued before this one: the last of the page before. */
-  readonly before?: string;
+  readonly before?: string | undefined;
   readonly limit: number;
 }
 
@@ -32,8 +32,12 @@ export interface EndedRun {
 }
 
 const LISTED_MAX = 1000;
+const IS_OPEN = sql`state in ('queued', 'running')`;
+/** No living process works it. */
+const IS_IDLE = sql`(state = 'queued' or heartbeat_at is null
+  or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`;
 /** What a run keeps for itself beside what it was asked. */
-const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt'] as const;
+const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt'];
 
 export class RunStore {
   readonly #db: Database;
@@ -51,59 +55,35 @@ export class RunStore {
   }
 
   /** @returns the new run, or the one that already has this schedule key or this parent, kind and subject */
-  async create(fresh: NewRun): Promise<Run> {
-    return mapDatabaseError('record a run', async () => {
-      const inserted = await this.#db
-        .insertInto('runs')
-        .values({
-          run_id: uuidv7(),
-          kind: fresh.kind,
-          subject: fresh.subject,
-          parent_run_id: fresh.parentRunId ?? null,
-          slot: fresh.scheduleKey ?? null,
-          source_url: ASKS_SOURCE.has(fresh.kind) ? (this.#sourceUrl ?? null) : null,
-          params: JSON.stringify(fresh.params ?? {}),
-        })
-        .onConflict((conflict) => conflict.doNothing())
-        .returningAll()
-        .executeTakeFirst();
-      if (inserted !== undefined) return toRun(inserted);
-      const existing = await this.#db
-        .selectFrom('runs')
-        .selectAll()
-        .where((where) =>
-          fresh.scheduleKey === undefined
-            ? where.and({
-                parent_run_id: fresh.parentRunId ?? null,
-                kind: fresh.kind,
-                subject: fresh.subject,
-              })
-            : where('slot', '=', fresh.scheduleKey),
-        )
-        .executeTakeFirstOrThrow();
-      return toRun(existing);
-    });
+  async create({ kind, subject, parentRunId, scheduleKey, params = {} }: NewRun): Promise<Run> {
+    const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
+    const [inserted] = await this.#readRuns(
+      'record a run',
+      sql`insert into mirror.runs (run_id, kind, subject, parent_run_id, slot, source_url, params)
+        values (${uuidv7()}, ${kind}, ${subject}, ${parentRunId ?? null}, ${scheduleKey ?? null}, ${sourceUrl ?? null},
+                ${JSON.stringify(params)}::jsonb)
+        on conflict do nothing returning *`,
+    );
+    if (inserted !== undefined) return inserted;
+    const isSame =
+      scheduleKey === undefined
+        ? sql`parent_run_id = ${parentRunId ?? null} and kind = ${kind} and subject = ${subject}`
+        : sql`slot = ${scheduleKey}`;
+    const [existing] = await this.#readRuns('read a run', sql`select * from mirror.runs where ${isSame}`);
+    if (existing === undefined) throw new TypeError('a run was in the way of another, and is gone');
+    return existing;
   }
 
   /** The newest unfinished run, of its own accord, that asks for the same and was not told to stop. */
   async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
-    return mapDatabaseError('look for an equal run', async () => {
-      const row = await this.#db
-        .selectFrom('runs')
-        .selectAll()
-        .where('kind', '=', kind)
-        .where('subject', '=', subject)
-        .where('state', 'in', ['queued', 'running'])
-        .where('cancel_requested', '=', false)
-        .where('parent_run_id', 'is', null)
-        .where(
-          sql<boolean>`params - ${[...NOT_ASKED]}::text[] = ${JSON.stringify(params)}::jsonb - ${[...NOT_ASKED]}::text[]`,
-        )
-        .orderBy('queued_at', 'desc')
-        .limit(1)
-        .executeTakeFirst();
-      return row === undefined ? undefined : toRun(row);
-    });
+    const [run] = await this.#readRuns(
+      'look for an equal run',
+      sql`select * from mirror.runs
+        where kind = ${kind} and subject = ${subject} and ${IS_OPEN} and not cancel_requested and parent_run_id is null
+          and params - ${NOT_ASKED}::text[] = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]
+        order by queued_at desc limit 1`,
+    );
+    return run;
   }
 
   /**
@@ -121,16 +101,16 @@ export class RunStore {
     return mapDatabaseError('record a run', () =>
       this.#db.transaction().execute(async (tx) => {
         const runs = new RunStore(tx, this.#sourceUrl);
-        const lock = sql.raw('select pg_advisory_xact_lock(mirror.lock_key(');
+        const lock = (name: string) =>
+          sql`select pg_advisory_xact_lock(mirror.lock_key(${name}))`.execute(tx);
         if (key !== undefined) {
-          await sql`${lock}${`order ${key.name}`}))`.execute(tx);
+          await lock(`order ${key.name}`);
           const { rows } = await sql<{ run_id: string; hash: string }>`
             select run_id, hash from mirror.run_keys where name = ${key.name}`.execute(tx);
-          const known = rows[0] === undefined ? undefined : await runs.get(rows[0].run_id);
+          const known = rows[0] && (await runs.get(rows[0].run_id));
           if (known !== undefined) return { run: known, found: rows[0]?.hash === key.hash ? 'key' : 'other' };
         }
-        const work = fresh.kind === 'nightly' ? 'nightly' : `${fresh.kind} ${fresh.subject}`;
-        await sql`${lock}${work}))`.execute(tx);
+        await lock(fresh.kind === 'nightly' ? 'nightly' : `${fresh.kind} ${fresh.subject}`);
         const open =
           fresh.kind === 'nightly'
             ? (await runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 }))[0]
@@ -148,115 +128,84 @@ export class RunStore {
 
   /** Orders of the read API that are queued or worked. */
   async openOrders(): Promise<number> {
-    return mapDatabaseError('count open orders', async () => {
-      const { rows } = await sql<{ count: bigint }>`select count(*) as count from mirror.runs
-        where state in ('queued', 'running') and kind = 'export' and params @> '{"isOrdered": true}'`.execute(
-        this.#db,
-      );
-      return Number(rows[0]?.count ?? 0n);
-    });
+    const { count } = await readRow(
+      this.#db,
+      'count open orders',
+      sql<{ count: number }>`select count(*)::int as count from mirror.runs
+        where ${IS_OPEN} and kind = 'export' and params @> '{"isOrdered": true}'`,
+    );
+    return count;
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    return mapDatabaseError('read a run', async () => {
-      const row = await this.#db
-        .selectFrom('runs')
-        .selectAll()
-        .where('run_id', '=', runId)
-        .executeTakeFirst();
-      return row === undefined ? undefined : toRun(row);
-    });
+    const [run] = await this.#readRuns('read a run', sql`select * from mirror.runs where run_id = ${runId}`);
+    return run;
   }
 
   /** Those whose id begins and ends so: as many as one is chosen of. */
-  async withId(prefix: string, suffix: string): Promise<readonly Run[]> {
-    return mapDatabaseError('look for a run', async () => {
-      const found = this.#db
-        .selectFrom('runs')
-        .selectAll()
-        .where(
-          sql<boolean>`starts_with(run_id::text, ${prefix}) and right(run_id::text, length(${suffix})) = ${suffix}`,
-        )
-        .orderBy('run_id')
-        .limit(CANDIDATES_MAX);
-      return (await found.execute()).map(toRun);
-    });
+  withId(prefix: string, suffix: string): Promise<readonly Run[]> {
+    return this.#readRuns(
+      'look for a run',
+      sql`select * from mirror.runs
+        where starts_with(run_id::text, ${prefix}) and right(run_id::text, length(${suffix})) = ${suffix}
+        order by run_id limit ${CANDIDATES_MAX}`,
+    );
   }
 
   /** Newest first. */
-  async list(filter: RunFilter): Promise<readonly Run[]> {
-    return mapDatabaseError('list runs', async () => {
-      let query = this.#db
-        .selectFrom('runs')
-        .selectAll()
-        .orderBy('queued_at', 'desc')
-        .orderBy('run_id', 'desc')
-        .limit(Math.min(filter.limit, LISTED_MAX));
-      if (filter.kind !== undefined) query = query.where('kind', '=', filter.kind);
-      if (filter.subject !== undefined) query = query.where('subject', '=', filter.subject);
-      if (filter.parentRunId !== undefined) query = query.where('parent_run_id', '=', filter.parentRunId);
-      if (filter.states !== undefined) query = query.where('state', 'in', filter.states);
-      if (filter.before !== undefined) {
-        const last = sql`select queued_at, run_id from mirror.runs where run_id = ${filter.before}`;
-        query = query.where(sql<boolean>`(queued_at, run_id) < (${last})`);
-      }
-      return (await query.execute()).map(toRun);
-    });
+  list({ kind, subject, parentRunId, states, before, limit }: RunFilter): Promise<readonly Run[]> {
+    const conditions = [
+      isEqual('kind', kind),
+      isEqual('subject', subject),
+      isEqual('parent_run_id', parentRunId),
+      states === undefined ? sql`true` : sql`state = any(${states})`,
+      before === undefined
+        ? sql`true`
+        : sql`(queued_at, run_id) < (select queued_at, run_id from mirror.runs where run_id = ${before})`,
+    ];
+    return this.#readRuns(
+      'list runs',
+      sql`select * from mirror.runs where ${sql.join(conditions, sql` and `)}
+        order by queued_at desc, run_id desc limit ${Math.min(limit, LISTED_MAX)}`,
+    );
   }
 
   /** Remembers the run's job, so that whoever misses it can ask the queue for it. */
   async noteJob(runId: string, jobId: string): Promise<void> {
-    await mapDatabaseError("remember a run's job", () =>
-      this.#db.updateTable('runs').set({ job_id: jobId }).where('run_id', '=', runId).execute(),
+    await readRows(
+      this.#db,
+      "remember a run's job",
+      sql`update mirror.runs set job_id = ${jobId} where run_id = ${runId}`,
     );
   }
 
   /** Counts one more attempt. @returns undefined where the run has ended, or a living process works it */
   async start(runId: string): Promise<Run | undefined> {
-    return mapDatabaseError('start a run', async () => {
-      const row = await this.#db
-        .updateTable('runs')
-        .set({
-          state: 'running',
-          attempts: sql<number>`attempts + 1`,
-          started_at: sql<string>`coalesce(started_at, clock_timestamp())`,
-          heartbeat_at: sql<string>`clock_timestamp()`,
-        })
-        .where('run_id', '=', runId)
-        .where('state', 'in', ['queued', 'running'])
-        .where(
-          sql<boolean>`(state = 'queued' or heartbeat_at is null
-            or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`,
-        )
-        .returningAll()
-        .executeTakeFirst();
-      return row === undefined ? undefined : toRun(row);
-    });
+    const [run] = await this.#readRuns(
+      'start a run',
+      sql`update mirror.runs set state = 'running', attempts = attempts + 1,
+          started_at = coalesce(started_at, clock_timestamp()), heartbeat_at = clock_timestamp()
+        where run_id = ${runId} and ${IS_OPEN} and ${IS_IDLE} returning *`,
+    );
+    return run;
   }
 
   /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
-    return mapDatabaseError('renew a run', async () => {
-      const row = await this.#db
-        .updateTable('runs')
-        .set({ heartbeat_at: sql<string>`clock_timestamp()` })
-        .where('run_id', '=', runId)
-        .where('state', 'in', ['queued', 'running'])
-        .returning('cancel_requested')
-        .executeTakeFirst();
-      return { cancelRequested: row?.cancel_requested ?? true };
-    });
+    const [run] = await this.#readRuns(
+      'renew a run',
+      sql`update mirror.runs set heartbeat_at = clock_timestamp() where run_id = ${runId} and ${IS_OPEN} returning *`,
+    );
+    return { cancelRequested: run?.cancelRequested ?? true };
   }
 
   /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
   async giveBack(runId: string, { hasTried = true }: { readonly hasTried?: boolean } = {}): Promise<void> {
-    await mapDatabaseError('give a run back', () =>
-      this.#db
-        .updateTable('runs')
-        .set({ heartbeat_at: null, ...(hasTried ? {} : { attempts: sql<number>`attempts - 1` }) })
-        .where('run_id', '=', runId)
-        .where('state', '=', 'running')
-        .execute(),
+    await readRows(
+      this.#db,
+      'give a run back',
+      sql`update mirror.runs set heartbeat_at = null, attempts = attempts - ${hasTried ? 0 : 1}::int
+        where run_id = ${runId} and state = 'running'`,
     );
   }
 
@@ -267,10 +216,10 @@ export class RunStore {
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
-    await mapDatabaseError('update a run', () =>
-      sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`.execute(
-        this.#db,
-      ),
+    await readRows(
+      this.#db,
+      'update a run',
+      sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`,
     );
   }
 
@@ -279,18 +228,20 @@ export class RunStore {
    * source the mirror is of: that address is shown from then on.
    */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
-    const { rows } = await mapDatabaseError('record a verdict', () =>
+    const rows = await readRows(
+      this.#db,
+      'record a verdict',
       sql<{ kind: string; seconds: number }>`
         with ended as (
           update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
             finished_at = clock_timestamp()
-          where run_id = ${runId} and state in ('queued', 'running')
+          where run_id = ${runId} and ${IS_OPEN}
           returning kind, source_url, extract(epoch from finished_at - queued_at)::float8 as seconds),
         proven as (
           update mirror.identity i set source_url = ended.source_url from ended
            where ended.kind = 'sync' and ${verdict} = 'complete' and ended.source_url is not null
              and i.source_url is distinct from ended.source_url)
-        select kind, seconds from ended`.execute(this.#db),
+        select kind, seconds from ended`,
     );
     for (const { kind, seconds } of rows) this.#onEnded({ kind, verdict, durationMs: seconds * 1_000 });
   }
@@ -300,45 +251,46 @@ export class RunStore {
    * @returns the state before; undefined where there is no such run
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
-    return mapDatabaseError('cancel a run', async () => {
-      const before = await this.get(runId);
-      await sql`
-        with told as (select run_id, state = 'queued' or heartbeat_at is null
-            or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond' as is_idle
-          from mirror.runs where (run_id = ${runId} or parent_run_id = ${runId}) and state in ('queued', 'running') for update)
+    const before = await this.get(runId);
+    await readRows(
+      this.#db,
+      'cancel a run',
+      sql`with told as (
+          select run_id, ${IS_IDLE} as is_idle from mirror.runs
+           where (run_id = ${runId} or parent_run_id = ${runId}) and ${IS_OPEN} for update)
         update mirror.runs r set cancel_requested = true,
             state = case when is_idle then 'cancelled' else state end,
             finished_at = case when is_idle then clock_timestamp() else finished_at end
-          from told where told.run_id = r.run_id`.execute(this.#db);
-      return before?.state;
-    });
+          from told where told.run_id = r.run_id`,
+    );
+    return before?.state;
   }
 
   async markCancelled(runId: string): Promise<void> {
-    await mapDatabaseError('cancel a run', () =>
-      this.#db
-        .updateTable('runs')
-        .set({ state: 'cancelled', finished_at: sql<string>`clock_timestamp()` })
-        .where('run_id', '=', runId)
-        .where('state', 'in', ['queued', 'running'])
-        .execute(),
+    await readRows(
+      this.#db,
+      'cancel a run',
+      sql`update mirror.runs set state = 'cancelled', finished_at = clock_timestamp()
+        where run_id = ${runId} and ${IS_OPEN}`,
     );
   }
 
   /** Unfinished runs that nobody has renewed for `staleMs`, oldest first. */
-  async stale(staleMs: number): Promise<readonly Run[]> {
-    return mapDatabaseError('look for stale runs', async () => {
-      const rows = await this.#db
-        .selectFrom('runs')
-        .selectAll()
-        .where('state', 'in', ['queued', 'running'])
-        .where(
-          sql<boolean>`coalesce(heartbeat_at, queued_at) < clock_timestamp() - ${staleMs} * interval '1 millisecond'`,
-        )
-        .orderBy('queued_at')
-        .limit(LISTED_MAX)
-        .execute();
-      return rows.map(toRun);
-    });
+  stale(staleMs: number): Promise<readonly Run[]> {
+    return this.#readRuns(
+      'look for stale runs',
+      sql`select * from mirror.runs
+        where ${IS_OPEN} and coalesce(heartbeat_at, queued_at) < clock_timestamp() - ${staleMs} * interval '1 millisecond'
+        order by queued_at limit ${LISTED_MAX}`,
+    );
   }
+
+  async #readRuns(action: string, statement: RawBuilder<unknown>): Promise<readonly Run[]> {
+    const rows = await readRows(this.#db, action, statement as RawBuilder<RunRow>);
+    return rows.map(toRun);
+  }
+}
+
+function isEqual(column: string, value: string | undefined): RawBuilder<unknown> {
+  return value === undefined ? sql`true` : sql`${sql.ref(column)} = ${value}`;
 }

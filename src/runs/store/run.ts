@@ -34,7 +34,9 @@ export interface NewRun {
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
-export function toRun(row: Selectable<MirrorSchema['runs']>): Run {
+export type RunRow = Selectable<MirrorSchema['runs']>;
+
+export function toRun(row: RunRow): Run {
   return {
     runId: row.run_id,
     parentRunId: row.parent_run_id ?? undefined,

@@ -1,92 +1,62 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
-import type { RunDocument } from '../run-document.ts';
 import type { Pool } from 'pg';
-import type { MirrorFacts, RunsQuestion, StatusStore, StreamStatus } from '../../api/http/ports.ts';
-import type { Verdict } from '../../core/verdict.ts';
-import type { Database } from '../../postgres/database.ts';
-import { type Completeness, readCompleteness } from './completeness.ts';
-import type { RunState } from '../../postgres/schema.ts';
-import { RunLogStore, type RunLinePage } from './run-log-store.ts';
+import type { MirrorFacts, RunsQuestion, StatusStore } from '../../api/http/ports.ts';
+import type { Database, Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { type RunDocument, toDocument } from '../run-document.ts';
+import { readCompleteness } from './completeness.ts';
+import { type RunLinePage, RunLogStore } from './run-log-store.ts';
+import { RunStore } from './run-store.ts';
 
 const QUERY_TIMEOUT_MS = 30_000;
 
 /** One statement, so that all of it is of one instant. Counts are exact: an estimate would be doubted. */
 const FACTS = `
   with network as (select max(epoch) as epoch from mirror.networks),
-  verdicts as (
-    select s.stream, r.verdict, r.finished_at
-    from (values ('parties', 'sync', 'parties'), ('checkpoints', 'sync', 'checkpoints'), ('ledger', 'nightly', null))
-      s(stream, kind, subject)
-    left join lateral (
-      select verdict, finished_at from mirror.runs
-      where kind = s.kind and (s.subject is null or subject = s.subject) and state = 'done'
-      order by queued_at desc limit 1) r on true),
-  heads as (
-    select list, head_height, head_time from mirror.generations
-    where epoch = (select epoch from network) and kind = 'current' and claimed_at is not null),
   ledger as (
     select coalesce(sum(segments), 0) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
       count(*) as parties, coalesce(sum(not_loaded), 0) as not_loaded
     from (select count(*) as segments, sum(rows) as rows, sum(bytes) as bytes,
         count(*) filter (where loaded_at is null) as not_loaded
-      from mirror.segments where status = 'current' group by party_id) by_party)
+      from mirror.segments where status = 'current' group by party_id) by_party),
+  streams as (
+    select s.position, s.stream, r.verdict, r.finished_at, head.head_height, head.head_time,
+      case s.stream
+        when 'parties' then (select count(*) from mirror.parties
+          where epoch = (select epoch from network) or epoch is null)
+        when 'checkpoints' then (select count(*) from mirror.checkpoints where epoch = (select epoch from network))
+        else (select rows from ledger) end as rows
+    from (values (1, 'parties', 'sync', 'parties'), (2, 'checkpoints', 'sync', 'checkpoints'), (3, 'ledger', 'nightly', null))
+      s(position, stream, kind, subject)
+    left join lateral (
+      select verdict, finished_at from mirror.runs
+      where kind = s.kind and (s.subject is null or subject = s.subject) and state = 'done'
+      order by queued_at desc limit 1) r on true
+    left join mirror.generations head on head.list = s.stream and head.epoch = (select epoch from network)
+      and head.kind = 'current' and head.claimed_at is not null)
   select json_build_object(
     'epoch', (select epoch from network),
     'sourceUrl', (select source_url from mirror.identity),
-    'parties', (select count(*)::text from mirror.parties
-      where epoch = (select epoch from network) or epoch is null),
-    'checkpoints', (select count(*)::text from mirror.checkpoints where epoch = (select epoch from network)),
-    'verdicts', (select json_object_agg(stream, json_build_object('verdict', verdict, 'at', finished_at)) from verdicts),
-    'heads', (select json_object_agg(list, json_build_object('height', head_height::text, 'time', head_time)) from heads),
-    'ledger', (select json_build_object('segments', segments::text, 'rows', rows::text, 'bytes', bytes::text,
-      'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
-    'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null),
+    'streams', (select json_agg(json_build_object('name', stream, 'verdict', verdict, 'checkedAt', finished_at,
+      'asOfBlock', head_height::text, 'asOfTime', head_time, 'rows', rows::text) order by position) from streams),
+    'ledger', (select json_build_object('segments', segments::text, 'bytes', bytes::text,
+      'parties', parties::text, 'notLoaded', not_loaded::text,
+      'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null)) from ledger),
     'knownGaps', (select count(*)::text from mirror.list_gaps
       where epoch = (select epoch from network) and closed_at is null),
     'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
-interface FactsRow {
-  readonly epoch: number;
-  readonly sourceUrl: string | null;
-  readonly parties: string;
-  readonly checkpoints: string;
-  readonly verdicts: Readonly<Record<string, { verdict: Verdict | null; at: string | null }>>;
-  readonly heads: Readonly<Record<string, { height: string | null; time: string | null }>> | null;
-  readonly ledger: { segments: string; rows: string; bytes: string; parties: string; notLoaded: string };
-  readonly quarantined: string;
-  readonly knownGaps: string;
-  readonly openRuns: string;
-  readonly lastVerify: MirrorFacts['lastVerify'];
-}
-
-const RUNS = `
-  select run_id, parent_run_id, kind, subject, state, verdict, evidence, queued_at, started_at, finished_at, attempts
-  from mirror.runs`;
-
-interface RunRow {
-  readonly run_id: string;
-  readonly parent_run_id: string | null;
-  readonly kind: string;
-  readonly subject: string;
-  readonly state: RunState;
-  readonly verdict: Verdict | null;
-  readonly evidence: Readonly<Record<string, unknown>>;
-  readonly queued_at: string;
-  readonly started_at: string | null;
-  readonly finished_at: string | null;
-  readonly attempts: number;
-}
-
 export class PostgresStatusStore implements StatusStore {
   readonly #pool: Pool;
   readonly #db: Database;
+  readonly #runs: RunStore;
 
-  constructor({ pool, db }: { readonly pool: Pool; readonly db: Database }) {
+  constructor({ pool, db }: Pick<Warehouse, 'pool' | 'db'>) {
     this.#pool = pool;
     this.#db = db;
+    this.#runs = new RunStore(db);
   }
 
   logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage> {
@@ -94,96 +64,32 @@ export class PostgresStatusStore implements StatusStore {
   }
 
   async facts(): Promise<MirrorFacts> {
-    const [[row], coverage] = await Promise.all([
-      this.#rows<{ facts: FactsRow }>('read how the mirror stands', FACTS, []),
+    const query = { text: FACTS, query_timeout: QUERY_TIMEOUT_MS };
+    const [found, coverage] = await Promise.all([
+      mapDatabaseError('read how the mirror stands', () =>
+        this.#pool.query<{ facts: Omit<MirrorFacts, 'coverage'> }>(query),
+      ),
       readCompleteness(this.#db),
     ]);
+    const [row] = found.rows;
     if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
-    const { facts } = row;
+    const { streams, ...facts } = row.facts;
     return {
-      sourceUrl: facts.sourceUrl,
-      epoch: facts.epoch,
-      streams: [
-        listStatus('parties', facts),
-        listStatus('checkpoints', facts),
-        ledgerStatus(facts, coverage),
-      ],
-      ledger: {
-        segments: facts.ledger.segments,
-        bytes: facts.ledger.bytes,
-        parties: facts.ledger.parties,
-        notLoaded: facts.ledger.notLoaded,
-        quarantined: facts.quarantined,
-      },
+      ...facts,
       coverage,
-      knownGaps: facts.knownGaps,
-      openRuns: facts.openRuns,
-      lastVerify: facts.lastVerify,
+      // The ledgers are as fresh as the one that is covered the least far.
+      streams: streams.map((stream) =>
+        stream.name === 'ledger' ? { ...stream, asOfTime: coverage.coveredTo } : stream,
+      ),
     };
   }
 
-  async runs(question: RunsQuestion): Promise<readonly RunDocument[]> {
-    const rows = await this.#rows<RunRow>(
-      'list runs',
-      `${RUNS}
-       where ($1::text is null or kind = $1)
-         and ($2::uuid is null or (queued_at, run_id) < (select queued_at, run_id from mirror.runs where run_id = $2))
-       order by queued_at desc, run_id desc limit $3`,
-      [question.kind, question.before, question.rowsMax],
-    );
-    return rows.map(runDocument);
+  async runs({ rowsMax: limit, ...question }: RunsQuestion): Promise<readonly RunDocument[]> {
+    return (await this.#runs.list({ ...question, limit })).map(toDocument);
   }
 
   async run(runId: string): Promise<RunDocument | undefined> {
-    const [row] = await this.#rows<RunRow>('read a run', `${RUNS} where run_id = $1`, [runId]);
-    return row === undefined ? undefined : runDocument(row);
+    const run = await this.#runs.get(runId);
+    return run && toDocument(run);
   }
-
-  async #rows<Row extends object>(action: string, text: string, values: unknown[]): Promise<Row[]> {
-    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    const result = await mapDatabaseError(action, () => this.#pool.query<Row>(query));
-    return result.rows;
-  }
-}
-
-function listStatus(name: 'parties' | 'checkpoints', facts: FactsRow): StreamStatus {
-  const last = facts.verdicts[name];
-  const head = facts.heads?.[name];
-  return {
-    name,
-    verdict: last?.verdict ?? null,
-    checkedAt: last?.at ?? null,
-    asOfBlock: head?.height ?? null,
-    asOfTime: head?.time ?? null,
-    rows: facts[name],
-  };
-}
-
-/** The ledgers are as fresh as the one that is covered the least far. */
-function ledgerStatus(facts: FactsRow, { coveredTo }: Completeness): StreamStatus {
-  const last = facts.verdicts['ledger'];
-  return {
-    name: 'ledger',
-    verdict: last?.verdict ?? null,
-    checkedAt: last?.at ?? null,
-    asOfBlock: null,
-    asOfTime: coveredTo,
-    rows: facts.ledger.rows,
-  };
-}
-
-function runDocument(row: RunRow): RunDocument {
-  return {
-    runId: row.run_id,
-    parentRunId: row.parent_run_id,
-    kind: row.kind,
-    subject: row.subject,
-    state: row.state,
-    verdict: row.verdict,
-    evidence: row.evidence,
-    queuedAt: row.queued_at,
-    startedAt: row.started_at,
-    finishedAt: row.finished_at,
-    attempts: row.attempts,
-  };
 }

@@ -2,34 +2,31 @@
 import { sql } from 'kysely';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRows } from '../../postgres/transaction.ts';
 
 export interface UntoldRun {
   readonly runId: string;
   readonly isStartTold: boolean;
   /** How the run of its kind before it ended; a nightly run is of the same kind whoever ordered it. */
-  readonly verdictBefore: Verdict | undefined;
+  readonly verdictBefore: Verdict | null;
 }
 
 /** Those of the last day, oldest first. What was told is kept with the run: `started`, then `ended`. */
-export async function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly UntoldRun[]> {
-  return mapDatabaseError('look for runs to tell of', async () => {
-    const { rows } = await sql<{ runId: string; told: string | null; before: Verdict | null }>`
-      select run_id as "runId", params->>'told' as told,
+export function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly UntoldRun[]> {
+  return readRows(
+    db,
+    'look for runs to tell of',
+    sql<UntoldRun>`
+      select run_id as "runId", params ? 'told' as "isStartTold",
         (select b.verdict from mirror.runs b
           where b.kind = r.kind and (b.kind = 'nightly' or b.subject = r.subject) and b.parent_run_id is null
-            and b.state = 'done' and b.queued_at < r.queued_at order by b.queued_at desc limit 1) as before
+            and b.state = 'done' and b.queued_at < r.queued_at order by b.queued_at desc limit 1) as "verdictBefore"
       from mirror.runs r
       where parent_run_id is null and queued_at > clock_timestamp() - interval '8 days'
         and coalesce(finished_at, clock_timestamp()) > clock_timestamp() - interval '1 day'
         and ((state = 'running' and not params ? 'told')
           or (state in ('done', 'cancelled') and started_at is not null
               and params->>'told' is distinct from 'ended'))
-      order by queued_at limit ${rowsMax}`.execute(db);
-    return rows.map(({ runId, told, before }) => ({
-      runId,
-      isStartTold: told !== null,
-      verdictBefore: before ?? undefined,
-    }));
-  });
+      order by queued_at limit ${rowsMax}`,
+  );
 }

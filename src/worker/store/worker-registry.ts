@@ -1,13 +1,13 @@
 /** Which long-lived processes work jobs now. A command works its own job only where there is none. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
 
-export interface WorkerEntry {
+interface WorkerEntry {
   readonly name: string;
   readonly queues: readonly string[];
   /** The source that it asks; it refuses the jobs of others. */
@@ -39,24 +39,23 @@ export class WorkerRegistry {
   }
 
   async leave(workerId: string): Promise<void> {
-    await mapDatabaseError('sign this worker off', async () => {
-      await this.#db.deleteFrom('workers').where('worker_id', '=', workerId).execute();
-    });
+    await readRows(
+      this.#db,
+      'sign this worker off',
+      sql`delete from mirror.workers where worker_id = ${workerId}`,
+    );
   }
 
-  /** @param sourceUrl only workers that ask this source; undefined: any */
-  async anyAlive(sourceUrl?: string): Promise<boolean> {
-    return mapDatabaseError('look for workers', async () => {
-      const row = await this.#db
-        .selectFrom('workers')
-        .select('worker_id')
-        .where(
-          sql<boolean>`heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'`,
-        )
-        .where(sql<boolean>`(${sourceUrl ?? null}::text is null or source_url = ${sourceUrl ?? null})`)
-        .limit(1)
-        .executeTakeFirst();
-      return row !== undefined;
-    });
+  /** @param sourceUrl only workers that ask this source; absent: any */
+  async anyAlive(sourceUrl: string | null = null): Promise<boolean> {
+    const { isAny } = await readRow(
+      this.#db,
+      'look for workers',
+      sql<{ isAny: boolean }>`
+        select exists (select from mirror.workers
+          where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
+            and (${sourceUrl}::text is null or source_url = ${sourceUrl})) as "isAny"`,
+    );
+    return isAny;
   }
 }

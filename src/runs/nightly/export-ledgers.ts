@@ -7,27 +7,21 @@ import {
   RetryableError,
   UnreachableError,
 } from '../../core/errors.ts';
-import { formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { whoseFault } from '../../core/fault.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { z } from 'zod';
-import type { JobContext, JobDeps, ReportProgress } from '../job.ts';
+import { instant } from '../../ledger/json-values.ts';
+import type { ExportRequest, JobContext, JobDeps, ReportProgress } from '../job.ts';
 import { exportKey } from '../progress-hints.ts';
 import { LedgerBatch } from './ledger-batch.ts';
 import type { Run } from '../store/run.ts';
 import { describeError, knownRun, refuseOtherSource } from '../work-run.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
-const UNIT_TRIES_MAX = 4;
+const TRIES_MAX = 4;
 /** How soon a job notices that its run was told to stop, and that a ledger takes long. */
 const LOOK_EVERY_MS = 2_000;
 
-const instant = z.string().transform((text, context): Micros => {
-  const parsed = parseInstant(text);
-  if (parsed !== undefined) return parsed;
-  context.addIssue('an RFC 3339 instant');
-  return z.NEVER;
-});
 const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
 
 /** Read once a run and kept with it: a resumed run closes at the same instant. */
@@ -40,8 +34,7 @@ export async function fixClock(
   const stored = storedClock.safeParse(run.params['clock']);
   if (stored.success) return stored.data;
   const clock = await deps.stages.clock(signal, options);
-  const kept = { ...clock, seen: formatInstant(clock.seen), closedTo: formatInstant(clock.closedTo) };
-  await deps.runs.keep(run.runId, { clock: kept });
+  await deps.runs.keep(run.runId, { clock: storedClock.encode(clock) });
   return clock;
 }
 
@@ -52,16 +45,16 @@ export function reportTo(keys: readonly string[], deps: JobDeps): ReportProgress
 }
 
 /** A job that is delivered again leaves out what is settled. */
-export async function exportUnits(
+export async function exportLedgers(
   runId: string,
   partyIds: readonly string[],
   deps: JobDeps,
   context: JobContext,
 ): Promise<void> {
-  const known = await knownRun(runId, deps, context);
-  refuseOtherSource(known, deps);
-  if (!isAsking(known)) return;
-  const run = { ...known, params: { ...known.params, clock: await keptClock(known, deps, context.signal) } };
+  const run = await knownRun(runId, deps, context);
+  refuseOtherSource(run, deps);
+  if (!isAsking(run)) return;
+  const clock = await fixClock(run, deps, context.signal);
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = new LedgerBatch(runId, unsettled, deps);
   const stopped = new AbortController();
@@ -70,8 +63,9 @@ export async function exportUnits(
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
     for (const partyId of unsettled) {
-      if (stopped.signal.aborted || !(await exportUnit(run, partyId, deps, { ...context, signal }, batch)))
-        break;
+      if (stopped.signal.aborted) break;
+      const request = { runId, partyId, clock, auditShare: deps.nightlyAuditShare };
+      if (!(await exportLedger(request, deps, { ...context, signal }, batch))) break;
       await batch.writeIfDue();
     }
   } catch (error) {
@@ -98,7 +92,7 @@ async function settleLost(
     `Cannot count the exports of ${partyIds.length} ledgers: other workers had taken them over; they are asked for again`,
     { code: 'LEASE_LOST' },
   );
-  if (attempt < UNIT_TRIES_MAX) throw error;
+  if (attempt < TRIES_MAX) throw error;
   const outcome = { error: describeError(error) };
   await nightly.settle(
     runId,
@@ -106,16 +100,11 @@ async function settleLost(
   );
 }
 
-async function keptClock(run: Run, deps: JobDeps, signal: AbortSignal): Promise<unknown> {
-  const { seen, closedTo, from } = await fixClock(run, deps, signal);
-  return { seen: formatInstant(seen), closedTo: formatInstant(closedTo), from };
-}
-
 function isAsking(run: Run): boolean {
   return run.state === 'running' && !run.cancelRequested && typeof run.params['stopped'] !== 'string';
 }
 
-/** Aborts what is in hand when the run was cancelled or has ended; one that only stops asking finishes it. */
+/** Aborts what is in hand when the run was cancelled, has ended, or asks no more: that counts as not asked. */
 async function watchRun(
   runId: string,
   deps: JobDeps,
@@ -139,29 +128,26 @@ async function watchRun(
  * Settles its ledger whatever happens, save where trying again may help.
  * @returns whether it makes sense to ask for the next
  */
-async function exportUnit(
-  run: Run,
-  partyId: string,
+async function exportLedger(
+  request: ExportRequest,
   deps: JobDeps,
-  context: JobContext,
+  { signal, attempt }: JobContext,
   batch: LedgerBatch,
 ): Promise<boolean> {
-  const { signal } = context;
-  const { runId } = run;
+  const { runId, partyId } = request;
   try {
-    const clock = await fixClock(run, deps, signal);
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
-    const outcome = await deps.costs.charge(runId, () =>
-      batch.export({ runId, partyId, clock, auditShare: deps.nightlyAuditShare }, call),
-    );
+    const outcome = await deps.costs.charge(runId, () => batch.export(request, call));
     batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
     COMMON_FAULTS.delete(runId);
     return true;
   } catch (error) {
     if (signal.aborted) throw error;
-    const isStoreAway = isAway(error) && errorCode(error).startsWith('OBJECT_STORE_');
+    const isAway = error instanceof UnreachableError;
+    // The object store was waited for by the call itself, so it is not tried again.
+    const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
     const mayPass = !isStoreAway && (error instanceof RetryableError || error instanceof FencedError);
-    if (mayPass && context.attempt < UNIT_TRIES_MAX) throw error;
+    if (mayPass && attempt < TRIES_MAX) throw error;
     if (!mayPass && !isStoreAway && !(error instanceof PermanentError)) {
       deps.log.error({ err: error, runId, partyId }, 'Export met an unexpected error');
     }
@@ -171,7 +157,7 @@ async function exportUnit(
       'Ledger could not be exported',
     );
     batch.add({ partyId, state: 'failed', outcome: { error: described } });
-    if (!isAway(error)) return await goesOn(runId, error, deps);
+    if (!isAway) return await goesOn(runId, error, deps);
     // Every other ledger would wait as long for it.
     const what = isStoreAway ? 'object store' : 'source';
     await deps.runs.keep(runId, { stopped: `the ${what} could not be reached` });
@@ -198,9 +184,4 @@ async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boo
     stopped: `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`,
   });
   return false;
-}
-
-/** The object store was waited for by the call itself, so it is not tried again. */
-function isAway(error: unknown): error is UnreachableError {
-  return error instanceof UnreachableError;
 }

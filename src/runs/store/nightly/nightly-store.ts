@@ -1,0 +1,213 @@
+/** The ledgers of a nightly run, and what became of them. The verdict is computed from here. */
+import { sql } from 'kysely';
+import { PermanentError } from '../../../core/errors.ts';
+import { evidenceJson } from '../../../core/evidence.ts';
+import type { Database } from '../../../postgres/database.ts';
+import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
+
+/** How far a nightly run has come. */
+export interface NightlyCounts {
+  readonly due: number;
+  readonly queued: number;
+  readonly done: number;
+  readonly failed: number;
+}
+
+export interface DueLedger {
+  readonly partyId: string;
+  /** Most likely it brings nothing, as with all that are idle, and most that were never asked: many go into one job. */
+  readonly isIdle: boolean;
+}
+
+export interface SettledLedger {
+  readonly partyId: string;
+  readonly state: 'done' | 'failed';
+  readonly outcome: Readonly<Record<string, unknown>>;
+}
+
+type NamedLedger = Pick<SettledLedger, 'partyId' | 'outcome'>;
+
+interface Sums {
+  /** Decimal text, as the next two. */
+  readonly rows: string;
+  readonly bytes: string;
+  readonly segments: string;
+  readonly suspicious: number;
+  /** Exports that ended without an error, and without having proven their ledger complete. */
+  readonly incomplete: number;
+}
+
+interface Summary extends Sums {
+  readonly failed: readonly NamedLedger[];
+  /** The first of those that ended without an error, and not `complete`. */
+  readonly doubted: readonly NamedLedger[];
+  /** The first of those that were not asked. */
+  readonly unasked: readonly string[];
+}
+
+const LISTED_MAX = 20;
+
+export class NightlyStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** Hands out the next ledgers to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
+  take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
+    return readRows(
+      this.#db,
+      'take ledgers to export',
+      sql<DueLedger>`
+        with picked as materialized (
+          select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
+          order by priority limit ${ledgersMax} for update skip locked),
+        taken as (
+          update mirror.nightly_units n set state = 'queued', updated_at = clock_timestamp()
+          from picked where n.run_id = ${runId} and n.party_id = picked.party_id
+          returning n.party_id, n.is_idle, n.priority)
+        select party_id as "partyId", is_idle as "isIdle" from taken order by priority`,
+    );
+  }
+
+  /** Those of the given ledgers that are not settled yet, in the order given. */
+  async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
+    const rows = await readRows(
+      this.#db,
+      'read which ledgers are due',
+      sql<{ party_id: string }>`
+        select party_id from mirror.nightly_units
+         where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued')`,
+    );
+    const open = new Set(rows.map((row) => row.party_id));
+    return partyIds.filter((partyId) => open.has(partyId));
+  }
+
+  /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
+  async requeue(runId: string): Promise<void> {
+    await readRows(
+      this.#db,
+      'queue ledgers again',
+      sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`,
+    );
+  }
+
+  /**
+   * Records what became of ledgers, and which of their parties were idle once more; one statement for all of them.
+   * What of an outcome cannot be written down is left out: a night must not wait for ever for what it says.
+   */
+  async settle(runId: string, ledgers: readonly SettledLedger[]): Promise<void> {
+    try {
+      await this.#settle(runId, ledgers);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      const [ledger, ...others] = ledgers;
+      if (ledger === undefined) return;
+      // The one that is refused is found by itself.
+      if (others.length === 0) await this.#settle(runId, [bare(ledger)]);
+      else for (const one of ledgers) await this.settle(runId, [one]);
+    }
+  }
+
+  async #settle(runId: string, ledgers: readonly SettledLedger[]): Promise<void> {
+    // Each by itself: one that cannot be read spoils no other.
+    const given = ledgers.map(
+      ({ partyId, state, outcome }) =>
+        `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
+    );
+    await mapDatabaseError('record what became of ledgers', () =>
+      sql`
+        with given as materialized (
+          select * from jsonb_to_recordset(${`[${given.join(',')}]`}::jsonb) as t(party_id text, state text, outcome jsonb)),
+        settled as (
+          update mirror.nightly_units n
+          set state = given.state, outcome = given.outcome, updated_at = clock_timestamp()
+          from given
+          where n.run_id = ${runId} and n.party_id = given.party_id and n.state in ('due', 'queued')
+          returning n.party_id, n.state, n.outcome->>'rows' = '0' as is_idle)
+        update mirror.exports u set idle_nights = case when settled.is_idle then u.idle_nights + 1 else 0 end
+        from settled where settled.state = 'done' and u.party_id = settled.party_id`.execute(this.#db),
+    );
+  }
+
+  /**
+   * @param asked how many were planned: those that are neither open nor failed are done
+   * @param due where it is known how many are not handed out: they are not counted
+   */
+  async counts(runId: string, asked: number, due?: number): Promise<NightlyCounts> {
+    const count = (state: string) =>
+      sql`(select count(*) from mirror.nightly_units where run_id = ${runId} and state = ${sql.lit(state)})::int`;
+    const open = await readRow(
+      this.#db,
+      'count the ledgers of the nightly run',
+      sql<Omit<NightlyCounts, 'done'>>`
+        select coalesce(${due ?? null}::int, ${count('due')}) as due,
+               ${count('queued')} as queued, ${count('failed')} as failed`,
+    );
+    return { ...open, done: Math.max(0, asked - open.due - open.queued - open.failed) };
+  }
+
+  /** Whether somebody exports a ledger now. */
+  async isExporting(): Promise<boolean> {
+    const { has } = await readRow(
+      this.#db,
+      'look for exports in hand',
+      sql<{ has: boolean }>`
+        select exists (select from mirror.exports
+          where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`,
+    );
+    return has;
+  }
+
+  /** What the exports of a run brought, added up, and the first of those that failed or were not asked. */
+  async summary(runId: string): Promise<Summary> {
+    const sums = await readRow(
+      this.#db,
+      'sum up the nightly run',
+      sql<Sums>`
+        select coalesce(sum((outcome->>'rows')::numeric), 0) as rows, coalesce(sum((outcome->>'bytes')::numeric), 0) as bytes,
+               coalesce(sum((outcome->>'segments')::numeric), 0) as segments,
+               (count(*) filter (where outcome->>'verdict' = 'suspicious'))::int as suspicious,
+               (count(*) filter (where state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')))::int as incomplete
+        from mirror.nightly_units where run_id = ${runId}`,
+    );
+    const unasked = await this.#named(runId, ['due', 'queued']);
+    return {
+      ...sums,
+      failed: await this.#named(runId, ['failed']),
+      doubted: sums.suspicious + sums.incomplete === 0 ? [] : await this.#doubted(runId),
+      unasked: unasked.map(({ partyId }) => partyId),
+    };
+  }
+
+  #doubted(runId: string): Promise<readonly NamedLedger[]> {
+    return readRows(
+      this.#db,
+      'list the doubted ledgers of the nightly run',
+      sql<NamedLedger>`
+        select party_id as "partyId",
+               jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
+                 'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited')) as outcome
+          from mirror.nightly_units
+         where run_id = ${runId} and state = 'done' and outcome->>'verdict' <> 'complete'
+         order by priority limit ${LISTED_MAX}`,
+    );
+  }
+
+  #named(runId: string, states: readonly ('due' | 'queued' | 'failed')[]): Promise<readonly NamedLedger[]> {
+    return readRows(
+      this.#db,
+      'list the ledgers of the nightly run',
+      sql<NamedLedger>`
+        select party_id as "partyId", outcome from mirror.nightly_units
+         where run_id = ${runId} and state in (${sql.join(states.map((state) => sql.lit(state)))})
+         order by priority limit ${LISTED_MAX}`,
+    );
+  }
+}
+
+/** That it was settled is all that can be said. */
+function bare({ partyId, state }: SettledLedger): SettledLedger {
+  return { partyId, state, outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } };
+}
