@@ -1,6 +1,7 @@
 /** What a nightly run asks for, what it concludes and what it tells; over doubles of the stages. */
 import { describe, expect, it } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/core/errors.ts';
+import { addExports, daysAgo, emptyLedgers } from '../support/mirror-arrange.ts';
 import { nightlyLedgers } from '../support/mirror-state.ts';
 import { FIRST, nightlyWorlds, PARTIES, runNight, SECOND, THIRD } from './nightly-world.ts';
 import { COMPLETE } from './stages-double.ts';
@@ -159,6 +160,37 @@ describe('a nightly run', () => {
       { completeness: async () => ({ ...covers, covered: 4, openDoubts: 1 }) },
     );
     expect((await runNight(other)).verdict).toBe('incomplete');
+  });
+
+  it('does not wait for ledgers that nobody wants any more, however long ago they were asked', async () => {
+    await addExports(database.pool, [{ party_id: THIRD, last_asked_at: daysAgo(40) }]);
+    try {
+      await using all = await openWorld({}, { nightlyExportsMax: 2 });
+      expect((await runNight(all)).evidence['exports']).toMatchObject({ late: 1 });
+      await using world = await openWorld({}, { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] } });
+      const run = await runNight(world);
+      expect([run.verdict, run.evidence['exports']]).toMatchObject(['complete', { late: 0 }]);
+    } finally {
+      await emptyLedgers(database.pool);
+    }
+  });
+
+  it('merges nothing behind its load where it is delivered again, and tells what it merged before', async () => {
+    const merged: string[] = [];
+    let verified = 0;
+    await using world = await openWorld({
+      mergeSegments: async () => {
+        merged.push('segments');
+        return { segments: merged.length };
+      },
+      verify: async () => {
+        verified += 1;
+        if (verified === 1) throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 20 });
+        return COMPLETE;
+      },
+    });
+    const run = await runNight(world);
+    expect([merged.length, verified, run.evidence['merged']]).toEqual([1, 2, { segments: 1 }]);
   });
 
   it('publishes its report with the reason where an error ends it', async () => {

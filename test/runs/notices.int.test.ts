@@ -136,4 +136,13 @@ describe('the receiver of notices', () => {
     ]);
     await expect(runs.untold(10)).resolves.toEqual([]);
   });
+
+  it('leave an order the same as the open run that they told of', async () => {
+    await using world = await openWorld();
+    const { runs } = world.deps;
+    const order = { kind: 'export', subject: '1'.repeat(64), params: { load: true } } as const;
+    const { run } = await runs.order(order);
+    await runs.keep(run.runId, { told: 'started' });
+    expect(await runs.order(order)).toMatchObject({ found: 'open', run: { runId: run.runId } });
+  });
 });

@@ -74,7 +74,7 @@ export async function exportDue(
   const exported = counts.done - before.done;
   const secondsPerExport = exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported;
   const summary = await deps.nightly.summary(run.runId);
-  const { late, oldestFrontier } = await deps.plans.lateness(IDLE_NIGHTS_MAX);
+  const { late, oldestFrontier } = await deps.plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
   const left = counts.due + counts.queued;
   const lacking = counts.failed + left + late + plan.deferred + summary.incomplete;
   return {

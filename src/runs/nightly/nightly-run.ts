@@ -60,7 +60,7 @@ export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): 
 /** Kept with the run: what a second delivery merged behind the run's load would wait for the next night's. */
 async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: AbortSignal): Promise<unknown> {
   const known = run.params['merged'];
-  if (known === null) return known;
+  if (known !== undefined) return known;
   const merged = await stages.mergeSegments(run.runId, signal);
   log.info({ runId: run.runId, ...merged }, 'Segments merged');
   await stages.recordCoverage(signal);

@@ -37,7 +37,7 @@ const IS_OPEN = sql`state in ('queued', 'running')`;
 const IS_IDLE = sql`(state = 'queued' or heartbeat_at is null
   or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`;
 /** What a run keeps for itself beside what it was asked. */
-const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt'];
+const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt', 'told'];
 
 export class RunStore {
   readonly #db: Database;

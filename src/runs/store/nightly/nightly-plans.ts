@@ -133,7 +133,7 @@ export class NightlyPlans {
       'look for late ledgers',
       sql<Lateness>`
         with ${partyIdsOf(partyIds)}
-        select (select count(*) from (${ASKED}) asked
+        select (select count(*) from (${ASKED}) asked join ids using (party_id)
                  where last_asked_at < clock_timestamp() - (${daysMax} + 1) * interval '1 day')::int as late,
                (select min(known_to) from (
                  select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) ends)
