@@ -102,7 +102,6 @@ export async function openApp(options: AppOptions): Promise<App> {
     queues,
     workers,
     jobs,
-    exportConcurrency: config.sourceExportConcurrency,
     forget: async () => {
       const forgotten = await forgetHistory(db, config.historyRetention);
       if (forgotten.runs + forgotten.nightlyLists > 0) log.info({ ...forgotten }, 'Old runs forgotten');

@@ -1,7 +1,6 @@
 /** All metrics of this process: scraped, and sent to an OpenTelemetry collector where one is named. */
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
-import { version } from '../core/version.ts';
 import { Meters, type MetricsSource } from '../worker/meters.ts';
 import { openMetricsPush } from '../worker/metrics-push.ts';
 import { QueueMetrics } from '../worker/queue-metrics.ts';
@@ -18,7 +17,7 @@ export function openMeters(
   let made: Meters | undefined;
   const meters = (): Meters =>
     (made ??= new Meters([
-      processMetrics({ version: version(), dataDir: config.dataDir }),
+      processMetrics(config.dataDir),
       ...counted,
       new QueueMetrics({ queues, probes: storeProbes(app), log }),
     ]));

@@ -23,6 +23,16 @@ export interface WorkedJob {
   readonly attempt: number;
 }
 
+/** Signs of life of this process's worker on one queue. */
+export interface Pulse {
+  readonly queue: string;
+  readonly activeJobs: number;
+  /** Since a job was last taken or finished here. */
+  readonly quietMs: number;
+  /** How often the worker was replaced because it took nothing. */
+  readonly rebuilds: number;
+}
+
 export type JobProcessor = (job: WorkedJob, signal: AbortSignal) => Promise<void>;
 
 /** One delivery of a job, worked. */
@@ -59,18 +69,10 @@ export class QueueWorker {
     this.#worker = this.#open();
   }
 
-  get activeJobs(): number {
-    return this.#activeJobs;
-  }
-
-  /** Since a job was last taken or finished here. */
-  get quietMs(): number {
-    return performance.now() - this.#atMs;
-  }
-
-  /** How often the worker was replaced. */
-  get rebuilds(): number {
-    return this.#rebuilds;
+  /** Its signs of life. */
+  get pulse(): Omit<Pulse, 'queue'> {
+    const quietMs = performance.now() - this.#atMs;
+    return { activeJobs: this.#activeJobs, quietMs, rebuilds: this.#rebuilds };
   }
 
   /** The store has accepted a canary. Replaces the worker where it has left them alone for too long. */
@@ -97,7 +99,7 @@ export class QueueWorker {
 
   async #rebuild(): Promise<void> {
     const { queue, log } = this.#options;
-    log.warn({ queue, quietMs: Math.round(this.quietMs) }, 'Worker took no jobs and is replaced');
+    log.warn({ queue, quietMs: Math.round(this.pulse.quietMs) }, 'Worker took no jobs and is replaced');
     const silent = this.#worker;
     this.#worker = this.#open();
     this.#rebuilds += 1;

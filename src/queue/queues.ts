@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { BullQueue, BullWorkerOptions, JobData, QueueBackend } from './backend.ts';
-import { CANARY, type JobProcessor, type JobReport, QueueWorker } from './queue-worker.ts';
+import { CANARY, type JobProcessor, type JobReport, type Pulse, QueueWorker } from './queue-worker.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -15,16 +15,6 @@ export interface NewJob {
   readonly jobId: string;
   /** 1 is served first. */
   readonly priority: number;
-}
-
-/** Signs of life of this process's worker on one queue. */
-export interface Pulse {
-  readonly queue: QueueName;
-  readonly activeJobs: number;
-  /** Since a job was last taken or finished here. */
-  readonly quietMs: number;
-  /** How often the worker was replaced because it took nothing. */
-  readonly rebuilds: number;
 }
 
 /** What a queue holds. */
@@ -176,12 +166,7 @@ export class Queues implements AsyncDisposable {
   }
 
   pulses(): readonly Pulse[] {
-    return [...this.#queueWorkers].map(([queue, { activeJobs, quietMs, rebuilds }]) => ({
-      queue,
-      activeJobs,
-      quietMs,
-      rebuilds,
-    }));
+    return [...this.#queueWorkers].map(([queue, { pulse }]) => ({ queue, ...pulse }));
   }
 
   /** Takes jobs of one queue until the queues are closed. */

@@ -44,6 +44,9 @@ export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log'> {
 /** What is done before a run is recorded as failed; what it throws is left out. */
 export type LastWords = (run: Run, outcome: Outcome, signal: AbortSignal) => Promise<Outcome>;
 
+/** The same for one run. */
+type SayLast = (outcome: Outcome) => Promise<Outcome>;
+
 /**
  * Starts or resumes the run, renews it while `work` runs, and records how it ended.
  * @throws what may pass, so that the queue delivers the job again
@@ -74,15 +77,11 @@ export async function workRun(
     const { kind, subject, attempts } = run;
     deps.log.info({ runId, kind, subject, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
   }
-  if (
-    await endsProcesses(known, run, deps, (outcome) => withLastWords(run, outcome, lastWords, deps, context))
-  )
-    return;
+  const sayLast: SayLast = (outcome) => withLastWords(run, outcome, lastWords, deps, context);
+  if (await endsProcesses(known, run, deps, sayLast)) return;
   const cancel = new AbortController();
   const signal = AbortSignal.any([context.signal, cancel.signal]);
-  const heartbeat = setInterval(() => {
-    void renew(runId, deps, cancel);
-  }, HEARTBEAT_MS);
+  const heartbeat = setInterval(() => void renew(runId, deps, cancel), HEARTBEAT_MS);
   const telling = setInterval(() => void tell(run, deps), deps.tellEveryMs ?? TELL_EVERY_MS);
   try {
     const outcome = await inRun(runId, () => deps.costs.charge(runId, () => work(run, signal)));
@@ -94,7 +93,7 @@ export async function workRun(
   } catch (error) {
     if (cancel.signal.aborted) await deps.runs.markCancelled(runId);
     else if (context.signal.aborted) await letGo(runId, error, deps);
-    else await settleFailure(run, error, deps, context, lastWords);
+    else await settleFailure(run, error, deps, context, sayLast);
   } finally {
     clearInterval(heartbeat);
     clearInterval(telling);
@@ -142,12 +141,7 @@ async function withLastWords(
 }
 
 /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
-async function endsProcesses(
-  known: Run,
-  run: Run,
-  deps: WorkRunDeps,
-  told: (outcome: Outcome) => Promise<Outcome>,
-): Promise<boolean> {
+async function endsProcesses(known: Run, run: Run, deps: WorkRunDeps, sayLast: SayLast): Promise<boolean> {
   const deaths = await countDeaths(known, deps);
   if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
   const message =
@@ -162,7 +156,7 @@ async function endsProcesses(
     verdict: 'failed',
     evidence: { error: { code: 'DELIVERED_TOO_OFTEN', message } },
   } as const;
-  const { verdict, evidence } = await told(failed);
+  const { verdict, evidence } = await sayLast(failed);
   await deps.runs.finish(run.runId, verdict, evidence);
   return true;
 }
@@ -231,7 +225,7 @@ async function settleFailure(
   error: unknown,
   deps: WorkRunDeps,
   context: JobContext,
-  lastWords: LastWords,
+  sayLast: SayLast,
 ): Promise<void> {
   const { runId, kind, subject } = run;
   if (error instanceof FencedError) {
@@ -263,7 +257,7 @@ async function settleFailure(
     verdict: mayPass && !isAway ? 'incomplete' : 'failed',
     evidence: { error: describeError(error) },
   };
-  const { verdict, evidence } = await withLastWords(run, ended, lastWords, deps, context);
+  const { verdict, evidence } = await sayLast(ended);
   await deps.runs.finish(runId, verdict, evidence);
 }
 

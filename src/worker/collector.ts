@@ -1,5 +1,6 @@
 /** Where an OpenTelemetry collector listens, as its specification names the settings. */
 import type { Log } from '../core/log.ts';
+import { version } from '../core/version.ts';
 
 export interface Collector {
   readonly url: string;
@@ -33,11 +34,8 @@ export function collectorFor(
 }
 
 /** `service.name` and `service.version`. */
-export function serviceOf(
-  ambient: Readonly<Record<string, string>>,
-  version: string,
-): Readonly<Record<string, string>> {
-  return { 'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror', 'service.version': version };
+export function serviceOf(ambient: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return { 'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror', 'service.version': version() };
 }
 
 /** `name=value,name=value`, values percent-encoded, as OpenTelemetry defines it. */

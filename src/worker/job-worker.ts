@@ -6,7 +6,8 @@ import type { JobDeps } from '../runs/job.ts';
 import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
-import { QUEUE_NAMES, type Pulse, type QueueName, type Queues } from '../queue/queues.ts';
+import type { Pulse } from '../queue/queue-worker.ts';
+import { QUEUE_NAMES, type QueueName, type Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
 
 /** How long jobs may take to checkpoint when the process is told to stop. */
@@ -24,11 +25,10 @@ const COULD_NOT_RECORD = 'What is covered could not be recorded';
 /** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
 
-export interface JobWorkerOptions {
+interface JobWorkerOptions {
   readonly queues: Queues;
   readonly workers: WorkerRegistry;
   readonly jobs: JobDeps;
-  readonly exportConcurrency: number;
   readonly schedules: Schedules;
   /** Drops finished runs that are older than their retention. */
   readonly forget: () => Promise<void>;
@@ -49,10 +49,10 @@ export class JobWorker implements AsyncDisposable {
   start(names: readonly QueueName[] = QUEUE_NAMES): void {
     if (this.#isWorking) return;
     this.#isWorking = true;
-    const { queues, jobs, exportConcurrency } = this.#options;
+    const { queues, jobs } = this.#options;
     for (const queue of names) {
       // One more than ask at once: while a large ledger is divided or published, a small one is asked for.
-      const concurrency = queue === 'export' ? exportConcurrency + 1 : CONCURRENCY[queue];
+      const concurrency = queue === 'export' ? jobs.exportConcurrency + 1 : CONCURRENCY[queue];
       queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
     }
   }

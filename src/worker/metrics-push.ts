@@ -24,7 +24,7 @@ export function openMetricsPush(
   const collector = collectorFor('metrics', ambient, log);
   if (collector === undefined) return undefined;
   const startedMs = Date.now();
-  const resource = { attributes: attributesOf(serviceOf(ambient, version())) };
+  const resource = { attributes: attributesOf(serviceOf(ambient)) };
   const push = async (): Promise<void> => {
     try {
       const metrics = metricsOf(await meters().objects(), startedMs, Date.now());

@@ -1,6 +1,7 @@
 /** What every long-lived process tells of itself: its build, its disk, and the usual metrics of Node. */
 import { statfs } from 'node:fs/promises';
 import { collectDefaultMetrics } from 'prom-client';
+import { version } from '../core/version.ts';
 import type { MetricsSource } from './meters.ts';
 import { PrefixedRegistry } from './prefixed-registry.ts';
 
@@ -11,20 +12,14 @@ const MISNAMED = [
   'nodejs_active_requests_total',
 ];
 
-interface ProcessFacts {
-  readonly version: string;
-  /** Whose disk is watched. */
-  readonly dataDir: string;
-}
-
-/** Metrics that need nobody to report to them. */
-export function processMetrics({ version, dataDir }: ProcessFacts): MetricsSource {
+/** @param dataDir whose disk is watched */
+export function processMetrics(dataDir: string): MetricsSource {
   const registry = new PrefixedRegistry();
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   registry
     .gauge('build_info', '1, with the versions as labels', 'version', 'node')
-    .set({ version, node: process.versions.node }, 1);
+    .set({ version: version(), node: process.versions.node }, 1);
   const free = registry.gauge('data_dir_free_bytes', 'Free space where DATA_DIR lies');
   return {
     collect: async () => {

@@ -36,7 +36,7 @@ export async function openTracing(
     timeoutMillis: EXPORT_TIMEOUT_MS,
   });
   const provider = new sdk.NodeTracerProvider({
-    resource: resourceFromAttributes(serviceOf(ambient, version())),
+    resource: resourceFromAttributes(serviceOf(ambient)),
     spanProcessors: [new sdk.BatchSpanProcessor(exporter, { exportTimeoutMillis: EXPORT_TIMEOUT_MS })],
   });
   provider.register();

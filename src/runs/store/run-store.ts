@@ -10,10 +10,9 @@ import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.
 import { type NewRun, type Run, type RunRow, toRun } from './run.ts';
 import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
 
-export interface RunFilter {
+interface RunFilter {
   readonly kind?: RunKind | undefined;
   readonly subject?: string;
-  readonly parentRunId?: string;
   readonly states?: readonly RunState[];
   /** Only runs queued before this one: the last of the page before. */
   readonly before?: string | undefined;
@@ -153,11 +152,10 @@ export class RunStore {
   }
 
   /** Newest first. */
-  list({ kind, subject, parentRunId, states, before, limit }: RunFilter): Promise<readonly Run[]> {
+  list({ kind, subject, states, before, limit }: RunFilter): Promise<readonly Run[]> {
     const conditions = [
       isEqual('kind', kind),
       isEqual('subject', subject),
-      isEqual('parent_run_id', parentRunId),
       states === undefined ? sql`true` : sql`state = any(${states})`,
       before === undefined
         ? sql`true`
