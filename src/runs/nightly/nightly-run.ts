@@ -31,6 +31,7 @@ export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): 
   const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
   log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   const merged = await mergeOnce(run, deps, signal);
+  await stages.recordCoverage(signal);
   const wanted = { kind: 'load', subject: 'warehouse and lake' } as const;
   const load = await workChild(run, wanted, deps, signal, onProgress);
   const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, { signal, onProgress });
@@ -63,7 +64,6 @@ async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: Abort
   if (known !== undefined) return known;
   const merged = await stages.mergeSegments(run.runId, signal);
   log.info({ runId: run.runId, ...merged }, 'Segments merged');
-  await stages.recordCoverage(signal);
   await runs.keep(run.runId, { merged });
   return merged;
 }
