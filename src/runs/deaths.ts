@@ -23,7 +23,8 @@ interface Deps extends Pick<JobDeps, 'runs'> {
 export async function countDeaths(known: Run, { runs, progress }: Deps): Promise<number> {
   // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
   if (known.state !== 'running' || known.heartbeatAt === undefined) return 0;
-  const deliveredAt = String(known.params['deliveredAt'] ?? known.startedAt ?? known.queuedAt);
+  const { deliveredAt: noted } = known.params;
+  const deliveredAt = typeof noted === 'string' ? noted : (known.startedAt ?? known.queuedAt);
   const livedMs = Date.parse(known.heartbeatAt) - Date.parse(deliveredAt);
   const place = await hashProgress(known, progress);
   const before = known.params['diedAt'] === place ? Number(known.params['deaths'] ?? 0) : 0;
