@@ -137,7 +137,7 @@ describe('the receiver of notices', () => {
     await expect(runs.untold(10)).resolves.toEqual([]);
   });
 
-  it('leave an order the same as the open run that they told of', async () => {
+  it('does not hinder that an order joins the open run that it was told of', async () => {
     await using world = await openWorld();
     const { runs } = world.deps;
     const order = { kind: 'export', subject: '1'.repeat(64), params: { load: true } } as const;
