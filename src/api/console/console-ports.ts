@@ -2,7 +2,7 @@
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { LakeQueries } from './lake-queries.ts';
 import type { ShownSetting } from '../../config/shown-settings.ts';
-import type { ProgressLine } from '../../runs/job.ts';
+import type { ProgressLine } from '../../runs/progress-line.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 

@@ -1,6 +1,7 @@
 /** Runs as the read API starts them: once for each key, and never the same work twice side by side. */
 import { enqueueRun } from '../../runs/enqueue.ts';
-import type { JobDeps, ProgressLine } from '../../runs/job.ts';
+import type { JobDeps } from '../../runs/job.ts';
+import type { ProgressLine } from '../../runs/progress-line.ts';
 import type { NewRun } from '../../runs/store/run.ts';
 import { StatusError } from '../http/status-error.ts';
 
