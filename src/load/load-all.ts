@@ -31,8 +31,6 @@ export interface LoadOutcome extends Readonly<Totals> {
 }
 
 export interface LoadAllOptions {
-  /** Only these; absent: every party with something to load. */
-  readonly parties?: readonly string[];
   readonly onParty?: (load: PartyLoad) => void;
 }
 
@@ -59,18 +57,16 @@ export async function loadAll(
   };
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
-  const parties = partiesInTurn(deps, options, either);
+  const parties = partiesInTurn(deps, either);
   const work = async (): Promise<void> => {
-    for (;;) {
-      const next = await parties.next();
-      if (next.done === true) return;
+    for await (const partyId of parties) {
       try {
-        const load = await loadParty(next.value, deps, either);
+        const load = await loadParty(partyId, deps, either);
         count(totals, load);
         options.onParty?.(load);
       } catch (error) {
         if (either.aborted || error instanceof UnreachableError) throw error;
-        countFailure(totals, next.value, error);
+        countFailure(totals, partyId, error);
       }
     }
   };
@@ -85,22 +81,14 @@ export async function loadAll(
 }
 
 /** One generator shared by the lanes: calls of `next` queue up, so each party is handed out once. */
-async function* partiesInTurn(
-  deps: LoadDeps,
-  options: LoadAllOptions,
-  signal: AbortSignal,
-): AsyncGenerator<string, undefined> {
-  if (options.parties !== undefined) {
-    yield* options.parties;
-    return undefined;
-  }
+async function* partiesInTurn(deps: LoadDeps, signal: AbortSignal): AsyncGenerator<string> {
   let after: string | undefined;
   for (;;) {
     signal.throwIfAborted();
     const page = await deps.repository.partiesToLoad(after, PAGE_ROWS);
     yield* page;
     after = page.at(-1);
-    if (page.length < PAGE_ROWS) return undefined;
+    if (page.length < PAGE_ROWS) return;
   }
 }
 

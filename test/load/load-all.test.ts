@@ -25,8 +25,9 @@ describe('loadAll', () => {
       // As the SDK answers to a signal: with an error of its own.
       throw Object.assign(new Error('Request aborted'), { name: 'AbortError' });
     };
-    const deps = { repository: { toLoad }, objects: {} } as unknown as LoadDeps;
-    const loading = loadAll(deps, new AbortController().signal, { parties });
+    const repository = { toLoad, partiesToLoad: async () => parties };
+    const deps = { repository, objects: {} } as unknown as LoadDeps;
+    const loading = loadAll(deps, new AbortController().signal);
     await expect(loading).rejects.toBe(AWAY);
   });
 });

@@ -35,9 +35,12 @@ export function nextWindow(
   // Nothing is known of the release yet: its answer will show whether it applies both bounds.
   const isUnknown = profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
+  // No entry is known by which an end could be proven: a later start is about less as well, and shows entries.
+  const mayStartLater = isUnproven && range !== undefined && profile.known === undefined;
+  const from = mayStartLater ? windows.laterStart(range) : undefined;
   const later =
-    isUnproven && range !== undefined ? laterPart(target, coverage, profile, windows, range) : undefined;
-  if (later !== undefined) return later;
+    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true }, coverage, profile);
+  if (later !== undefined) return { plan: later, wantsEnd: false };
   const cut = range === undefined ? undefined : cutOf(whole, range, coverage, windows);
   if (range === undefined || cut === undefined) return { plan: whole, wantsEnd: isPast };
   if (isUnproven) return { plan: whole, wantsEnd: true };
@@ -45,25 +48,9 @@ export function nextWindow(
     ...profile,
     bounds: 'right',
   });
-  const reach = window === undefined ? undefined : closedRange(window);
-  if (window !== undefined && reach !== undefined && reach.to < range.to) {
-    return { plan: window, wantsEnd: true };
-  }
-  return { plan: whole, wantsEnd: isPast };
-}
-
-/** Nothing is known by which an end could be proven: a later start is about less as well, and shows entries. The rest comes after. */
-function laterPart(
-  target: Target,
-  coverage: readonly Coverage[],
-  profile: SourceProfile,
-  windows: WindowPlan,
-  range: Range,
-): NextWindow | undefined {
-  const from = profile.known === undefined ? windows.laterStart(range) : undefined;
-  const plan =
-    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true }, coverage, profile);
-  return plan === undefined ? undefined : { plan, wantsEnd: false };
+  const reach = window && closedRange(window);
+  const isShorter = window !== undefined && reach !== undefined && reach.to < range.to;
+  return isShorter ? { plan: window, wantsEnd: true } : { plan: whole, wantsEnd: isPast };
 }
 
 /** Another request that must bring the same rows, and those of the plan. */
