@@ -32,7 +32,6 @@ import { RunLogs } from '../runs/run-logs.ts';
 import { RunLogStore } from '../runs/store/run-log-store.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { ScheduledRuns } from '../runs/store/nightly/scheduled-runs.ts';
-import { PostgresStatusStore } from '../runs/store/status-store.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { posterTo } from '../runs/report/post-report.ts';
@@ -42,7 +41,7 @@ import { RunCosts } from '../runs/run-costs.ts';
 import { RunMetrics } from '../worker/run-metrics.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
 import { nextScheduledMs, type Schedule } from '../runs/nightly/schedule.ts';
-import { objectsAt } from './reader.ts';
+import { objectsAt } from './data-dir.ts';
 import { composeStages } from './stages.ts';
 import { openStatusSource } from './status-source.ts';
 import type { Meters } from '../worker/meters.ts';
@@ -109,13 +108,6 @@ export async function openApp(options: AppOptions): Promise<App> {
     schedules: { nightly: schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
   });
   stack.use(jobWorker);
-  const status = openStatusSource({
-    store: new PostgresStatusStore(warehouse),
-    db,
-    scheduled: jobs.scheduled,
-    objectsUrl: store.url,
-    schedule,
-  });
   const owned = stack.move();
   return {
     ...services,
@@ -127,7 +119,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     jobs,
     meters,
     jobWorker,
-    status,
+    status: openStatusSource(warehouse, config),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

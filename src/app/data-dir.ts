@@ -1,11 +1,21 @@
-/** DATA_DIR must be there and writable before anything starts: a night that cannot spool would fail at its end. */
+/** What lies in DATA_DIR, and that it can be written. */
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { Config } from '../config/environment.ts';
 import { errorCode, UsageError } from '../core/errors.ts';
 
+export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
+  return objectStoreUrl ?? pathToFileURL(join(dataDir, 'objects'));
+}
+
+export function scratchDirOf({ dataDir }: Config): string {
+  return join(dataDir, 'scratch');
+}
+
 /**
- * Makes the folder where it is missing, and writes and removes a file in it.
+ * Before anything starts: a night that cannot spool would fail at its end. Makes the folder where it is missing, and writes and removes a file in it.
  * @throws UsageError where that is refused
  */
 export async function requireWritable(dir: string): Promise<void> {

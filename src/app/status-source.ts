@@ -1,34 +1,27 @@
 /** How the mirror stands, with how the work stands: who does it, and whether the schedule is kept. */
 import { missedScheduledMs } from '../runs/nightly/missed-run.ts';
-import { nextScheduledMs, type Schedule } from '../runs/nightly/schedule.ts';
+import { nextScheduledMs } from '../runs/nightly/schedule.ts';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
+import type { Config } from '../config/environment.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
-import type { Database } from '../postgres/database.ts';
-import type { ScheduledRuns } from '../runs/store/nightly/scheduled-runs.ts';
+import { storeUrl } from '../objects/store-url.ts';
+import type { Database, Warehouse } from '../postgres/database.ts';
+import { ScheduledRuns } from '../runs/store/nightly/scheduled-runs.ts';
+import { PostgresStatusStore } from '../runs/store/status-store.ts';
 import { readWorkerFacts } from '../worker/store/work-facts.ts';
+import { objectsAt } from './data-dir.ts';
 
-export interface StatusSourceDeps {
-  readonly store: StatusStore;
-  readonly db: Database;
-  readonly scheduled: ScheduledRuns;
-  /** Of the object store. */
-  readonly objectsUrl: string;
-  /** This process's own, where no worker is running whose schedule counts. */
-  readonly schedule: Schedule;
-}
-
-export function openStatusSource({
-  store,
-  db,
-  scheduled,
-  objectsUrl,
-  schedule: own,
-}: StatusSourceDeps): StatusStore {
+/** @param config of this process: its schedule counts where no worker is running */
+export function openStatusSource(warehouse: Warehouse, config: Config): StatusStore {
+  const { db } = warehouse;
+  const store = new PostgresStatusStore(warehouse);
+  const scheduled = new ScheduledRuns(db);
+  const objectsUrl = storeUrl(objectsAt(config));
   const work = async (): Promise<WorkFacts> => {
     const nowMs = Date.now();
     const { workers, isScheduled, schedule: working } = await readWorkerFacts(db);
-    const schedule = working ?? own;
+    const schedule = working ?? { pattern: config.schedule, tz: config.scheduleTz };
     const isExpected = isScheduled || workers > 0;
     const missedMs = isExpected ? await missedScheduledMs(schedule, { scheduled }, nowMs) : undefined;
     return {

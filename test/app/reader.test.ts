@@ -23,7 +23,7 @@ function loaded(command: string): Set<string> {
 }
 
 test.each(['status', 'runs/runs', 'runs/logs', 'runs/cancel'])(
-  '%s loads neither queues, source, stores, lake nor schemas',
+  '%s loads neither queues, source, stores, lake, schemas nor ids',
   (command) => {
     const packages = loaded(command);
     expect(packages).toContain('pg');
@@ -36,6 +36,7 @@ test.each(['status', 'runs/runs', 'runs/logs', 'runs/cancel'])(
       'prom-client',
       'fastify',
       'zod',
+      'uuid',
     ];
     expect(heavy.filter((name) => packages.has(name))).toEqual([]);
   },

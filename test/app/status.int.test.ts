@@ -5,7 +5,6 @@ import type { CommandContext } from '../../src/cli/context.ts';
 import { createProgress } from '../../src/cli/output/progress.ts';
 import { openStatusSource } from '../../src/app/status-source.ts';
 import { createLog } from '../../src/core/log.ts';
-import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
 import { PassThrough } from 'node:stream';
 import { startSandbox } from '../support/sandbox.ts';
 import { farMonth } from '../support/far-schedule.ts';
@@ -93,14 +92,8 @@ describe('the status', () => {
 
   it('tells when the workers start the next nightly run, whatever SCHEDULE the asking process has', async () => {
     await using working = await startRealApp({ SOURCE_URL: sandbox.url, SCHEDULE: '7 3 * * *' });
-    const { warehouse, jobs } = working.app;
-    const { work } = await openStatusSource({
-      store: new PostgresStatusStore(warehouse),
-      db: warehouse.db,
-      scheduled: jobs.scheduled,
-      objectsUrl: 'file:///tmp',
-      schedule: { pattern: '0 12 * * *', tz: 'UTC' },
-    }).facts();
+    const { warehouse, config } = working.app;
+    const { work } = await openStatusSource(warehouse, { ...config, schedule: '0 12 * * *' }).facts();
     expect(work).toMatchObject({ workers: 1, nextSlot: expect.stringContaining('T03:07:00') as string });
   });
 

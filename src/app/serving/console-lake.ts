@@ -5,7 +5,7 @@ import type { Config } from '../../config/environment.ts';
 import { listObjects } from '../../lake/delta/listing.ts';
 import { momentsAmong, MOMENTS_PREFIX } from '../../lake/moment.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { objectsAt } from '../reader.ts';
+import { objectsAt } from '../data-dir.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { askedColumns, SHAPES } from '../../lake/tables/tables.ts';
 

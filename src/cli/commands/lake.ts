@@ -1,6 +1,7 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
 import { openStore } from '../../app/app.ts';
-import { lakeDeps, scratchDirOf } from '../../app/lake-deps.ts';
+import { scratchDirOf } from '../../app/data-dir.ts';
+import { lakeDeps } from '../../app/lake-deps.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';

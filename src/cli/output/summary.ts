@@ -22,40 +22,44 @@ export function runSummary(run: Fields, command = COMMAND): string {
   return [...lines, line(isComplete ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
 }
 
+/** What one run, or one part of a nightly run, says of itself once it got so far as to have `proof`. */
+interface Part {
+  readonly label: string;
+  readonly proof: string;
+  readonly tell: (evidence: Fields) => string;
+}
+
+const PARTS: Readonly<Record<string, Part>> = {
+  sync: { label: 'list', proof: 'rows', tell: syncText },
+  export: { label: 'exported', proof: 'rows', tell: exportText },
+  load: { label: 'loaded', proof: 'rows', tell: loadText },
+  verify: { label: 'checked', proof: 'checked', tell: verifyText },
+};
+const NIGHTLY_PARTS: readonly Part[] = [
+  { label: 'exports', proof: 'parties', tell: nightExportsText },
+  { label: 'load', proof: 'rows', tell: loadText },
+  { label: 'verify', proof: 'checked', tell: verifyText },
+  { label: 'source', proof: 'requests', tell: costText },
+];
+
 function linesOf(kind: string, evidence: Fields): string[] {
-  switch (kind) {
-    case 'nightly':
-      return nightlyLines(evidence);
-    case 'sync':
-      return hasAny(evidence, 'rows') ? [line('list', syncText(evidence))] : [];
-    case 'export':
-      return hasAny(evidence, 'rows') ? [line('exported', exportText(evidence))] : [];
-    case 'load':
-      return hasAny(evidence, 'rows')
-        ? [line('loaded', loadText(evidence)), line('lake', lakeText(fields(evidence['lake'])))]
-        : [];
-    case 'verify':
-      return hasAny(evidence, 'checked') ? [line('checked', verifyText(evidence))] : [];
-    default:
-      return [];
-  }
+  if (kind === 'nightly') return nightlyLines(evidence);
+  const part = PARTS[kind];
+  return part === undefined ? [] : partLines(part, evidence);
 }
 
 function nightlyLines(evidence: Fields): string[] {
-  const part = (name: string, proof: string, tell: (part: Fields) => string): string[] => {
-    const found = fields(evidence[name]);
-    return hasAny(found, proof) ? [line(name, marked(found, tell(found)))] : [];
-  };
   const lists = Object.entries(fields(evidence['lists']));
-  const load = fields(evidence['load']);
   return [
     ...lists.map(([name, list]) => line(name, marked(fields(list), syncText(fields(list))))),
-    ...part('exports', 'parties', nightExportsText),
-    ...part('load', 'rows', loadText),
-    ...(hasAny(load, 'rows') ? [line('lake', lakeText(fields(load['lake'])))] : []),
-    ...part('verify', 'checked', verifyText),
-    ...part('source', 'requests', costText),
+    ...NIGHTLY_PARTS.flatMap((part) => partLines(part, fields(evidence[part.label]))),
   ];
+}
+
+function partLines({ label, proof, tell }: Part, evidence: Fields): string[] {
+  if (!hasAny(evidence, proof)) return [];
+  const told = line(label, marked(evidence, tell(evidence)));
+  return tell === loadText ? [told, line('lake', lakeText(fields(evidence['lake'])))] : [told];
 }
 
 /** The source lists checkpoints twice, each held once, and `network` beside the parties. */

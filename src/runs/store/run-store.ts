@@ -1,6 +1,5 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { type RawBuilder, sql } from 'kysely';
-import { v7 as uuidv7 } from 'uuid';
 import { CANDIDATES_MAX } from '../../core/cut-ids.ts';
 import { evidenceJson } from '../../core/evidence.ts';
 import type { Verdict } from '../../core/verdict.ts';
@@ -55,6 +54,8 @@ export class RunStore {
 
   /** @returns the new run, or the one that already has this schedule key or this parent, kind and subject */
   async create({ kind, subject, parentRunId, scheduleKey, params = {} }: NewRun): Promise<Run> {
+    // Whoever only looks makes no id, and loads nothing that does.
+    const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
     const [inserted] = await this.#readRuns(
       'record a run',

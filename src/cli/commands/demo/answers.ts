@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { json as readJson } from 'node:stream/consumers';
 import { z } from 'zod';
 import type { App } from '../../../app/app.ts';
-import { scratchDirOf } from '../../../app/lake-deps.ts';
+import { scratchDirOf } from '../../../app/data-dir.ts';
 import { openLake, type Lake } from '../../../lake/query/lake.ts';
 import { inquiry, readyQuestion } from '../../../lake/query/questions.ts';
 import { runQuery } from '../../../lake/query/query.ts';
