@@ -7,7 +7,7 @@ import { SETTINGS, type Setting } from '../src/config/settings.ts';
 const PATH = resolve(import.meta.dirname, '../docs/configuration.md');
 const HEADER = ['| Setting | Default | Accepted | Meaning |', '|---|---|---|---|'];
 
-function tableRow({ name, secret, fallback, accepted, help }: Setting<unknown>): string {
+function tableRow({ name, secret, fallback, accepted, help }: Setting): string {
   const cells = [
     `\`${name}\`${secret === true ? ' (secret)' : ''}`,
     fallback === undefined ? '–' : `\`${fallback}\``,
@@ -18,7 +18,7 @@ function tableRow({ name, secret, fallback, accepted, help }: Setting<unknown>):
 }
 
 const page = readFileSync(PATH, 'utf8');
-const table = [...HEADER, ...Object.values(SETTINGS).map(tableRow)].join('\n');
+const table = [...HEADER, ...SETTINGS.map(tableRow)].join('\n');
 writeFileSync(
   PATH,
   page.replace(/^\| Setting \|.*\n(?:\|.*\n)*/m, () => `${table}\n`),

@@ -1,5 +1,5 @@
 /** What `--help` says below the commands: every setting, from the declared table, and the exit codes. */
-import { DECLARED, type Setting } from '../config/settings.ts';
+import { SETTINGS, type Setting } from '../config/settings.ts';
 import { EXIT, type ExitCode } from './context.ts';
 
 /** What each exit code tells a script. */
@@ -14,12 +14,11 @@ const NAME_CHARACTERS = 29;
 
 /** @returns the lines that follow the list of commands */
 export function settingsHelp(): string {
-  const settings = DECLARED.map(([, setting]) => setting);
-  const secrets = settings.filter((setting) => setting.secret === true).map((setting) => setting.name);
+  const secrets = SETTINGS.filter((setting) => setting.secret === true).map((setting) => setting.name);
   return [
     '',
     "Settings (environment, or '.env' in the working directory; an empty value counts as unset):",
-    ...settings.flatMap(settingLines),
+    ...SETTINGS.flatMap(settingLines),
     '',
     `Secrets, never shown or stored; each can come from a file named by …_FILE: ${secrets.join(', ')}`,
     '',
@@ -29,7 +28,7 @@ export function settingsHelp(): string {
   ].join('\n');
 }
 
-function settingLines(setting: Setting<unknown>): string[] {
+function settingLines(setting: Setting): string[] {
   const fallback = setting.fallback === undefined ? '' : ` (default ${setting.fallback})`;
   return [
     `  ${setting.name.padEnd(NAME_CHARACTERS)}${setting.help}`,

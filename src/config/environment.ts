@@ -5,7 +5,7 @@ import { parseEnv } from 'node:util';
 import { errorCode, errorLine, UsageError } from '../core/errors.ts';
 import { canonicalId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
-import { DECLARED, type Setting, type SettingKey, type Settings } from './settings.ts';
+import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
 import type { PartySelection } from './value-forms.ts';
 
 /** Where a value came from, for the console's configuration page. */
@@ -52,10 +52,10 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   problems.push(...unknownNames(given));
   const settings: Record<string, unknown> = {};
   const origins: Record<string, Origin> = {};
-  for (const [key, setting] of DECLARED) {
+  for (const setting of SETTINGS) {
     const { text, origin } = lookUp(setting, given, problems);
-    origins[key] = origin;
-    if (text !== undefined) settings[key] = parse(setting, text, problems);
+    origins[setting.key] = origin;
+    if (text !== undefined) settings[setting.key] = parse(setting, text, problems);
   }
   settings['nightlyParties'] = readPartyFile(settings['nightlyParties'] as PartySelection, cwd, problems);
   if (origins['apiToken'] === 'unset' || settings['apiToken'] !== undefined) {
@@ -67,7 +67,7 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   return { ...settings, origins, ambient: ambientOf(given) } as unknown as Config;
 }
 
-function parse(setting: Setting<unknown>, text: string, problems: string[]): unknown {
+function parse(setting: Setting, text: string, problems: string[]): unknown {
   const value = setting.parse(text);
   if (value === undefined) {
     const shown =
@@ -108,7 +108,7 @@ function readDotEnv(cwd: string, problems: string[]): Given['dotEnv'] {
 
 function unknownNames({ env, dotEnv }: Given): readonly string[] {
   const known = new Set(
-    DECLARED.flatMap(([, { name, secret }]) => (secret === true ? [name, `${name}_FILE`] : [name])),
+    SETTINGS.flatMap(({ name, secret }) => (secret === true ? [name, `${name}_FILE`] : [name])),
   );
   const isStray = (name: string): boolean => !known.has(name);
   const say = (where: string) => (name: string) =>
@@ -148,7 +148,7 @@ interface Found {
   readonly origin: Origin;
 }
 
-function lookUp(setting: Setting<unknown>, given: Given, problems: string[]): Found {
+function lookUp(setting: Setting, given: Given, problems: string[]): Found {
   const plain = find(setting.name, given);
   const file = setting.secret === true ? find(`${setting.name}_FILE`, given) : undefined;
   if (plain !== undefined && file !== undefined)

@@ -1,7 +1,7 @@
 /** Every value of a configuration that must never be told: settings, parts of URLs, other libraries' keys. */
 import { decodeUrl } from '../core/secrets.ts';
 import type { Config } from './environment.ts';
-import { DECLARED } from './settings.ts';
+import { SETTINGS } from './settings.ts';
 
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /** Of the path of NOTIFY_URL, which is the secret of most chat services, and of parameters; short parts are words. */
@@ -9,10 +9,10 @@ const PART_CHARACTERS_MIN = 8;
 
 export function secretsOf(config: Config): readonly string[] {
   const secrets: string[] = [];
-  for (const [key, setting] of DECLARED) {
+  for (const { key, secret } of SETTINGS) {
     const value: unknown = config[key];
     if (value instanceof URL) secrets.push(...secretsOfUrl(value));
-    else if (setting.secret === true && typeof value === 'string') secrets.push(value);
+    else if (secret === true && typeof value === 'string') secrets.push(value);
   }
   if (config.notifyUrl !== undefined) secrets.push(...secretsOfPath(config.notifyUrl));
   // Gateways take keys as parameters.

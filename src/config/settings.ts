@@ -25,286 +25,258 @@ import {
   url,
 } from './value-forms.ts';
 
-export interface Setting<Value> extends Form<Value> {
-  readonly name: string;
+interface Declared<Value> extends Form<Value> {
   /** Read exactly as if a user had written it. */
   readonly fallback?: string;
   readonly secret?: boolean;
   readonly help: string;
 }
 
-export const SETTINGS = {
-  sourceUrl: {
-    name: 'SOURCE_URL',
+const TABLE = {
+  SOURCE_URL: {
     help: 'the query service to mirror; needed by what asks the source',
     ...httpUrl,
   },
-  sourceAuthorization: {
-    name: 'SOURCE_AUTHORIZATION',
+  SOURCE_AUTHORIZATION: {
     secret: true,
     help: 'sent as the Authorization header of every request to the source',
     ...text('an Authorization header value', /^[\x20-\x7e]+$/),
   },
-  sourcePageSize: {
-    name: 'SOURCE_PAGE_SIZE',
+  SOURCE_PAGE_SIZE: {
     fallback: '1000',
     help: 'rows asked for in one page (raised to 4 where less)',
     ...integer(2, 50_000),
   },
-  sourceRate: {
-    name: 'SOURCE_RATE',
+  SOURCE_RATE: {
     fallback: '10',
     help: 'requests a second to the source, over all workers',
     ...integer(1, 100_000),
   },
-  sourceExportConcurrency: {
-    name: 'SOURCE_EXPORT_CONCURRENCY',
+  SOURCE_EXPORT_CONCURRENCY: {
     fallback: '1',
     help: 'exports at once, over all workers',
     ...integer(1, 64),
   },
-  sourceExportPath: {
-    name: 'SOURCE_EXPORT_PATH',
+  SOURCE_EXPORT_PATH: {
     fallback: '/api/v2/ledgerentry/export',
     help: 'path of the export',
     ...text('a path that begins with /', /^\/[\w\-./~%]*$/),
   },
-  sourceExportParamParty: {
-    name: 'SOURCE_EXPORT_PARAM_PARTY',
+  SOURCE_EXPORT_PARAM_PARTY: {
     fallback: 'partyId',
     help: 'its parameter for the party',
     ...parameterName,
   },
-  sourceExportParamAsset: {
-    name: 'SOURCE_EXPORT_PARAM_ASSET',
+  SOURCE_EXPORT_PARAM_ASSET: {
     fallback: 'assetId',
     help: 'its parameter for the asset',
     ...parameterName,
   },
-  sourceExportParamFrom: {
-    name: 'SOURCE_EXPORT_PARAM_FROM',
+  SOURCE_EXPORT_PARAM_FROM: {
     fallback: 'dateRange.startTimestamp',
     help: 'its parameter for the first instant',
     ...parameterName,
   },
-  sourceExportParamTo: {
-    name: 'SOURCE_EXPORT_PARAM_TO',
+  SOURCE_EXPORT_PARAM_TO: {
     fallback: 'dateRange.endTimestamp',
     help: 'its parameter for the end (exclusive)',
     ...parameterName,
   },
-  sourceExportTime: {
-    name: 'SOURCE_EXPORT_TIME',
+  SOURCE_EXPORT_TIME: {
     fallback: 'ns',
     help: 'how these two write a time',
     ...oneOf('ns', 'ms', 's', 'rfc3339'),
   },
-  sourceAssets: {
-    name: 'SOURCE_ASSETS',
+  SOURCE_ASSETS: {
     help: 'the assets to ask for, where the source demands one',
     ...idList,
   },
-  databaseUrl: {
-    name: 'DATABASE_URL',
+  DATABASE_URL: {
     secret: true,
     help: 'the warehouse; unset: Postgres embedded in DATA_DIR',
     ...url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
   },
-  redisUrl: {
-    name: 'REDIS_URL',
+  REDIS_URL: {
     secret: true,
     help: 'queues and resume state; unset: both in Postgres',
     ...url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
   },
-  objectStoreUrl: {
-    name: 'OBJECT_STORE_URL',
+  OBJECT_STORE_URL: {
     help: 'where exports and the lake go; unset: DATA_DIR/objects',
     ...objectStoreUrl,
   },
-  dataDir: {
-    name: 'DATA_DIR',
+  DATA_DIR: {
     fallback: './data',
     help: 'where the embedded parts keep theirs',
     ...text('a directory', /^[^\0]+$/),
   },
-  schedule: {
-    name: 'SCHEDULE',
+  SCHEDULE: {
     fallback: '0 2 * * *',
     help: 'when the nightly run starts',
     ...cron,
   },
-  scheduleTz: {
-    name: 'SCHEDULE_TZ',
+  SCHEDULE_TZ: {
     fallback: 'UTC',
     help: 'the time zone of SCHEDULE',
     ...timeZone,
   },
-  firstRun: {
-    name: 'FIRST_RUN',
+  FIRST_RUN: {
     fallback: 'now',
     help: 'when a mirror that has had no nightly run starts its first',
     ...oneOf('now', 'scheduled'),
   },
-  auditSchedule: {
-    name: 'AUDIT_SCHEDULE',
+  AUDIT_SCHEDULE: {
     fallback: '0 4 * * 0',
     help: 'when both lists are audited: every page again',
     ...cron,
   },
-  nightlyParties: {
-    name: 'NIGHTLY_PARTIES',
+  NIGHTLY_PARTIES: {
     fallback: 'all',
     help: 'whose ledger entries the nightly run exports',
     ...partySelection,
   },
-  nightlyExportsMax: {
-    name: 'NIGHTLY_EXPORTS_MAX',
+  NIGHTLY_EXPORTS_MAX: {
     help: 'exports a night at most; unset: no limit',
     ...integer(0, 2 ** 31),
     accepted: 'a whole number from 0',
   },
-  sourceRetention: {
-    name: 'SOURCE_RETENTION',
+  SOURCE_RETENTION: {
     fallback: '90d',
     help: 'how long the source keeps ledger entries for certain: what is older is not audited, and proves nothing',
     ...duration('1d', '36500d'),
   },
-  nightlyAuditShare: {
-    name: 'NIGHTLY_AUDIT_SHARE',
+  NIGHTLY_AUDIT_SHARE: {
     fallback: '1%',
     help: 'closed segments of ledgers that a nightly run asks for once more, the oldest check first, and compares',
     ...percentage,
   },
-  nightlyWindow: {
-    name: 'NIGHTLY_WINDOW',
+  NIGHTLY_WINDOW: {
     help: 'how long a nightly run asks for ledgers; unset: until an hour before the next scheduled time',
     ...duration('1m', '7d'),
     accepted: 'a duration from 1m to 7d, such as 6h',
   },
-  historyRetention: {
-    name: 'HISTORY_RETENTION',
+  HISTORY_RETENTION: {
     fallback: '90d',
     help: 'how long finished runs, what each nightly run asked, and reports are kept',
     ...duration('1d', '3650d'),
   },
-  exportCompression: {
-    name: 'EXPORT_COMPRESSION',
+  EXPORT_COMPRESSION: {
     fallback: 'zstd',
     help: 'how exported objects are stored',
     ...oneOf('zstd', 'gzip', 'none'),
   },
-  exportSegmentMax: {
-    name: 'EXPORT_SEGMENT_MAX',
+  EXPORT_SEGMENT_MAX: {
     fallback: '1GiB',
     help: 'plain CSV in one object; what outgrows it is asked in windows of time',
     ...byteSize('64KiB', '64GiB'),
   },
-  exportColumns: {
-    name: 'EXPORT_COLUMNS',
+  EXPORT_COLUMNS: {
     help: "what the source's CSV calls our columns; unset: as the public service calls them",
     ...columnNames,
   },
-  exportDelimiter: {
-    name: 'EXPORT_DELIMITER',
+  EXPORT_DELIMITER: {
     fallback: 'comma',
     help: 'what parts the fields of its CSV',
     ...delimiter,
   },
-  exportTimeFormat: {
-    name: 'EXPORT_TIME_FORMAT',
+  EXPORT_TIME_FORMAT: {
     fallback: 'rfc3339',
     help: 'how its CSV writes times: with a zone, in UTC without one, or counted since 1970',
     ...oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
   },
-  exportIdFormat: {
-    name: 'EXPORT_ID_FORMAT',
+  EXPORT_ID_FORMAT: {
     fallback: 'hex',
     help: 'how its CSV writes ids: as hex, with 0x in front, or in base64',
     ...oneOf('hex', '0x', 'base64'),
   },
-  lakeRetention: {
-    name: 'LAKE_RETENTION',
+  LAKE_RETENTION: {
     fallback: '7d',
     help: 'how long files that no current version of a lake table names are kept',
     ...duration('1s', '3650d'),
   },
-  notifyUrl: {
-    name: 'NOTIFY_URL',
+  NOTIFY_URL: {
     secret: true,
     help: 'where the start and end of runs is posted as JSON',
     ...httpUrl,
   },
-  notifyOn: {
-    name: 'NOTIFY_ON',
+  NOTIFY_ON: {
     fallback: 'nightly,failed,recovered',
     help: 'of which runs it is told: of kinds, whatever happens, and of what happens, to any run',
     ...notices,
   },
-  notifySecret: {
-    name: 'NOTIFY_SECRET',
+  NOTIFY_SECRET: {
     secret: true,
     help: 'signs what is posted, as Standard Webhooks say',
     ...text('whsec_ and 24 to 64 bytes in base64', /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
   },
-  notifyFormat: {
-    name: 'NOTIFY_FORMAT',
+  NOTIFY_FORMAT: {
     fallback: 'json',
     help: 'what is posted: the whole report of a run, or a line for a chat',
     ...oneOf('json', 'slack'),
   },
-  apiHost: {
-    name: 'API_HOST',
+  API_HOST: {
     fallback: '127.0.0.1',
     help: 'where the read API listens',
     ...text('a host name or address', /^[\w.:-]+$/),
   },
-  apiPort: {
-    name: 'API_PORT',
+  API_PORT: {
     fallback: '8080',
     help: 'its port; 0: a free one',
     ...port,
   },
-  apiToken: {
-    name: 'API_TOKEN',
+  API_TOKEN: {
     secret: true,
     help: 'what the read API and the console ask for; needed beyond loopback',
     ...token,
   },
-  apiReadToken: {
-    name: 'API_READ_TOKEN',
+  API_READ_TOKEN: {
     secret: true,
     help: 'a second token that reads and orders nothing',
     ...token,
     accepted: `${token.accepted}; another than API_TOKEN`,
   },
-  apiHosts: {
-    name: 'API_HOSTS',
+  API_HOSTS: {
     help: 'the names that requests may be for, beside loopback ones and API_HOST',
     ...hostNames,
   },
-  workerHealthPort: {
-    name: 'WORKER_HEALTH_PORT',
+  WORKER_HEALTH_PORT: {
     help: "a worker's health; unset: none",
     ...port,
   },
-  logLevel: {
-    name: 'LOG_LEVEL',
+  LOG_LEVEL: {
     fallback: 'info',
     help: 'what is logged',
     ...oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
   },
-} satisfies Readonly<Record<string, Setting<unknown>>>;
+} satisfies Readonly<Record<string, Declared<unknown>>>;
 
-type Settable = typeof SETTINGS;
-export type SettingKey = keyof Settable;
-type ValueOf<Key extends SettingKey> = NonNullable<ReturnType<Settable[Key]['parse']>>;
+/** `SOURCE_URL` is `sourceUrl` in the configuration. */
+type KeyOf<Name extends string> = Name extends `${infer First}_${infer Rest}`
+  ? `${Lowercase<First>}${Capitalize<KeyOf<Rest>>}`
+  : Lowercase<Name>;
+
+function keyOf<Name extends string>(name: Name): KeyOf<Name> {
+  return name.toLowerCase().replaceAll(/_./g, ([, letter = '']) => letter.toUpperCase()) as KeyOf<Name>;
+}
+
+type Table = typeof TABLE;
+type ValueOf<Name extends keyof Table> = NonNullable<ReturnType<Table[Name]['parse']>>;
 
 /** The settings, parsed: those with a default are always there. */
 export type Settings = {
-  readonly [Key in SettingKey]: Settable[Key] extends { readonly fallback: string }
-    ? ValueOf<Key>
-    : ValueOf<Key> | undefined;
+  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends { readonly fallback: string }
+    ? ValueOf<Name>
+    : ValueOf<Name> | undefined;
 };
+export type SettingKey = keyof Settings;
 
-/** All of them, whatever their values are. */
-export const DECLARED = Object.entries(SETTINGS) as readonly (readonly [SettingKey, Setting<unknown>])[];
+export interface Setting extends Declared<unknown> {
+  readonly name: string;
+  readonly key: SettingKey;
+}
+
+export const SETTINGS = Object.entries<Declared<unknown>>(TABLE).map(([name, declared]): Setting => ({
+  ...declared,
+  name,
+  key: keyOf(name as keyof Table),
+}));

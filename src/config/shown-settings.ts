@@ -2,7 +2,7 @@
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './environment.ts';
-import { DECLARED, type Setting, type SettingKey } from './settings.ts';
+import { SETTINGS, type Setting } from './settings.ts';
 
 /** One setting as it may be shown: a secret's value never gets here. */
 export interface ShownSetting {
@@ -16,21 +16,22 @@ export interface ShownSetting {
 const MASK = '***';
 
 export function shownSettings(config: Config): readonly ShownSetting[] {
-  return DECLARED.map(([key, setting]) => {
-    const value: unknown = config[key];
+  return SETTINGS.map((setting) => {
+    const value: unknown = config[setting.key];
     const isSecret = setting.secret === true;
     return {
       name: setting.name,
       value: value === undefined ? null : isSecret ? MASK : textOf(value, setting),
       isSecret,
-      origin: originOf(key, setting, config),
+      origin: originOf(setting, config),
       help: setting.help,
     };
   });
 }
 
 /** A command such as `demo` sets some itself, whatever was configured. */
-function originOf(key: SettingKey, setting: Setting<unknown>, config: Config): string {
+function originOf(setting: Setting, config: Config): string {
+  const { key } = setting;
   const value: unknown = config[key];
   const origin = config.origins[key];
   if (origin === 'unset') return value === undefined ? origin : 'this command';
@@ -41,7 +42,7 @@ function originOf(key: SettingKey, setting: Setting<unknown>, config: Config): s
   return isDeepStrictEqual(value, asRead) ? origin : 'this command';
 }
 
-function textOf(value: unknown, setting: Setting<unknown>): string {
+function textOf(value: unknown, setting: Setting): string {
   if (value instanceof URL) return withoutSecrets(value);
   if (setting.show !== undefined) return setting.show(value);
   return Array.isArray(value) ? value.join(', ') : String(value);

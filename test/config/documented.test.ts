@@ -5,11 +5,10 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { EXIT_CODES } from '../../src/cli/help.ts';
 import { RUN_OUTPUT_SCHEMA } from '../../src/runs/run-document.ts';
 import { helpOf } from '../support/printed.ts';
-import { SETTINGS, type Setting } from '../../src/config/settings.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const README = readFileSync(resolve(ROOT, 'README.md'), 'utf8');
-const ALL: readonly Setting<unknown>[] = Object.values(SETTINGS);
 /** As the contract with users fixes them. */
 const COMMANDS = [
   'demo',
@@ -58,7 +57,7 @@ beforeAll(async () => {
 });
 
 describe('--help', () => {
-  test.each(ALL.map((setting) => [setting.name, setting] as const))('shows %s', (name, setting) => {
+  test.each(SETTINGS.map((setting) => [setting.name, setting] as const))('shows %s', (name, setting) => {
     const lines = help.split('\n');
     const at = lines.findIndex((line) => line.trim().startsWith(`${name} `) && line.includes(setting.help));
     expect(at).toBeGreaterThan(0);
@@ -70,7 +69,7 @@ describe('--help', () => {
   test('shows no setting that does not exist', () => {
     const section = help.split('Settings (')[1]?.split('\nSecrets')[0] ?? '';
     const named = [...section.matchAll(/^ {2}([A-Z][A-Z_]+) /gm)].map(([, name]) => name);
-    expect(named).toEqual(ALL.map((setting) => setting.name));
+    expect(named).toEqual(SETTINGS.map((setting) => setting.name));
   });
 
   test('lists every command, and no other', () => {
@@ -116,7 +115,7 @@ describe('the docs', () => {
   );
 
   test('have the table of settings, exactly', () => {
-    const expected = ALL.map((setting) => [
+    const expected = SETTINGS.map((setting) => [
       `\`${setting.name}\`${setting.secret === true ? ' (secret)' : ''}`,
       setting.fallback === undefined ? '–' : `\`${setting.fallback}\``,
       setting.accepted,
@@ -167,7 +166,7 @@ describe('the docs', () => {
 });
 
 describe('files to start from', () => {
-  const known = new Set(ALL.map((setting) => setting.name));
+  const known = new Set(SETTINGS.map((setting) => setting.name));
 
   test('.env.example names only settings', () => {
     const text = readFileSync(resolve(ROOT, '.env.example'), 'utf8');

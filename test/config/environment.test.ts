@@ -4,14 +4,10 @@ import { join } from 'node:path';
 import { fc } from '../support/properties.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readConfig, type Config } from '../../src/config/environment.ts';
-import { SETTINGS, type Setting, type SettingKey } from '../../src/config/settings.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
 import { UsageError } from '../../src/core/errors.ts';
 
 const PARTY = 'ab'.repeat(32);
-const ALL: readonly [SettingKey, Setting<unknown>][] = Object.entries(SETTINGS) as [
-  SettingKey,
-  Setting<unknown>,
-][];
 
 let cwd = '';
 beforeEach(() => {
@@ -36,7 +32,7 @@ function problemsOf(env: Record<string, string>): readonly string[] {
 describe('the defaults of settings', () => {
   test('are read exactly as if a user had written them', () => {
     const written = Object.fromEntries(
-      ALL.flatMap(([, { name, fallback }]) => (fallback === undefined ? [] : [[name, fallback]])),
+      SETTINGS.flatMap(({ name, fallback }) => (fallback === undefined ? [] : [[name, fallback]])),
     );
     const { origins: _origins, ...byDefault } = read({});
     const { origins, ...explicit } = read(written);
@@ -138,7 +134,7 @@ describe('a configuration that is not accepted', () => {
     ['WORKER_HEALTH_PORT', 'x'],
     ['LOG_LEVEL', 'loud'],
   ])('%s=%s is one line with name, value and what is accepted', (name, value) => {
-    const setting = ALL.find(([, declared]) => declared.name === name)?.[1];
+    const setting = SETTINGS.find((declared) => declared.name === name);
     const shown = setting?.secret === true ? 'a secret, not shown' : JSON.stringify(value);
     expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(`${name}: `)]);
     const [line] = problemsOf({ [name]: value });
@@ -181,7 +177,7 @@ describe('a configuration that is not accepted', () => {
   });
 
   test('is either a configuration or a list of problems for any input', () => {
-    const names = ALL.map(([, setting]) => setting.name);
+    const names = SETTINGS.map((setting) => setting.name);
     fc.assert(
       fc.property(fc.dictionary(fc.constantFrom(...names), fc.string({ unit: 'grapheme' })), (env) => {
         for (const problem of problemsOf(env)) expect(problem).toMatch(/^[A-Z_]+: [^\n]+$/);
@@ -191,15 +187,15 @@ describe('a configuration that is not accepted', () => {
 });
 
 describe('secret settings', () => {
-  const secrets = ALL.filter(([, setting]) => setting.secret === true);
+  const secrets = SETTINGS.filter((setting) => setting.secret === true);
 
   test('are those that carry credentials', () => {
-    expect(secrets.map(([, setting]) => setting.name)).toEqual(
+    expect(secrets.map((setting) => setting.name)).toEqual(
       expect.arrayContaining(['SOURCE_AUTHORIZATION', 'API_TOKEN', 'DATABASE_URL', 'REDIS_URL']),
     );
   });
 
-  test.each(secrets.map(([, setting]) => setting.name))('%s is never shown in a problem', (name) => {
+  test.each(secrets.map((setting) => setting.name))('%s is never shown in a problem', (name) => {
     const problems = problemsOf({ [name]: 'se\tcr' });
     expect(problems).toHaveLength(1);
     expect(problems.join('\n')).not.toContain('se\tcr');

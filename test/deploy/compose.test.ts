@@ -14,7 +14,7 @@ const COMPOSE_FILES = [
   'compose.proxy.yaml',
   'compose.secrets.yaml',
 ];
-const SETTING_NAMES = new Set(Object.values(SETTINGS).map(({ name }) => name));
+const SETTING_NAMES = new Set(SETTINGS.map(({ name }) => name));
 /** The AWS SDK's own. */
 const AWS = 'AWS_SHARED_CREDENTIALS_FILE';
 

@@ -1,4 +1,6 @@
 /** The console's way to the lake: `ledger-mirror query` and `lake` in processes of their own. */
+import { getCompileCacheDir } from 'node:module';
+import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type LakeQueries, type LakeTable, QueryRunner } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
@@ -27,10 +29,13 @@ interface Overview {
 }
 
 export function openConsoleLake(config: Config, store: ObjectStore): LakeQueries {
+  const compiled = getCompileCacheDir();
   const runner = new QueryRunner({
     command: [process.execPath, MAIN],
     env: {
       ...config.ambient,
+      // What this process has compiled its processes need not: half of a short question's processor time.
+      ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
       OBJECT_STORE_URL: objectsAt(config).href,
       DATA_DIR: config.dataDir,
       HOME: config.dataDir,

@@ -58,11 +58,7 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
     ended.map((run) => [run.subject, { verdict: run.verdict, ...run.evidence }]),
   );
   const codes = ended.map((run) => exitCodeOf(run.verdict, run.evidence));
-  const exitCode = codes.includes(EXIT.verdict)
-    ? EXIT.verdict
-    : codes.includes(EXIT.tryAgain)
-      ? EXIT.tryAgain
-      : EXIT.done;
+  const exitCode = [EXIT.verdict, EXIT.tryAgain].find((code) => codes.includes(code)) ?? EXIT.done;
   return { exitCode, document: { verdict, evidence, runs: ended.map(runDocument) }, text };
 }
 
