@@ -1,6 +1,6 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
-import { runStates } from '../core/states.ts';
+import { runStates } from './state-machine.ts';
 import { worst, type Verdict } from '../core/verdict.ts';
 import { exhausted, type ExportFacts, exportOutcome } from './export-outcome.ts';
 import { type EventOf, type Planned, type Publishing, type States, TRANSITIONS } from './export-states.ts';

@@ -1,5 +1,5 @@
 /** The run of one export: its states, and where each event of a state leads. */
-import type * as core from '../core/states.ts';
+import type * as machine from './state-machine.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { Probe } from './fetch/probe.ts';
@@ -74,13 +74,13 @@ export interface Events {
   };
 }
 
-type State = core.StateOf<States>;
-export type EventOf<Name extends keyof Events> = core.EventOf<Events[Name]>;
+type State = machine.StateOf<States>;
+export type EventOf<Name extends keyof Events> = machine.EventOf<Events[Name]>;
 
 const plan = (): State => ({ name: 'planning', data: {} });
 const end = (data: Ended): State => ({ name: 'ended', data });
 
-export const TRANSITIONS: core.Transitions<States, Events> = {
+export const TRANSITIONS: machine.Transitions<States, Events> = {
   recovering: { recovered: plan },
   planning: {
     covered: end,
