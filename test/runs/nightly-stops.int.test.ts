@@ -107,6 +107,26 @@ describe('the export stage of a nightly run', () => {
     expect(await quarantineCodes(database.pool)).toEqual([]);
   });
 
+  it('asks for nothing more in its own process while the reason to stop is still being written down', async () => {
+    await addParties(
+      database.pool,
+      [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64)),
+    );
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
+      },
+    });
+    const { runs } = world.deps;
+    const keep = runs.keep.bind(runs);
+    runs.keep = async (runId, params) => {
+      if ('stopped' in params) await new Promise((resolve) => setTimeout(resolve, 500));
+      return keep(runId, params);
+    };
+    await runNight(world);
+    expect(world.asked.filter((one) => one.startsWith('export')).length).toBeLessThan(5);
+  });
+
   it('goes on where ledgers fail for reasons of their own, however many', async () => {
     await using world = await openWorld({
       export: async () => {

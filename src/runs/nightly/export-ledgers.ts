@@ -63,7 +63,7 @@ export async function exportLedgers(
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
     for (const partyId of unsettled) {
-      if (stopped.signal.aborted) break;
+      if (stopped.signal.aborted || meetsCommonFault(runId)) break;
       const request = { runId, partyId, clock, auditShare: deps.nightlyAuditShare };
       if (!(await exportLedger(request, deps, { ...context, signal }, batch))) break;
       await batch.writeIfDue();
@@ -139,7 +139,7 @@ async function exportLedger(
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
     const outcome = await deps.costs.charge(runId, () => batch.export(request, call));
     batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
-    COMMON_FAULTS.delete(runId);
+    endCommonFault(runId);
     return true;
   } catch (error) {
     if (signal.aborted) throw error;
@@ -165,23 +165,38 @@ async function exportLedger(
   }
 }
 
-/** Failures in a row of different ledgers, by run, that every other ledger would meet as well. */
+/**
+ * Failures in a row of different ledgers, by run, that every other ledger would meet as well. A run that stopped for
+ * them keeps its count: another job of this process must not ask before the stop is written down.
+ */
 const COMMON_FAULTS = new Map<string, number>();
 const COMMON_FAULTS_MAX = 3;
+
+function meetsCommonFault(runId: string): boolean {
+  return (COMMON_FAULTS.get(runId) ?? 0) >= COMMON_FAULTS_MAX;
+}
+
+function endCommonFault(runId: string): void {
+  if (!meetsCommonFault(runId)) COMMON_FAULTS.delete(runId);
+}
 
 /** A fault of the source or of the mirror, three times in a row, concerns all: the rest is left to another night. */
 async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boolean> {
   const fault = whoseFault(error);
   if (fault !== 'source' && fault !== 'mirror') {
-    COMMON_FAULTS.delete(runId);
+    endCommonFault(runId);
     return true;
   }
+  if (meetsCommonFault(runId)) return false;
   const times = (COMMON_FAULTS.get(runId) ?? 0) + 1;
   COMMON_FAULTS.set(runId, times);
   if (times < COMMON_FAULTS_MAX) return true;
-  COMMON_FAULTS.delete(runId);
-  await deps.runs.keep(runId, {
-    stopped: `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`,
-  });
+  const stopped = `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`;
+  try {
+    await deps.runs.keep(runId, { stopped });
+  } catch (unwritten) {
+    COMMON_FAULTS.delete(runId);
+    throw unwritten;
+  }
   return false;
 }
