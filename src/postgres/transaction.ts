@@ -97,6 +97,28 @@ export async function mapDatabaseError<Result>(action: string, work: () => Promi
   }
 }
 
+/**
+ * What somebody waits for at a screen: an answer, or after `limitMs` the error. A host that is gone says nothing for hours.
+ * @throws UnreachableError `DATABASE_UNREACHABLE`
+ */
+export async function answerWithin<Result>(
+  limitMs: number,
+  action: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const over = new AbortController();
+  const late = sleep(limitMs, undefined, { signal: over.signal, ref: false }).then(() => {
+    throw new UnreachableError(`Cannot ${action}: the database did not answer within ${limitMs} ms`, {
+      code: 'DATABASE_UNREACHABLE',
+    });
+  });
+  try {
+    return await Promise.race([mapDatabaseError(action, work), late]);
+  } finally {
+    over.abort();
+  }
+}
+
 /** The rows of one statement, with its errors classified. */
 export function readRows<Row>(
   db: Database,

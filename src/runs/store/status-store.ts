@@ -2,13 +2,14 @@
 import type { Pool } from 'pg';
 import type { MirrorFacts, RunsQuestion, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { answerWithin } from '../../postgres/transaction.ts';
 import { type RunDocument, toDocument } from '../run-document.ts';
 import { readCompleteness } from './completeness.ts';
 import { type RunLinePage, RunLogStore } from './run-log-store.ts';
+import type { Run } from './run.ts';
 import { RunStore } from './run-store.ts';
 
-const QUERY_TIMEOUT_MS = 30_000;
+const LIMIT_MS = 30_000;
 
 /** One statement, so that all of it is of one instant. Counts are exact: an estimate would be doubted. */
 const FACTS = `
@@ -52,23 +53,28 @@ export class PostgresStatusStore implements StatusStore {
   readonly #pool: Pool;
   readonly #db: Database;
   readonly #runs: RunStore;
+  readonly #limitMs: number;
 
-  constructor({ pool, db }: Pick<Warehouse, 'pool' | 'db'>) {
+  /** @param limitMs how long each answer may take */
+  constructor({ pool, db }: Pick<Warehouse, 'pool' | 'db'>, limitMs = LIMIT_MS) {
     this.#pool = pool;
     this.#db = db;
     this.#runs = new RunStore(db);
+    this.#limitMs = limitMs;
   }
 
   logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage> {
-    return new RunLogStore(this.#db).read(runId, rowsMax, after);
+    const store = new RunLogStore(this.#db);
+    return answerWithin(this.#limitMs, 'read the log of a run', () => store.read(runId, rowsMax, after));
   }
 
-  async facts(): Promise<MirrorFacts> {
-    const query = { text: FACTS, query_timeout: QUERY_TIMEOUT_MS };
+  facts(): Promise<MirrorFacts> {
+    return answerWithin(this.#limitMs, 'read how the mirror stands', () => this.#facts());
+  }
+
+  async #facts(): Promise<MirrorFacts> {
     const [found, coverage] = await Promise.all([
-      mapDatabaseError('read how the mirror stands', () =>
-        this.#pool.query<{ facts: Omit<MirrorFacts, 'coverage'> }>(query),
-      ),
+      this.#pool.query<{ facts: Omit<MirrorFacts, 'coverage'> }>(FACTS),
       readCompleteness(this.#db),
     ]);
     const [row] = found.rows;
@@ -85,11 +91,12 @@ export class PostgresStatusStore implements StatusStore {
   }
 
   async runs({ rowsMax: limit, ...question }: RunsQuestion): Promise<readonly RunDocument[]> {
-    return (await this.#runs.list({ ...question, limit })).map(toDocument);
+    const list = (): Promise<readonly Run[]> => this.#runs.list({ ...question, limit });
+    return (await answerWithin(this.#limitMs, 'list runs', list)).map(toDocument);
   }
 
   async run(runId: string): Promise<RunDocument | undefined> {
-    const run = await this.#runs.get(runId);
+    const run = await answerWithin(this.#limitMs, 'read a run', () => this.#runs.get(runId));
     return run && toDocument(run);
   }
 }
