@@ -90,7 +90,7 @@ describe('the end of a command', () => {
     expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
 
-  test('comes to sandbox with SIGTERM only', async () => {
+  test('comes to the sandbox on SIGTERM, which serves its release until then', async () => {
     const served = home.start(['sandbox', '--port', '0', '--parties', '3', '--release', '0.73', '--json']);
     const [line] = await served.waitForLine(/\{.*\}\n/);
     const { url, release } = JSON.parse(line) as { url: string; release: string };

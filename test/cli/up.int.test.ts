@@ -117,7 +117,7 @@ describe('the command up', () => {
     expect(stderr).toContain('"Run finished"');
   });
 
-  test('ends in 0 on SIGTERM as serve and worker do', async () => {
+  test('has parts, serve and worker, that end in 0 on SIGTERM as well', async () => {
     const children = [home.start(['serve']), home.start(['worker'])];
     const said = [/"msg":"Serving"/, /"msg":"Working"/];
     for (const [index, child] of children.entries()) {

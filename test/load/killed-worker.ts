@@ -31,7 +31,7 @@ const counted = new Proxy(objects, {
 });
 
 if (stage === 'load') {
-  // Each piece of rows that the warehouse was sent is a step.
+  // Each month of each piece of rows that the warehouse was sent is a step.
   const kept = { write: async () => step(), keep: async () => undefined, discard: async () => undefined };
   await loadAll({ repository: new LoadStore(warehouse), objects, keeper: { open: () => kept } }, signal);
 } else {

@@ -209,7 +209,8 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     );
     await waitFor(() => worked === ids.length, { what: 'the jobs worked' });
     // Some four a job; both stores trim by hundreds.
-    expect(await countEvents(`${prefix}-export`)).toBeLessThan(1_600);
+    const kept = await countEvents(`${prefix}-export`);
+    expect([kept > 0, kept < 1_600]).toEqual([true, true]);
   });
 
   it('tells how much waits, and for how long', async () => {

@@ -1,7 +1,6 @@
 /** Folders on the local disk that live as long as what uses them. */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { absent } from '../../core/file-facts.ts';
 
 const PREFIX = 'lake-';
 /** No build and no query lasts that long, and no load is that far from its build: its process was killed. */
@@ -25,7 +24,8 @@ export async function sweepFolder(folder: string, prefix = ''): Promise<void> {
   for (const name of await readdir(folder)) {
     if (!name.startsWith(prefix)) continue;
     const path = join(folder, name);
-    const facts = await stat(path).catch(absent);
+    // One that cannot be looked at stays: it must not keep a build from its own.
+    const facts = await stat(path).catch(() => undefined);
     if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS)
       await rm(path, { recursive: true, force: true });
   }
