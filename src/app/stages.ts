@@ -38,7 +38,6 @@ import { BatchStore } from '../export/store/batch-store.ts';
 import { ExportStore } from '../export/store/export-store.ts';
 import { MergeStore } from '../export/store/merge-store.ts';
 import { compareWithReport, restoreReports } from '../runs/report/compare-report.ts';
-import { forgetReports } from '../runs/report/forget-reports.ts';
 import { publishReport } from '../runs/report/nightly-report.ts';
 import { decodeReport } from '../runs/report/report-form.ts';
 import { ReportStore } from '../runs/store/report-store.ts';
@@ -225,7 +224,6 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     },
     tidy: async (signal) => {
       await tidyStore({ objects: store, archive, log }, signal);
-      await forgetReports(store, config.historyRetention, signal);
     },
   };
 }

@@ -157,7 +157,7 @@ const TABLE = {
   },
   HISTORY_RETENTION: {
     fallback: '90d',
-    help: 'how long finished runs, what each nightly run asked, and reports are kept',
+    help: 'how long finished runs, and what each nightly run asked, are kept',
     ...duration('1d', '3650d'),
   },
   EXPORT_COMPRESSION: {

@@ -1,7 +1,6 @@
 /** The report of a nightly run: published once, compared later, and brought back. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { compareWithReport, type Comparison, restoreReports } from '../../src/runs/report/compare-report.ts';
-import { forgetReports } from '../../src/runs/report/forget-reports.ts';
 import { publishReport } from '../../src/runs/report/nightly-report.ts';
 import {
   decodeReport,
@@ -64,10 +63,9 @@ async function publishDay(party: string, day: number, rows: number): Promise<{ k
   });
 }
 
-async function night(startedAt?: string): Promise<{ run: Run; report: NightlyReport; key: string }> {
+async function night(): Promise<{ run: Run; report: NightlyReport; key: string }> {
   const created = await runs.create({ kind: 'nightly', subject: 'now' });
-  const started = (await runs.start(created.runId)) as Run;
-  const run = { ...started, startedAt: startedAt ?? started.startedAt };
+  const run = (await runs.start(created.runId)) as Run;
   const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 } } } as const;
   const told = await publishReport(run, outcome, COVERS, { store, objects: world.objects }, signal);
   await runs.finish(run.runId, told.verdict, told.evidence);
@@ -142,26 +140,6 @@ describe('the report of a nightly run', () => {
     const second = await night();
     await world.objects.remove(first.key, signal);
     expect((await compare(second)).problems).toMatchObject([{ code: 'REPORT_MISSING', subject: first.key }]);
-  });
-
-  it('follows none of an earlier month, and goes with its month when its retention is over', async () => {
-    await publishDay(PARTY_A, 1, 2);
-    const [march, endOfMarch] = [await night('2023-03-01T02:00:00Z'), await night('2023-03-31T02:00:00Z')];
-    expect(endOfMarch.report).toMatchObject({ previous: march.key, changed: [] });
-    await publishDay(PARTY_B, 1, 3);
-    const [april, inApril] = [await night('2023-04-01T02:00:00Z'), await night('2023-04-02T02:00:00Z')];
-    expect(april.report.previous).toBeNull();
-    expect(april.report.changed.map(({ partyId }) => partyId)).toEqual([PARTY_A, PARTY_B]);
-    const other = 'runs/20230302.of-others.json';
-    await world.objects.publishBytes(other, Buffer.from('{}'), signal);
-    await forgetReports(world.objects, Date.now() - Date.parse('2023-04-20T00:00:00Z'), signal);
-    const keys: string[] = [];
-    for await (const { key } of world.objects.list('runs/2023', signal)) keys.push(key);
-    expect(keys).toEqual(expect.arrayContaining([other, april.key, inApril.key]));
-    expect(keys).not.toContain(march.key);
-    expect(keys).not.toContain(endOfMarch.key);
-    expect(await compare(inApril)).toMatchObject({ problemCount: 0, same: 2 });
-    await world.objects.remove(other, signal);
   });
 
   it('comes back into an empty database with its run', async () => {

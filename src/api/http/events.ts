@@ -24,11 +24,13 @@ export class EventStreams {
     this.#open += 1;
     const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
     const body = new PassThrough();
-    const heartbeat = setInterval(() => body.write(': alive\n\n'), HEARTBEAT_MS);
-    pipeline(eventTexts(open(signal), signal), body, () => {
+    const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
+    // A client that leaves its last bytes unread still has its stream.
+    reply.raw.once('close', () => {
       this.#open -= 1;
       clearInterval(heartbeat);
     });
+    pipeline(eventTexts(open(signal), signal), body, () => undefined);
     return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
   }
 }

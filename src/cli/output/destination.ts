@@ -17,9 +17,9 @@ const LINE_FEED = 0x0a;
  */
 export function outputProblem(option: string, path: string | undefined): string | undefined {
   if (path === undefined || path === STDOUT) return undefined;
-  const found = statSync(path, { throwIfNoEntry: false });
-  if (found?.isDirectory() === true) return `${option}: ${path} is a directory; give a file`;
   try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found?.isDirectory() === true) return `${option}: ${path} is a directory; give a file`;
     accessSync(isReplaced(path) ? dirname(path) : path, constants.W_OK);
     return undefined;
   } catch (error) {
@@ -40,7 +40,9 @@ export async function writeOutput<Result>(
 ): Promise<Result> {
   const isWhole = isReplaced(path);
   const target = isWhole ? `${path}.partial-${process.pid}` : path;
-  const output = createWriteStream(target, { flush: isWhole });
+  // What a killed process left, or somebody put there, is not written to.
+  if (isWhole) await rm(target, { force: true });
+  const output = createWriteStream(target, { flush: isWhole, flags: isWhole ? 'wx' : 'w' });
   const written = finished(output);
   // Told below, or by `write`.
   written.catch(() => undefined);

@@ -3,7 +3,7 @@ import { errorCode } from '../../core/errors.ts';
 import type { Outcome } from '../../core/verdict.ts';
 import { version } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { monthOf, type NightlyReport, readReport, reportKey } from './report-form.ts';
+import { type NightlyReport, readReport, reportKey } from './report-form.ts';
 import type { Completeness } from '../store/completeness.ts';
 import type { ReportStore } from '../store/report-store.ts';
 import type { Run } from '../store/run.ts';
@@ -25,7 +25,7 @@ export async function publishReport(
   signal: AbortSignal,
 ): Promise<Outcome> {
   const key = reportKey(run);
-  const held = await store.holdings(monthOf(key), signal);
+  const held = await store.holdings(signal);
   const report: NightlyReport = {
     format: 1,
     program: version(),

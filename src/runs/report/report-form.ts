@@ -31,12 +31,12 @@ const schema = z.object({
   covers: z.record(z.string(), z.unknown()),
   lists: z.object({ parties: sum, checkpoints: sum }),
   ledgers: sum.extend({ segments: z.string() }),
-  /** Of each ledger whose segments changed since the report before, of all where there is none: its closed segments. */
+  /** Of each ledger whose segments changed since the report before: all of its closed segments. */
   changed: z.array(holding),
   openDoubts: z.array(z.record(z.string(), z.unknown())),
   knownGaps: z.array(z.record(z.string(), z.unknown())),
   evidence: z.record(z.string(), z.unknown()),
-  /** The key of the report before; null in the first of a month. */
+  /** The key of the report before; null in the first. */
   previous: z.string().nullable(),
 });
 
@@ -52,11 +52,6 @@ export function reportKey({
 }: Pick<Run, 'runId' | 'startedAt' | 'queuedAt'>): string {
   const start = new Date(startedAt ?? queuedAt).toISOString().replaceAll(/[-:]|\.\d+/g, '');
   return `${REPORTS_PREFIX}${start}.${runId}.json`;
-}
-
-/** What all keys of a month begin with: the first report of each tells of all ledgers, and needs none before it. */
-export function monthOf(key: string): string {
-  return key.slice(0, `${REPORTS_PREFIX}202305`.length);
 }
 
 /** @throws PermanentError `REPORT_INVALID` */

@@ -27,8 +27,7 @@ export class ReportStore {
     this.#warehouse = warehouse;
   }
 
-  /** @param followed what the key of the report before must begin with */
-  async holdings(followed: string, signal: AbortSignal): Promise<Held> {
+  async holdings(signal: AbortSignal): Promise<Held> {
     const { heldAt, warehouseId, previous, since } = await readRow(
       this.#warehouse.db,
       ACTION,
@@ -36,7 +35,7 @@ export class ReportStore {
         select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since
           from mirror.identity left join lateral (
             select params->'report'->>'key' as key, params->'report'->>'heldAt' as since from mirror.runs
-             where kind = 'nightly' and starts_with(params->'report'->>'key', ${followed}) order by params->'report'->>'heldAt' desc limit 1) r on true`,
+             where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`,
     );
     return {
       heldAt,

@@ -42,7 +42,7 @@ export function show(target, ...content) {
   target.replaceChildren(...content);
   if (focused === undefined) return;
   const again = Array.from(target.querySelectorAll(focused.localName));
-  again.find((one) => nameOf(one) === nameOf(focused))?.focus();
+  again.find((one) => nameOf(one) === nameOf(focused))?.focus({ preventScroll: true });
 }
 
 function nameOf(node) {

@@ -1,10 +1,12 @@
 // A party's entries, newest first, filtered by day, type and asset, page after page.
 import { ask } from '../common/ask.js';
-import { el, scrolling, setText, tableHead } from '../common/dom.js';
+import { announce, el, scrolling, setText, tableHead } from '../common/dom.js';
 import { count, plural, shortId, words } from '../common/format.js';
 import { partyName } from '../common/orders.js';
 import { pager } from '../common/pager.js';
 import { time } from '../common/time.js';
+
+const NOTHING = 'No entry is like this.';
 
 /** @returns the parts of the dialog that list the entries */
 export function entryList(party) {
@@ -25,9 +27,11 @@ export function entryList(party) {
     body,
     more,
     read: (after) => readEntries(party.partyId, form, after),
-    told: (shown) =>
-      setText(told, shown === 0 ? '' : `${plural(shown, 'entry', 'entries')} shown, newest first.`),
-    nothing: () => 'No entry is like this.',
+    told: (shown) => {
+      setText(told, shown === 0 ? '' : `${plural(shown, 'entry', 'entries')} shown, newest first.`);
+      if (shown === 0) announce(NOTHING);
+    },
+    nothing: () => NOTHING,
   });
   form.addEventListener('submit', (event) => event.preventDefault());
   form.addEventListener('change', load);

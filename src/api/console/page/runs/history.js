@@ -28,7 +28,7 @@ export const loadHistory = loader(
     drawHistory();
   },
   (problem) => {
-    show(byId('growth'));
+    show(byId('growth'), el('p.notice.bad', 'This could not be loaded.'));
     return problem;
   },
 );
