@@ -173,7 +173,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   );
   const watch = new StoreWatch(rebuildDeps(parts));
   return {
-    readLedger: (range, signal) => reader.read(range, signal),
+    readLedger: (question, signal) => reader.read(question, signal),
     load: (request, call) => load(request, parts, lake, call),
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
       const check: LakeCheck = (options, either) => verifyLake(lake, options, either);

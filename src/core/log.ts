@@ -2,8 +2,8 @@
  * Logs: one JSON object a line on stderr, a constant message with values as fields. Every value passes
  * through `plain()` first, so that no secret, no unprintable bigint and no endless error can get out.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino, type Logger } from 'pino';
-import { currentRunId } from './run-scope.ts';
 import { HIDDEN, hideKnownSecrets, hideSecrets } from './secrets.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
@@ -30,6 +30,14 @@ export interface LogOptions {
   readonly destination?: { write(line: string): void };
 }
 
+/** Which run the executing code works for: log lines carry its id without being told. */
+const runScope = new AsyncLocalStorage<string>();
+
+/** Whatever `work` starts belongs to the run. */
+export function inRun<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
+  return runScope.run(runId, work);
+}
+
 const SECRET_NAME =
   /(?:authorization|cookie|password|passwd|secret|(?<!page)token|api[-_]?key|access[-_]?key)$/i;
 
@@ -49,7 +57,7 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
       mixin: () => {
-        const runId = currentRunId();
+        const runId = runScope.getStore();
         return runId === undefined ? {} : { runId };
       },
     },

@@ -1,7 +1,7 @@
 /** The one table of what an error of S3, or of the way to it, means: whether to try again, and what to do. */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { networkFault } from '../core/network-fault.ts';
+import { networkFault } from '../core/fault-table.ts';
 
 /**
  * `wait`: the same call, for as long as the store's patience lasts. `few`: the same call, a few times; more

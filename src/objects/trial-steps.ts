@@ -1,6 +1,6 @@
 /** Steps of a store's trial: each named, each with an end. */
-import { once } from 'node:events';
 import { UnreachableError } from '../core/errors.ts';
+import { within } from '../core/within.ts';
 
 export type Step = <Result>(what: string, work: (signal: AbortSignal) => Promise<Result>) => Promise<Result>;
 
@@ -8,13 +8,14 @@ export type Step = <Result>(what: string, work: (signal: AbortSignal) => Promise
 export function trialSteps(url: string, signal: AbortSignal, stepMaxMs: number): Step {
   return async (what, work) => {
     signal.throwIfAborted();
-    const limit = AbortSignal.timeout(stepMaxMs);
-    const silence = once(limit, 'abort').then(() => {
-      throw new UnreachableError(
-        `Cannot ${what} in ${url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
-        { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
-      );
-    });
-    return Promise.race([work(AbortSignal.any([signal, limit])), silence]);
+    return within(
+      stepMaxMs,
+      (limit) => work(AbortSignal.any([signal, limit])),
+      () =>
+        new UnreachableError(
+          `Cannot ${what} in ${url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
+          { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
+        ),
+    );
   };
 }

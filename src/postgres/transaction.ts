@@ -4,26 +4,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RawBuilder, Transaction } from 'kysely';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { within } from '../core/within.ts';
+import { databaseFault } from '../core/fault-table.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
 
 const ATTEMPTS_MAX = 5;
 const DELAY_MIN_MS = 50;
-
-/** SQLSTATE classes and errno that may pass in a new transaction. */
-const RETRYABLE_SQLSTATE =
-  /^(?:40001|40P01|55P03|57014|57P0[1-5]|53[0-9A-Z]{3}|08[0-9A-Z]{3}|25P02|25P03|25006)$/;
-const UNREACHABLE_ERRNO = new Set([
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'ETIMEDOUT',
-  'EPIPE',
-  'EHOSTUNREACH',
-  'ENOENT',
-]);
-const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08[0-9A-Z]{3}|53300)$/;
 
 /**
  * Classifies an error of the database as retryable or permanent. Our own errors pass unchanged.
@@ -34,18 +21,15 @@ export function databaseError(action: string, error: unknown): Error {
   const code = errorCode(error);
   const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
   const state = error instanceof Error ? error.message : String(error);
-  if (
-    UNREACHABLE_ERRNO.has(code) ||
-    UNREACHABLE_SQLSTATE.test(code) ||
-    (code === 'UNKNOWN' && isConnectionLoss(error))
-  ) {
+  const fault = code === 'UNKNOWN' && isConnectionLoss(error) ? 'unreachable' : databaseFault(code);
+  if (fault === 'unreachable') {
     return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
       ...details,
       code: 'DATABASE_UNREACHABLE',
     });
   }
-  if (RETRYABLE_SQLSTATE.test(code)) return new RetryableError(`Cannot ${action}: ${state}`, details);
-  return new PermanentError(`Cannot ${action}: ${state}`, details);
+  const RefusedError = fault === 'retryable' ? RetryableError : PermanentError;
+  return new RefusedError(`Cannot ${action}: ${state}`, details);
 }
 
 /** A plain Error without a code that does not come from a statement: pg raises it for a dead connection. */
@@ -98,25 +82,22 @@ export async function mapDatabaseError<Result>(action: string, work: () => Promi
 }
 
 /**
- * What somebody waits for at a screen: an answer, or after `limitMs` the error. A host that is gone says nothing for hours.
+ * What somebody waits for at a screen: an answer, or after `limitMs` the error.
  * @throws UnreachableError `DATABASE_UNREACHABLE`
  */
-export async function answerWithin<Result>(
+export function answerWithin<Result>(
   limitMs: number,
   action: string,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  const over = new AbortController();
-  const late = sleep(limitMs, undefined, { signal: over.signal, ref: false }).then(() => {
-    throw new UnreachableError(`Cannot ${action}: the database did not answer within ${limitMs} ms`, {
-      code: 'DATABASE_UNREACHABLE',
-    });
-  });
-  try {
-    return await Promise.race([mapDatabaseError(action, work), late]);
-  } finally {
-    over.abort();
-  }
+  return within(
+    limitMs,
+    () => mapDatabaseError(action, work),
+    () =>
+      new UnreachableError(`Cannot ${action}: the database did not answer within ${limitMs} ms`, {
+        code: 'DATABASE_UNREACHABLE',
+      }),
+  );
 }
 
 /** The rows of one statement, with its errors classified. */

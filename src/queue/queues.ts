@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { within } from '../core/within.ts';
 import type { BullQueue, BullWorkerOptions, JobData, QueueBackend } from './backend.ts';
 import { CANARY, type JobProcessor, type JobReport, type Pulse, QueueWorker } from './queue-worker.ts';
 
@@ -265,21 +266,13 @@ function backoffMs(attempt: number, error: Error | undefined, stop: AbortSignal)
 }
 
 /** BullMQ waits for its store without a limit; a caller must not. */
-async function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-  const timeout = new AbortController();
-  try {
-    return await Promise.race([
-      work(),
-      sleep(ADD_TIMEOUT_MS, undefined, { signal: timeout.signal, ref: false }).then(() => {
-        throw new UnreachableError(
-          `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`,
-          {
-            code: 'QUEUE_UNAVAILABLE',
-          },
-        );
+function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+  return within(
+    ADD_TIMEOUT_MS,
+    work,
+    () =>
+      new UnreachableError(`Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`, {
+        code: 'QUEUE_UNAVAILABLE',
       }),
-    ]);
-  } finally {
-    timeout.abort();
-  }
+  );
 }

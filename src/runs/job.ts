@@ -1,10 +1,10 @@
 /** What a job is, and what every job is handed. */
 import type { z } from 'zod';
 import type { Log } from '../core/log.ts';
-import type { Micros } from '../core/time.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
 import type { Outcome } from '../core/verdict.ts';
 import type { PartySelection } from '../config/value-forms.ts';
+import type { LedgerQuestion, LedgerRange } from '../ledger/ledger-range.ts';
 import type { JobData } from '../queue/backend.ts';
 import type { QueueName, Queues } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
@@ -22,16 +22,6 @@ import type { RunStore } from './store/run-store.ts';
 import type { ListName } from '../postgres/schema.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
-
-export interface LedgerRange {
-  readonly partyId: string;
-  readonly assetId?: string | undefined;
-  /** Whole seconds, half-open. */
-  readonly from?: Micros | undefined;
-  readonly to?: Micros | undefined;
-  /** All of it must be covered by closed segments that are believed, up to its end. */
-  readonly isProofNeeded?: boolean | undefined;
-}
 
 export interface StageCall {
   readonly signal: AbortSignal;
@@ -90,7 +80,7 @@ export interface Stages {
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
-  readLedger(range: LedgerRange, signal: AbortSignal): AsyncIterable<Buffer>;
+  readLedger(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
   load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<Outcome>;
   verify(request: VerifyRequest, call: StageCall): Promise<Outcome>;

@@ -7,7 +7,7 @@ import {
   RetryableError,
   UnreachableError,
 } from '../core/errors.ts';
-import { inRun } from '../core/run-scope.ts';
+import { inRun } from '../core/log.ts';
 import type { Outcome } from '../core/verdict.ts';
 import { countDeaths, DEATHS_MAX } from './deaths.ts';
 import type { JobContext, JobDeps } from './job.ts';

@@ -1,6 +1,7 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool, type QueryResultRow } from 'pg';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import { databaseFault } from '../core/fault-table.ts';
 import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
 import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
 
@@ -8,9 +9,6 @@ const QUERY_TIMEOUT_MS = 3_000;
 /** Writers delete expired rows, a few each time and always more than they add. */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;
-
-const UNREACHABLE_SQLSTATE = /^(?:08...|57P0[1-5]|53300)$/;
-const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|53...|25006)$/;
 
 const GET =
   'select value::text as value from mirror.resume_state where key = $1 and expires_at > clock_timestamp()';
@@ -84,14 +82,15 @@ export class PostgresState implements ResumeState {
 function stateError(action: string, error: unknown): Error {
   const state = error instanceof Error ? error.message : String(error);
   const sqlstate = error instanceof DatabaseError ? error.code : undefined;
-  if (sqlstate === undefined || UNREACHABLE_SQLSTATE.test(sqlstate)) {
+  const fault = sqlstate === undefined ? 'unreachable' : databaseFault(sqlstate);
+  if (fault === 'unreachable') {
     return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
       code: 'STATE_UNREACHABLE',
       cause: error,
     });
   }
   const details = { code: `STATE_POSTGRES_${sqlstate}`, meta: { sqlstate }, cause: error };
-  return RETRYABLE_SQLSTATE.test(sqlstate)
+  return fault === 'retryable'
     ? new RetryableError(`Cannot ${action}: ${state}`, details)
     : new PermanentError(
         `Cannot ${action}: ${state}; run 'ledger-mirror migrate' where a table is missing`,

@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import type { Probe } from '../api/http/ports.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import type { Log } from '../core/log.ts';
+import { within } from '../core/within.ts';
 import { QUEUE_NAMES, type Queues } from '../queue/queues.ts';
 import type { MetricsSource } from './meters.ts';
 import { PrefixedRegistry } from './prefixed-registry.ts';
@@ -87,12 +88,8 @@ export class QueueMetrics implements MetricsSource {
   }
 
   async #tried(what: string, work: (signal: AbortSignal) => Promise<unknown>): Promise<boolean> {
-    const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
-    const late = new Promise<never>((_resolve, reject) => {
-      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-    });
     try {
-      await Promise.race([work(signal), late]);
+      await within(PROBE_TIMEOUT_MS, work, () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`));
       return true;
     } catch (error) {
       this.#deps.log.debug({ err: error, what }, 'Not measured');

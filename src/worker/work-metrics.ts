@@ -4,7 +4,7 @@
  */
 import type { Registry } from 'prom-client';
 import type { ProgressLine } from '../runs/progress-line.ts';
-import { RateMeter } from '../core/rate-meter.ts';
+import { RateMeter } from '../runs/rate-meter.ts';
 import { QUEUE_NAMES } from '../queue/queues.ts';
 import type { JobReport } from '../queue/queue-worker.ts';
 import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import type { LedgerQuestion } from '../../src/api/service/ledger-question.ts';
+import type { LedgerQuestion } from '../../src/ledger/ledger-range.ts';
 import { PermanentError } from '../../src/core/errors.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { waitFor } from '../support/wait-for.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ObjectLedgerReader } from '../../src/api/service/ledger-reader.ts';
-import type { LedgerQuestion } from '../../src/api/service/ledger-question.ts';
+import type { LedgerQuestion } from '../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../src/core/time.ts';
 import type { Coverage } from '../../src/export/store/coverage-rows.ts';
 import type { Segment } from '../../src/export/store/export-archive.ts';

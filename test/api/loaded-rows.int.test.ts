@@ -1,6 +1,6 @@
 /** A short range of a loaded segment comes from the warehouse in the bytes that the object has; otherwise from the object. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { LedgerQuestion } from '../../src/api/service/ledger-question.ts';
+import type { LedgerQuestion } from '../../src/ledger/ledger-range.ts';
 import { ObjectLedgerReader } from '../../src/api/service/ledger-reader.ts';
 import { LoadedRows } from '../../src/api/service/store/loaded-rows.ts';
 import { parseInstant, type Micros } from '../../src/core/time.ts';

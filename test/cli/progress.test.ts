@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createProgress } from '../../src/cli/output/progress.ts';
-import { RateMeter } from '../../src/core/rate-meter.ts';
+import { RateMeter } from '../../src/runs/rate-meter.ts';
 import { Screen } from '../../src/cli/output/screen.ts';
 import { openTerminal } from '../../src/cli/output/terminal.ts';
 import { createLog } from '../../src/core/log.ts';

@@ -1,7 +1,6 @@
 /** What is logged while a run is worked is kept with the run, without slowing or ending it. */
 import { describe, expect, test } from 'vitest';
-import { createLog } from '../../src/core/log.ts';
-import { inRun } from '../../src/core/run-scope.ts';
+import { createLog, inRun } from '../../src/core/log.ts';
 import { RunLogs } from '../../src/runs/run-logs.ts';
 import { RunLogStore } from '../../src/runs/store/run-log-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';

@@ -7,7 +7,7 @@ import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
-import type { LedgerQuestion } from './ledger-question.ts';
+import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
 import { goneSignal } from '../http/gone.ts';
 import { readQuery } from '../http/query-text.ts';

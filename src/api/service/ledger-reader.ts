@@ -17,7 +17,7 @@ import { compressionOf } from '../../ledger/objects/object-keys.ts';
 import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { LedgerQuestion } from './ledger-question.ts';
+import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { LoadedRows } from './store/loaded-rows.ts';
 
 const LINE_FEED = 0x0a;

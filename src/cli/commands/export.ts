@@ -9,7 +9,7 @@ import { outputProblem, STDOUT, writeCsv } from '../output/destination.ts';
 import { followRun } from '../follow/follow.ts';
 import { joinOrCreate } from '../follow/start.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
-import type { LedgerRange } from '../../runs/job.ts';
+import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { formatWritten } from '../output/format.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { runSummary } from '../output/summary.ts';
@@ -83,7 +83,12 @@ interface Written {
   readonly file: string;
 }
 
-async function write(app: App, range: LedgerRange, out: string, context: CommandContext): Promise<Written> {
+async function write(
+  app: App,
+  range: LedgerQuestion,
+  out: string,
+  context: CommandContext,
+): Promise<Written> {
   const rows = await writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);
   return { rows: String(rows), file: out };
 }

@@ -4,7 +4,7 @@
  */
 import type { Log } from '../../core/log.ts';
 import { type Count, formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
-import { RateMeter } from '../../core/rate-meter.ts';
+import { RateMeter } from '../../runs/rate-meter.ts';
 import type { Screen } from './screen.ts';
 
 export interface ProgressUpdate {

@@ -2,7 +2,7 @@
  * The retry policy as data: what a status, a gRPC code or an errno means, and how long each
  * is waited for. The text of a message decides nothing, with the one exception named below.
  */
-import { networkFault } from '../../core/network-fault.ts';
+import { networkFault } from '../../core/fault-table.ts';
 import type { SourceErrorBody } from '../../ledger/answer/error-body.ts';
 
 export interface RetryRule {

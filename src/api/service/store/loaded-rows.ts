@@ -4,7 +4,7 @@ import { formatInstant } from '../../../core/time.ts';
 import { ENTRY_COLUMNS, type EntryColumn, isAmountColumn } from '../../../ledger/canonical.ts';
 import { Speller } from '../../../ledger/spelling.ts';
 import { mapDatabaseError } from '../../../postgres/transaction.ts';
-import type { LedgerQuestion } from '../ledger-question.ts';
+import type { LedgerQuestion } from '../../../ledger/ledger-range.ts';
 
 /** More are read from the object: then most of the time is that of sending them. */
 const ROWS_MAX = 20_000;

@@ -1,13 +1,17 @@
-import type { Micros } from '../../core/time.ts';
+import type { Micros } from '../core/time.ts';
 
-/** What of a party's mirrored ledger is asked for. */
-export interface LedgerQuestion {
+/** One party's ledger, or a part of it. */
+export interface LedgerRange {
   readonly partyId: string;
   /** Absent: every asset. */
   readonly assetId?: string | undefined;
   /** Whole seconds, half-open, by the rows' `vega_time`. */
   readonly from?: Micros | undefined;
   readonly to?: Micros | undefined;
+}
+
+/** What of a mirrored ledger is asked for. */
+export interface LedgerQuestion extends LedgerRange {
   /** All of it must be covered by closed segments that are believed, up to its end. */
   readonly isProofNeeded?: boolean | undefined;
 }

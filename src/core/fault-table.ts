@@ -20,6 +20,23 @@ const BY_ERRNO: Readonly<Partial<Record<string, NetworkFault>>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'certificate',
 };
 
+/** undefined for what says neither. */
 export function networkFault(errno: string): NetworkFault | undefined {
   return BY_ERRNO[errno];
+}
+
+export type DatabaseFault = 'unreachable' | 'retryable' | 'permanent';
+
+const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08...|53300)$/;
+/** What may pass in a new transaction. */
+const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)$/;
+/** ENOENT: the socket of a server that is stopped. */
+const LOST_ERRNO = new Set(['ECONNRESET', 'EPIPE', 'ENOENT']);
+
+/** The one table from SQLSTATE or errno to whether, and how, work goes on. */
+export function databaseFault(code: string): DatabaseFault {
+  const isUnreachable =
+    UNREACHABLE_SQLSTATE.test(code) || LOST_ERRNO.has(code) || networkFault(code) === 'unreachable';
+  if (isUnreachable) return 'unreachable';
+  return RETRYABLE_SQLSTATE.test(code) ? 'retryable' : 'permanent';
 }
