@@ -9,6 +9,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import {
   closeSync,
   constants,
+  copyFileSync,
   existsSync,
   fchownSync,
   fsyncSync,
@@ -18,6 +19,8 @@ import {
   readdirSync,
   renameSync,
   rmSync,
+  statSync,
+  truncateSync,
 } from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -47,6 +50,8 @@ const KILL_TIMEOUT_MS = 10_000;
 const POLL_MS = 10;
 const PORT_ATTEMPTS = 3;
 const LOG_TAIL_CHARS = 2_000;
+/** Twice that with the log before it. */
+const LOG_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface Cluster {
   /** Holds the data folder, its password and the server's log. */
@@ -176,6 +181,14 @@ export async function stopServer(cluster: Cluster): Promise<boolean> {
     if (await allGone(cluster.dir, limitMs)) return true;
   }
   return false;
+}
+
+/** A server that runs for months must not fill the disk: the log before the last megabytes goes. */
+export function boundLog({ logFile }: Pick<Cluster, 'logFile'>, bytesMax = LOG_BYTES_MAX): void {
+  if ((statSync(logFile, { throwIfNoEntry: false })?.size ?? 0) <= bytesMax) return;
+  copyFileSync(logFile, `${logFile}.old`);
+  // The server appends: its next line is the first of the emptied file.
+  truncateSync(logFile);
 }
 
 async function launch(

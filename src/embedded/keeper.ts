@@ -7,6 +7,8 @@ import type { Log } from '../core/log.ts';
 
 export interface KeptServer {
   isGone(): boolean;
+  /** Bounds what it writes beside its data; called at every look. */
+  boundLog(): void;
   /** Starts it where its users look for it, or finds that another process has. */
   restart(signal: AbortSignal): Promise<void>;
 }
@@ -39,6 +41,7 @@ export class ServerKeeper implements AsyncDisposable {
     for (;;) {
       await sleep(this.#limits.lookEveryMs, undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
+      server.boundLog();
       if (!server.isGone()) continue;
       const nowMs = performance.now();
       restartsMs = restartsMs.filter((thenMs) => nowMs - thenMs < this.#limits.windowMs);

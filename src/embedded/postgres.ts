@@ -27,7 +27,15 @@ import { PermanentError, errorCode } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
-import { type Cluster, SUPERUSER, ensureCluster, ensureServer, giveTo, stopServer } from './cluster.ts';
+import {
+  type Cluster,
+  SUPERUSER,
+  boundLog,
+  ensureCluster,
+  ensureServer,
+  giveTo,
+  stopServer,
+} from './cluster.ts';
 import { FileLock } from './file-lock.ts';
 import { ServerKeeper } from './keeper.ts';
 import { findServer } from './server-processes.ts';
@@ -162,7 +170,7 @@ function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log'
       );
   };
   const isGone = (): boolean => existsSync(cluster.dir) && findServer(cluster.dir) === undefined;
-  return new ServerKeeper({ isGone, restart }, log);
+  return new ServerKeeper({ isGone, restart, boundLog: () => boundLog(cluster) }, log);
 }
 
 function takeHold(cluster: Cluster): FileLock {

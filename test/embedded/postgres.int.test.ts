@@ -12,6 +12,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  truncateSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -220,6 +221,17 @@ test('data of another version, or without its password, is refused with what to 
   writeFileSync(join(home, 'cluster', 'PG_VERSION'), version);
   rmSync(join(home, 'password'));
   await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_PASSWORD' });
+});
+
+test('the log of a server that runs on is bounded, and its next lines are kept', async () => {
+  await using server = await start();
+  const log = join(dataDir, 'postgres', 'server.log');
+  truncateSync(log, 17 * 1024 * 1024);
+  await waitFor(() => statSync(log).size < 1024 * 1024, { what: 'an emptied log' });
+  await expect(ask(server.connectionString, 'select 1 / 0')).rejects.toThrow('division by zero');
+  await waitFor(() => readFileSync(log, 'utf8').includes('division by zero'), { what: 'the next line' });
+  expect(statSync(log).size).toBeLessThan(1024 * 1024);
+  expect(existsSync(`${log}.old`)).toBe(true);
 });
 
 test('a server that cannot start says why', async () => {
