@@ -4,6 +4,7 @@ import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-read
 import { LoadedRows } from '../api/service/store/loaded-rows.ts';
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../core/errors.ts';
+import { storable } from '../core/json-value.ts';
 import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
 import { worst, type Outcome } from '../core/verdict.ts';
@@ -119,7 +120,7 @@ function stagesOfSource({
       },
       signal,
     );
-    return { verdict, evidence: plain({ ...evidence, rows, bytes, segments: objectKeys.length }) };
+    return { verdict, evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }) };
   };
   return {
     sync: ({ full, ...request }, { signal, onProgress }) =>
@@ -182,7 +183,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
         signal,
         { deep, scope, onProgress: (counts) => onProgress([verifyLine(counts)]) },
       );
-      if (against === undefined) return { verdict, evidence: plain(evidence) };
+      if (against === undefined) return { verdict, evidence: storable(evidence) };
       const compared = await compareWithReport(
         decodeReport(against.text, against.where),
         against.where,
@@ -191,7 +192,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       );
       return {
         verdict: compared.problemCount === 0 ? verdict : 'failed',
-        evidence: plain({ ...evidence, against: compared }),
+        evidence: storable({ ...evidence, against: compared }),
       };
     },
     publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
@@ -220,7 +221,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       const repository = new ExportStore(warehouse.db, holder);
       const candidates = new MergeStore(warehouse.db);
       const deps = { repository, candidates, objects: store, compression, segmentBytesMax, runId, log };
-      return plain(await mergeAll(deps, signal));
+      return storable(await mergeAll(deps, signal));
     },
     tidy: async (signal) => {
       await tidyStore({ objects: store, archive, log }, signal);
@@ -274,7 +275,7 @@ async function load(
   const isUnread = rebuilt !== undefined && rebuilt.problemCount > 0;
   return {
     verdict: worst([verdict, isUnread ? 'incomplete' : 'complete']),
-    evidence: plain({
+    evidence: storable({
       ...evidence,
       lake: built,
       ...(rebuilt === undefined ? {} : { rebuilt, restoredReports: restored }),
@@ -284,14 +285,6 @@ async function load(
 
 function noSource(): never {
   throw new UsageError(['SOURCE_URL: not set, and this asks the source; give the URL of the query service']);
-}
-
-/** Evidence is JSON: bigints become decimal text. */
-function plain(value: object): Readonly<Record<string, unknown>> {
-  const text = JSON.stringify(value, (_key, field: unknown) =>
-    typeof field === 'bigint' ? field.toString() : field,
-  );
-  return JSON.parse(text) as Readonly<Record<string, unknown>>;
 }
 
 function exportIndex(exports: ExportStore, archive: ExportArchiveStore): LedgerIndex {

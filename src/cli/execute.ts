@@ -2,7 +2,8 @@
 import type { Command } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
-import { hideSecrets, hideSecretsIn, rememberSecrets } from '../core/secrets.ts';
+import { hideSecretsIn } from '../core/json-value.ts';
+import { hideSecrets, rememberSecrets } from '../core/secrets.ts';
 import type { CommandContext, CommandResult, ExitCode } from './context.ts';
 import { nameCommands } from './typed.ts';
 import { openTerminal } from './output/terminal.ts';

@@ -7,7 +7,6 @@
 export const HIDDEN = '[secret]';
 /** Shorter values would blot out ordinary words. */
 const CHARACTERS_MIN = 4;
-const DEPTH_MAX = 64;
 
 /** `scheme://user:password@` anywhere in a text. */
 const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
@@ -40,24 +39,6 @@ export function hideSecrets(text: string): string {
     .replace(URL_USER, `$1${HIDDEN}@`)
     .replace(URL_PARAMETER, `$1${HIDDEN}`)
     .replace(AUTH_SCHEME, `$1 ${HIDDEN}`);
-}
-
-/** The same value with every text in it hidden so, names included. For what is stored or sent as JSON. */
-export function hideSecretsIn<Value>(value: Value): Value {
-  return hideIn(value, 0) as Value;
-}
-
-function hideIn(value: unknown, depth: number): unknown {
-  if (typeof value === 'string') return hideSecrets(value);
-  if (typeof value !== 'object' || value === null) return value;
-  if (depth >= DEPTH_MAX) return '[too deep]';
-  if (value instanceof URL) return hideSecrets(value.href);
-  if (Array.isArray(value)) return value.map((item) => hideIn(item, depth + 1));
-  if ('toJSON' in value && typeof value.toJSON === 'function') return hideIn(value.toJSON(), depth + 1);
-  // Not by assignment: a member named __proto__ stays a member.
-  return Object.fromEntries(
-    Object.entries(value).map(([name, item]) => [hideSecrets(name), hideIn(item, depth + 1)]),
-  );
 }
 
 /** `Bearer X` is secret as a whole and as X; of `Basic` also what it encodes, and the password in that. */

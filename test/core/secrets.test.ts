@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { hideSecrets, hideSecretsIn, rememberSecrets } from '../../src/core/secrets.ts';
+import { hideSecretsIn } from '../../src/core/json-value.ts';
+import { hideSecrets, rememberSecrets } from '../../src/core/secrets.ts';
 
 const TOKEN = 'SRC-S3cret/99+88=';
 const PAIR = Buffer.from('reader:pass%w0rd!').toString('base64');
@@ -34,7 +35,7 @@ describe('a secret of the configuration', () => {
     };
     expect(hideSecretsIn(value)).toEqual({
       code: 'SOURCE_UNAUTHORIZED',
-      rows: 7n,
+      rows: '7',
       list: ['[secret]', { '[secret]': null }],
       url: 'https://x.example/?a=[secret]',
       at: '1970-01-01T00:00:00.000Z',

@@ -26,7 +26,7 @@ import { addOrders, type ExportJobs } from '../mirror/export-routes.ts';
 import { addRunOrders, type RunRoutes } from '../mirror/run-orders.ts';
 import type { ProcessMeters, Probe, StatusStore } from './ports.ts';
 import { addSafety } from './safety.ts';
-import { hideSecretsIn } from '../../core/secrets.ts';
+import { hideSecretsIn } from '../../core/json-value.ts';
 import { sendJson, StatusError, type StatusName } from './status-error.ts';
 
 export interface ApiDeps {

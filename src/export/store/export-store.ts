@@ -1,6 +1,6 @@
 /** The export's repository in Postgres: leases, coverage, publications. Leases by the database's clock. */
 import { sql } from 'kysely';
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import { FencedError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';

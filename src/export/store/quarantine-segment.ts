@@ -1,5 +1,5 @@
 /** A published segment that is not what its manifest says waits for an export that replaces it. */
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 

@@ -20,7 +20,7 @@ import {
   encodePlain,
   type DataEncoding,
 } from './message-data.ts';
-import { storable } from '../../core/evidence.ts';
+import { storable } from '../../core/json-value.ts';
 import { MESSAGE_BYTES_MAX, MessageSplitter, type SplitMessage } from './message-splitter.ts';
 
 export type AnswerForm = 'csv' | 'messages';

@@ -1,6 +1,6 @@
 /** An audit's rows, compared with what is held, and put in its place. */
 import { sql, type RawBuilder, type Transaction } from 'kysely';
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import type { AuditTotals } from '../guards.ts';
 import { CHECKPOINT_FIELDS, keyOf, tableOf, theOnly, type Generation } from './generations.ts';

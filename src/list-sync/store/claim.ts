@@ -2,7 +2,7 @@
 import { sql, type Transaction } from 'kysely';
 import { heightOf } from '../../core/ids.ts';
 import type { PermanentError } from '../../core/errors.ts';
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import { formatInstant, type Micros } from '../../core/time.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql, type Kysely, type Transaction } from 'kysely';
 import { FencedError, type PermanentError } from '../../core/errors.ts';
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { retryWhileUnavailable } from '../../postgres/retry-while-unavailable.ts';

@@ -5,7 +5,7 @@
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
 import { RetryableError } from '../../core/errors.ts';
-import { hideSecretsIn } from '../../core/secrets.ts';
+import { hideSecretsIn } from '../../core/json-value.ts';
 
 const POST_TIMEOUT_MS = 10_000;
 const RETRIES = 2;

@@ -1,6 +1,6 @@
 /** Log lines of runs, as long as their run is kept. */
 import { sql } from 'kysely';
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
 

@@ -1,7 +1,7 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { type RawBuilder, sql } from 'kysely';
 import { CANDIDATES_MAX } from '../../core/cut-ids.ts';
-import { evidenceJson } from '../../core/evidence.ts';
+import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { RunKind, RunState } from '../../postgres/schema.ts';

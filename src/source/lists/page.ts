@@ -1,7 +1,7 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../core/errors.ts';
-import { storable } from '../../core/evidence.ts';
+import { storable } from '../../core/json-value.ts';
 import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { hideSecrets } from '../../core/secrets.ts';
 import { isRecord, sampleOf } from '../../ledger/answer/error-body.ts';

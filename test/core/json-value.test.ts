@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { evidenceJson, storable } from '../../src/core/evidence.ts';
+import { evidenceJson, storable } from '../../src/core/json-value.ts';
 
 describe('evidence', () => {
   test('keeps the exact value of a bigint as decimal text', () => {
