@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { within } from '../core/within.ts';
-import type { BullQueue, BullWorkerOptions, JobData, QueueBackend } from './backend.ts';
+import type { BullJob, BullQueue, BullWorkerOptions, JobData, QueueBackend } from './backend.ts';
 import { CANARY, type JobProcessor, type JobReport, type Pulse, QueueWorker } from './queue-worker.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
@@ -38,8 +38,8 @@ const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
 /** Canaries of several rounds stay untouched by bad luck once in a hundred times; replacing a worker costs one connection. */
 const SILENT_MAX_MS = 45_000;
-/** Jobs examined for the oldest one: those of one priority are ordered by age. */
-const OLDEST_OF = 50;
+/** Jobs of a state that are looked at: those of one priority are ordered by age, canaries among the first. */
+const LOOKED_AT_MAX = 50;
 /** An outage is logged now and then, not for every connection and attempt. */
 const COMPLAIN_EVERY_MS = 10_000;
 /** A due scheduled job that is not taken within this time is lost. */
@@ -99,7 +99,18 @@ export class Queues implements AsyncDisposable {
   /** Jobs that wait or are worked. */
   async open(queue: QueueName): Promise<number> {
     const counts = await this.counts(queue);
-    return OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+    const count = OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+    if (count > LOOKED_AT_MAX) return count;
+    return (await this.#look(queue, OPEN)).filter(isWork).length;
+  }
+
+  /** The first jobs of each state, canaries too. */
+  async #look(queue: QueueName, states: readonly (typeof OPEN)[number][]): Promise<readonly BullJob[]> {
+    const jobs: readonly (BullJob | undefined)[] = await bounded(`look at the queue ${queue}`, () =>
+      this.#queue(queue).getJobs([...states], 0, LOOKED_AT_MAX - 1, true),
+    );
+    // A job that ends between the count and the look is no longer there.
+    return jobs.filter((job) => job !== undefined);
   }
 
   /** Makes the schedule where it is missing or differs. @returns whether it was made */
@@ -127,11 +138,8 @@ export class Queues implements AsyncDisposable {
 
   async depth(queue: QueueName): Promise<Depth> {
     const jobs = await this.counts(queue);
-    const next = await bounded(`look at the queue ${queue}`, () =>
-      this.#queue(queue).getJobs(['waiting', 'prioritized'], 0, OLDEST_OF - 1, true),
-    );
-    // A canary is nobody's work.
-    const asked = next.filter(({ name }) => name !== CANARY);
+    const next = await this.#look(queue, ['waiting', 'prioritized']);
+    const asked = next.filter(isWork);
     const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - (next.length - asked.length));
     // One reading of the clock: with two, an empty queue can be a millisecond old.
     const nowMs = Date.now();
@@ -255,6 +263,11 @@ export class Queues implements AsyncDisposable {
     this.#queues.set(name, queue);
     return queue;
   }
+}
+
+/** A canary is nobody's work. */
+function isWork({ name }: BullJob): boolean {
+  return name !== CANARY;
 }
 
 /** The delay the other side asked for, else exponential with jitter; none where this process is stopping. */

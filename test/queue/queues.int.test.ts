@@ -192,6 +192,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect((await queues.counts('sync'))['prioritized']).toBe(1);
     const { jobs, oldestMs } = await queues.depth('sync');
     expect([jobs['prioritized'], oldestMs]).toEqual([0, 0]);
+    expect(await queues.open('sync')).toBe(1);
     stop.resolve();
   });
 
