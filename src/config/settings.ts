@@ -158,7 +158,8 @@ const TABLE = {
   HISTORY_RETENTION: {
     fallback: '90d',
     help: 'how long finished runs, and what each nightly run asked, are kept',
-    ...duration('1d', '3650d'),
+    // A leftover of a killed export is removed a week later, and only while its run is known.
+    ...duration('14d', '3650d'),
   },
   EXPORT_COMPRESSION: {
     fallback: 'zstd',

@@ -116,6 +116,7 @@ describe('a configuration that is not accepted', () => {
     ['NIGHTLY_PARTIES', 'everyone'],
     ['NIGHTLY_PARTIES', '@'],
     ['NIGHTLY_EXPORTS_MAX', 'many'],
+    ['HISTORY_RETENTION', '13d'],
     ['EXPORT_COMPRESSION', 'lz4'],
     ['EXPORT_SEGMENT_MAX', '1KiB'],
     ['EXPORT_SEGMENT_MAX', '256 MiB'],

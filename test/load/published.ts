@@ -64,7 +64,7 @@ export interface Publication {
 
 /** Publishes a segment and supersedes what it overlaps, as the export's last transaction does. */
 export async function publish(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   objects: ObjectStore,
   segment: Publication,
 ): Promise<{ segmentId: bigint; key: string }> {
@@ -144,7 +144,7 @@ export async function publish(
   return { segmentId: BigInt(rows[0]!.segment_id), key };
 }
 
-async function supersede(pool: Pool, { party, from, to }: Publication): Promise<void> {
+async function supersede(pool: Pick<Pool, 'query'>, { party, from, to }: Publication): Promise<void> {
   const overlap = 'party_id = $1 and from_time < $3 and to_time > $2';
   await pool.query(`delete from mirror.coverage where ${overlap}`, [party, from, to]);
   await pool.query(

@@ -12,6 +12,7 @@ import type { Completeness } from '../../src/runs/store/completeness.ts';
 import { ReportStore } from '../../src/runs/store/report-store.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
+import type { Pool } from 'pg';
 import { loadWorld } from '../load/load-world.ts';
 import { HEADER_12 } from '../ledger/csv.ts';
 import { PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
@@ -48,13 +49,18 @@ beforeEach(async () => {
   await addParties(pool, [PARTY_A, PARTY_B]);
 });
 
-async function publishDay(party: string, day: number, rows: number): Promise<{ key: string }> {
+async function publishDay(
+  party: string,
+  day: number,
+  rows: number,
+  db: Pick<Pool, 'query'> = pool,
+): Promise<{ key: string }> {
   const at = (of: number): string => `2023-05-${String(of).padStart(2, '0')}T00:00:00Z`;
   const times = Array.from(
     { length: rows },
     (_, index) => `2023-05-${String(day).padStart(2, '0')} 01:00:0${index}+00`,
   );
-  return publish(database.pool, world.objects, {
+  return publish(db, world.objects, {
     party,
     from: at(day),
     to: at(day + 1),
@@ -99,6 +105,20 @@ describe('the report of a nightly run', () => {
     const second = await night();
     expect(second.report).toMatchObject({ ledgers: { rows: '6' }, previous: first.key });
     expect(second.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '4']]);
+  });
+
+  it('names a ledger whose publication was under way at the report before', async () => {
+    const publishing = await pool.connect();
+    try {
+      await publishing.query('begin');
+      await publishDay(PARTY_B, 1, 3, publishing);
+      expect((await night()).report.changed).toEqual([]);
+      await publishing.query('commit');
+    } finally {
+      publishing.release();
+    }
+    const { report } = await night();
+    expect(report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '3']]);
   });
 
   it('is the one that counts where its run is delivered again', async () => {

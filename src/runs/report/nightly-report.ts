@@ -25,7 +25,7 @@ export async function publishReport(
   signal: AbortSignal,
 ): Promise<Outcome> {
   const key = reportKey(run);
-  const held = await store.holdings(signal);
+  const { settledAt, ...held } = await store.holdings(signal);
   const report: NightlyReport = {
     format: 1,
     program: version(),
@@ -39,7 +39,8 @@ export async function publishReport(
     evidence: { ...outcome.evidence },
   };
   const told = await publishOnce(key, report, objects, signal);
-  await store.notePublished(run.runId, key, told.heldAt);
+  // What a killed delivery saw settled is not known: the next report names what has changed since the run began.
+  await store.notePublished(run.runId, key, told.heldAt, told === report ? settledAt : report.startedAt);
   return { verdict: told.verdict, evidence: { ...told.evidence, report: key } };
 }
 

@@ -12,7 +12,10 @@ const HELD_MAX = 1_000;
 type Held = Pick<
   NightlyReport,
   'heldAt' | 'warehouseId' | 'lists' | 'ledgers' | 'changed' | 'openDoubts' | 'knownGaps' | 'previous'
->;
+> & {
+  /** Whatever a transaction had not committed by the reading changes after this instant; RFC 3339. */
+  readonly settledAt: string;
+};
 
 /** What of a list was there at an instant. Columns that no sync changes. */
 const LISTS = {
@@ -28,27 +31,27 @@ export class ReportStore {
   }
 
   async holdings(signal: AbortSignal): Promise<Held> {
-    const { heldAt, warehouseId, previous, since } = await readRow(
+    const { since, ...identity } = await readRow(
       this.#warehouse.db,
       ACTION,
-      sql<Pick<Held, 'heldAt' | 'warehouseId' | 'previous'> & { since: string | null }>`
-        select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since
+      sql<Pick<Held, 'heldAt' | 'settledAt' | 'warehouseId' | 'previous'> & { since: string | null }>`
+        select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since,
+            (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
+              where datname = current_database() and backend_type = 'client backend') as "settledAt"
           from mirror.identity left join lateral (
-            select params->'report'->>'key' as key, params->'report'->>'heldAt' as since from mirror.runs
+            select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
              where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`,
     );
     return {
-      heldAt,
-      warehouseId,
+      ...identity,
       lists: {
-        parties: await this.sumList('parties', heldAt, signal),
-        checkpoints: await this.sumList('checkpoints', heldAt, signal),
+        parties: await this.sumList('parties', identity.heldAt, signal),
+        checkpoints: await this.sumList('checkpoints', identity.heldAt, signal),
       },
       ledgers: await this.sumLedgers(signal),
       changed: await this.#changedSince(since),
       openDoubts: await this.#openRows('doubts'),
       knownGaps: await this.#openRows('list_gaps'),
-      previous,
     };
   }
 
@@ -92,8 +95,9 @@ export class ReportStore {
       ACTION,
       sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
         with changed as (
-          select distinct party_id, asset_id from mirror.segments
-           where ${since}::timestamptz is null or greatest(published_at, superseded_at) > ${since}::timestamptz)
+          select distinct s.party_id, s.asset_id
+            from mirror.segments s left join mirror.coverage c on c.segment_id = s.segment_id
+           where ${since}::timestamptz is null or greatest(c.checked_at, s.superseded_at) > ${since}::timestamptz)
         select s.party_id as "partyId", s.asset_id as "assetId", max(s.to_time) as "closedTo", sum(s.rows)::text as rows,
                array_agg(s.digest) as digests
           from mirror.segments s join changed c on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
@@ -139,11 +143,12 @@ export class ReportStore {
     return isYounger;
   }
 
-  async notePublished(runId: string, key: string, heldAt: string): Promise<void> {
+  /** @param settledAt changes after it are told by the next report */
+  async notePublished(runId: string, key: string, heldAt: string, settledAt: string): Promise<void> {
     await readRows(
       this.#warehouse.db,
       'note the report of a run',
-      sql`update mirror.runs set params = params || ${JSON.stringify({ report: { key, heldAt } })}::jsonb
+      sql`update mirror.runs set params = params || ${JSON.stringify({ report: { key, heldAt, settledAt } })}::jsonb
         where run_id = ${runId}`,
     );
   }
