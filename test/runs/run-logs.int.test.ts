@@ -1,8 +1,9 @@
 /** What is logged while a run is worked is kept with the run, without slowing or ending it. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { createLog, inRun } from '../../src/core/log.ts';
 import { RunLogs } from '../../src/runs/run-logs.ts';
-import { RunLogStore } from '../../src/runs/store/run-log-store.ts';
+import { type RunLine, RunLogStore } from '../../src/runs/store/run-log-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -52,6 +53,33 @@ describe('the log of a run', () => {
     const numbers = [...first.lines, ...second.lines].map(({ fields }) => fields['line']);
     expect(numbers).toEqual([0, 1, 2, 3, 4, 5, 6]);
     expect(second.next).toBeUndefined();
+  });
+
+  test('is read whole, page by page, where another process writes a line meanwhile', async () => {
+    const runId = await newRun();
+    const line = (message: string): RunLine => ({
+      runId,
+      at: new Date().toISOString(),
+      level: 'info',
+      message,
+      fields: {},
+    });
+    const isWritten = Promise.withResolvers<void>();
+    const isRead = Promise.withResolvers<void>();
+    const slow = warehouse.db.transaction().execute(async (tx) => {
+      await new RunLogStore(tx).append([line('of a slow process')]);
+      isWritten.resolve();
+      await isRead.promise;
+    });
+    await isWritten.promise;
+    const quick = store.append([line('of a quick one')]);
+    await Promise.race([quick, sleep(200)]);
+    const first = await store.read(runId, 1);
+    isRead.resolve();
+    await Promise.all([slow, quick]);
+    const second = await store.read(runId, 10, first.next);
+    const messages = [...first.lines, ...second.lines].map(({ message }) => message);
+    expect(messages).toEqual(['of a slow process', 'of a quick one']);
   });
 
   test('ends with a line that says so where a run says too much', async () => {

@@ -28,14 +28,15 @@ export class RunLogStore {
     this.#db = db;
   }
 
-  /** Lines of runs that are not known (any more) are left out. */
+  /** Lines of runs that are not known (any more) are left out. One writer at a time: a reader's pages follow the ids. */
   async append(lines: readonly RunLine[]): Promise<void> {
     await readRows(
       this.#db,
       'keep log lines',
-      sql`insert into mirror.run_logs (run_id, at, level, message, fields)
+      sql`with turn as materialized (select pg_advisory_xact_lock(mirror.lock_key('run logs')))
+        insert into mirror.run_logs (run_id, at, level, message, fields)
         select line.run_id, line.at, line.level, line.message, line.fields
-          from rows from (jsonb_to_recordset(${evidenceJson(lines)}::jsonb)
+          from turn cross join rows from (jsonb_to_recordset(${evidenceJson(lines)}::jsonb)
             as ("runId" uuid, at timestamptz, level text, message text, fields jsonb))
             with ordinality as line (run_id, at, level, message, fields, position)
           join mirror.runs run using (run_id) order by position`,
