@@ -74,6 +74,20 @@ describe('a download', () => {
     expect(made).toEqual(['a', 'a']);
   });
 
+  it('is told in full while another process removes its files', async () => {
+    release();
+    let isOver = false;
+    const removing = (async () => {
+      while (!isOver) {
+        for (const name of await readdir(dir))
+          if (!name.includes('partial')) await rm(join(dir, name), { force: true });
+      }
+    })();
+    for (let round = 0; round < 300; round += 1) expect((await open('a')).bytes).toBe(5n);
+    isOver = true;
+    await removing;
+  });
+
   it('is dropped after a day', async () => {
     release();
     await open('old');

@@ -7,6 +7,7 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { absent } from '../../core/file-facts.ts';
 import type { ByteRange } from '../http/ranges.ts';
 import { StatusError } from '../http/status-error.ts';
 
@@ -16,12 +17,15 @@ export const DOWNLOADS_BYTES_MAX = 20 * 2 ** 30;
 /** Files made at once: each is unpacked, hashed and written whole. */
 const MAKING_MAX = 2;
 
-/** The CSV that an order brought, whole. */
-export interface Download {
-  readonly fileName: string;
+interface FileFacts {
   readonly bytes: bigint;
   /** Names the content: the same tag, the same bytes. */
   readonly tag: string;
+}
+
+/** The CSV that an order brought, whole. */
+export interface Download extends FileFacts {
+  readonly fileName: string;
   read(range: ByteRange, signal: AbortSignal): AsyncIterable<Buffer>;
 }
 
@@ -30,7 +34,7 @@ type Produce = (signal: AbortSignal) => AsyncIterable<Buffer>;
 export class Downloads {
   readonly #dir: string;
   /** A file that is being made is made once, however many ask for it. */
-  readonly #making = new Map<string, Promise<void>>();
+  readonly #making = new Map<string, Promise<FileFacts>>();
 
   readonly #bytesMax: number;
 
@@ -46,18 +50,17 @@ export class Downloads {
   async open(name: string, fileName: string, produce: Produce): Promise<Download> {
     const path = join(this.#dir, `${name}.csv`);
     const tagPath = `${path}.sha256`;
-    if (!(await isComplete(path, tagPath))) await this.#makeOnce(path, tagPath, produce);
-    const [{ size }, tag] = await Promise.all([stat(path), readFile(tagPath, 'utf8')]);
+    // Another process may remove the file at any moment: what was found or made once is not looked up again.
+    const facts = (await readFacts(path, tagPath)) ?? (await this.#makeOnce(path, tagPath, produce));
     return {
+      ...facts,
       fileName,
-      bytes: BigInt(size),
-      tag,
       read: ({ start, end }, signal) =>
         createReadStream(path, { start: Number(start), end: Number(end) - 1, signal }),
     };
   }
 
-  #makeOnce(path: string, tagPath: string, produce: Produce): Promise<void> {
+  #makeOnce(path: string, tagPath: string, produce: Produce): Promise<FileFacts> {
     const known = this.#making.get(path);
     if (known !== undefined) return known;
     if (this.#making.size >= MAKING_MAX) {
@@ -68,7 +71,7 @@ export class Downloads {
     return making;
   }
 
-  async #make(path: string, tagPath: string, produce: Produce): Promise<void> {
+  async #make(path: string, tagPath: string, produce: Produce): Promise<FileFacts> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#dropOld();
     const partial = `${path}.partial-${process.pid}`;
@@ -90,8 +93,10 @@ export class Downloads {
         createWriteStream(partial, { flush: true, mode: 0o600 }),
       );
       await rename(partial, path);
-      await writeFile(tagPath, hash.digest('hex'), { flush: true });
+      const tag = hash.digest('hex');
+      await writeFile(tagPath, tag, { flush: true });
       await this.#dropOldest(path);
+      return { bytes: BigInt(bytes), tag };
     } catch (error) {
       abort.abort();
       await rm(partial, { force: true });
@@ -134,7 +139,7 @@ function tooLarge(bytesMax: number): StatusError {
 }
 
 /** The tag is written last, so where both are, the file is whole. */
-async function isComplete(...paths: readonly string[]): Promise<boolean> {
-  const found = await Promise.allSettled(paths.map((path) => stat(path)));
-  return found.every(({ status }) => status === 'fulfilled');
+async function readFacts(path: string, tagPath: string): Promise<FileFacts | undefined> {
+  const [found, tag] = await Promise.all([stat(path).catch(absent), readFile(tagPath, 'utf8').catch(absent)]);
+  return found === undefined || tag === undefined ? undefined : { bytes: BigInt(found.size), tag };
 }
