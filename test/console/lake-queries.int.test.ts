@@ -100,6 +100,17 @@ describe('the Data view', () => {
     });
   });
 
+  test('tells that a statement was ended, wherever in a row its process was killed', async () => {
+    for (const written of ['', '{"a": 1}\n', '{"a": 1}\n{"a']) {
+      const script = `process.stdout.write(${JSON.stringify(written)}, () => process.kill(process.pid, 'SIGKILL'))`;
+      const runner = new QueryRunner({ command: [process.execPath, '-e', script, '--'], env: {} });
+      await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
+        statusCode: 400,
+        message: expect.stringContaining('the statement was ended') as unknown,
+      });
+    }
+  });
+
   test('asks two statements at once, and tells a third to come again', async () => {
     const runner = new QueryRunner({ command: ['sleep', '30'], env: { PATH: '/usr/bin:/bin' } });
     const stop = new AbortController();

@@ -63,6 +63,7 @@ const TIMEOUT_SECONDS = 60;
 const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
+const ENDED = 'the statement was ended';
 
 type Child = ChildProcessByStdio<null, Readable, Readable>;
 
@@ -89,16 +90,18 @@ export class QueryRunner {
     const ended = untilEnded(child);
     const rows: Record<string, unknown>[] = [];
     let characters = 0;
-    let isCut = false;
+    let [isCut, isBroken] = [false, false];
     for await (const line of createInterface({ input: child.stdout, crlfDelay: Infinity })) {
       characters += line.length;
       isCut = rows.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
-      if (isCut) break;
-      rows.push(JSON.parse(line) as Record<string, unknown>);
+      const row = isCut ? undefined : parseRow(line);
+      isBroken = row === undefined;
+      if (row === undefined) break;
+      rows.push(row);
     }
     if (isCut) child.kill();
     const said = await ended;
-    if (said !== undefined && !isCut) throw refused(said);
+    if (!isCut && (said !== undefined || isBroken)) throw refused(said ?? ENDED);
     return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
   }
 
@@ -148,6 +151,15 @@ export class QueryRunner {
   }
 }
 
+/** @returns undefined where the process was ended within the line */
+function parseRow(line: string): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(line) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
+}
+
 /** A statement that fails after its first bytes breaks the download off. */
 async function endWith(output: Readable, ended: Promise<string | undefined>): Promise<void> {
   const failure = await ended;
@@ -165,7 +177,7 @@ function untilEnded(child: Child): Promise<string | undefined> {
       said ||= error.message;
     });
     child.once('close', (code) => {
-      resolve(code === 0 ? undefined : said.trim() || 'the statement was ended');
+      resolve(code === 0 ? undefined : said.trim() || ENDED);
     });
   });
 }

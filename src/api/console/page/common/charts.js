@@ -44,6 +44,7 @@ export function chart(target, { label, times, series, form, said }) {
   let plot = paint();
   const end = () => {
     watcher.disconnect();
+    plot.destroy();
     charts.delete(target);
   };
   const whileShown = (change) => () => {
