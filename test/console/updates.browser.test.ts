@@ -48,6 +48,27 @@ async function open(
   return { page: view.page, facts, problems: view.problems };
 }
 
+/** @returns how many listeners of the window there are more than now */
+async function countListeners(page: ConsolePage['page']): Promise<() => Promise<number>> {
+  await page.evaluate(() => {
+    const inPage = globalThis as unknown as Record<string, (...given: unknown[]) => unknown>;
+    const counting = { listeners: 0 };
+    for (const [name, by] of [
+      ['addEventListener', 1],
+      ['removeEventListener', -1],
+    ] as const) {
+      const change = inPage[name];
+      inPage[name] = (...given) => {
+        counting.listeners += by;
+        return change?.apply(globalThis, given);
+      };
+    }
+    Object.assign(globalThis, { counting });
+  });
+  return () =>
+    page.evaluate(() => (globalThis as unknown as { counting: { listeners: number } }).counting.listeners);
+}
+
 it('draws one chart in its place, however often it is brought up to date and whatever the theme', async () => {
   let asked = 0;
   const growth = [1, 2, 3].map((day) => ({ at: `2026-02-0${day}T00:00:00Z`, rows: '10', bytes: '1000' }));
@@ -58,7 +79,8 @@ it('draws one chart in its place, however often it is brought up to date and wha
   const { page, facts } = await open('/runs', { history });
   await page.locator('#growth .uplot').waitFor();
   await page.locator('[data-connection=live]').waitFor();
-  for (const revision of ['1', '2']) {
+  const listening = await countListeners(page);
+  for (const revision of ['1', '2', '3', '4']) {
     const before = asked;
     facts.live = { ...facts.live, revision };
     await expect.poll(() => asked).toBeGreaterThan(before);
@@ -66,6 +88,8 @@ it('draws one chart in its place, however often it is brought up to date and wha
   await page.getByLabel('Colours').selectOption('dark');
   await page.getByLabel('Times in').selectOption('local');
   expect(await page.locator('#growth .uplot').count()).toBe(1);
+  // A chart that is replaced and not let go goes on listening.
+  expect(await listening()).toBeLessThanOrEqual(0);
 });
 
 it('shows the flows of the asset that is chosen, also where those of another come later', async () => {
