@@ -16,10 +16,7 @@ let isEndless = false;
 
 const lists: ListStore = {
   state: async () => ({ epoch: 1, headHeight: 7n, headTime: 1n, isComplete: true }),
-  parties: async ({ rowsMax }) => ({
-    ids: IDS.slice(0, rowsMax),
-    positions: Buffer.alloc(8 * IDS.slice(0, rowsMax).length),
-  }),
+  parties: async ({ rowsMax }) => IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: BigInt(at) })),
   party: async (_epoch, id) => (id === 'network' ? undefined : { pos: 1n }),
   checkpoints: async () => [],
   cursorSecret: async () => Buffer.alloc(32, 1),

@@ -1,5 +1,6 @@
 /** The mirror's own rules of paging, where they differ from the source's, and what a page costs. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cursors } from '../../src/api/service/cursors.ts';
 import { ReadStore } from '../../src/api/service/store/read-store.ts';
 import { freshWarehouse, startApi } from './mirror.ts';
 import { addCheckpoints, addEpoch, addGeneration, addParties } from '../support/mirror-arrange.ts';
@@ -65,8 +66,7 @@ describe('pages of the lists', () => {
 
   it('refuse cursors of an earlier epoch with a reason', async () => {
     const store = new ReadStore(pool);
-    const { createCursors } = await import('../../src/api/service/cursors.ts');
-    const old = createCursors(await store.cursorSecret()).parties.ofNetwork(1);
+    const old = new Cursors(await store.cursorSecret(), 'parties').write('1', '');
     const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('earlier life of the chain');

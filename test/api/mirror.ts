@@ -59,7 +59,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 
 const EMPTY_LISTS: ListStore = {
   state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, isComplete: false }),
-  parties: async () => ({ ids: [], positions: Buffer.alloc(0) }),
+  parties: async () => [],
   party: async () => undefined,
   checkpoints: async () => [],
   cursorSecret: async () => Buffer.alloc(32, 1),

@@ -76,15 +76,15 @@ describe('a download', () => {
 
   it('is told in full while another process removes its files', async () => {
     release();
-    let isOver = false;
+    const over = new AbortController();
     const removing = (async () => {
-      while (!isOver) {
+      while (!over.signal.aborted) {
         for (const name of await readdir(dir))
           if (!name.includes('partial')) await rm(join(dir, name), { force: true });
       }
     })();
     for (let round = 0; round < 300; round += 1) expect((await open('a')).bytes).toBe(5n);
-    isOver = true;
+    over.abort();
     await removing;
   });
 

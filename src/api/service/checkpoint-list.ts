@@ -3,45 +3,52 @@
  * its cursor cannot tell them apart; here they have an order and each a cursor, so that no page border
  * repeats or skips one.
  */
-import type { CheckpointCursors, CheckpointPosition } from './cursors.ts';
-import { PageShelf } from './page-shelf.ts';
-import {
-  isAscending,
-  neighboursOf,
-  type Page,
-  PAGE_FIELDS,
-  type PageRequest,
-  readPageRequest,
-  shownOf,
-  writePage,
-} from './paging.ts';
-import type { ListState, ListStore } from './store/read-store.ts';
 import { readQuery } from '../http/query-text.ts';
+import type { Cursors } from './cursors.ts';
+import { isAscending, type Page, PAGE_FIELDS, readPageRequest, toPage } from './paging.ts';
+import type { CheckpointRow, ListState, ListStore } from './store/read-store.ts';
 
-/** Answers requests for checkpoints, until the process ends. @throws StatusError as the service words it */
-export function checkpointPages(
-  store: ListStore,
-  cursors: CheckpointCursors,
-): (url: string, state: ListState) => Promise<Page> {
-  const readCursor = (text: string): CheckpointPosition | undefined => cursors.read(text);
-  const shelf = new PageShelf((request, state) => makePage(request, state, store, cursors), readCursor);
-  return async (url, state) =>
-    shelf.page(readPageRequest(readQuery(url, PAGE_FIELDS), state.epoch, readCursor), state);
+interface CheckpointPosition extends CheckpointRow {
+  readonly epoch: number;
 }
 
-async function makePage(
-  request: PageRequest<CheckpointPosition>,
+/** Answers a request for checkpoints. @throws StatusError as the service words it */
+export async function checkpointPage(
+  url: string,
   { epoch }: ListState,
   store: ListStore,
-  cursors: CheckpointCursors,
+  cursors: Cursors,
 ): Promise<Page> {
-  const ascending = isAscending(request);
-  const rowsMax = request.rowsMax + 1;
-  const slice = await store.checkpoints({ epoch, ascending, beyond: request.cursor, rowsMax });
-  const rows = shownOf(request, slice);
-  return writePage('checkpoints', {
-    nodes: rows.map(({ hash, blockHash, atBlock }) => JSON.stringify({ hash, blockHash, atBlock })),
-    cursors: rows.map((row) => cursors.of({ epoch, ...row })),
-    ...neighboursOf(request, slice.length),
+  const request = readPageRequest(readQuery(url, PAGE_FIELDS), epoch, (text) => readPosition(text, cursors));
+  const found = await store.checkpoints({
+    epoch,
+    ascending: isAscending(request),
+    beyond: request.cursor,
+    rowsMax: request.rowsMax + 1,
   });
+  return toPage(request, found, ({ hash, blockHash, atBlock, copy }) => ({
+    node: { hash, blockHash, atBlock },
+    cursor: cursors.write(`${epoch}`, atBlock, `${copy}`, encode(hash), encode(blockHash)),
+  }));
+}
+
+function readPosition(text: string, cursors: Cursors): CheckpointPosition | undefined {
+  const [epoch, atBlock = '', copy, hash = '', blockHash = ''] = cursors.read(text) ?? [];
+  if (epoch === undefined) return undefined;
+  return {
+    epoch: Number(epoch),
+    atBlock,
+    copy: Number(copy),
+    hash: decode(hash),
+    blockHash: decode(blockHash),
+  };
+}
+
+/** Hashes are whatever the source wrote. */
+function encode(hash: string): string {
+  return Buffer.from(hash).toString('base64url');
+}
+
+function decode(field: string): string {
+  return Buffer.from(field, 'base64url').toString();
 }

@@ -1,14 +1,14 @@
 /** `GET /api/v2/parties` and `/api/v2/checkpoints`, as the mirrored service answers them. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { NETWORK_PARTY } from '../../core/ids.ts';
-import { checkpointPages } from './checkpoint-list.ts';
-import { createCursors } from './cursors.ts';
+import { checkpointPage } from './checkpoint-list.ts';
+import { Cursors } from './cursors.ts';
 import { LIST_SCHEMAS, PAGE_INFO } from './list-schemas.ts';
 import type { Page } from './paging.ts';
-import { partyPages } from './party-list.ts';
+import { partyPage } from './party-list.ts';
 import type { ListState, ListStore } from './store/read-store.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
-import { sendJson, sendStatus, sendWritten, StatusError } from '../http/status-error.ts';
+import { sendJson, sendStatus, StatusError } from '../http/status-error.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */
 const STATE_MAX_AGE_MS = 1_000;
@@ -17,20 +17,20 @@ type Answer = (url: string, state: ListState) => Promise<Page>;
 
 /** Adds both routes. */
 export function addLists(server: FastifyInstance, store: ListStore): void {
-  const cursors = sharedLoad(async () => createCursors(await store.cursorSecret()));
+  const secret = sharedLoad(() => store.cursorSecret());
   // Asked with every first page, and once in a mirror's life another: it is listed, or not yet.
   const network = sharedLoad(
     async () => store.party((await store.state('parties')).epoch, NETWORK_PARTY),
     STATE_MAX_AGE_MS,
   );
   const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
-  const parties = sharedLoad(async () =>
-    partyPages({ store, hasNetwork, cursors: (await cursors()).parties }),
-  );
-  const checkpoints = sharedLoad(async () => checkpointPages(store, (await cursors()).checkpoints));
   server.addSchema(PAGE_INFO);
-  addList(server, 'parties', store, async (url, state) => (await parties())(url, state));
-  addList(server, 'checkpoints', store, async (url, state) => (await checkpoints())(url, state));
+  addList(server, 'parties', store, async (url, state) =>
+    partyPage(url, state, { store, hasNetwork, cursors: new Cursors(await secret(), 'parties') }),
+  );
+  addList(server, 'checkpoints', store, async (url, state) =>
+    checkpointPage(url, state, store, new Cursors(await secret(), 'checkpoints')),
+  );
 }
 
 function addList(
@@ -48,7 +48,8 @@ function addList(
       const state = await readState();
       try {
         const page = await answer(request.url, state);
-        return sendPage(request, nameState(reply, state), page);
+        const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
+        return sendJson(nameState(reply, state), { [name]: page }, isPretty ? 1 : undefined);
       } catch (error) {
         if (!(error instanceof StatusError)) throw error;
         // What the gateway refuses never reached the service's handlers, which name the block.
@@ -64,9 +65,4 @@ function nameState(reply: FastifyReply, state: ListState): FastifyReply {
     'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
     'x-mirror-whole': `${state.isComplete}`,
   });
-}
-
-function sendPage(request: FastifyRequest, reply: FastifyReply, { json }: Page): FastifyReply {
-  const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
-  return isPretty ? sendJson(reply, JSON.parse(json.toString()), 1) : sendWritten(reply, json);
 }

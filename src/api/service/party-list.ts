@@ -4,94 +4,79 @@
  * behind its cursor; whoever follows the cursors here gets every row.
  */
 import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../core/ids.ts';
-import type { PartyCursors, PartyPosition } from './cursors.ts';
-import { PageShelf } from './page-shelf.ts';
-import {
-  isAscending,
-  neighboursOf,
-  type Page,
-  PAGE_FIELDS,
-  type PageRequest,
-  readPageRequest,
-  shownOf,
-  writePage,
-} from './paging.ts';
-import { type ListState, type ListStore, POSITION_BYTES } from './store/read-store.ts';
 import { readQuery } from '../http/query-text.ts';
 import { DETAIL, StatusError } from '../http/status-error.ts';
+import type { Cursors } from './cursors.ts';
+import { isAscending, type Page, PAGE_FIELDS, type PageRequest, readPageRequest, toPage } from './paging.ts';
+import type { ListState, ListStore, PartyRow } from './store/read-store.ts';
 
 const FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-const NODE = { open: '{"id":', close: '}' } as const;
-const ALONE = { hasNextPage: false, hasPreviousPage: false } as const;
+const NETWORK: PartyRow = { id: NETWORK_PARTY, pos: null };
+
+/** Where a party's cursor stands; `null` for the network's own party, which has no position. */
+interface PartyPosition {
+  readonly epoch: number;
+  readonly pos: bigint | null;
+}
 
 export interface PartyPageDeps {
   readonly store: ListStore;
-  readonly cursors: PartyCursors;
+  readonly cursors: Cursors;
   /** Whether the mirror lists the network's own party. */
   readonly hasNetwork: () => Promise<boolean>;
 }
 
-/** Answers requests for parties, until the process ends. @throws StatusError as the service words it */
-export function partyPages(deps: PartyPageDeps): (url: string, state: ListState) => Promise<Page> {
-  const { store, cursors } = deps;
-  const readCursor = (text: string): PartyPosition | undefined => cursors.read(text);
-  const shelf = new PageShelf((request, state) => makePage(request, state, deps), readCursor);
-  return async (url, state) => {
-    const given = readQuery(url, FIELDS);
-    // Also where one party is asked for and its page is not cut from the list.
-    const request = readPageRequest(given, state.epoch, readCursor);
-    if (given.party_id === undefined || given.party_id === '') return shelf.page(request, state);
-    const { id, pos } = await oneParty(given.party_id, state, store);
-    return writePage(
-      'parties',
-      { nodes: [JSON.stringify(id)], cursors: [cursorOf(pos, state.epoch, cursors)], ...ALONE },
-      NODE,
-    );
-  };
+/** A page of its own for what is not cut from the list. */
+const ALONE: PageRequest<PartyPosition> = {
+  direction: 'forward',
+  newestFirst: true,
+  rowsMax: 1,
+  cursor: undefined,
+};
+
+/** Answers a request for parties. @throws StatusError as the service words it */
+export async function partyPage(url: string, state: ListState, deps: PartyPageDeps): Promise<Page> {
+  const { epoch } = state;
+  const edgeOf = ({ id, pos }: PartyRow): Page['edges'][number] => ({
+    node: { id },
+    cursor: deps.cursors.write(`${epoch}`, `${pos ?? ''}`),
+  });
+  const { party_id: partyId, ...paging } = readQuery(url, FIELDS);
+  // Also where one party is asked for and its page is not cut from the list.
+  const request = readPageRequest(paging, epoch, (text) => readPosition(text, deps.cursors));
+  if (partyId !== undefined && partyId !== '') {
+    return toPage(ALONE, [await oneParty(partyId, state, deps.store)], edgeOf);
+  }
+  const isBehindNetwork = isAscending(request) && request.cursor?.pos === null;
+  if (isBehindNetwork) return toPage(ALONE, [], edgeOf);
+  return toPage(request, await readSlice(request, epoch, deps), edgeOf);
 }
 
-async function makePage(
+function readPosition(text: string, cursors: Cursors): PartyPosition | undefined {
+  const [epoch, pos] = cursors.read(text) ?? [];
+  if (epoch === undefined || pos === undefined) return undefined;
+  return { epoch: Number(epoch), pos: pos === '' ? null : BigInt(pos) };
+}
+
+/** One row more than the page holds, where there is one; the network's own party included. */
+async function readSlice(
   request: PageRequest<PartyPosition>,
-  { epoch }: ListState,
-  { store, cursors, hasNetwork }: PartyPageDeps,
-): Promise<Page> {
+  epoch: number,
+  { store, hasNetwork }: PartyPageDeps,
+): Promise<readonly PartyRow[]> {
   const ascending = isAscending(request);
   const rowsMax = request.rowsMax + 1;
-  const isBehindNetwork = request.cursor?.pos === null;
-  if (ascending && isBehindNetwork) return writePage('parties', { nodes: [], cursors: [], ...ALONE });
-  const [{ ids, positions }, isListed] = await Promise.all([
+  const [rows, isListed] = await Promise.all([
     store.parties({ epoch, ascending, beyond: request.cursor?.pos ?? undefined, rowsMax }),
     hasNetwork(),
   ]);
-  const isHere = isListed && (ascending ? ids.length < rowsMax : request.cursor === undefined);
-  const withNetwork = (column: readonly string[], network: string): readonly string[] => {
-    if (!isHere) return column;
-    return ascending ? [...column, network] : [network, ...column];
-  };
-  return writePage(
-    'parties',
-    {
-      nodes: shownOf(request, withNetwork(ids, NETWORK_PARTY)).map((id) => JSON.stringify(id)),
-      cursors: shownOf(request, withNetwork(cursors.ofPositions(epoch, positions), cursors.ofNetwork(epoch))),
-      ...neighboursOf(request, ids.length + (isHere ? 1 : 0)),
-    },
-    NODE,
-  );
+  const isHere = isListed && (ascending ? rows.length < rowsMax : request.cursor === undefined);
+  if (!isHere) return rows;
+  return ascending ? [...rows, NETWORK] : [NETWORK, ...rows];
 }
 
-function cursorOf(pos: bigint | null, epoch: number, cursors: PartyCursors): string {
-  if (pos === null) return cursors.ofNetwork(epoch);
-  const position = Buffer.alloc(POSITION_BYTES);
-  position.writeBigInt64BE(pos);
-  return cursors.ofPositions(epoch, position).join('');
-}
-
-async function oneParty(
-  text: string,
-  state: ListState,
-  store: ListStore,
-): Promise<{ readonly id: string; readonly pos: bigint | null }> {
+async function oneParty(text: string, state: ListState, store: ListStore): Promise<PartyRow> {
   // Words are taken as they are written, hex in either case.
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
   const found = canonicalPartyId(id) === id ? await store.party(state.epoch, id) : undefined;

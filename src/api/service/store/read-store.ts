@@ -1,7 +1,6 @@
 /**
  * The mirrored lists for the read API. Every slice is one range of one index, so that a page costs the
- * same at any depth. Plain statements instead of the builder: a page of a thousand rows is mostly the
- * time that its rows spend in between.
+ * same at any depth.
  */
 import type { Pool } from 'pg';
 import { NETWORK_PARTY } from '../../../core/ids.ts';
@@ -18,15 +17,10 @@ export interface SliceQuestion<Position> {
   readonly rowsMax: number;
 }
 
-/** Of a position in a `PartySlice`. */
-export const POSITION_BYTES = 8;
-
-/** Rows of the party list by column: a thousand objects would take as long as all the rest of a page. */
-export interface PartySlice {
-  /** Canonical, as everything that enters the mirror is: letters and digits, which need no escape. */
-  readonly ids: readonly string[];
-  /** Where each stands in the source's order: a signed integer of `POSITION_BYTES`, the highest byte first. */
-  readonly positions: Buffer;
+export interface PartyRow {
+  readonly id: string;
+  /** Its place in the source's order; null for the network's own party, which has none. */
+  readonly pos: bigint | null;
 }
 
 /**
@@ -85,20 +79,17 @@ export class ReadStore {
     };
   }
 
-  async parties(question: SliceQuestion<bigint>): Promise<PartySlice> {
+  async parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
     const { epoch, rowsMax, beyond } = question;
     const { order, side } = direction(question.ascending);
     const where = beyond === undefined ? 'pos is not null' : `pos ${side} $3`;
-    // One row that holds a page: a thousand rows would take the driver as long as all the rest together.
-    const [row] = await this.#rows<[string | null, Buffer | null]>(
+    const rows = await this.#rows<[string, bigint]>(
       'read a page of parties',
-      `select string_agg(party_id, chr(10) order by pos ${order}), string_agg(int8send(pos), ''::bytea order by pos ${order}) from (
-         select pos, party_id from mirror.parties where epoch = $1 and ${where} order by pos ${order} limit $2::int) page`,
+      `select party_id, pos from mirror.parties where epoch = $1 and ${where} order by pos ${order} limit $2::int`,
       [epoch, rowsMax, ...(beyond === undefined ? [] : [beyond])],
       `parties ${order} ${where}`,
     );
-    const [ids, positions] = row ?? [];
-    return { ids: ids?.split('\n') ?? [], positions: positions ?? Buffer.alloc(0) };
+    return rows.map(([id, pos]) => ({ id, pos }));
   }
 
   /** Where one party stands; `null` for the network's own, which is listed and has no position. */
