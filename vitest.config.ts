@@ -4,7 +4,7 @@
  */
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
-import { StoreNotice } from './test/support/store-notice.ts';
+import { StoreNotice } from './test/support/stores/store-notice.ts';
 
 const SECOND_MS = 1000;
 /** Two on two cores: most files wait for servers and children. Beyond four they would wait for the one Postgres. */
@@ -13,7 +13,7 @@ const WORKERS = Math.min(4, Math.max(2, availableParallelism() - 1));
 const FAULT_WORKERS = 3;
 /** Ceph and Swift side by side. */
 const STORE_WORKERS = 2;
-const services = { globalSetup: './test/support/global-setup.ts' };
+const services = { globalSetup: './test/support/servers/global-setup.ts' };
 
 export default defineConfig({
   test: {

@@ -6,8 +6,15 @@ import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { CountingClient, openHome, runCommand, startScript, startServing, whaleOf } from './api-world.ts';
-import { median, openScratch, say } from './scratch-world.ts';
+import {
+  CountingClient,
+  openHome,
+  runCommand,
+  startScript,
+  startServing,
+  whaleOf,
+} from './world/api-world.ts';
+import { median, openScratch, say } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));

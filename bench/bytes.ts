@@ -3,8 +3,8 @@
  * a sandbox's, loaded as ever; the other forms are scratch tables beside them, with the same indexes.
  */
 import { Client } from 'pg';
-import { openHome, runCommand, startScript, whaleOf } from './api-world.ts';
-import { median, openScratch, say } from './scratch-world.ts';
+import { openHome, runCommand, startScript, whaleOf } from './world/api-world.ts';
+import { median, openScratch, say } from './world/scratch-world.ts';
 
 const ENTRIES = process.argv.includes('--quick') ? 50_000 : 400_000;
 const ROUNDS = 5;

@@ -8,7 +8,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { median, openScratchWarehouse } from './scratch-world.ts';
+import { median, openScratchWarehouse } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const isLarge = process.argv.includes('--large');
@@ -61,7 +61,7 @@ const CASES: readonly Case[] = [
     form: 'csv',
     compression: 'zstd',
     tool: (url, out) =>
-      `curl -s ${url} | ${process.execPath} ${fileURLToPath(new URL('export-duckdb.ts', import.meta.url))} ${out}`,
+      `curl -s ${url} | ${process.execPath} ${fileURLToPath(new URL('export/duckdb.ts', import.meta.url))} ${out}`,
     wanted: 'at least 1',
   },
 ];
@@ -84,7 +84,7 @@ function script(name: string, args: readonly string[] = []): ChildProcess {
 
 await using stack = new AsyncDisposableStack();
 const { folder, connectionString, warehouse } = await openScratchWarehouse(stack);
-const server = script('export-server.ts');
+const server = script('export/server.ts');
 stack.defer(async () => {
   server.stdin?.end();
   await once(server, 'exit');
@@ -101,7 +101,7 @@ async function exported(
     'truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports cascade',
   );
   const objects = join(folder, 'objects');
-  const worker = script('export-worker.ts', [
+  const worker = script('export/worker.ts', [
     String(url),
     `/${form}/${megabytes}`,
     connectionString,
@@ -153,7 +153,7 @@ const bareRatios: number[] = [];
 for (let round = 0; round < ROUNDS; round += 1) {
   const [from, out] = [`${String(url)}/csv/${MEGABYTES}`, join(folder, 'tool.out')];
   const toolSeconds = await tool(`curl -s -o ${out} ${from}`);
-  const bare = script('export-bare.ts', [from, out]);
+  const bare = script('export/bare.ts', [from, out]);
   const [seconds] = bare.stdout === null ? [] : await bare.stdout.setEncoding('utf8').toArray();
   bareRatios.push(toolSeconds / Number(seconds));
   await rm(out, { force: true });

@@ -14,8 +14,8 @@ import {
   PAGE_ROWS,
   startSource,
   syncParties,
-} from './lists-bench.ts';
-import { median, openScratchWarehouse, say } from './scratch-world.ts';
+} from './world/lists-bench.ts';
+import { median, openScratchWarehouse, say } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;
@@ -60,7 +60,7 @@ async function compare(latencyMs: number, wanted: string): Promise<void> {
 async function many(): Promise<void> {
   await using sandbox = await startSource(MANY_PARTIES, 0);
   await emptyMirror(warehouse);
-  const script = fileURLToPath(new URL('lists-worker.ts', import.meta.url));
+  const script = fileURLToPath(new URL('lists/worker.ts', import.meta.url));
   const child = spawn(process.execPath, [...WORKER_FLAGS, script, sandbox.url.href, connectionString], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });

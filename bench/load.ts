@@ -13,9 +13,9 @@ import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { FileStore } from '../src/objects/file-store.ts';
-import { addToMonth, askQuestions, BenchWarehouse, fillMonth, makeLake } from './lake-questions.ts';
-import { publishLedger } from './load-ledger.ts';
-import { median, openScratchWarehouse, say } from './scratch-world.ts';
+import { addToMonth, askQuestions, BenchWarehouse, fillMonth, makeLake } from './load/lake-questions.ts';
+import { publishLedger } from './load/load-ledger.ts';
+import { median, openScratchWarehouse, say } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
@@ -50,7 +50,7 @@ const objectsDir = join(folder, 'objects');
 const canonicalPath = join(folder, 'canonical.copy');
 
 async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
-  const script = fileURLToPath(new URL('load-worker.ts', import.meta.url));
+  const script = fileURLToPath(new URL('load/worker.ts', import.meta.url));
   const args = [script, stage, connectionString, objectsDir, join(folder, 'scratch')];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';

@@ -17,12 +17,12 @@ import { createLog } from '../src/core/log.ts';
 import { enqueueRun } from '../src/runs/enqueue.ts';
 import type { Run } from '../src/runs/store/run.ts';
 import { handleJob } from '../src/worker/registry.ts';
-import { countStatements } from '../test/support/count-statements.ts';
+import { countStatements } from '../test/support/measure/count-statements.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
-import { chooseRedis } from '../test/support/redis-binary.ts';
-import { RedisProcess } from '../test/support/redis-process.ts';
-import { startSource } from './lists-bench.ts';
-import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
+import { chooseRedis } from '../test/support/servers/redis-binary.ts';
+import { RedisProcess } from '../test/support/servers/redis-process.ts';
+import { startSource } from './world/lists-bench.ts';
+import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
 
 /** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
 const { values: settings } = parseArgs({

@@ -9,8 +9,8 @@ import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { addIdleLedgers } from '../test/support/mirror-arrange.ts';
-import { startSource } from './lists-bench.ts';
-import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
+import { startSource } from './world/lists-bench.ts';
+import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
 
 const [PARTIES = 100_000, RATE = 10] = givenNumbers();
 const ORDERS = 1_000;

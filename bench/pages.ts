@@ -4,9 +4,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'pg';
-import { fillMirror } from '../test/support/large-mirror.ts';
-import { openHome, runCommand, startServing } from './api-world.ts';
-import { givenNumbers, median, openScratch, say, sayLoad } from './scratch-world.ts';
+import { fillMirror } from '../test/support/measure/large-mirror.ts';
+import { openHome, runCommand, startServing } from './world/api-world.ts';
+import { givenNumbers, median, openScratch, say, sayLoad } from './world/scratch-world.ts';
 
 const [PARTIES = 100_000, ENTRIES = 10_000_000] = givenNumbers();
 const ROUNDS = 5;

@@ -11,9 +11,9 @@ import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
 import { ROOT } from '../scripts/steps.ts';
 import { openVenv } from '../scripts/venv.ts';
-import { startSource } from './lists-bench.ts';
+import { startSource } from './world/lists-bench.ts';
 import { type Fault, FAULTS, startFaulty } from './peers/faults.ts';
-import { median, openScratch } from './scratch-world.ts';
+import { median, openScratch } from './world/scratch-world.ts';
 
 const PACKAGES = ['dlt[postgres,parquet]==1.31.0', 'duckdb==1.5.5', 'singer-sdk==0.54.9'];
 const isQuick = process.argv.includes('--quick');
@@ -175,7 +175,7 @@ const runners = Object.entries(LISTS).filter(
   for (const fault of FAULTS) row(fault, ...(await withFault(source.url, fault)));
 }
 if (python !== undefined) {
-  const server = spawn(process.execPath, [join(ROOT, 'bench/export-server.ts')], {
+  const server = spawn(process.execPath, [join(ROOT, 'bench/export/server.ts')], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   const { value: base } = await createInterface({ input: server.stdout })[Symbol.asyncIterator]().next();
@@ -187,7 +187,7 @@ if (python !== undefined) {
       const ended = await timed([
         process.execPath,
         '--max-semi-space-size=4',
-        join(ROOT, 'bench/export-worker.ts'),
+        join(ROOT, 'bench/export/worker.ts'),
         ...args,
       ]);
       const [, rows] = /"rows":(\d+)/.exec(ended.said) ?? [];

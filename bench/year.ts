@@ -6,8 +6,13 @@ import { openApp } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
-import { closedSegments, countRows, passNight, startBusyNetwork } from '../test/support/simulated-nights.ts';
-import { givenNumbers, openFolder, say, sayLoad } from './scratch-world.ts';
+import {
+  closedSegments,
+  countRows,
+  passNight,
+  startBusyNetwork,
+} from '../test/support/measure/simulated-nights.ts';
+import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
 
 const [PARTIES = 50, NIGHTS = 365, DAYS = 1] = givenNumbers();
 const SEGMENTS_A_YEAR_MAX = 12;

@@ -10,10 +10,7 @@ export const loadSegmentsJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.load,
   payload,
   handle: ({ runId }, deps, context) =>
-    workRun(runId, deps, context, (run, signal) =>
-      deps.stages.load(
-        { runId, ...params.parse(run.params) },
-        { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
-      ),
+    workRun(runId, deps, context, (run, call) =>
+      deps.stages.load({ runId, ...params.parse(run.params) }, call),
     ),
 };

@@ -23,8 +23,8 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       runId,
       deps,
       context,
-      (run, signal) => runNightly(run, deps, signal),
-      (run, outcome, signal) => reportFailedNightly(run, outcome, deps, signal),
+      (run, call) => runNightly(run, deps, call),
+      (run, result, signal) => reportFailedNightly(run, result, deps, signal),
     );
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: runDocument(ended) }, 'Nightly report');

@@ -18,11 +18,8 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
   handle: async (given, deps, context) => {
     if (!('runId' in given)) refuseOtherSchedule('the scheduled audit', given.source, deps);
     const runId = 'runId' in given ? given.runId : await claimAudit(given.audit, context.dueMs, deps);
-    await workRun(runId, deps, context, (run, signal) =>
-      deps.stages.sync(
-        { runId, list: subject.parse(run.subject), ...params.parse(run.params) },
-        { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
-      ),
+    await workRun(runId, deps, context, (run, call) =>
+      deps.stages.sync({ runId, list: subject.parse(run.subject), ...params.parse(run.params) }, call),
     );
   },
 };

@@ -9,10 +9,7 @@ export const verifyJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.verify,
   payload,
   handle: ({ runId }, deps, context) =>
-    workRun(runId, deps, context, (run, signal) =>
-      deps.stages.verify(
-        { runId, deep: run.subject === 'deep', scope: 'whole' },
-        { signal, onProgress: (lines) => deps.progress.report(runId, lines) },
-      ),
+    workRun(runId, deps, context, (run, call) =>
+      deps.stages.verify({ runId, deep: run.subject === 'deep', scope: 'whole' }, call),
     ),
 };

@@ -67,15 +67,19 @@ const STATEMENTS = [
     extra jsonb,
     primary key (generation_id, pos),
     unique (generation_id, key))`,
+  // A lease outlives a process that gets no time, as long as that process is connected; of one that is gone, or never
+  // said who it is, what was not renewed for ten seconds is free. A process is connected while it holds its lock.
+  `create function mirror.is_leased(lease_until timestamptz, holder int) returns boolean language sql volatile as $$
+    select lease_until > clock_timestamp() and (lease_until > clock_timestamp() + interval '50 seconds' or exists (
+      select from pg_locks where locktype = 'advisory' and classid = 1819110756 and objid = holder::oid and objsubid = 2
+        and database = (select oid from pg_database where datname = current_database()))) $$`,
+  'revoke execute on function mirror.is_leased(timestamptz, int) from public',
   // Who syncs a list, by the database's clock.
   `create table mirror.list_leases (
     list text primary key check (list in ('parties', 'checkpoints')),
     token uuid,
     lease_until timestamptz,
-    run_id uuid,
-    started_at timestamptz,
-    pages bigint not null default 0,
-    new_rows bigint not null default 0)`,
+    lease_holder int)`,
   `insert into mirror.list_leases (list) values ('parties'), ('checkpoints')`,
 
   // A reason not to say complete. Only an audit that ends without one closes it.

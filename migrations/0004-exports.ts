@@ -25,13 +25,6 @@ const STATEMENTS = [
     limit_polled_at timestamptz,
     recorded_seq bigint not null default 0,
     unique nulls not distinct (party_id, asset_id))`,
-  // A lease outlives a process that gets no time, as long as that process is connected; of one that is gone, or never
-  // said who it is, what was not renewed for ten seconds is free. A process is connected while it holds its lock.
-  `create function mirror.is_leased(lease_until timestamptz, holder int) returns boolean language sql volatile as $$
-    select lease_until > clock_timestamp() and (lease_until > clock_timestamp() + interval '50 seconds' or exists (
-      select from pg_locks where locktype = 'advisory' and classid = 1819110756 and objid = holder::oid and objsubid = 2
-        and database = (select oid from pg_database where datname = current_database()))) $$`,
-  'revoke execute on function mirror.is_leased(timestamptz, int) from public',
   `create table mirror.segments (
     segment_id bigint generated always as identity primary key,
     party_id text not null,

@@ -215,10 +215,7 @@ table mirror.list_leases
   list text not null
   token uuid
   lease_until timestamp with time zone
-  run_id uuid
-  started_at timestamp with time zone
-  pages bigint not null default 0
-  new_rows bigint not null default 0
+  lease_holder integer
   constraint list_leases_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
   constraint list_leases_pkey PRIMARY KEY (list)
 

@@ -1,10 +1,12 @@
 /** Writes what docs take from the source: the table of settings, and the JSON Schema of a run. */
+import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { RUN_OUTPUT_SCHEMA } from '../src/runs/run-document.ts';
+import { RUN_OUTPUT_SCHEMA } from './run-schema.ts';
 import { SETTINGS, type Setting } from '../src/config/settings.ts';
 
 const PATH = resolve(import.meta.dirname, '../docs/configuration.md');
+const SCHEMA = resolve(import.meta.dirname, '../docs/run.schema.json');
 const HEADER = ['| Setting | Default | Accepted | Meaning |', '|---|---|---|---|'];
 
 function tableRow({ name, secret, fallback, accepted, help }: Setting): string {
@@ -23,7 +25,6 @@ writeFileSync(
   PATH,
   page.replace(/^\| Setting \|.*\n(?:\|.*\n)*/m, () => `${table}\n`),
 );
-writeFileSync(
-  resolve(import.meta.dirname, '../docs/run.schema.json'),
-  `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`,
-);
+writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
+// As `npm run check` wants it.
+execFileSync(resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'), [SCHEMA], { stdio: 'inherit' });

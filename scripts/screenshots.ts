@@ -13,7 +13,7 @@ import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../src/core/time.ts';
 import { startSandbox, type Sandbox } from '../test/support/sandbox.ts';
-import { openPage, type ConsolePage } from '../test/console/browser.ts';
+import { openPage, type ConsolePage } from '../test/api/console/browser.ts';
 
 const IMAGES = resolve(process.argv[2] ?? join(import.meta.dirname, '../docs/images'));
 const IMAGE_BYTES_MAX = 300_000;

@@ -1,4 +1,5 @@
 /** Starts the command line with this process's environment; everything else is called with its inputs. */
+import { unlessBrokenPipe } from './cli/output/destination.ts';
 import { runCli } from './cli/program.ts';
 import { processEnvironment } from './config/environment.ts';
 
@@ -16,6 +17,9 @@ for (const name of ['SIGINT', 'SIGTERM'] as const) {
     stop.abort(new DOMException(`told to stop by ${name}`, 'AbortError'));
   });
 }
+
+// Whoever reads may have read enough, as `head` does: what is written after that is for nobody.
+for (const output of [process.stdout, process.stderr]) output.on('error', unlessBrokenPipe);
 
 // Where nothing is left to wait for and no answer came, Node would end as if all were well.
 process.exitCode = 1;

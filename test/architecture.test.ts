@@ -89,8 +89,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/objects': adapter('@aws-sdk/client-s3', '@aws-sdk/lib-storage'),
   'src/state': adapter('pg', 'ioredis'),
   'src/queue': adapter('bullmq', 'ioredis', 'pg'),
-  'src/embedded': { values: ['src/core'], packages: ['pg'] },
-  'src/sandbox': { values: PURE },
+  'src/embedded': { values: ['src/core'] },
+  'src/sandbox': { values: PURE, packages: ['zod'] },
   jobs: edge('cron-parser', 'p-retry'),
   'src/runs': {
     ...edge('cron-parser', 'p-retry'),

@@ -1,10 +1,11 @@
 /** The database and the resume state: what every process needs, the one that others are described in first. */
+import { join } from 'node:path';
 import { openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { type Identity, queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
-import { UnreachableError } from '../core/errors.ts';
+import { errorCode, PermanentError, UnreachableError } from '../core/errors.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { PostgresState } from '../state/postgres-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
@@ -57,7 +58,7 @@ async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promis
   const identity = await readIdentity(db);
   const { sourceUrl } = config;
   const isOther =
-    identity.sourceUrl !== undefined && sourceUrl !== undefined && shownUrl(sourceUrl) !== identity.sourceUrl;
+    identity.sourceUrl !== null && sourceUrl !== undefined && shownUrl(sourceUrl) !== identity.sourceUrl;
   if (isOther) {
     // Workers that were started with the former address refuse the jobs of this one.
     log.warn(
@@ -69,10 +70,15 @@ async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promis
 }
 
 /** The first that is asked of the database: where it is away, its address is what a person must look at. */
-async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promise<readonly string[]> {
+async function openSchema(
+  warehouse: Warehouse,
+  { databaseUrl, dataDir }: Config,
+): Promise<readonly string[]> {
   try {
     return await migrate(warehouse.db);
   } catch (error) {
+    if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER')
+      throw embeddedIsOlder(dataDir, error);
     if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
     throw new UnreachableError(`Cannot reach the database at ${databaseUrl.host}; check DATABASE_URL`, {
       code: 'DATABASE_UNREACHABLE',
@@ -80,6 +86,15 @@ async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promis
       cause: error,
     });
   }
+}
+
+function embeddedIsOlder(dataDir: string, cause: unknown): PermanentError {
+  const home = join(dataDir, 'postgres');
+  return new PermanentError(
+    `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
+      'and run `ledger-mirror load --all`, which rebuilds the database from the objects',
+    { code: 'DATABASE_OLDER', meta: { home }, cause },
+  );
 }
 
 async function openState(

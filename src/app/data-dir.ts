@@ -1,13 +1,19 @@
 /** What lies in DATA_DIR, and that it can be written. */
 import { randomUUID } from 'node:crypto';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Config } from '../config/environment.ts';
 import { errorCode, UsageError } from '../core/errors.ts';
+import { makeFolders } from '../core/folders.ts';
 
 export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
   return objectStoreUrl ?? pathToFileURL(join(dataDir, 'objects'));
+}
+
+/** Of an embedded Postgres. */
+export function passwordFileOf({ dataDir }: Config): string {
+  return join(dataDir, 'postgres/password');
 }
 
 export function scratchDirOf({ dataDir }: Config): string {
@@ -21,7 +27,7 @@ export function scratchDirOf({ dataDir }: Config): string {
 export async function requireWritable(dir: string): Promise<void> {
   const probe = join(dir, `.probe-${randomUUID()}`);
   try {
-    await mkdir(dir, { recursive: true });
+    await makeFolders(dir);
     await writeFile(probe, 'written and removed to see whether that is possible\n');
     await rm(probe);
   } catch (error) {

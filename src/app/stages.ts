@@ -1,13 +1,13 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
 import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
+import { openRows } from '../postgres/rows.ts';
 import { LoadedRows } from '../api/service/store/loaded-rows.ts';
-import type { Config } from '../config/environment.ts';
-import { UsageError } from '../core/errors.ts';
+import { type Config, sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
 import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
-import { worst, type Outcome } from '../core/verdict.ts';
+import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/read/row-pool.ts';
 import { mergeAll } from '../export/merge/merge-all.ts';
@@ -21,8 +21,7 @@ import { RowSpool } from '../lake/build/row-spool.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import type { LakeCheck } from '../load/ports.ts';
 import { loadAll } from '../load/load-all.ts';
-import { type RebuildDeps, rebuildIfEmpty } from '../load/rebuild.ts';
-import { StoreWatch } from '../load/store-watch.ts';
+import { type RebuildDeps, rebuildIfEmpty, watchStore } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import { describeStore } from './doctor/describe-store.ts';
@@ -46,7 +45,7 @@ import { LoadStore } from '../load/store/load-store.ts';
 import { RebuildStore } from '../load/store/rebuild-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
-import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress-lines.ts';
+import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress/progress-lines.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;
@@ -91,10 +90,13 @@ function stagesOfSource({
   rowPool,
   holder,
 }: StageParts): Pick<Stages, FromSource> {
-  const asked = (): Source => source ?? noSource();
+  const asked = (): Source => {
+    if (source === undefined) throw sourceMissing('this asks the source');
+    return source;
+  };
   const syncDeps = (): Omit<SyncDeps, 'onProgress'> => ({
     source: asked().lists,
-    store: new ListStore(warehouse),
+    store: new ListStore(warehouse.db, holder),
     resumePoints: state,
     log,
   });
@@ -102,7 +104,7 @@ function stagesOfSource({
     repository: ExportStore,
     request: ExportRequest,
     { signal, onProgress }: StageCall,
-  ): Promise<Outcome> => {
+  ): Promise<VerdictWithEvidence> => {
     const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
       {
         ...request,
@@ -170,9 +172,9 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
   const reader = new ObjectLedgerReader(
     exportIndex(new ExportStore(warehouse.db), archive),
     store,
-    new LoadedRows(warehouse.pool),
+    new LoadedRows(openRows(warehouse.pool)),
   );
-  const watch = new StoreWatch(rebuildDeps(parts));
+  const catchUp = watchStore(rebuildDeps(parts));
   return {
     readLedger: (question, signal) => reader.read(question, signal),
     load: (request, call) => load(request, parts, lake, call),
@@ -197,7 +199,7 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
     },
     publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
     catchUpWithStore: async (signal, { maxAgeMs = 0 } = {}) => {
-      const found = await watch.catchUp(signal, maxAgeMs);
+      const found = await catchUp(signal, maxAgeMs);
       if (found === undefined) return;
       const { problemCount: problems } = found;
       log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
@@ -238,7 +240,7 @@ async function load(
   parts: StageParts,
   lake: LakeDeps,
   { signal, onProgress }: StageCall,
-): Promise<Outcome> {
+): Promise<VerdictWithEvidence> {
   const { config, warehouse, store, log } = parts;
   const rebuilt = isRebuild ? await rebuildIfEmpty(rebuildDeps(parts), signal) : undefined;
   if (rebuilt !== undefined)
@@ -253,13 +255,11 @@ async function load(
   let [parties, segments, rows] = [0, 0, 0n];
   const kept = new RowSpool(scratchDirOf(config));
   const repository = new LoadStore(warehouse);
-  const now = await loadAll({ repository, objects: store, keeper: kept }, signal, {
-    onParty: (party) => {
-      parties += 1;
-      segments += party.segments;
-      rows += party.rows;
-      onProgress([loadLine(parties, segments, rows)]);
-    },
+  const now = await loadAll({ repository, objects: store, keeper: kept }, signal, (party) => {
+    parties += 1;
+    segments += party.segments;
+    rows += party.rows;
+    onProgress([loadLine(parties, segments, rows)]);
   });
   // A delivery of this run that was killed has loaded its part already.
   const loaded = { ...now, ...(await repository.loadedSince(runId)) };
@@ -281,10 +281,6 @@ async function load(
       ...(rebuilt === undefined ? {} : { rebuilt, restoredReports: restored }),
     }),
   };
-}
-
-function noSource(): never {
-  throw new UsageError(['SOURCE_URL: not set, and this asks the source; give the URL of the query service']);
 }
 
 function exportIndex(exports: ExportStore, archive: ExportArchiveStore): LedgerIndex {

@@ -3,6 +3,7 @@ import type { Writable } from 'node:stream';
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
 import type { Verdict } from '../core/verdict.ts';
+import { errorIn } from '../runs/run-document.ts';
 import type { Progress } from './output/progress.ts';
 
 export const EXIT = {
@@ -36,12 +37,7 @@ export interface CommandResult {
   readonly text?: string | undefined;
 }
 
-export function exitCodeOf(
-  verdict: Verdict | undefined,
-  evidence: Readonly<Record<string, unknown>>,
-): ExitCode {
+export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<string, unknown>>): ExitCode {
   if (verdict === 'complete') return EXIT.done;
-  const error = evidence['error'];
-  const isUnreachable = typeof error === 'object' && error !== null && 'unreachable' in error;
-  return isUnreachable ? EXIT.tryAgain : EXIT.verdict;
+  return errorIn(evidence)?.isUnreachable === true ? EXIT.tryAgain : EXIT.verdict;
 }

@@ -44,9 +44,10 @@ export async function execute<Options>(
   const handler = await load();
   let result: CommandResult;
   {
+    const terminal = openTerminal({ stream: stderr, level, isQuiet });
     // Restored before anything else is written to it.
-    await using terminal = openTerminal({ stream: stderr, level, isQuiet });
-    const { log, progress } = terminal;
+    using progress = terminal.progress;
+    const { log } = terminal;
     result = await handler(options, { ...environment, config, log, isJson, progress });
   }
   if (isJson && result.document !== undefined)

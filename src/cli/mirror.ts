@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { App } from '../app/app.ts';
 import { openReader, type Reader } from '../app/reader.ts';
 import type { Config } from '../config/environment.ts';
-import { chooseById, splitCutId } from '../core/cut-ids.ts';
+import { chooseById, splitCutId } from '../core/ids.ts';
 import { UsageError } from '../core/errors.ts';
 import type { Run } from '../runs/store/run.ts';
 import type { CommandContext } from './context.ts';

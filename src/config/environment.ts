@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { errorCode, errorLine, UsageError } from '../core/errors.ts';
-import { canonicalId } from '../core/ids.ts';
+import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
 import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
 import type { PartySelection } from './value-forms.ts';
@@ -67,6 +67,16 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   return { ...settings, origins, ambient: ambientOf(given) } as unknown as Config;
 }
 
+/** @param why the source is needed */
+export function sourceMissing(why: string): UsageError {
+  return new UsageError([`SOURCE_URL: not set, and ${why}; give the URL of the query service`]);
+}
+
+/** @throws UsageError where SOURCE_URL is not set */
+export function requireSource({ sourceUrl }: Config): void {
+  if (sourceUrl === undefined) throw sourceMissing('this command asks the source');
+}
+
 function parse(setting: Setting, text: string, problems: string[]): unknown {
   const value = setting.parse(text);
   if (value === undefined) {
@@ -83,7 +93,9 @@ function tokenProblems(token: unknown, readToken: unknown): readonly string[] {
     return ['API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too'];
   }
   return token === readToken
-    ? ['API_READ_TOKEN: is the same as API_TOKEN; give another one, which reads and orders nothing']
+    ? [
+        'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
+      ]
     : [];
 }
 
@@ -188,12 +200,20 @@ function readPartyFile(
   const path = resolve(cwd, selection.path);
   const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line', problems);
   if (text === undefined) return undefined;
-  const lines = text.split(/[\s,]+/).filter((line) => line !== '');
-  const ids = lines.map((line) => canonicalId(line));
+  const words = text.split(/[\s,]+/).filter((word) => word !== '');
+  // A source with ids of its own may have spaces and commas in them: then each is a line.
+  const isOfWords = words.every((word) => canonicalId(word) !== undefined);
+  const lines = isOfWords
+    ? words
+    : text
+        .split('\n')
+        .map((line) => line.trim())
+        .filter((line) => line !== '');
+  const ids = lines.map((line) => canonicalPartyId(line));
   const wrong = lines.find((_, index) => ids[index] === undefined);
   if (wrong !== undefined || lines.length === 0) {
     problems.push(
-      `NIGHTLY_PARTIES: ${quote(path)} holds ${wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`}; give one id (64 hex digits) a line`,
+      `NIGHTLY_PARTIES: ${quote(path)} holds ${wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`}; give one id a line`,
     );
   }
   return { kind: 'list', ids: [...new Set(ids.filter((id) => id !== undefined))] };

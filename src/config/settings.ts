@@ -11,6 +11,7 @@ import {
   duration,
   type Form,
   httpUrl,
+  serviceUrl,
   idList,
   integer,
   notices,
@@ -26,229 +27,148 @@ import {
 } from './value-forms.ts';
 
 interface Declared<Value> extends Form<Value> {
-  /** Read exactly as if a user had written it. */
   readonly fallback?: string;
   readonly secret?: boolean;
   readonly help: string;
 }
 
+interface Preset {
+  /** Read exactly as if a user had written it. */
+  readonly fallback: string;
+}
+
+/** Unset, it is undefined. */
+function optional<Value>(form: Form<Value>, help: string): Declared<Value> {
+  return { ...form, help };
+}
+
+/** Optional, and never shown or stored. */
+function secret<Value>(form: Form<Value>, help: string): Declared<Value> {
+  return { ...form, help, secret: true };
+}
+
+function preset<Value>(fallback: string, form: Form<Value>, help: string): Declared<Value> & Preset {
+  return { ...form, help, fallback };
+}
+
 const TABLE = {
-  SOURCE_URL: {
-    help: 'the query service to mirror; needed by what asks the source',
-    ...httpUrl,
-  },
-  SOURCE_AUTHORIZATION: {
-    secret: true,
-    help: 'sent as the Authorization header of every request to the source',
-    ...text('an Authorization header value', /^[\x20-\x7e]+$/),
-  },
-  SOURCE_PAGE_SIZE: {
-    fallback: '1000',
-    help: 'rows asked for in one page (raised to 4 where less)',
-    ...integer(2, 50_000),
-  },
-  SOURCE_RATE: {
-    fallback: '10',
-    help: 'requests a second to the source, over all workers',
-    ...integer(1, 100_000),
-  },
-  SOURCE_EXPORT_CONCURRENCY: {
-    fallback: '1',
-    help: 'exports at once, over all workers',
-    ...integer(1, 64),
-  },
-  SOURCE_EXPORT_PATH: {
-    fallback: '/api/v2/ledgerentry/export',
-    help: 'path of the export',
-    ...text('a path that begins with /', /^\/[\w\-./~%]*$/),
-  },
-  SOURCE_EXPORT_PARAM_PARTY: {
-    fallback: 'partyId',
-    help: 'its parameter for the party',
-    ...parameterName,
-  },
-  SOURCE_EXPORT_PARAM_ASSET: {
-    fallback: 'assetId',
-    help: 'its parameter for the asset',
-    ...parameterName,
-  },
-  SOURCE_EXPORT_PARAM_FROM: {
-    fallback: 'dateRange.startTimestamp',
-    help: 'its parameter for the first instant',
-    ...parameterName,
-  },
-  SOURCE_EXPORT_PARAM_TO: {
-    fallback: 'dateRange.endTimestamp',
-    help: 'its parameter for the end (exclusive)',
-    ...parameterName,
-  },
-  SOURCE_EXPORT_TIME: {
-    fallback: 'ns',
-    help: 'how these two write a time',
-    ...oneOf('ns', 'ms', 's', 'rfc3339'),
-  },
-  SOURCE_ASSETS: {
-    help: 'the assets to ask for, where the source demands one',
-    ...idList,
-  },
-  DATABASE_URL: {
-    secret: true,
-    help: 'the warehouse; unset: Postgres embedded in DATA_DIR',
-    ...url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
-  },
-  REDIS_URL: {
-    secret: true,
-    help: 'queues and resume state; unset: both in Postgres',
-    ...url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
-  },
-  OBJECT_STORE_URL: {
-    help: 'where exports and the lake go; unset: DATA_DIR/objects',
-    ...objectStoreUrl,
-  },
-  DATA_DIR: {
-    fallback: './data',
-    help: 'where the embedded parts keep theirs',
-    ...text('a directory', /^[^\0]+$/),
-  },
-  SCHEDULE: {
-    fallback: '0 2 * * *',
-    help: 'when the nightly run starts',
-    ...cron,
-  },
-  SCHEDULE_TZ: {
-    fallback: 'UTC',
-    help: 'the time zone of SCHEDULE',
-    ...timeZone,
-  },
-  FIRST_RUN: {
-    fallback: 'now',
-    help: 'when a mirror that has had no nightly run starts its first',
-    ...oneOf('now', 'scheduled'),
-  },
-  AUDIT_SCHEDULE: {
-    fallback: '0 4 * * 0',
-    help: 'when both lists are audited: every page again',
-    ...cron,
-  },
-  NIGHTLY_PARTIES: {
-    fallback: 'all',
-    help: 'whose ledger entries the nightly run exports',
-    ...partySelection,
-  },
-  NIGHTLY_EXPORTS_MAX: {
-    help: 'exports a night at most; unset: no limit',
-    ...integer(0, 2 ** 31),
-    accepted: 'a whole number from 0',
-  },
-  SOURCE_RETENTION: {
-    fallback: '90d',
-    help: 'how long the source keeps ledger entries for certain: what is older is not audited, and proves nothing',
-    ...duration('1d', '36500d'),
-  },
-  NIGHTLY_AUDIT_SHARE: {
-    fallback: '1%',
-    help: 'closed segments of ledgers that a nightly run asks for once more, the oldest check first, and compares',
-    ...percentage,
-  },
-  NIGHTLY_WINDOW: {
-    help: 'how long a nightly run asks for ledgers; unset: until an hour before the next scheduled time',
-    ...duration('1m', '7d'),
-    accepted: 'a duration from 1m to 7d, such as 6h',
-  },
-  HISTORY_RETENTION: {
-    fallback: '90d',
-    help: 'how long finished runs, and what each nightly run asked, are kept',
-    // A leftover of a killed export is removed a week later, and only while its run is known.
-    ...duration('14d', '3650d'),
-  },
-  EXPORT_COMPRESSION: {
-    fallback: 'zstd',
-    help: 'how exported objects are stored',
-    ...oneOf('zstd', 'gzip', 'none'),
-  },
-  EXPORT_SEGMENT_MAX: {
-    fallback: '1GiB',
-    help: 'plain CSV in one object; what outgrows it is asked in windows of time',
-    ...byteSize('64KiB', '64GiB'),
-  },
-  EXPORT_COLUMNS: {
-    help: "what the source's CSV calls our columns; unset: as the public service calls them",
-    ...columnNames,
-  },
-  EXPORT_DELIMITER: {
-    fallback: 'comma',
-    help: 'what parts the fields of its CSV',
-    ...delimiter,
-  },
-  EXPORT_TIME_FORMAT: {
-    fallback: 'rfc3339',
-    help: 'how its CSV writes times: with a zone, in UTC without one, or counted since 1970',
-    ...oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
-  },
-  EXPORT_ID_FORMAT: {
-    fallback: 'hex',
-    help: 'how its CSV writes ids: as hex, with 0x in front, or in base64',
-    ...oneOf('hex', '0x', 'base64'),
-  },
-  LAKE_RETENTION: {
-    fallback: '7d',
-    help: 'how long files that no current version of a lake table names are kept',
-    ...duration('1s', '3650d'),
-  },
-  NOTIFY_URL: {
-    secret: true,
-    help: 'where the start and end of runs is posted as JSON',
-    ...httpUrl,
-  },
-  NOTIFY_ON: {
-    fallback: 'nightly,failed,recovered',
-    help: 'of which runs it is told: of kinds, whatever happens, and of what happens, to any run',
-    ...notices,
-  },
-  NOTIFY_SECRET: {
-    secret: true,
-    help: 'signs what is posted, as Standard Webhooks say',
-    ...text('whsec_ and 24 to 64 bytes in base64', /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
-  },
-  NOTIFY_FORMAT: {
-    fallback: 'json',
-    help: 'what is posted: the whole report of a run, or a line for a chat',
-    ...oneOf('json', 'slack'),
-  },
-  API_HOST: {
-    fallback: '127.0.0.1',
-    help: 'where the read API listens',
-    ...text('a host name or address', /^[\w.:-]+$/),
-  },
-  API_PORT: {
-    fallback: '8080',
-    help: 'its port; 0: a free one',
-    ...port,
-  },
-  API_TOKEN: {
-    secret: true,
-    help: 'what the read API and the console ask for; needed beyond loopback',
-    ...token,
-  },
-  API_READ_TOKEN: {
-    secret: true,
-    help: 'a second token that reads and orders nothing',
-    ...token,
-    accepted: `${token.accepted}; another than API_TOKEN`,
-  },
-  API_HOSTS: {
-    help: 'the names that requests may be for, beside loopback ones and API_HOST',
-    ...hostNames,
-  },
-  WORKER_HEALTH_PORT: {
-    help: "a worker's health; unset: none",
-    ...port,
-  },
-  LOG_LEVEL: {
-    fallback: 'info',
-    help: 'what is logged',
-    ...oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
-  },
+  SOURCE_URL: optional(serviceUrl, 'the query service to mirror; needed by what asks the source'),
+  SOURCE_AUTHORIZATION: secret(
+    text('an Authorization header value', /^[\x20-\x7e]+$/),
+    'sent as the Authorization header of every request to the source',
+  ),
+  SOURCE_PAGE_SIZE: preset('1000', integer(2, 50_000), 'rows asked for in one page; 2 and 3 count as 4'),
+  SOURCE_RATE: preset('10', integer(1, 100_000), 'requests a second to the source, over all workers'),
+  SOURCE_EXPORT_CONCURRENCY: preset('1', integer(1, 64), 'exports at once, over all workers'),
+  SOURCE_EXPORT_PATH: preset(
+    '/api/v2/ledgerentry/export',
+    text('a path that begins with /', /^\/[\w\-./~%]*$/),
+    'path of the export',
+  ),
+  SOURCE_EXPORT_PARAM_PARTY: preset('partyId', parameterName, 'its parameter for the party'),
+  SOURCE_EXPORT_PARAM_ASSET: preset('assetId', parameterName, 'its parameter for the asset'),
+  SOURCE_EXPORT_PARAM_FROM: preset(
+    'dateRange.startTimestamp',
+    parameterName,
+    'its parameter for the first instant',
+  ),
+  SOURCE_EXPORT_PARAM_TO: preset(
+    'dateRange.endTimestamp',
+    parameterName,
+    'its parameter for the end (exclusive)',
+  ),
+  SOURCE_EXPORT_TIME: preset('ns', oneOf('ns', 'ms', 's', 'rfc3339'), 'how these two write a time'),
+  SOURCE_ASSETS: optional(idList, 'the assets to ask for, where the source demands one'),
+  DATABASE_URL: secret(
+    url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
+    'the warehouse; unset: Postgres embedded in DATA_DIR',
+  ),
+  REDIS_URL: secret(
+    url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
+    'queues and resume state; unset: both in Postgres',
+  ),
+  OBJECT_STORE_URL: optional(objectStoreUrl, 'where exports and the lake go; unset: DATA_DIR/objects'),
+  DATA_DIR: preset('./data', text('a directory', /^[^\0]+$/), 'where the embedded parts keep theirs'),
+  SCHEDULE: preset('0 2 * * *', cron, 'when the nightly run starts'),
+  SCHEDULE_TZ: preset('UTC', timeZone, 'the time zone of SCHEDULE'),
+  FIRST_RUN: preset(
+    'now',
+    oneOf('now', 'scheduled'),
+    'when a mirror that has had no nightly run starts its first',
+  ),
+  AUDIT_SCHEDULE: preset('0 4 * * 0', cron, 'when both lists are audited: every page again'),
+  NIGHTLY_PARTIES: preset('all', partySelection, 'whose ledger entries the nightly run exports'),
+  NIGHTLY_EXPORTS_MAX: optional(
+    { ...integer(0, 2 ** 31), accepted: 'a whole number from 0' },
+    'exports a night at most; unset: no limit',
+  ),
+  SOURCE_RETENTION: preset(
+    '90d',
+    duration('1d', '36500d'),
+    'how long the source keeps ledger entries for certain: what is older is not audited, and proves nothing',
+  ),
+  NIGHTLY_AUDIT_SHARE: preset(
+    '1%',
+    percentage,
+    'closed segments of ledgers that a nightly run asks for once more, the oldest check first, and compares',
+  ),
+  NIGHTLY_WINDOW: optional(
+    { ...duration('1m', '7d'), accepted: 'a duration from 1m to 7d, such as 6h' },
+    'how long a nightly run asks for ledgers; unset: until an hour before the next scheduled time',
+  ),
+  // A leftover of a killed export is removed a week later, and only while its run is known.
+  HISTORY_RETENTION: preset(
+    '90d',
+    duration('14d', '3650d'),
+    'how long finished runs, and what each nightly run asked, are kept',
+  ),
+  EXPORT_COMPRESSION: preset('zstd', oneOf('zstd', 'gzip', 'none'), 'how exported objects are stored'),
+  EXPORT_SEGMENT_MAX: preset(
+    '1GiB',
+    byteSize('64KiB', '64GiB'),
+    'plain CSV in one object; what outgrows it is asked in windows of time',
+  ),
+  EXPORT_COLUMNS: optional(
+    columnNames,
+    "what the source's CSV calls our columns; unset: as the public service calls them",
+  ),
+  EXPORT_DELIMITER: preset('comma', delimiter, 'what parts the fields of its CSV'),
+  EXPORT_TIME_FORMAT: preset(
+    'rfc3339',
+    oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
+    'how its CSV writes times: with a zone, in UTC without one, or counted since 1970',
+  ),
+  EXPORT_ID_FORMAT: preset(
+    'hex',
+    oneOf('hex', '0x', 'base64'),
+    'how its CSV writes ids: as hex, with 0x in front, or in base64',
+  ),
+  LAKE_RETENTION: preset('7d', duration('1s', '3650d'), 'how long replaced files of the lake stay readable'),
+  NOTIFY_URL: secret(httpUrl, 'where the start and end of runs is posted as JSON'),
+  NOTIFY_ON: preset(
+    'nightly,failed,recovered',
+    notices,
+    '`nightly`, `sync`, …: every event of that kind of run; `failed`, `recovered`, …: that event of every run',
+  ),
+  NOTIFY_SECRET: secret(
+    text('whsec_ and 24 to 64 bytes in base64', /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
+    'signs what is posted, as Standard Webhooks say',
+  ),
+  NOTIFY_FORMAT: preset(
+    'json',
+    oneOf('json', 'slack'),
+    'what is posted: the whole report of a run, or a line for a chat',
+  ),
+  API_HOST: preset('127.0.0.1', text('a host name or address', /^[\w.:-]+$/), 'where the read API listens'),
+  API_PORT: preset('8080', port, 'its port; 0: a free one'),
+  API_TOKEN: secret(token, 'what the read API and the console ask for; needed beyond loopback'),
+  API_READ_TOKEN: secret(
+    { ...token, accepted: `${token.accepted}; another than API_TOKEN` },
+    'a second token, which may read everything, and start or cancel nothing',
+  ),
+  API_HOSTS: optional(hostNames, 'further host names under which the API may be addressed'),
+  WORKER_HEALTH_PORT: optional(port, "a worker's health; unset: none"),
+  LOG_LEVEL: preset('info', oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'), 'what is logged'),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
 /** `SOURCE_URL` is `sourceUrl` in the configuration. */
@@ -265,7 +185,7 @@ type ValueOf<Name extends keyof Table> = NonNullable<ReturnType<Table[Name]['par
 
 /** The settings, parsed: those with a default are always there. */
 export type Settings = {
-  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends { readonly fallback: string }
+  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends Preset
     ? ValueOf<Name>
     : ValueOf<Name> | undefined;
 };

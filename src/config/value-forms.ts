@@ -1,6 +1,6 @@
 /** How the values of settings are written: what is accepted, and how it is read and shown. */
 import { CronExpressionParser } from 'cron-parser';
-import { canonicalId } from '../core/ids.ts';
+import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
 export interface Form<Value> {
@@ -25,6 +25,15 @@ export function url(what: string, ...protocols: readonly string[]): Form<URL> {
 }
 
 export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
+
+/** The origin and path of a service, to which names of its own are added. */
+export const serviceUrl: Form<URL> = {
+  accepted: `${httpUrl.accepted}, without a query or fragment; a key goes into SOURCE_AUTHORIZATION`,
+  parse: (given) => {
+    const parsed = httpUrl.parse(given);
+    return parsed !== undefined && !/[?#]/.test(given) ? parsed : undefined;
+  },
+};
 
 function readUrl(given: string, protocols: readonly string[]): URL | undefined {
   const parsed = URL.canParse(given) ? new URL(given) : undefined;
@@ -197,12 +206,14 @@ export const delimiter: Form<string> = {
   show: (character) => [...DELIMITERS].find(([, known]) => known === character)?.[0] ?? character,
 };
 
+const partyIds = listOf('party ids', canonicalPartyId);
+
 export const partySelection: Form<PartySelection> = {
   accepted: 'all, party ids separated by commas, or @file',
   parse: (given) => {
     if (given === 'all') return { kind: 'all' };
     if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
-    const ids = idList.parse(given);
+    const ids = partyIds.parse(given);
     return ids === undefined ? undefined : { kind: 'list', ids };
   },
   show: (selection) => (selection.kind === 'list' ? selection.ids.join(', ') : selection.kind),

@@ -24,7 +24,7 @@ export function rememberSecrets(secrets: Iterable<string>): void {
     }
   }
   const longestFirst = [...known].toSorted((a, b) => b.length - a.length);
-  const alternatives = longestFirst.map((form) => form.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, '\\$&'));
+  const alternatives = longestFirst.map((form) => form.replaceAll(/[^a-z\d]/gi, writtenAs));
   pattern = alternatives.length === 0 ? undefined : new RegExp(alternatives.join('|'), 'gi');
 }
 
@@ -63,6 +63,23 @@ function formsOf(part: string): readonly string[] {
     base64.replace(/=+$/, ''),
     Buffer.from(part).toString('base64url'),
   ];
+}
+
+const HTML_NAMES: Readonly<Record<string, string>> = {
+  '&': '|amp',
+  '<': '|lt',
+  '>': '|gt',
+  '"': '|quot',
+  "'": '|apos',
+};
+
+/** A pattern for a character: as it is, and as JSON and HTML may write it. */
+function writtenAs(character: string): string {
+  const code = character.charCodeAt(0);
+  const hex = code.toString(16);
+  const html = `&(?:#0*${code}|#x0*${hex}${HTML_NAMES[character] ?? ''});`;
+  const plain = character === '/' ? '\\\\?/' : character.replace(/[\\^$.*+?()[\]{}|-]/, '\\$&');
+  return `(?:${plain}|${html}|\\\\u${hex.padStart(4, '0')})`;
 }
 
 /** The text itself where it is no part of a URL. */

@@ -70,7 +70,7 @@ export interface Cluster {
  * the next call clears.
  * @throws PermanentError `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
  */
-export async function ensureCluster(cluster: Cluster, signal?: AbortSignal): Promise<void> {
+export async function ensureCluster(cluster: Cluster, signal: AbortSignal): Promise<void> {
   clearStaging(cluster.home);
   if (existsSync(cluster.dir)) {
     const found = readFileSync(join(cluster.dir, 'PG_VERSION'), 'utf8').trim();
@@ -99,7 +99,7 @@ function clearStaging(home: string): void {
   }
 }
 
-async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | undefined): Promise<void> {
+async function initdb(cluster: Cluster, staging: string, signal: AbortSignal): Promise<void> {
   const password = openSync(cluster.passwordFile, 'r');
   const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
   args.push('--encoding=UTF8', '--locale=C', '--no-instructions');
@@ -111,7 +111,7 @@ async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | u
     stdio: ['ignore', 'ignore', 'pipe', password],
     timeout: INITDB_TIMEOUT_MS,
     killSignal: 'SIGKILL',
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   });
   closeSync(password);
   let stderr = '';
@@ -121,7 +121,7 @@ async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | u
     await once(child, 'close');
     if (child.exitCode === 0) return;
   } catch (error) {
-    signal?.throwIfAborted();
+    signal.throwIfAborted();
     cause = error;
   }
   const reason = stderr.trim().split('\n').at(-1) ?? '';
@@ -135,7 +135,7 @@ async function initdb(cluster: Cluster, staging: string, signal: AbortSignal | u
  * The server on this data folder, running and ready: the one found, or a new one.
  * @throws RetryableError `EMBEDDED_START`
  */
-export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Promise<Server> {
+export async function ensureServer(cluster: Cluster, signal: AbortSignal): Promise<Server> {
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   for (;;) {
     const pids = serverPids(cluster.dir);
@@ -149,7 +149,7 @@ export async function ensureServer(cluster: Cluster, signal?: AbortSignal): Prom
         `processes of an earlier start are neither ready nor gone (${pids.join(', ')})`,
       );
     }
-    await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
+    await sleep(POLL_MS, undefined, { signal });
   }
   const oldPort = readPidFile(cluster.dir)?.port;
   // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
@@ -195,7 +195,7 @@ async function launch(
   cluster: Cluster,
   port: number,
   deadlineMs: number,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<Server | undefined> {
   if (existsSync(cluster.logFile)) renameSync(cluster.logFile, `${cluster.logFile}.old`);
   const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
@@ -219,7 +219,7 @@ async function launch(
     const server = findServer(cluster.dir);
     if (server?.pid === child.pid && server?.status === 'ready') return server;
     if (performance.now() > deadlineMs) throw startError(cluster, 'it was not ready in time');
-    await sleep(POLL_MS, undefined, signal === undefined ? {} : { signal });
+    await sleep(POLL_MS, undefined, { signal });
   }
   return undefined;
 }

@@ -9,55 +9,43 @@ import { PermanentError, RetryableError } from '../core/errors.ts';
 const POLL_MS = 20;
 const SQLITE_BUSY = 5;
 
-export class FileLock implements Disposable {
-  readonly #database: DatabaseSync;
-
-  private constructor(database: DatabaseSync) {
-    this.#database = database;
+/**
+ * Any number of shared locks, or one exclusive lock, on the file (made where missing), until it is disposed of.
+ * @returns undefined while somebody else holds it in a way that excludes this
+ * @throws PermanentError `EMBEDDED_LOCK` where the file cannot be locked at all
+ */
+export function takeLock(path: string, mode: 'shared' | 'exclusive'): Disposable | undefined {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { timeout: 0 });
+    database.exec(mode === 'exclusive' ? 'BEGIN EXCLUSIVE' : 'BEGIN; SELECT count(*) FROM sqlite_schema');
+    return database;
+  } catch (error) {
+    database?.close();
+    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return undefined;
+    throw new PermanentError(
+      `Cannot lock ${path}: the file cannot be opened and locked by this user; run as the user who made it, on a local disk`,
+      { code: 'EMBEDDED_LOCK', meta: { path }, cause: error },
+    );
   }
+}
 
-  /**
-   * Any number of shared locks, or one exclusive lock, on the file (made where missing).
-   * @returns undefined while somebody else holds it in a way that excludes this
-   * @throws PermanentError `EMBEDDED_LOCK` where the file cannot be locked at all
-   */
-  static take(path: string, mode: 'shared' | 'exclusive'): FileLock | undefined {
-    let database: DatabaseSync | undefined;
-    try {
-      database = new DatabaseSync(path, { timeout: 0 });
-      database.exec(mode === 'exclusive' ? 'BEGIN EXCLUSIVE' : 'BEGIN; SELECT count(*) FROM sqlite_schema');
-      return new FileLock(database);
-    } catch (error) {
-      database?.close();
-      if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return undefined;
-      throw new PermanentError(
-        `Cannot lock ${path}: the file cannot be opened and locked by this user; run as the user who made it, on a local disk`,
-        { code: 'EMBEDDED_LOCK', meta: { path }, cause: error },
+/**
+ * Waits for the exclusive lock.
+ * @throws RetryableError `EMBEDDED_BUSY` after `timeoutMs`; the signal's reason when aborted
+ */
+export async function waitForLock(path: string, timeoutMs: number, signal: AbortSignal): Promise<Disposable> {
+  const startedMs = performance.now();
+  for (;;) {
+    signal.throwIfAborted();
+    const lock = takeLock(path, 'exclusive');
+    if (lock !== undefined) return lock;
+    if (performance.now() - startedMs > timeoutMs) {
+      throw new RetryableError(
+        `Cannot lock ${path}: another command has held it for ${timeoutMs / 1000} s; try again when it is done`,
+        { code: 'EMBEDDED_BUSY', meta: { path } },
       );
     }
-  }
-
-  /**
-   * Waits for the exclusive lock.
-   * @throws RetryableError `EMBEDDED_BUSY` after `timeoutMs`; the signal's reason when aborted
-   */
-  static async wait(path: string, timeoutMs: number, signal?: AbortSignal): Promise<FileLock> {
-    const startedMs = performance.now();
-    for (;;) {
-      signal?.throwIfAborted();
-      const lock = FileLock.take(path, 'exclusive');
-      if (lock !== undefined) return lock;
-      if (performance.now() - startedMs > timeoutMs) {
-        throw new RetryableError(
-          `Cannot lock ${path}: another command has held it for ${timeoutMs / 1000} s; try again when it is done`,
-          { code: 'EMBEDDED_BUSY', meta: { path } },
-        );
-      }
-      await sleep(POLL_MS);
-    }
-  }
-
-  [Symbol.dispose](): void {
-    if (this.#database.isOpen) this.#database.close();
+    await sleep(POLL_MS);
   }
 }

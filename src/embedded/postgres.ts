@@ -10,11 +10,9 @@
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
-  constants,
   existsSync,
   fsyncSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readFileSync,
   rmSync,
@@ -24,6 +22,7 @@ import {
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { PermanentError, errorCode } from '../core/errors.ts';
+import { makeFolders } from '../core/folders.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
@@ -36,12 +35,13 @@ import {
   giveTo,
   stopServer,
 } from './cluster.ts';
-import { FileLock } from './file-lock.ts';
-import { ServerKeeper } from './keeper.ts';
+import { takeLock, waitForLock } from './file-lock.ts';
+import { keepServer } from './keeper.ts';
 import { findServer } from './server-processes.ts';
 
 /** Longer than the longest start or stop of another command. */
 const TURN_TIMEOUT_MS = 120_000;
+const NEVER = new AbortController().signal;
 const PASSWORD_BYTES = 24;
 const DATABASE = 'postgres';
 
@@ -66,8 +66,8 @@ export interface EmbeddedPostgres extends AsyncDisposable {
  * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when aborted
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-  const { log, signal } = options;
-  const cluster = openCluster(options);
+  const { log, signal = NEVER } = options;
+  const cluster = await openCluster(options);
   return inTurn(cluster, signal, async () => {
     const hold = takeHold(cluster);
     try {
@@ -81,22 +81,22 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
         connectionString: `postgres://${SUPERUSER}:${password}@127.0.0.1:${port}/${DATABASE}`,
         [Symbol.asyncDispose]: async () => {
           await keeper[Symbol.asyncDispose]();
-          await inTurn(cluster, undefined, () => leave(cluster, hold, log));
+          await inTurn(cluster, NEVER, () => leave(cluster, hold, log));
         },
       };
     } catch (error) {
       await leave(cluster, hold, log);
-      signal?.throwIfAborted();
+      signal.throwIfAborted();
       throw error;
     }
   });
 }
 
-function openCluster(options: EmbeddedPostgresOptions): Cluster {
+async function openCluster(options: EmbeddedPostgresOptions): Promise<Cluster> {
   const home = join(resolve(options.dataDir), 'postgres');
   const dir = join(home, 'cluster');
   const ownUid = process.getuid?.() ?? 0;
-  const account = serverAccount(ownUid, ownerOf(home, dir, ownUid));
+  const account = serverAccount(ownUid, await ownerOf(home, dir, ownUid));
   return {
     home,
     dir,
@@ -113,10 +113,10 @@ function openCluster(options: EmbeddedPostgresOptions): Cluster {
  * through whatever that one puts there.
  * @returns the uid that the data in it belongs to
  */
-function ownerOf(home: string, dir: string, ownUid: number): number {
+async function ownerOf(home: string, dir: string, ownUid: number): Promise<number> {
   try {
-    mkdirSync(dirname(home), { recursive: true });
-    mkdirSync(home, { recursive: true, mode: 0o700 });
+    await makeFolders(dirname(home));
+    await makeFolders(home, 0o700);
     const isOurs =
       ownUid === 0
         ? isOnlyRoots(statSync(dirname(home)), true) && isOnlyRoots(lstatSync(home), false)
@@ -145,20 +145,16 @@ function notOurs(home: string, cause?: unknown): PermanentError {
 
 async function inTurn<Result>(
   cluster: Cluster,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  const file = join(cluster.home, 'turn.lock');
-  const turn = await FileLock.wait(file, TURN_TIMEOUT_MS, signal);
-  try {
-    return await work();
-  } finally {
-    turn[Symbol.dispose]();
-  }
+  using held = new DisposableStack();
+  held.use(await waitForLock(join(cluster.home, 'turn.lock'), TURN_TIMEOUT_MS, signal));
+  return await work();
 }
 
 /** A server that was killed is started again, on its old port, by the first holder that sees it. */
-function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): ServerKeeper {
+function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): AsyncDisposable {
   const restart = async (signal: AbortSignal): Promise<void> => {
     const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal));
     const facts = { serverPid: server.pid, port: server.port, dir: cluster.dir };
@@ -170,20 +166,20 @@ function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log'
       );
   };
   const isGone = (): boolean => existsSync(cluster.dir) && findServer(cluster.dir) === undefined;
-  return new ServerKeeper({ isGone, restart, boundLog: () => boundLog(cluster) }, log);
+  return keepServer({ isGone, restart, boundLog: () => boundLog(cluster) }, log);
 }
 
-function takeHold(cluster: Cluster): FileLock {
+function takeHold(cluster: Cluster): Disposable {
   const file = join(cluster.home, 'holders.lock');
-  const hold = FileLock.take(file, 'shared');
+  const hold = takeLock(file, 'shared');
   // Only somebody's turn takes it exclusively, and this is ours.
   if (hold === undefined) throw new Error(`${file} is locked outside of a turn`);
   return hold;
 }
 
-async function leave(cluster: Cluster, hold: FileLock, log: EmbeddedPostgresOptions['log']): Promise<void> {
+async function leave(cluster: Cluster, hold: Disposable, log: EmbeddedPostgresOptions['log']): Promise<void> {
   hold[Symbol.dispose]();
-  using last = FileLock.take(join(cluster.home, 'holders.lock'), 'exclusive');
+  using last = takeLock(join(cluster.home, 'holders.lock'), 'exclusive');
   if (last === undefined || !existsSync(cluster.dir)) return;
   if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
   else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
@@ -195,8 +191,8 @@ function ensurePassword(cluster: Cluster): string {
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
   // Left by a start that was killed before there was any data.
   rmSync(cluster.passwordFile, { force: true });
-  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-  const file = openSync(cluster.passwordFile, flags, 0o600);
+  // Exclusive, so it follows no link.
+  const file = openSync(cluster.passwordFile, 'wx', 0o600);
   writeSync(file, password);
   // initdb opens it again, as the server's user; nobody else enters the folder.
   giveTo(cluster.account, file);

@@ -1,13 +1,19 @@
 /** One scope of export as its owner sees it: claimed, worked on while its lease holds, its failures counted. */
 import { errorCode, errorLine, FencedError, PermanentError, RetryableError } from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
-import { whoseFault } from '../core/fault.ts';
-import { LEASE_MS, waitFor } from './lease.ts';
+import { waitFor } from '../core/waiting.ts';
+import { whoseFault } from '../core/faults.ts';
 import type { ExportScope } from './ports.ts';
 import type { Coverage } from './store/coverage-rows.ts';
 import type { ExportStore, Quarantine } from './store/export-store.ts';
 import type { ExportLease } from './store/leases.ts';
-import { type ExportDeps, type ExportOutcome, type ExportRequest, WAIT_MS } from './request.ts';
+import {
+  type ExportDeps,
+  type ExportOutcome,
+  type ExportRequest,
+  WAIT_MS,
+  waitedTooLong,
+} from './request.ts';
 import { ExportRun } from './export-run.ts';
 
 /** After so many failures an export is quarantined with its reason, and asked once more by each nightly run. */
@@ -38,10 +44,12 @@ export async function exportLedger(
   }
   const scope = await scopeOf(request, deps.repository);
   const what = `the export of party ${scope.partyId}`;
-  const lease = await waitFor(what, () => deps.repository.acquire(scope, LEASE_MS), {
-    waitMs: deps.waitMs ?? WAIT_MS,
-    signal,
-  });
+  const waitMs = deps.waitMs ?? WAIT_MS;
+  const lease = await waitFor(
+    () => deps.repository.acquire(scope),
+    { waitMs, signal },
+    () => waitedTooLong(what, waitMs),
+  );
   await using held = deps.repository.keep(lease, what);
   const guarded = AbortSignal.any([signal, held.signal]);
   const work = new ExportRun(lease, { ...request, assetId: scope.assetId }, deps, held.check, guarded);

@@ -1,6 +1,6 @@
 /** What an export says of itself: the verdict's evidence, for people and for the checks of other stages. */
 import { ceilSecond, formatInstant } from '../core/time.ts';
-import { type Outcome, worst, type Verdict } from '../core/verdict.ts';
+import { type VerdictWithEvidence, worst, type Verdict } from '../core/verdict.ts';
 import type { Sides } from '../ledger/header.ts';
 import type { Coverage } from './store/coverage-rows.ts';
 import type { ExportScope } from './ports.ts';
@@ -24,7 +24,7 @@ export interface ExportFacts {
 }
 
 /** The requests that a run may make are used up. */
-export function exhausted(requests: number, fruitless: number): Outcome {
+export function exhausted(requests: number, fruitless: number): VerdictWithEvidence {
   const reason = `the source was asked ${requests} times, the last ${fruitless} in vain; the next run goes on`;
   return { verdict: 'incomplete', evidence: { reason } };
 }
@@ -32,11 +32,13 @@ export function exhausted(requests: number, fruitless: number): Outcome {
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {
   const { scope, request, requests, tally, last, published } = facts;
   const rows = published.reduce((sum, segment) => sum + segment.rows, 0n);
+  const replacedRows = published.reduce((sum, segment) => sum + segment.replaced, 0n);
   const { leftOut } = tally;
   const ahead = aheadNote(request);
   return {
     verdict: worst([verdict, ahead === undefined ? 'complete' : 'incomplete']),
     rows,
+    replacedRows,
     bytes: published.reduce((sum, segment) => sum + segment.bytes, 0n),
     requests,
     objectKeys: published.map(({ objectKey }) => objectKey),
@@ -50,6 +52,7 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
       receivedRows: String(tally.received),
       receivedBytes: String(tally.bytes),
       publishedRows: String(rows),
+      replacedRows: String(replacedRows),
       heldRows: String(tally.held),
       ...(tally.unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(tally.unused) }),
       segments: published.length,

@@ -79,12 +79,14 @@ async function exportAssets(
   const [failure] = failures;
   if (failure !== undefined) throw failure;
   const isNone = assets.length === 0;
+  const replacedRows = outcomes.reduce((sum, outcome) => sum + outcome.replacedRows, 0n);
   return {
     verdict: worst([
       configured.length === 0 ? 'incomplete' : 'complete',
       ...outcomes.map((outcome) => outcome.verdict),
     ]),
     rows: outcomes.reduce((sum, outcome) => sum + outcome.rows, 0n),
+    replacedRows,
     bytes: outcomes.reduce((sum, outcome) => sum + outcome.bytes, 0n),
     requests: outcomes.reduce((sum, outcome) => sum + outcome.requests, 0),
     objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
@@ -92,6 +94,7 @@ async function exportAssets(
       ...(configured.length > 0 ? {} : { reason: isNone ? NO_ASSETS : SEEN_ASSETS }),
       party: request.partyId,
       assets: [...assets],
+      replacedRows: String(replacedRows),
       assetsFrom: configured.length > 0 ? 'SOURCE_ASSETS' : 'seen so far',
       units: outcomes.map((outcome) => outcome.evidence),
     },

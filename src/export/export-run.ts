@@ -1,19 +1,18 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
-import { runStates } from './state-machine.ts';
-import { worst, type Verdict } from '../core/verdict.ts';
+import { worst, type Verdict, type VerdictWithEvidence } from '../core/verdict.ts';
 import { exhausted, type ExportFacts, exportOutcome } from './export-outcome.ts';
-import { type EventOf, type Planned, type Publishing, type States, TRANSITIONS } from './export-states.ts';
 import { Fetcher } from './fetch/fetcher.ts';
-import { expectedBytesPerSecond, nextWindow, secondWay } from './plan/next-window.ts';
-import { probeRequest } from './fetch/probe.ts';
+import { firstWay, nextWindow, secondWay } from './plan/next-window.ts';
+import { type Probe, probeRequest } from './fetch/probe.ts';
 import { servedAudits } from './plan/choose-audited.ts';
-import { Judging } from './judging.ts';
+import { type Answered, Judging, type Planned } from './judging.ts';
 import { ProfileLearner } from './profile-learner.ts';
 import { decided } from './plan/profile.ts';
-import type { Target } from './plan/remaining.ts';
+import type { AskPlan, Target } from './plan/remaining.ts';
 import { WindowPlan } from './plan/window-plan.ts';
 import type { ExportLease } from './store/leases.ts';
+import type { SourceProfile } from './store/source-profile.ts';
 import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
@@ -86,19 +85,7 @@ export class ExportRun {
 
   async run(): Promise<ExportOutcome> {
     try {
-      const ended = await runStates(
-        TRANSITIONS,
-        {
-          recovering: () => this.#recover(),
-          planning: () => this.#plan(),
-          probing: (data) => this.#probe(data),
-          requesting: (data) => this.#ask(data),
-          shrinking: (data) => this.#shrink(data),
-          judging: async (data) => this.#cleared(await this.#judging.judge(data, this.#windows)),
-          publishing: async (data) => this.#cleared(await this.#publish(data)),
-        },
-        { name: 'recovering', data: {} },
-      );
+      const ended = await this.#work();
       const { isContradicted, contradictions } = this.#judging;
       const isDone = ended.verdict === 'complete' && !isContradicted;
       await this.#deps.repository.succeed(this.#lease, isContradicted ? contradictions + 1 : 0, isDone);
@@ -110,8 +97,30 @@ export class ExportRun {
     }
   }
 
+  /** Round after round, until nothing is left to ask or asking does not help. */
+  async #work(): Promise<VerdictWithEvidence> {
+    await this.#recover();
+    for (;;) {
+      const planned = await this.#plan();
+      if (planned !== undefined && 'verdict' in planned) return planned;
+      const ended = planned && (await this.#round(planned));
+      if (ended !== undefined) return ended;
+    }
+  }
+
+  /** One request, and what is made of its answer. @returns undefined where it is planned again */
+  async #round(planned: Planned): Promise<VerdictWithEvidence | undefined> {
+    const answered = await this.#ask(planned);
+    if (answered === undefined || 'verdict' in answered) return answered;
+    const judged = await this.#judging.judge(answered, this.#windows);
+    if (typeof judged === 'object') return judged;
+    if (judged !== undefined) return await this.#publish(answered, judged);
+    await this.#clearSpool();
+    return undefined;
+  }
+
   /** Takes over what an earlier, perhaps killed, attempt left. */
-  async #recover(): Promise<EventOf<'recovering'>> {
+  async #recover(): Promise<void> {
     const { repository, segmentBytesMax } = this.#deps;
     await this.#publishing.failpoint('claimed');
     for (const { segments } of await recover(this.#lease, this.#publishing, this.#signal))
@@ -125,16 +134,15 @@ export class ExportRun {
     const choice = { share, scope, epoch, now, retentionMicros: this.#deps.retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#audited.add(coverageId);
-    const rate = expectedBytesPerSecond(coverage, this.#target());
-    this.#windows = new WindowPlan(segmentBytesMax, rate, this.#lease.plan);
-    return { kind: 'recovered', data: {} };
+    this.#windows = new WindowPlan(segmentBytesMax, this.#lease.plan);
   }
 
   get #hasTimes(): boolean {
     return this.#deps.source.hasTimes;
   }
 
-  async #plan(): Promise<EventOf<'planning'>> {
+  /** @returns undefined where it is planned again, with what was learned of the release */
+  async #plan(): Promise<Planned | VerdictWithEvidence | undefined> {
     const { repository } = this.#deps;
     const [coverage, profile] = await Promise.all([
       repository.coverage(this.#lease.scope),
@@ -144,14 +152,15 @@ export class ExportRun {
     const next = nextWindow(this.#target(), coverage, profile, this.#windows);
     if (next === undefined) {
       const evidence = this.#fetcher.requests === 0 ? { covered: true } : {};
-      return { kind: 'covered', data: { verdict: 'complete', evidence } };
+      return { verdict: 'complete', evidence };
     }
     const { requests } = this.#fetcher;
     if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX)
-      return { kind: 'exhausted', data: exhausted(requests, this.#fruitless) };
+      return exhausted(requests, this.#fruitless);
     const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
-    if (probe !== undefined) return { kind: 'unproven', data: { probe, profile } };
-    return { kind: 'planned', data: { plan: next.plan, coverage, profile } };
+    if (probe === undefined) return { plan: next.plan, coverage, profile };
+    await this.#probe(probe, profile);
+    return undefined;
   }
 
   #target(): Target {
@@ -164,6 +173,7 @@ export class ExportRun {
       now: seenTime,
       retentionMicros: this.#deps.retentionMicros,
       epoch: this.#epoch,
+      runId,
       trust: {
         distrusted: this.#judging.distrusted,
         again: again === true ? { from: range.from, to: range.to ?? seenTime, runId } : undefined,
@@ -181,17 +191,17 @@ export class ExportRun {
     return shownTo < closedTo ? shownTo : closedTo;
   }
 
-  async #probe({ probe, profile }: States['probing']): Promise<EventOf<'probing'>> {
+  async #probe(probe: Probe, profile: SourceProfile): Promise<void> {
     this.#fruitless += 1;
     const bounds = await this.#fetcher.probe(probe);
     const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
     await this.#deps.repository.learn({ ...profile, ...decided(bounds, evidence, this.#request.seenTime) });
-    return { kind: 'probed', data: {} };
   }
 
-  async #ask(planned: Planned): Promise<EventOf<'requesting'>> {
-    const { plan, coverage, profile } = planned;
-    const request = this.#judging.wantsSecondWay ? secondWay(plan, profile) : plan.question;
+  /** @returns undefined where the range is asked for in another way, or in windows */
+  async #ask({ plan, coverage, profile }: Planned): Promise<Answered | VerdictWithEvidence | undefined> {
+    const { wantsSecondWay, isStartDoubted } = this.#judging;
+    const request = wantsSecondWay ? secondWay(plan, profile, isStartDoubted) : firstWay(plan);
     await this.#fetcher.pause(this.#fruitless);
     this.#fruitless += 1;
     this.#judging.doubts.requests += 1;
@@ -200,34 +210,33 @@ export class ExportRun {
       const asked = { plan, request, profile, coverage, target: this.#target() };
       received = await this.#fetcher.ask(asked, this.#windows);
     } catch (error) {
-      if (await this.#learner.mayWantBounds(error, profile)) return { kind: 'refused', data: {} };
+      if (await this.#learner.mayWantBounds(error, profile)) return undefined;
       throw error;
     }
     const known = await this.#learner.learn(profile, request, received);
     this.#tally.count(received);
-    if (received.state === 'outgrown') return { kind: 'outgrown', data: { plan, outgrown: received } };
-    return {
-      kind: 'received',
-      data: { plan, coverage, profile: known, before: profile, request, received },
-    };
+    if (received.state === 'outgrown') return await this.#shrink(plan, received);
+    return { plan, coverage, profile: known, before: profile, request, received };
   }
 
   /** After an answer that was cancelled, the next request is about less. */
-  async #shrink({ outgrown, plan }: States['shrinking']): Promise<EventOf<'shrinking'>> {
+  async #shrink(plan: AskPlan, outgrown: Outgrown): Promise<VerdictWithEvidence | undefined> {
     await this.#clearSpool();
     const doubt = this.#judging.doubts.found.at(-1);
     this.#windows.outgrown(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
     await this.#fetcher.keep(this.#windows);
-    if (doubt === undefined) return { kind: 'divided', data: {} };
-    if (doubt.state !== 'nothing left')
-      return { kind: 'contradicted', data: { verdict: 'suspicious', evidence: {} } };
+    if (doubt === undefined) return undefined;
+    if (doubt.state !== 'nothing left') return { verdict: 'suspicious', evidence: {} };
     if ((outgrown.leaving ?? 0) > 0) await this.#learner.distrustBounds();
     else this.#judging.doubts.isEmptyBelieved = true;
-    return { kind: 'divided', data: {} };
+    return undefined;
   }
 
-  async #publish(answer: Publishing): Promise<EventOf<'publishing'>> {
-    const { plan, received, coverage, profile, as } = answer;
+  /** @returns undefined where more is left to ask, or it would take more than it brings */
+  async #publish(
+    { plan, received, coverage, profile }: Answered,
+    as: 'closed' | 'open',
+  ): Promise<VerdictWithEvidence | undefined> {
     const done = await publishAnswer(plan, received, coverage, {
       lease: this.#lease,
       request: this.#request,
@@ -245,31 +254,27 @@ export class ExportRun {
       },
       signal: this.#signal,
     });
-    if ('shrunk' in done) return this.#judging.keep(done.shrunk);
+    if ('shrunk' in done) {
+      this.#judging.keep(done.shrunk);
+      await this.#clearSpool();
+      return undefined;
+    }
     const { publication, held } = done;
     this.#isIntended = false;
     this.#fruitless = 0;
     this.#tally.balance(received, held);
     this.#hasPublished ||= publication.segments.length > 0;
     if (this.#tally.hasStrangers(received, this.#lease.scope)) this.#judging.suspect();
-    const stood = new Set(publication.closes.map(({ coverageId }) => coverageId));
-    for (const row of plan.standing) {
-      if (!this.#audited.delete(row.coverageId)) continue;
-      const isSame = stood.has(row.coverageId);
-      // Otherwise the source tells another story of a range that it had closed.
-      if (!isSame) this.#judging.suspect();
-      this.#tally.audited(row, isSame);
-    }
+    for (const coverageId of this.#judging.audit(plan, publication)) this.#audited.delete(coverageId);
     this.#last = { sides: received.layout.sides, profile, coverage };
-    this.#judging.published(as);
+    this.#judging.published(plan, as);
     const range = closedRange(plan);
     if (range !== undefined && as === 'closed')
       this.#windows.done(range, closedBytes(received), received.oldestSecond);
     const isFirstShown = this.#hasTimes && this.#shownTo === undefined && profile.shownTo !== undefined;
-    if ((!plan.isWindow && !isFirstShown) || as === 'open')
-      return { kind: 'published the last', data: { verdict: 'complete', evidence: {} } };
+    if ((!plan.isWindow && !isFirstShown) || as === 'open') return { verdict: 'complete', evidence: {} };
     await this.#fetcher.keep(this.#windows);
-    return { kind: 'published', data: {} };
+    return undefined;
   }
 
   async #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<ExportOutcome> {
@@ -291,12 +296,6 @@ export class ExportRun {
         ...evidence,
       },
     });
-  }
-
-  /** Removes the spool files of a doubted answer: its range is asked for again. */
-  async #cleared<Event extends { readonly kind: string }>(event: Event): Promise<Event> {
-    if (event.kind === 'doubted') await this.#clearSpool();
-    return event;
   }
 
   #clearSpool(): Promise<unknown> {

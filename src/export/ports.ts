@@ -8,9 +8,11 @@ export interface ExportScope {
   readonly assetId?: string | undefined;
   /** The source lists parties whose ids are not 64 hex digits: in its rows any printable text may be a party. */
   readonly hasOwnIds?: boolean | undefined;
+  /** The party's id as the source's list spells it, where that is not `partyId`. */
+  readonly listedAs?: string | undefined;
 }
 
-export interface WindowRequest {
+export interface WindowRequest extends Pick<ExportScope, 'listedAs'> {
   readonly partyId: string;
   readonly assetId?: string | undefined;
   /** Inclusive, a whole second. Absent: from the beginning. */
@@ -29,10 +31,8 @@ export interface ExportAnswer extends AsyncDisposable {
   /** `result.extensions` of the first message, kept for the manifest. */
   readonly extensions: () => readonly unknown[];
   readonly form: () => 'csv' | 'messages' | undefined;
-  /** Whether the transport itself says where the answer ends: by its length, its chunks, or its compression. */
+  /** Whether the transport itself says where the answer ends: by its length or its chunks. Gzip may end at any member. */
   readonly isFramed: boolean;
-  /** Whether it came by a length that it has: then a last row without a line end is whole. */
-  readonly isMeasured: boolean;
   readonly chunks: AsyncIterable<Buffer>;
 }
 

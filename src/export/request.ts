@@ -1,6 +1,7 @@
 /** What an export is asked for, what it works with, and what it answers. */
+import { RetryableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
-import type { Outcome } from '../core/verdict.ts';
+import type { VerdictWithEvidence } from '../core/verdict.ts';
 import type { Compression } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { ExportScope, LedgerSource } from './ports.ts';
@@ -56,8 +57,10 @@ export interface ExportDeps {
   readonly waitMs?: number;
 }
 
-export interface ExportOutcome extends Outcome {
+export interface ExportOutcome extends VerdictWithEvidence {
   readonly rows: bigint;
+  /** Of before the run, in segments that the published ones took the place of. */
+  readonly replacedRows: bigint;
   readonly bytes: bigint;
   readonly requests: number;
   readonly objectKeys: readonly string[];
@@ -65,3 +68,10 @@ export interface ExportOutcome extends Outcome {
 
 /** How long to wait for a lease that others hold, where nobody says otherwise. */
 export const WAIT_MS = 3_600_000;
+
+export function waitedTooLong(what: string, waitMs: number): RetryableError {
+  return new RetryableError(
+    `Cannot get ${what} within ${waitMs / 60_000} min: other workers hold it; try later`,
+    { code: 'WAITED_TOO_LONG', meta: { what, waitMs } },
+  );
+}

@@ -7,17 +7,19 @@ import { randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { errorCode, PermanentError } from '../core/errors.ts';
+import { absent } from '../core/byte-sums.ts';
+import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeTable } from './tables/columns.ts';
 import type { AddFile } from './delta/actions.ts';
 import { fileKey } from './delta/paths.ts';
-import { fetchObject } from './local/file-facts.ts';
+import type { LakeAccess } from './local/duckdb.ts';
+import { fetchObject } from './local/fetch-object.ts';
 import { rootOf } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
 /** Of kept files, over all readers; those not used for the longest go first. */
-export const KEPT_BYTES_MAX = 10 * 2 ** 30;
+const KEPT_BYTES_MAX = 10 * 2 ** 30;
 /** What was used so lately may be in use. */
 const IN_USE_MS = 3_600_000;
 const KEPT_MODIFIED = new Date('2000-01-01T00:00:00Z');
@@ -25,10 +27,10 @@ const READ_ONLY = 0o400;
 const SHA256 = /^[0-9a-f]{64}$/;
 const MONTH = /^\d{4}-\d{2}$/;
 
-export interface LocalFilesOptions {
-  readonly objects: ObjectStore;
+type FileAccess = Pick<LakeAccess, 'objects' | 'folder' | 'signal'> & {
+  /** Below it copies are kept. */
   readonly scratchDir: string;
-}
+};
 
 /** A file that a table's log names. */
 export interface StoredFile {
@@ -57,27 +59,20 @@ function partitionFolder(month: string | null): string {
 }
 
 /** Where a builder finds the file: in a local store itself, or a kept copy. */
-export async function builderPath(
-  file: StoredFile,
-  folder: string,
-  options: LocalFilesOptions,
-  signal: AbortSignal,
-): Promise<string> {
-  if (options.objects.url.startsWith('file:')) return fileURLToPath(`${options.objects.url}/${file.key}`);
-  const [path = ''] = await bringFiles([file], folder, options, signal);
+export async function builderPath(file: StoredFile, access: FileAccess): Promise<string> {
+  const { url } = access.objects;
+  if (url.startsWith('file:')) return fileURLToPath(`${url}/${file.key}`);
+  const [path = ''] = await bringFiles([file], access);
   return path;
 }
 
 /**
- * Copies of the files, in their order.
- * @param folder of the reader's own: for files that cannot be kept
+ * Copies of the files, in their order; below the reader's own folder where they cannot be kept.
  * @throws PermanentError `LAKE_FILE_CORRUPT` where a file is not what the log says, `OBJECT_MISSING`
  */
 export async function bringFiles(
   files: readonly StoredFile[],
-  folder: string,
-  { objects, scratchDir }: LocalFilesOptions,
-  signal: AbortSignal,
+  { objects, scratchDir, folder, signal }: FileAccess,
 ): Promise<readonly string[]> {
   const kept = join(scratchDir, KEPT_FOLDER);
   const paths: string[] = [];
@@ -118,8 +113,7 @@ async function isUsable(path: string, bytes: bigint): Promise<boolean> {
     if (isUntouched) await utimes(path, new Date(), KEPT_MODIFIED);
     return isUntouched;
   } catch (error) {
-    if (errorCode(error) === 'ENOENT') return false;
-    throw error;
+    return absent(error) ?? false;
   }
 }
 

@@ -1,29 +1,27 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
-import { countRows } from './build/build-entries.ts';
-import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
+import { PermanentError, UsageError } from '../core/errors.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
 import { isDecidedByStore } from './build/committer.ts';
-import type { TableState } from './delta/actions.ts';
-import { checkCheckpoints, mendCheckpoints } from './delta/checkpoint.ts';
+import { statesOf, TableWriter } from './build/table-writer.ts';
+import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './build/workshop.ts';
+import { type FilesTotal, type TableState, totalOfFiles } from './delta/actions.ts';
+import { findBrokenCheckpoints, removeBroken } from './delta/checkpoint.ts';
 import { listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
+import { checkpointKey } from './delta/paths.ts';
 import { openEngine } from './local/duckdb.ts';
-import { PermanentError, UsageError } from '../core/errors.ts';
 import { storedFile } from './local-files.ts';
 import { momentsAmong, readMoment } from './moment.ts';
 import { removeUnnamed } from './retention.ts';
-import { TableWriter } from './build/table-writer.ts';
-import { type LakeDeps, openWorkshop, publishTables } from './build/workshop.ts';
+import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
 
-export interface TableOverview {
+export interface TableOverview extends FilesTotal {
   readonly table: LakeTable;
   readonly path: string;
   readonly version: number;
   /** The oldest version that its log still tells. */
   readonly oldestVersion: number;
-  readonly files: number;
-  readonly rows: bigint;
-  readonly bytes: bigint;
   readonly committedAt: string | undefined;
   /** Checkpoints and hints that made the table unreadable, and were taken away. */
   readonly mended: number;
@@ -44,39 +42,42 @@ export async function describeLake(
   signal: AbortSignal,
 ): Promise<LakeOverview> {
   await using engine = await openEngine(scratchDir);
+  const access = { ...engine, objects, signal };
   const tables: TableOverview[] = [];
   const listed = await listObjects(objects, LAKE_PREFIX, signal);
   for (const table of LAKE_TABLES) {
     const root = rootOf(table);
     const log = logAmong(root, listed);
-    const { commits, checkpoints } = log;
-    const faults = await checkCheckpoints(objects, log, engine, signal);
-    await mendCheckpoints(objects, root, faults, signal);
-    const usable = checkpoints.filter((version) => !faults.unreadable.includes(version));
-    const state = await readTable(objects, { ...log, checkpoints: usable }, engine, signal);
+    const broken = await findBrokenCheckpoints(access, log);
+    await removeBroken(access, broken);
+    const removed = new Set(broken.map(({ key }) => key));
+    const checkpoints = log.checkpoints.filter((version) => !removed.has(checkpointKey(root, version)));
+    const state = await readTable(access, { ...log, checkpoints });
     if (state === undefined) continue;
-    const files = [...state.live.values()];
     tables.push({
       table,
       path: `${objects.url}/${root}`,
       version: state.version,
-      oldestVersion: commits[0] === 0 ? 0 : (usable[0] ?? state.version),
-      files: files.length,
-      rows: countRows(files),
-      bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
+      oldestVersion: log.commits[0] === 0 ? 0 : (checkpoints[0] ?? state.version),
+      ...totalOfFiles([...state.live.values()]),
       committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
-      mended: faults.unreadable.length + (faults.isHintWrong ? 1 : 0),
+      mended: broken.length,
     });
   }
-  const moments = momentsAmong(listed);
-  const commitsDecidedBy = await isDecidedByStore(objects, signal).then(
-    (isStore) => (isStore ? 'store' : 'database'),
-    (error: unknown) => {
-      if (error instanceof PermanentError) return undefined;
-      throw error;
-    },
-  );
-  return { store: objects.url, moments: moments.map(({ number }) => number), tables, commitsDecidedBy };
+  const moments = momentsAmong(listed).map(({ number }) => number);
+  return { store: objects.url, moments, tables, commitsDecidedBy: await whoDecides(objects, signal) };
+}
+
+async function whoDecides(
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<LakeOverview['commitsDecidedBy']> {
+  try {
+    return (await isDecidedByStore(objects, signal)) ? 'store' : 'database';
+  } catch (error) {
+    if (error instanceof PermanentError) return undefined;
+    throw error;
+  }
 }
 
 /** @returns how many objects were removed */
@@ -84,12 +85,13 @@ export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<n
   return deps.repository.exclusively(async () => {
     await using engine = await openEngine(deps.scratchDir);
     const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
+    const access = { ...engine, ...deps, signal, listed };
     const states = new Map<LakeTable, TableState>();
     for (const table of LAKE_TABLES) {
-      const state = await readTable(deps.objects, logAmong(rootOf(table), listed), engine, signal);
+      const state = await readTable(access, logAmong(rootOf(table), listed));
       if (state !== undefined) states.set(table, state);
     }
-    return await removeUnnamed(deps, listed, states, signal);
+    return await removeUnnamed(access, states);
   }, signal);
 }
 
@@ -104,32 +106,29 @@ export interface LakeRestore {
  * @throws UsageError where there is no such moment, PermanentError `LAKE_VERSION_GONE` where its files are gone
  */
 export async function restoreLake(deps: LakeDeps, number: number, signal: AbortSignal): Promise<LakeRestore> {
-  return deps.repository.exclusively(async (snapshot) => {
-    await using shop = await openWorkshop(deps, snapshot, signal);
+  return inWorkshop(deps, signal, async (shop) => {
     const moment = await readMoment(deps.objects, signal, number, shop.listed);
     if (moment === undefined)
       throw new UsageError([`lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`]);
-    const restored: LakeTable[] = [];
-    const states = new Map<LakeTable, TableState>();
+    const writers: TableWriter[] = [];
     for (const table of LAKE_TABLES) {
       const named = moment.tables[table];
       if (named === undefined) continue;
       const writer = await TableWriter.open(table, shop);
-      const log = logAmong(rootOf(table), shop.listed);
-      const then = await readTable(deps.objects, log, shop, signal, named.version);
-      if (await restoreTable(deps, writer, then, signal)) restored.push(table);
-      if (writer.state !== undefined) states.set(table, writer.state);
+      const then = await readTable(shop, logAmong(rootOf(table), shop.listed), named.version);
+      await restoreTable(shop, writer, then);
+      writers.push(writer);
     }
-    return { version: await publishTables(shop, states), tables: restored };
-  }, signal);
+    const version = await publishTables(shop, statesOf(writers));
+    return { version, tables: writers.filter(({ commits }) => commits > 0).map(({ table }) => table) };
+  });
 }
 
 async function restoreTable(
-  { objects }: LakeDeps,
+  { objects, signal }: Workshop,
   writer: TableWriter,
   then: TableState | undefined,
-  signal: AbortSignal,
-): Promise<boolean> {
+): Promise<void> {
   const { state, table } = writer;
   if (then === undefined || state === undefined || then.metaData.id !== state.metaData.id) {
     throw new PermanentError(
@@ -147,7 +146,5 @@ async function restoreTable(
       { code: 'LAKE_VERSION_GONE', meta: { table, key } },
     );
   }
-  if (add.length + remove.length === 0) return false;
-  await writer.commit('RESTORE', { add, remove });
-  return true;
+  await writer.commitChange('RESTORE', { add, remove });
 }

@@ -11,20 +11,20 @@ import { rootOf } from './tables/tables.ts';
 export interface RetentionDeps {
   readonly objects: ObjectStore;
   readonly retentionMs: number;
+  /** The lake's objects, at that state or before. */
+  readonly listed: readonly ListedObject[];
+  readonly signal: AbortSignal;
 }
 
 /**
  * Nothing that is younger than the retention is removed: a reader of an older version, or another writer,
  * may need it.
- * @param listed the lake's objects, at that state or before
  * @param states of its tables
  * @returns how many objects it removed
  */
 export async function removeUnnamed(
-  { objects, retentionMs }: RetentionDeps,
-  listed: readonly ListedObject[],
+  { objects, retentionMs, listed, signal }: RetentionDeps,
   states: ReadonlyMap<LakeTable, TableState>,
-  signal: AbortSignal,
 ): Promise<number> {
   const before = nowMicros() - BigInt(retentionMs) * 1000n;
   const keys = [...states].flatMap(([table, state]) => [

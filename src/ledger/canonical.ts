@@ -69,7 +69,6 @@ export const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
 ]);
 /** Times, ids and types come again and again; amounts seldom do. */
 const REMEMBERED_MAX = 4096;
-const LAST_MAX = 4;
 
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
@@ -145,7 +144,7 @@ export function decodeTime(text: string): string | undefined {
 
 /** In UTC, as nearly every source has it, the text is taken apart; only a new day is read in full. */
 function timeDecoder(): Decode {
-  const decodeDay = remember(decodeTime, REMEMBERED_MAX);
+  const decodeDay = remember(decodeTime);
   return (text) => {
     const utc = UTC_TIME.exec(text);
     if (utc === null) return decodeTime(text);
@@ -223,32 +222,20 @@ function cellText(cell: string): string {
 
 function decoderOf(decode: Decode): Decode {
   if (decode === decodeInteger) return decode;
-  if (decode === decodePartyId) return remember((cell) => decode(cellText(cell)), REMEMBERED_MAX);
-  return decode === decodeTime ? timeDecoder() : remember(decode, REMEMBERED_MAX);
+  if (decode === decodePartyId) return remember((cell) => decode(cellText(cell)));
+  return decode === decodeTime ? timeDecoder() : remember(decode);
 }
 
-/**
- * Remembers what texts mean; forgets everything when full, so that memory stays flat. The last few are
- * tried first: most columns repeat from row to row, and comparing is cheaper than hashing.
- */
-function remember(decode: Decode, entriesMax: number): Decode {
+/** Remembers what texts mean; forgets everything when full, so that memory stays flat. */
+function remember(decode: Decode): Decode {
   const known = new Map<string, string>();
-  const lastTexts: string[] = [];
-  const lastValues: string[] = [];
-  let next = 0;
   return (text) => {
-    const at = lastTexts.indexOf(text);
-    if (at !== -1) return lastValues[at];
-    let value = known.get(text);
-    if (value === undefined) {
-      value = decode(text);
-      if (value === undefined) return undefined;
-      if (known.size >= entriesMax) known.clear();
-      known.set(text, value);
-    }
-    lastTexts[next] = text;
-    lastValues[next] = value;
-    next = (next + 1) % LAST_MAX;
+    const remembered = known.get(text);
+    if (remembered !== undefined) return remembered;
+    const value = decode(text);
+    if (value === undefined) return undefined;
+    if (known.size >= REMEMBERED_MAX) known.clear();
+    known.set(text, value);
     return value;
   };
 }

@@ -85,8 +85,19 @@ export async function* translated(
   // Whether a last line without its end is a row is for the reader of rows to say: nothing is lost on the way there.
   const rest = splitter.rest();
   if (rest.length === 0) return;
-  const isRow = rows !== undefined && fields.scan(rest, 0, rest.length) === rows.count;
-  yield isRow && rows !== undefined ? Buffer.from(rows.row(), 'latin1') : rest;
+  const count = fields.scan(rest, 0, rest.length);
+  if (rows === undefined) yield headerOf(fields, dialect, asked) ?? rest;
+  else yield count === rows.count ? Buffer.from(rows.row(), 'latin1') : rest;
+}
+
+/** Of a line without its end: undefined where that is no header, or not all of one. */
+function headerOf(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Buffer | undefined {
+  try {
+    return Buffer.from(new RowTranslator(fields, dialect, asked).header(), 'latin1');
+  } catch (error) {
+    if (error instanceof PermanentError) return undefined;
+    throw error;
+  }
 }
 
 function unreadable(number: number, count: number, wanted: number): RetryableError {

@@ -37,8 +37,10 @@ export class RowSum {
     return { rows: this.rows, digest: this.digest.hex(), zones: [...this.#zones] };
   }
 
-  form(headerLine: Buffer): string {
-    return rowForm(headerLine, [...this.#zones].map(formatZone));
+  /** @param header line, with its line end or without */
+  form(header: Buffer): string {
+    const line = Buffer.from(header.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
+    return rowForm(line, [...this.#zones].map(formatZone));
   }
 
   reset(): void {

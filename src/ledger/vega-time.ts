@@ -1,30 +1,19 @@
 /**
  * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz text) at the speed
- * of the stream. Whole seconds fit a double exactly, so borders, which are whole seconds, are compared
- * as such; the exact instant is made on demand.
+ * of the stream, to the second: borders are whole seconds, and those fit a double exactly.
  */
-import { type Micros, SECOND_MICROS } from '../core/time.ts';
-
 const ZERO = 0x30;
 const [SPACE, LETTER_T, DASH, COLON, DOT, PLUS, LETTER_Z] = [0x20, 0x54, 0x2d, 0x3a, 0x2e, 0x2b, 0x5a];
-const FRACTION_DIGITS = 6;
 const FRACTION_DIGITS_MAX = 9;
 const TEXT_CHARACTERS_MIN = '2023-05-01 10:00:00Z'.length;
 
 export class VegaTimeReader {
   /** The second the last time read lies in, counted from 1970. */
   second = 0;
-  /** Its microseconds within that second. */
-  fraction = 0;
   /** Its offset from UTC in seconds, as it was written. */
   zoneSeconds = 0;
   #dayCode = -1;
   #daySecond = 0;
-
-  /** The exact instant of the last time read. */
-  instant(): Micros {
-    return BigInt(this.second) * SECOND_MICROS + BigInt(this.fraction);
-  }
 
   /** @returns false where `buffer[start, end)` is not such a time */
   read(buffer: Buffer, start: number, end: number): boolean {
@@ -38,24 +27,16 @@ export class VegaTimeReader {
     if (buffer[start + 13] !== COLON || buffer[start + 16] !== COLON) return false;
     if (!(hour < 24 && minute < 60 && second < 60)) return false;
     let position = start + 19;
-    let fraction = 0;
     if (buffer[position] === DOT) {
       const first = position + 1;
       position = first;
-      while (position < end && isDigit(buffer[position])) {
-        // Microseconds are what the warehouse holds; finer ones stay in the object.
-        if (position - first < FRACTION_DIGITS)
-          fraction = fraction * 10 + ((buffer[position] ?? ZERO) - ZERO);
-        position += 1;
-      }
+      while (position < end && isDigit(buffer[position])) position += 1;
       const digits = position - first;
       if (digits === 0 || digits > FRACTION_DIGITS_MAX) return false;
-      for (let missing = digits; missing < FRACTION_DIGITS; missing += 1) fraction *= 10;
     }
     const zone = zoneSeconds(buffer, position, end);
     if (Number.isNaN(zone)) return false;
     this.zoneSeconds = zone;
-    this.fraction = fraction;
     this.second = daySecond + hour * 3600 + minute * 60 + second - zone;
     return true;
   }

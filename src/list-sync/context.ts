@@ -4,8 +4,17 @@ import type { Log } from '../core/log.ts';
 import type { Micros } from '../core/time.ts';
 import { checkPage, doubt, DoubtSeen } from './guards.ts';
 import type { ListName, ListSource, Page, PageQuestion, ResumePointStore } from './ports.ts';
-import type { SyncProgress } from './progress.ts';
+import type { ResumePointWriter } from './resume-point.ts';
 import type { ListSession, ListStore } from './store/list-store.ts';
+
+export interface SyncProgress {
+  readonly list: ListName;
+  readonly rows: number;
+  readonly pages: number;
+  readonly rowsPerSecond: number;
+  /** First the list is read; then the source has to show that it ends there. */
+  readonly phase: 'reading' | 'proving the end';
+}
 
 /** Tests stop, kill or disturb a sync at these steps. */
 export type Failpoint =
@@ -41,6 +50,7 @@ export const PAUSE_MS = 500;
 export interface SyncContext {
   readonly deps: SyncDeps;
   readonly session: ListSession;
+  readonly writer: ResumePointWriter;
   readonly list: ListName;
   readonly signal: AbortSignal;
   readonly tally: Tally;
@@ -55,7 +65,9 @@ export class Tally {
   height: bigint | undefined;
   time: Micros | undefined;
   readonly warnings: string[] = [];
-  network: 'stored' | 'absent' | undefined;
+  network: 'stored' | undefined;
+  phase: SyncProgress['phase'] = 'reading';
+  readonly startedMs = performance.now();
 
   warn(text: string): void {
     if (!this.warnings.includes(text) && this.warnings.length < 20) this.warnings.push(text);
@@ -100,4 +112,11 @@ async function lookAtPage(
 
 export function endless(list: ListName, limit: string): DoubtSeen {
   return doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${limit}`);
+}
+
+/** For bars and logs. */
+export function reportProgress({ deps, list, tally }: SyncContext): void {
+  const { newRows: rows, pages, phase, startedMs } = tally;
+  const seconds = Math.max(performance.now() - startedMs, 1) / 1000;
+  deps.onProgress({ list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase });
 }

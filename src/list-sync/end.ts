@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
-import { PAUSE_MS, type SyncContext } from './context.ts';
+import { PAUSE_MS, reportProgress, type SyncContext } from './context.ts';
 import { doubt, EndNotShown } from './guards.ts';
 import type { ListedRow, Page } from './ports.ts';
 import { OverlapMissing, type Reader } from './reader.ts';
@@ -29,11 +29,7 @@ export interface Newest {
 }
 
 /** @returns the keys of the newest page, all held; or that the resume point was an old one */
-export async function readToEnd(
-  context: SyncContext,
-  reader: Reader,
-  onEnd: () => void,
-): Promise<readonly string[] | 'stale'> {
+export async function readToEnd(context: SyncContext, reader: Reader): Promise<readonly string[] | 'stale'> {
   let early: Newest | undefined;
   let lookAt = FIRST_LOOK_PAGES;
   for (;;) {
@@ -47,7 +43,8 @@ export async function readToEnd(
       lookAt = reader.pages * LOOK_AGAIN_FACTOR;
     }
   }
-  onEnd();
+  context.tally.phase = 'proving the end';
+  reportProgress(context);
   return proveEnd(context, reader, await lookForNewest(context, reader, false));
 }
 
@@ -67,14 +64,9 @@ async function proveEnd(
     if ((await reach(context, reader, newest)) === 'stale') return 'stale';
     if (!(await showsLastRow(context, reader, newest))) {
       if (isOldest) throw noEnd(context);
-      throw doubt(
-        context.list,
-        'NEWEST_LACKS_LAST',
-        'the newest page lacks the row that comes last, oldest first',
-        {
-          last: newest.lastKeys.at(-1),
-        },
-      );
+      const last = newest.lastKeys.at(-1);
+      const state = 'the newest page lacks the row that comes last, oldest first';
+      throw doubt(context.list, 'NEWEST_LACKS_LAST', state, { last });
     }
   }
   const network = context.tally.network === 'stored' ? [NETWORK_PARTY] : [];
@@ -97,19 +89,12 @@ async function reach(context: SyncContext, reader: Reader, newest: Newest): Prom
     dropReached(newest, step.fresh);
     if (step.fresh.length > 0) continue;
     if (attempt >= REACH_ATTEMPTS_MAX) {
-      const missed = doubt(
-        context.list,
-        'NEWEST_NOT_REACHED',
-        'rows of the newest page do not come, oldest first',
-        {
-          rows: unheld.size,
-          first: [...unheld][0],
-        },
-      );
       // Rows may have been inserted among the last ones: the end is read again.
-      throw reader.generation.kind === 'current'
-        ? new OverlapMissing('rows of the newest page do not come behind the last ones')
-        : missed;
+      if (reader.generation.kind === 'current') {
+        throw new OverlapMissing('rows of the newest page do not come behind the last ones');
+      }
+      const state = 'rows of the newest page do not come, oldest first';
+      throw doubt(context.list, 'NEWEST_NOT_REACHED', state, { rows: unheld.size, first: [...unheld][0] });
     }
     attempt += 1;
     await sleep(context.deps.pauseMs ?? PAUSE_MS, undefined, { signal: context.signal });
@@ -126,14 +111,14 @@ async function showsLastRow({ session }: SyncContext, reader: Reader, newest: Ne
   if (newest.lastKeys.length === 0 && newest.rows.length === 0) return true;
   const keys = newest.rows.map(({ key }) => key);
   if (newest.lastKeys.some((key) => keys.includes(key))) return true;
-  const { highestPos } = await session.locate(reader.generation, keys, {});
+  const { highestPos } = await session.locate(reader.generation, keys);
   return highestPos > newest.lastPos;
 }
 
 /** Whether the source ignores the order: its newest-first page is the first page, oldest first. */
 async function isFirstPage({ session }: SyncContext, reader: Reader, { rows }: Newest): Promise<boolean> {
   const keys = rows.map(({ key }) => key);
-  const { highestPos, rowsUpTo } = await session.locate(reader.generation, keys, { countingTo: 0n });
+  const { highestPos, rowsUpTo } = await session.locate(reader.generation, keys, 0n);
   return highestPos > 0n && rowsUpTo <= BigInt(rows.length);
 }
 
@@ -143,9 +128,7 @@ async function checkWholeList(context: SyncContext, reader: Reader, newest: Newe
   const { page, size, rows } = newest;
   if (page.hasNextPage || !reader.hasRoom(size, page.rows.length)) return;
   const keys = rows.map(({ key }) => key);
-  const { rowsUpTo: expected } = await session.locate(reader.generation, keys, {
-    countingTo: newest.lastPos,
-  });
+  const { rowsUpTo: expected } = await session.locate(reader.generation, keys, newest.lastPos);
   if (BigInt(rows.length) === expected) return;
   if (rows.length === 0) {
     throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', { held: `${expected}` });
@@ -209,18 +192,7 @@ async function withoutUnplaced(
 }
 
 async function keepNetwork(context: SyncContext, { generation }: Reader, shown: ListedRow): Promise<void> {
-  const { session, tally, deps } = context;
-  if (tally.network === 'stored') return;
+  const { session, tally } = context;
+  if (tally.network !== 'stored') await session.keepUnplaced(generation.epoch, shown);
   tally.network = 'stored';
-  if (await session.isKept(generation.epoch, NETWORK_PARTY)) return;
-  tally.requests += 1;
-  try {
-    const found = await deps.source.party(NETWORK_PARTY, context.signal);
-    if (found === undefined) tally.warn('the source lists "network", and knows no party of that id');
-  } catch (error) {
-    // Whatever the answer says: the list has shown the row.
-    context.signal.throwIfAborted();
-    tally.warn(`the party "network" could not be looked up (${errorCode(error)})`);
-  }
-  await session.keepUnplaced(generation.epoch, [shown]);
 }

@@ -39,7 +39,6 @@ export interface Page {
 
 /** The lists of the source. Retries, rate and timeouts are its own affair. */
 export interface ListSource {
-  readonly baseUrl: string;
   /**
    * @throws PermanentError `PAGE_TOO_LARGE` where the source cannot send or refuses a page of this size
    * @throws PermanentError `CURSOR_REFUSED` where it refuses the cursor (400, or 500 again and again, with a cursor sent)

@@ -4,15 +4,13 @@
  */
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
-import { CEILING, endless, type SyncContext } from './context.ts';
+import { CEILING, endless, reportProgress, type SyncContext } from './context.ts';
 import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group } from './groups.ts';
 import { checkOrder, doubt, EndNotShown } from './guards.ts';
 import { PageRequests, SIZE_MAX, type Asked } from './page-requests.ts';
 import type { ListedRow, Page } from './ports.ts';
-import { advance, isSamePlace, keepGroups, readResumePoint, type ResumePoint } from './resume-point.ts';
-import type { ResumePointWriter } from './resume-point-writer.ts';
+import { advance, keepGroups, type ResumePoint } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
-import type { ProgressMeter } from './progress.ts';
 
 const TIGHT_ATTEMPTS_MAX = 12;
 /** A page without its overlap is asked for again, then from older groups on. */
@@ -40,8 +38,6 @@ const NOTHING: Step = { fresh: [], promisesMore: false };
 export class Reader {
   readonly generation: Generation;
   readonly #context: SyncContext;
-  readonly #writer: ResumePointWriter;
-  readonly #meter: ProgressMeter;
   readonly #requests: PageRequests;
   #sequence: bigint;
   #groups: readonly Group[];
@@ -57,17 +53,9 @@ export class Reader {
   network: ListedRow | undefined;
   pages = 0;
 
-  constructor(
-    context: SyncContext,
-    generation: Generation,
-    resumeFrom: ResumePoint | undefined,
-    writer: ResumePointWriter,
-    meter: ProgressMeter,
-  ) {
+  constructor(context: SyncContext, generation: Generation, resumeFrom: ResumePoint | undefined) {
     this.generation = generation;
     this.#context = context;
-    this.#writer = writer;
-    this.#meter = meter;
     this.#sequence = resumeFrom === undefined ? generation.sequence : BigInt(resumeFrom.sequence);
     this.#groups = resumeFrom?.groups ?? [];
     this.#requests = new PageRequests(context, resumeFrom?.sizeMax);
@@ -145,7 +133,7 @@ export class Reader {
   }
 
   async #commit(page: Page, fresh: readonly ListedRow[]): Promise<boolean> {
-    const { deps, session, tally } = this.#context;
+    const { deps, session, tally, writer } = this.#context;
     const sequence = this.#sequence + 1n;
     const resumePoint = this.#resumePoint(sequence);
     await deps.failpoint?.('committing');
@@ -158,8 +146,8 @@ export class Reader {
     this.pages += 1;
     tally.pages += 1;
     tally.newRows += fresh.length;
-    this.#writer.write(resumePoint);
-    this.#meter.addPage(fresh.length);
+    writer.write(resumePoint);
+    reportProgress(this.#context);
     await deps.failpoint?.('remembered');
     return true;
   }
@@ -307,15 +295,4 @@ export class Reader {
   askNewest(fromEnd: boolean): Promise<Asked> {
     return this.#requests.askNewest(fromEnd);
   }
-}
-
-/** The resume point of a generation: Redis decides, Postgres where Redis has none. */
-export function chooseResumePoint(
-  generation: Generation,
-  remembered: unknown,
-): { readonly point: ResumePoint | undefined; readonly from: 'redis' | 'postgres' | undefined } {
-  const fromRedis = readResumePoint(remembered, generation.generationId);
-  const stored = readResumePoint(generation.resumePoint, generation.generationId);
-  if (fromRedis !== undefined && isSamePlace(fromRedis, stored)) return { point: fromRedis, from: 'redis' };
-  return { point: stored, from: stored === undefined ? undefined : 'postgres' };
 }

@@ -4,20 +4,17 @@
  */
 import { heightOf } from '../core/ids.ts';
 import { RetryableError, type PermanentError } from '../core/errors.ts';
-import type { Outcome } from '../core/verdict.ts';
+import type { VerdictWithEvidence } from '../core/verdict.ts';
+import { waitFor } from '../core/waiting.ts';
 import { askPage, Tally, type SyncContext, type SyncDeps } from './context.ts';
 import { readToEnd } from './end.ts';
-import { describeSync, type Missing, type SyncMode } from './evidence.ts';
+import { describeSync, type Evidence, type Missing, type Standing, type SyncMode } from './evidence.ts';
 import { doubt, DoubtSeen, EndNotShown, type Accepted } from './guards.ts';
-import { keepLease, openSession } from './lease.ts';
 import type { ListName } from './ports.ts';
-import { ProgressMeter } from './progress.ts';
-import { chooseResumePoint, OverlapMissing, Reader } from './reader.ts';
-import { ResumePointWriter } from './resume-point-writer.ts';
-import { resumeKey } from './resume-point.ts';
+import { OverlapMissing, Reader } from './reader.ts';
+import { chooseResumePoint, type ResumedFrom, resumeKey, ResumePointWriter } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
-import type { AuditReport } from './store/claim.ts';
-import type { ListSituation } from './store/list-store.ts';
+import type { ListSession, ListSituation } from './store/list-store.ts';
 
 export interface SyncRequest {
   readonly list: ListName;
@@ -34,6 +31,8 @@ export interface SyncRequest {
 
 /** An outdated resume point costs one page; the second attempt takes Postgres's. */
 const STALE_MAX = 3;
+/** Longer than the lease of a dead worker lasts. */
+const WAIT_FOR_LEASE_MS = 13_000;
 
 /**
  * Syncs the list and records the verdict of the run.
@@ -41,62 +40,82 @@ const STALE_MAX = 3;
  * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source asks to wait long
  * @throws UnreachableError where the source or the database is away; what was committed stays
  */
-export async function syncList(request: SyncRequest, deps: SyncDeps, signal: AbortSignal): Promise<Outcome> {
+export async function syncList(
+  request: SyncRequest,
+  deps: SyncDeps,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
   const { list, runId } = request;
   const session = await openSession(deps.store, list, runId, signal);
   await using writer = new ResumePointWriter(deps.resumePoints, list);
-  await using lease = keepLease(session, deps.log);
+  await using lease = session.keepLease();
   const ended = new AbortController();
   const context: SyncContext = {
     deps,
     session,
+    writer,
     list,
     signal: AbortSignal.any([signal, lease.signal, ended.signal]),
     tally: new Tally(),
     pageSize: request.pageSize,
   };
   try {
-    return await new Sync(request, context, writer).run();
+    return await new Sync(request, context).run();
   } catch (error) {
     if (lease.signal.aborted) throw lease.signal.reason;
     throw error;
   } finally {
     // In-flight pages are abandoned.
     ended.abort();
-    if (!lease.signal.aborted) {
-      // Otherwise a successor waits until the lease expires.
-      await session.release().catch((cause: unknown) => deps.log.debug({ err: cause }, 'Lease not released'));
-    }
   }
+}
+
+/**
+ * Opens the sync, waiting for the lease of a worker that may be dead.
+ * @throws RetryableError `LIST_BUSY` where the other worker is alive
+ */
+export function openSession(
+  store: SyncDeps['store'],
+  list: ListName,
+  runId: string,
+  signal: AbortSignal,
+  waitMs = WAIT_FOR_LEASE_MS,
+): Promise<ListSession> {
+  return waitFor(
+    () => store.open(list, runId, signal),
+    { waitMs, signal },
+    () => busyElsewhere(list, 'another worker is at it; wait until it has ended'),
+  );
 }
 
 class Sync {
   readonly #request: SyncRequest;
   readonly #context: SyncContext;
-  readonly #writer: ResumePointWriter;
-  readonly #meter: ProgressMeter;
   readonly #accepted: Accepted;
-  #mode: SyncMode = { kind: 'increment', because: undefined };
-  #resumedFrom: 'redis' | 'postgres' | undefined;
+  #mode: SyncMode = { kind: 'increment' };
+  #resumedFrom: ResumedFrom | undefined;
 
-  constructor(request: SyncRequest, context: SyncContext, writer: ResumePointWriter) {
+  constructor(request: SyncRequest, context: SyncContext) {
     this.#request = request;
     this.#context = context;
-    this.#writer = writer;
-    this.#meter = new ProgressMeter(request.list, context.deps.onProgress);
     this.#accepted = { newNetwork: request.acceptNewNetwork === true, shrunk: request.acceptShrunk === true };
   }
 
-  async run(): Promise<Outcome> {
+  async run(): Promise<VerdictWithEvidence> {
     const { session } = this.#context;
     const found = await session.situation();
     this.#mode = await this.#chooseMode(found);
-    let generation = await this.#generationFor(found);
+    let generation = await this.#chooseGeneration(found);
     for (let stale = 0; ;) {
       try {
         const outcome = await this.#readAndClaim(generation, stale > 0);
         if (outcome !== 'stale') return outcome;
-        if ((stale += 1) > STALE_MAX) throw busyElsewhere(this.#request.list);
+        if ((stale += 1) > STALE_MAX) {
+          throw busyElsewhere(
+            this.#request.list,
+            'its resume point keeps changing; wait until others have ended',
+          );
+        }
         generation = await this.#again(generation);
       } catch (error) {
         const isLeft = generation.kind === 'audit' && generation.sequence > 0n;
@@ -111,7 +130,7 @@ class Sync {
         } else if (error instanceof DoubtSeen) {
           return this.#doubt(generation.epoch, error);
         } else if (error instanceof EndNotShown) {
-          return this.#settle('incomplete', [{ code: error.code, message: error.message, ...error.meta }]);
+          return this.#settle('incomplete', await this.#describeRefusal(error));
         } else throw error;
       }
     }
@@ -119,7 +138,7 @@ class Sync {
 
   /** Why everything is to be read again, if it is. */
   async #chooseMode({ current, audit, doubts, gaps }: ListSituation): Promise<SyncMode> {
-    if (current === undefined) return { kind: 'first reading', because: undefined };
+    if (current === undefined) return { kind: 'first reading' };
     const kind = 'audit';
     if (this.#request.isAudit) return { kind, because: 'asked for' };
     const [open] = doubts;
@@ -128,12 +147,12 @@ class Sync {
       return { kind, because: 'a gap that no audit has confirmed' };
     if (!current.isAppendOnly) return { kind, because: 'the source puts rows between others' };
     if (audit !== undefined) return { kind, because: 'one was begun' };
-    if (!current.isClaimed) return { kind: 'first reading', because: undefined };
+    if (!current.isClaimed) return { kind: 'first reading' };
     const [gap] = gaps;
     if (gap !== undefined && (await this.#servesOlder(gap.aboveKey))) {
       return { kind, because: 'the source serves older rows again' };
     }
-    return { kind: 'increment', because: undefined };
+    return { kind: 'increment' };
   }
 
   async #servesOlder(aboveKey: string): Promise<boolean> {
@@ -142,7 +161,7 @@ class Sync {
     return first !== undefined && heightOf(first.key) < heightOf(aboveKey);
   }
 
-  async #generationFor({ epoch, current, audit }: ListSituation): Promise<Generation> {
+  async #chooseGeneration({ epoch, current, audit }: ListSituation): Promise<Generation> {
     const { session } = this.#context;
     if (this.#mode.kind !== 'audit') return current ?? session.begin('current', epoch);
     return audit ?? session.begin('audit', epoch);
@@ -162,15 +181,15 @@ class Sync {
     return this.#context.session.begin('audit', epoch);
   }
 
-  async #readAndClaim(generation: Generation, byPostgres: boolean): Promise<Outcome | 'stale'> {
+  async #readAndClaim(generation: Generation, byPostgres: boolean): Promise<VerdictWithEvidence | 'stale'> {
     const { session, deps, tally } = this.#context;
     const remembered = byPostgres
       ? undefined
       : await deps.resumePoints.get(resumeKey(session.list)).catch(() => undefined);
     const { point, from } = chooseResumePoint(generation, remembered);
     this.#resumedFrom ??= from;
-    const reader = new Reader(this.#context, generation, point, this.#writer, this.#meter);
-    const newestKeys = await readToEnd(this.#context, reader, () => this.#meter.enter('proving the end'));
+    const reader = new Reader(this.#context, generation, point);
+    const newestKeys = await readToEnd(this.#context, reader);
     if (newestKeys === 'stale') return 'stale';
     const { height, time } = tally;
     if (generation.headHeight !== null && height !== undefined && height < BigInt(generation.headHeight)) {
@@ -179,6 +198,11 @@ class Sync {
         now: `${height}`,
       });
     }
+    const standing = { rows: reader.rows, auditedAt: generation.auditedAt, doubts: [] };
+    const describe = (claimed: Pick<Standing, 'audit' | 'gaps' | 'missing'>): Evidence => {
+      const epoch = generation.epoch + (claimed.audit?.finding === 'new network' ? 1 : 0);
+      return this.#describe({ ...standing, ...claimed, epoch });
+    };
     await deps.failpoint?.('claiming');
     const claimed = await session.claim({
       generation,
@@ -187,79 +211,47 @@ class Sync {
       height,
       time,
       accepted: this.#accepted,
-      evidence: (audit, gaps) => this.#describe(reader, audit, { missing: [], gaps }),
+      evidence: (audit, gaps) => describe({ audit, gaps, missing: [] }),
     });
     await deps.failpoint?.('claimed');
     if (claimed.kind === 'stale') return 'stale';
     if (claimed.kind === 'doubt') return this.#doubt(generation.epoch, claimed.doubt);
     if (claimed.kind === 'complete') return { verdict: 'complete', evidence: { ...claimed.evidence } };
-    const gap = claimed.gaps.find(({ isConfirmed }) => !isConfirmed);
-    const missing: Missing =
+    const { audit, gaps } = claimed;
+    const gap = gaps.find(({ isConfirmed }) => !isConfirmed);
+    const missing =
       gap === undefined
-        ? { code: 'NOT_PROVEN' }
-        : { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
-    return this.#settle(
-      'incomplete',
-      [missing],
-      this.#describe(reader, claimed.audit, { missing: [missing], gaps: claimed.gaps }),
-    );
+        ? [{ code: 'NOT_PROVEN' }]
+        : [{ code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey }];
+    return this.#settle('incomplete', describe({ audit, gaps, missing }));
   }
 
-  async #doubt(epoch: number, seen: PermanentError): Promise<Outcome> {
+  async #doubt(epoch: number, seen: PermanentError): Promise<VerdictWithEvidence> {
     await this.#context.session.openDoubt(epoch, seen);
-    return this.#settle('suspicious', [{ code: seen.code, message: seen.message, ...seen.meta }]);
+    return this.#settle('suspicious', await this.#describeRefusal(seen));
   }
 
-  async #settle(
-    verdict: 'incomplete' | 'suspicious',
-    missing: readonly Missing[],
-    evidence?: Readonly<Record<string, unknown>>,
-  ): Promise<Outcome> {
-    const { session } = this.#context;
-    const shown = evidence ?? (await this.#describeAsItStands(missing));
-    await session.settle(verdict, shown);
-    return { verdict, evidence: shown };
+  async #settle(verdict: 'incomplete' | 'suspicious', evidence: Evidence): Promise<VerdictWithEvidence> {
+    await this.#context.session.settle(verdict, evidence);
+    return { verdict, evidence };
   }
 
-  async #describeAsItStands(missing: readonly Missing[]): Promise<Readonly<Record<string, unknown>>> {
+  async #describeRefusal({ code, message, meta }: PermanentError): Promise<Evidence> {
     const { current, gaps, doubts, epoch } = await this.#context.session.situation();
-    return describeSync(this.#context, this.#mode, {
-      epoch,
-      rows: current?.rows ?? 0n,
-      auditedAt: current?.auditedAt,
-      resumedFrom: this.#resumedFrom,
-      audit: undefined,
-      missing,
-      gaps,
-      doubts,
-    });
+    const missing: Missing = { code, message, ...meta };
+    const { rows = 0n, auditedAt } = current ?? {};
+    return this.#describe({ epoch, rows, auditedAt, missing: [missing], gaps, doubts });
   }
 
-  #describe(
-    reader: Reader,
-    audit: AuditReport | undefined,
-    { missing, gaps }: { missing: readonly Missing[]; gaps: ListSituation['gaps'] },
-  ): Readonly<Record<string, unknown>> {
-    const { generation, rows } = reader;
-    return describeSync(this.#context, this.#mode, {
-      epoch: generation.epoch + (audit?.finding === 'new network' ? 1 : 0),
-      rows,
-      auditedAt: generation.auditedAt,
-      resumedFrom: this.#resumedFrom,
-      audit,
-      missing,
-      gaps,
-      doubts: [],
-    });
+  #describe(standing: Omit<Standing, 'mode' | 'resumedFrom'>): Evidence {
+    return describeSync(this.#context, { ...standing, mode: this.#mode, resumedFrom: this.#resumedFrom });
   }
 }
 
-function busyElsewhere(list: ListName): RetryableError {
-  return new RetryableError(
-    `Cannot sync ${list}: its resume point keeps changing; wait until others have ended`,
-    {
-      code: 'LIST_BUSY',
-      meta: { list },
-    },
-  );
+function busyElsewhere(list: ListName, state: string): RetryableError {
+  return new RetryableError(`Cannot sync ${list}: ${state}`, {
+    code: 'LIST_BUSY',
+    meta: { list },
+    retryAfterMs: WAIT_FOR_LEASE_MS,
+  });
 }

@@ -13,8 +13,9 @@ import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
 import { SpellingProof } from '../ledger/spelling.ts';
-import type { LoadedSums, MonthLines, SegmentRecord } from './ports.ts';
+import type { LoadedSums, MonthLines } from './ports.ts';
 import type { SegmentRows } from './segment-reader.ts';
+import type { SegmentRecord } from './store/segment-records.ts';
 
 /** Each month of a segment costs a partition; a century of them is no ledger. */
 const MONTHS_MAX = 1200;

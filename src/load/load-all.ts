@@ -30,10 +30,6 @@ export interface LoadOutcome extends Readonly<Totals> {
   readonly verdict: Verdict;
 }
 
-export interface LoadAllOptions {
-  readonly onParty?: (load: PartyLoad) => void;
-}
-
 /**
  * A party that fails does not stop the others; a warehouse or store that cannot be reached does.
  * @throws UnreachableError
@@ -41,7 +37,7 @@ export interface LoadAllOptions {
 export async function loadAll(
   deps: LoadDeps,
   signal: AbortSignal,
-  options: LoadAllOptions = {},
+  onParty: (load: PartyLoad) => void = () => undefined,
 ): Promise<LoadOutcome> {
   const totals: Totals = {
     parties: 0,
@@ -63,7 +59,7 @@ export async function loadAll(
       try {
         const load = await loadParty(partyId, deps, either);
         count(totals, load);
-        options.onParty?.(load);
+        onParty(load);
       } catch (error) {
         if (either.aborted || error instanceof UnreachableError) throw error;
         countFailure(totals, partyId, error);

@@ -3,16 +3,10 @@ import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { CopyRows } from './copy-rows.ts';
 import { planReplacements } from './plan.ts';
-import type {
-  LoadedSums,
-  Replacement,
-  RowKeeper,
-  RowSink,
-  SegmentRecord,
-  QuarantineReason,
-} from './ports.ts';
-import type { LoadStore } from './store/load-store.ts';
+import type { LoadedSums, QuarantineReason, Replacement, RowKeeper, RowSink } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
+import type { LoadStore } from './store/load-store.ts';
+import type { SegmentRecord } from './store/segment-records.ts';
 
 export interface LoadDeps {
   readonly repository: LoadStore;
@@ -27,7 +21,6 @@ export interface FaultySegment extends QuarantineReason {
 }
 
 export interface PartyLoad {
-  readonly partyId: string;
   readonly segments: number;
   readonly rows: bigint;
   readonly removedRows: bigint;
@@ -72,7 +65,7 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
     const work = planReplacements(pending, stale, faulty);
     if (work.length === 0) {
       const heldBack = pending.filter(({ segmentId }) => !faulty.has(segmentId)).length;
-      return { partyId, ...sums, quarantined, heldBack };
+      return { ...sums, quarantined, heldBack };
     }
     for (const replacement of work) {
       signal.throwIfAborted();
@@ -106,7 +99,7 @@ async function replaceOne(
   for (let reading = 1; ; reading += 1) {
     let [rows, effectsContradicted] = [0n, 0n];
     try {
-      const result = await deps.repository.replace(
+      const removedRows = await deps.repository.replace(
         partyId,
         replacement,
         async (segment, sink) => {
@@ -117,8 +110,7 @@ async function replaceOne(
         },
         signal,
       );
-      if (result.state === 'changed') return undefined;
-      return { rows, removedRows: result.removedRows, effectsContradicted };
+      return removedRows === undefined ? undefined : { rows, removedRows, effectsContradicted };
     } catch (error) {
       const isRead = error instanceof SegmentFault && error.cause.code !== 'OBJECT_MISSING';
       if (!isRead || reading >= READINGS_MAX) throw error;

@@ -3,8 +3,8 @@
  * brings what stands in for them; segments that replace nothing go alone, so that a long first load can
  * be resumed segment by segment.
  */
-import { readInstant, type Micros } from '../core/time.ts';
-import type { Replacement, SegmentRecord, StaleSegment } from './ports.ts';
+import type { Replacement, StaleSegment } from './ports.ts';
+import type { SegmentRecord } from './store/segment-records.ts';
 
 /**
  * Groups `pending` and `stale` into replacements such that no stale row shares an instant and an asset
@@ -21,7 +21,7 @@ export function planReplacements(
     remove: [],
   }));
   for (const old of stale) {
-    const touched = groups.filter((group) => group.load.some((segment) => overlap(old, segment)));
+    const touched = groups.filter((group) => group.load.some((segment) => doRangesOverlap(old, segment)));
     const joined = {
       load: touched.flatMap((group) => group.load),
       remove: [old, ...touched.flatMap((group) => group.remove)],
@@ -31,19 +31,25 @@ export function planReplacements(
   }
   return groups
     .filter((group) => !group.load.some((segment) => faulty.has(segment.segmentId)))
-    .toSorted((a, b) => compareInstants(startOf(a), startOf(b)));
+    .toSorted((a, b) => (findStart(a) < findStart(b) ? -1 : 1));
 }
 
-function overlap(a: StaleSegment, b: StaleSegment): boolean {
-  const sameAsset = a.assetId === undefined || b.assetId === undefined || a.assetId === b.assetId;
-  return sameAsset && readInstant(a.from) < readInstant(b.to) && readInstant(b.from) < readInstant(a.to);
+/** RFC 3339, which sorts as it is. */
+function findStart({ load, remove }: Replacement): string {
+  return [...load, ...remove].map(({ from }) => from).reduce((a, b) => (a < b ? a : b));
 }
 
-function startOf(group: Replacement): Micros {
-  const starts = [...group.load, ...group.remove].map((segment) => readInstant(segment.from));
-  return starts.reduce((least, start) => (start < least ? start : least));
+interface AssetRange<Instant> {
+  /** None: every asset. */
+  readonly assetId?: string | null | undefined;
+  readonly from: Instant;
+  readonly to: Instant;
 }
 
-function compareInstants(a: Micros, b: Micros): number {
-  return a < b ? -1 : a > b ? 1 : 0;
+export function doRangesOverlap<Instant extends bigint | string>(
+  a: AssetRange<Instant>,
+  b: AssetRange<Instant>,
+): boolean {
+  const isOfBoth = !a.assetId || !b.assetId || a.assetId === b.assetId;
+  return isOfBoth && a.from < b.to && b.from < a.to;
 }

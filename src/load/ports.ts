@@ -1,29 +1,7 @@
 /** What loading and verifying need from the warehouse. */
 import type { RecordedRange } from '../ledger/objects/coverage-record.ts';
 import type { Manifest } from '../ledger/objects/manifest.ts';
-
-/** A current segment as the manifest table has it. */
-export interface SegmentRecord {
-  readonly segmentId: bigint;
-  readonly partyId: string;
-  readonly assetId: string | undefined;
-  /** RFC 3339; `to` is exclusive. */
-  readonly from: string;
-  readonly to: string;
-  readonly objectKey: string;
-  readonly rows: bigint;
-  /** Of the plain CSV. */
-  readonly bytes: bigint;
-  readonly sha256: string;
-  readonly digest: string;
-  /** Of the object as stored. */
-  readonly objectBytes: bigint;
-  readonly objectSha256: string;
-  readonly columns: readonly string[];
-  readonly isLoaded: boolean;
-  /** What its load stored; undefined before. */
-  readonly valuesDigest: string | undefined;
-}
+import type { SegmentRecord } from './store/segment-records.ts';
 
 /** A superseded segment whose rows are still in the warehouse. */
 export type StaleSegment = Pick<SegmentRecord, 'segmentId' | 'assetId' | 'from' | 'to'>;
@@ -47,7 +25,7 @@ export interface RowSink {
 /** Keeps what the loader has decided, for whoever needs the same rows next. */
 export interface RowKeeper {
   /** Undefined where nothing more is kept. */
-  open(segment: SegmentRecord): SegmentKeeper | undefined;
+  open(segment: Pick<SegmentRecord, 'segmentId' | 'objectSha256'>): SegmentKeeper | undefined;
 }
 
 export interface SegmentKeeper {
@@ -81,28 +59,13 @@ export interface Replacement {
   readonly remove: readonly StaleSegment[];
 }
 
-export interface ReplacementResult {
-  /** `changed`: the manifest moved on meanwhile; nothing was kept, plan again. */
-  readonly state: 'done' | 'changed';
-  readonly removedRows: bigint;
-}
-
-export type RebuiltRange = RecordedRange;
-
 /** All that is known of a party's ledger without the database. */
 export interface RebuiltParty {
   readonly partyId: string;
   readonly current: readonly Manifest[];
   readonly superseded: readonly Manifest[];
   /** Disjoint; each `objectKey` is that of a current manifest. */
-  readonly coverage: readonly RebuiltRange[];
-}
-
-export interface Inconsistency {
-  /** Stable, for example `ROWS_WITHOUT_SEGMENT`. */
-  readonly code: string;
-  readonly message: string;
-  readonly count: bigint;
+  readonly coverage: readonly RecordedRange[];
 }
 
 /** What is not there because nobody fetched it: told, not failed. */
@@ -134,9 +97,7 @@ export interface LakeFindings {
 }
 
 /** The lake's own check; it lies with the lake. */
-export interface LakeCheck {
-  (options: LakeCheckOptions, signal: AbortSignal): Promise<LakeFindings>;
-}
+export type LakeCheck = (options: LakeCheckOptions, signal: AbortSignal) => Promise<LakeFindings>;
 
 export interface LakeCheckOptions {
   /** Also sums the values of every row. */

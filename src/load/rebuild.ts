@@ -56,6 +56,29 @@ export async function catchUpWithStore(
   return rebuild(deps, signal, warehouseId);
 }
 
+/**
+ * Catches up without listing the store's records for each export.
+ * @returns takes a comparison that is no older than `maxAgeMs`, where the database has not gone back since
+ */
+export function watchStore(
+  deps: RebuildDeps,
+): (signal: AbortSignal, maxAgeMs: number) => Promise<RebuildResult | undefined> {
+  let compared: { readonly warehouseId: string; readonly seq: bigint; readonly atMs: number } | undefined;
+  return async (signal, maxAgeMs) => {
+    const atMs = performance.now();
+    const lineage = await deps.repository.lineage();
+    const { warehouseId, seq, isRebuilding } = lineage;
+    const isAhead = compared?.warehouseId === warehouseId && compared.seq <= seq;
+    if (compared && isAhead && !isRebuilding && atMs - compared.atMs < maxAgeMs) {
+      compared = { ...compared, seq };
+      return undefined;
+    }
+    const found = await catchUpWithStore(deps, signal, lineage);
+    compared = found === undefined ? { warehouseId, seq, atMs } : undefined;
+    return found;
+  };
+}
+
 /** The store holds a record of this lineage with a number that the database has not given yet. */
 async function isBehind(
   warehouseId: string,

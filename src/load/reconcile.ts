@@ -2,13 +2,15 @@
  * What a party's manifests and its recorded coverage say together. Pure. Nothing is claimed that neither
  * says: a recorded range whose object is gone is not covered.
  */
+import type { RecordedRange } from '../ledger/objects/coverage-record.ts';
 import type { Manifest } from '../ledger/objects/manifest.ts';
-import type { RebuiltParty, RebuiltRange } from './ports.ts';
+import { doRangesOverlap } from './plan.ts';
+import type { RebuiltParty } from './ports.ts';
 import type { RecordedParty } from './coverage-records.ts';
 
 interface Claim {
   readonly seq: bigint;
-  readonly range: RebuiltRange;
+  readonly range: RecordedRange;
   readonly manifest: Manifest | undefined;
 }
 
@@ -34,8 +36,8 @@ export function reconcile(
   }
   const held: Claim[] = [];
   const superseded: Manifest[] = [];
-  for (const claim of claims.toSorted((a, b) => (a.seq < b.seq ? 1 : Number(a.seq > b.seq) * -1))) {
-    if (!held.some((newer) => overlap(claim.range, newer.range))) held.push(claim);
+  for (const claim of claims.toSorted((a, b) => Number(b.seq - a.seq))) {
+    if (!held.some((newer) => doRangesOverlap(claim.range, newer.range))) held.push(claim);
     else if (claim.manifest !== undefined) superseded.push(claim.manifest);
   }
   return {
@@ -49,12 +51,7 @@ export function reconcile(
   };
 }
 
-function rangeOf(manifest: Manifest): RebuiltRange {
+function rangeOf(manifest: Manifest): RecordedRange {
   const { assetId, from, to, open, sides, objectKey, runId, publishedAt } = manifest;
   return { assetId, from, to, open, sides, objectKey, tail: null, runId, checkedAt: publishedAt };
-}
-
-function overlap(a: RebuiltRange, b: RebuiltRange): boolean {
-  const sameAsset = a.assetId === null || b.assetId === null || a.assetId === b.assetId;
-  return sameAsset && a.from < b.to && b.from < a.to;
 }

@@ -3,14 +3,15 @@
  * and their digest are what the manifest table says, or the read fails at its end.
  */
 import { pipeline, type Readable } from 'node:stream';
+import { ByteSums } from '../core/byte-sums.ts';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
 import { compressionOf } from '../ledger/objects/object-keys.ts';
-import { ByteSums, isArchiveDamage, plainStream } from '../ledger/objects/plain-stream.ts';
+import { isArchiveDamage, plainStream } from '../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { SegmentRecord } from './ports.ts';
+import type { SegmentRecord } from './store/segment-records.ts';
 
 /**
  * What the consumer makes of a piece stays small enough to die young: of larger texts, V8 collects none

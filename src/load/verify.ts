@@ -4,22 +4,21 @@
  */
 import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
 import { formatInstant } from '../core/time.ts';
+import { RowDigest } from '../ledger/digest.ts';
 import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
-import { isManifestKey, manifestKey, objectKeyOf } from '../ledger/objects/object-keys.ts';
+import { manifestKey } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { LakeCheck, NeverFetched, Problem, SegmentRecord } from './ports.ts';
-import type { VerifyStore } from './store/verify-store.ts';
+import { checkStore } from './check-store.ts';
+import type { LakeCheck, NeverFetched, Problem } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
-import { addUp, StoredSums } from './stored-sums.ts';
+import type { SegmentRecord } from './store/segment-records.ts';
+import type { VerifyStore } from './store/verify-store.ts';
+import { addUp, sumStoredRows } from './stored-sums.ts';
 
 const PAGE_SEGMENTS = 100;
 const PROBLEMS_KEPT_MAX = 100;
 /** Each nightly run proves one in so many of what was proven before: everything within four weeks. */
 const NIGHTLY_PARTS = 28;
-const LEDGER_PREFIX = 'ledger/';
-const LISTED_TOGETHER = 1_000;
-/** Manifests of unknown objects that are read, to tell whose they are. */
-const UNKNOWN_READ_MAX = 100;
 const NO_ROWS = { header: () => undefined, row: () => undefined };
 
 export interface VerifyDeps {
@@ -75,10 +74,11 @@ class Verification {
   readonly #deps: VerifyDeps;
   readonly #signal: AbortSignal;
   readonly #options: VerifyOptions;
+  readonly #isFull: boolean;
+  readonly #isDeep: boolean;
   readonly #problems: Problem[] = [];
   /** Of the page in hand: something of them does not agree. */
   readonly #suspects = new Set<bigint>();
-  #notRecorded = 0;
   #problemCount = 0;
   #checked: VerifyCounts = {
     segments: 0,
@@ -95,37 +95,35 @@ class Verification {
     this.#deps = deps;
     this.#signal = signal;
     this.#options = options;
+    this.#isFull = options.scope !== 'nightly';
+    this.#isDeep = options.deep === true;
   }
 
   async run(): Promise<VerifyReport> {
+    const { repository, objects } = this.#deps;
     await this.#checkSegments();
-    if (this.#isFull) await this.#checkStore();
-    for (const { code, message, count } of await this.#deps.repository.inconsistencies(
-      this.#signal,
-      this.#isFull,
-    )) {
-      if (count > 0n) this.#add({ code, subject: 'mirror', message: `${message}: ${count}` });
-    }
+    const store = this.#isFull ? await checkStore(repository, objects, this.#signal) : undefined;
+    const inconsistencies = await repository.inconsistencies(this.#signal, this.#isFull);
+    for (const problem of [...(store?.problems ?? []), ...inconsistencies]) this.#add(problem);
     await this.#checkLake();
     return {
       verdict: this.#problemCount === 0 ? 'complete' : 'failed',
-      deep: this.#options.deep ?? false,
+      deep: this.#isDeep,
       scope: this.#isFull ? 'whole' : 'nightly',
-      provenSince: await this.#deps.repository.oldestProof(),
-      objectsNotRecorded: this.#notRecorded,
+      provenSince: await repository.oldestProof(),
+      objectsNotRecorded: store?.notRecorded ?? 0,
       checked: this.#checked,
       problemCount: this.#problemCount,
       problems: this.#problems,
-      neverFetched: await this.#deps.repository.neverFetched(),
+      neverFetched: await repository.neverFetched(),
     };
   }
 
-  get #isFull(): boolean {
-    return this.#options.scope !== 'nightly';
-  }
-
   async #checkSegments(): Promise<void> {
-    for await (const page of this.#pages()) {
+    const { repository } = this.#deps;
+    const ids = await repository.segmentsToProve(this.#isFull ? 1 : NIGHTLY_PARTS);
+    for (let start = 0; start < ids.length; start += PAGE_SEGMENTS) {
+      const page = await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
       this.#suspects.clear();
       for (const segment of page) {
         this.#signal.throwIfAborted();
@@ -134,74 +132,8 @@ class Verification {
         this.#count({ segments: segments + 1, objectBytes: objectBytes + segment.objectBytes });
       }
       await this.#checkRows(page.filter((segment) => segment.isLoaded));
-      const proven = page.filter(({ segmentId }) => !this.#suspects.has(segmentId));
-      await this.#deps.repository.noteProven(proven.map(({ segmentId }) => segmentId));
-    }
-  }
-
-  async *#pages(): AsyncGenerator<readonly SegmentRecord[]> {
-    const { repository } = this.#deps;
-    if (!this.#isFull) {
-      const ids = await repository.segmentsToProve(NIGHTLY_PARTS);
-      for (let start = 0; start < ids.length; start += PAGE_SEGMENTS)
-        yield await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
-      return;
-    }
-    for (let after = 0n; ;) {
-      const page = await repository.currentSegments(after, PAGE_SEGMENTS);
-      yield page;
-      const last = page.at(-1);
-      if (last === undefined || page.length < PAGE_SEGMENTS) return;
-      after = last.segmentId;
-    }
-  }
-
-  /** Objects that this warehouse does not know: of another mirror, or of this one and not recorded. */
-  async #checkStore(): Promise<void> {
-    const warehouseId = await this.#deps.repository.warehouseId();
-    let isAnyKnown = false;
-    let foreign = 0;
-    for await (const keys of this.#manifestKeys()) {
-      const known = await this.#deps.repository.knownObjects(keys.map(objectKeyOf));
-      isAnyKnown ||= known.size > 0;
-      for (const key of keys.filter((one) => !known.has(objectKeyOf(one)))) {
-        this.#notRecorded += 1;
-        if (this.#notRecorded > UNKNOWN_READ_MAX) continue;
-        const lineage = await this.#lineageOf(key);
-        if (lineage === undefined || lineage === warehouseId) continue;
-        foreign += 1;
-        this.#notRecorded -= 1;
-        this.#add({
-          code: 'OBJECT_FOREIGN',
-          subject: key,
-          message: `it was published by another mirror, ${lineage}`,
-        });
-      }
-    }
-    if (isAnyKnown || foreign > 0 || this.#notRecorded === 0) return;
-    const message = `the store holds ${this.#notRecorded} objects and this database knows none of them; \`ledger-mirror load --all\` rebuilds it from them`;
-    this.#add({ code: 'OBJECTS_NOT_RECORDED', subject: LEDGER_PREFIX, message });
-  }
-
-  async *#manifestKeys(): AsyncGenerator<readonly string[]> {
-    let keys: string[] = [];
-    for await (const { key } of this.#deps.objects.list(LEDGER_PREFIX, this.#signal)) {
-      if (!isManifestKey(key)) continue;
-      keys.push(key);
-      if (keys.length < LISTED_TOGETHER) continue;
-      yield keys;
-      keys = [];
-    }
-    if (keys.length > 0) yield keys;
-  }
-
-  async #lineageOf(key: string): Promise<string | undefined> {
-    try {
-      return (await readManifest(this.#deps.objects, key, this.#signal)).warehouseId;
-    } catch (error) {
-      // Taken away since it was listed, or no manifest: it says nothing of whose it is.
-      if (!(error instanceof PermanentError)) throw error;
-      return undefined;
+      const read = page.map(({ segmentId }) => segmentId);
+      await repository.noteProven(read.filter((id) => !this.#suspects.has(id)));
     }
   }
 
@@ -239,12 +171,14 @@ class Verification {
 
   async #checkRows(segments: readonly SegmentRecord[]): Promise<void> {
     if (segments.length === 0) return;
+    const { repository } = this.#deps;
     const ids = segments.map((segment) => segment.segmentId);
-    const counts = await this.#deps.repository.countRows(ids);
-    const recorded = await this.#deps.repository.monthSums(ids);
-    const stored = this.#options.deep === true ? await this.#storedSums(ids) : undefined;
+    const counts = await repository.countRows(ids);
+    const recorded = await repository.monthSums(ids);
+    const stored = this.#isDeep ? await sumStoredRows(repository.loadedLines(ids, this.#signal)) : undefined;
     for (const segment of segments) {
-      const rows = counts.get(segment.segmentId) ?? 0n;
+      const { segmentId, valuesDigest } = segment;
+      const rows = counts.get(segmentId) ?? 0n;
       const { loadedSegments, warehouseRows } = this.#checked;
       this.#count({ loadedSegments: loadedSegments + 1, warehouseRows: warehouseRows + rows });
       if (rows !== segment.rows) {
@@ -252,41 +186,28 @@ class Verification {
         await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
         continue;
       }
-      const sums = addUp(recorded.get(segment.segmentId) ?? []);
-      if (sums.rows !== segment.rows || sums.valuesDigest !== segment.valuesDigest) {
+      const sum = addUp(recorded.get(segmentId) ?? []);
+      if (BigInt(sum.rows) !== segment.rows || sum.hex() !== valuesDigest)
         await this.#addIfCurrent(segment, 'MONTHS_DIFFER', 'its sums by month do not add up to its own');
-      }
       if (stored === undefined) continue;
-      const found = addUp(stored.of(segment.segmentId));
-      if (found.valuesDigest !== segment.valuesDigest) {
-        const message = `the rows in mirror.ledger_entries sum up to ${found.valuesDigest}, loaded were ${segment.valuesDigest}`;
-        await this.#addIfCurrent(segment, 'VALUES_DIFFER', message);
-      }
+      const found = (stored.get(String(segmentId)) ?? new RowDigest()).hex();
+      if (found === valuesDigest) continue;
+      const message = `the rows in mirror.ledger_entries sum up to ${found}, loaded were ${valuesDigest}`;
+      await this.#addIfCurrent(segment, 'VALUES_DIFFER', message);
     }
-  }
-
-  async #storedSums(ids: readonly bigint[]): Promise<StoredSums> {
-    const sums = new StoredSums();
-    const decoder = new TextDecoder();
-    for await (const chunk of this.#deps.repository.loadedLines(ids, this.#signal)) {
-      sums.push(decoder.decode(chunk, { stream: true }));
-    }
-    return sums;
   }
 
   async #checkLake(): Promise<void> {
     if (this.#deps.lake === undefined) return;
-    const deep = this.#options.deep ?? false;
     const parts = this.#isFull ? {} : { parts: NIGHTLY_PARTS };
-    const found = await this.#deps.lake({ deep, ...parts }, this.#signal);
-    const { files, filesRead, rows, problems, segmentsBehind } = found;
+    const found = await this.#deps.lake({ deep: this.#isDeep, ...parts }, this.#signal);
     this.#count({
-      lakeFiles: files,
-      lakeFilesRead: filesRead,
-      lakeRows: rows,
-      lakeSegmentsBehind: segmentsBehind,
+      lakeFiles: found.files,
+      lakeFilesRead: found.filesRead,
+      lakeRows: found.rows,
+      lakeSegmentsBehind: found.segmentsBehind,
     });
-    for (const problem of problems) this.#add(problem);
+    for (const problem of found.problems) this.#add(problem);
   }
 
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
@@ -308,21 +229,23 @@ class Verification {
   }
 }
 
+const SAME_IN_MANIFEST = [
+  'objectKey',
+  'partyId',
+  'assetId',
+  'rows',
+  'bytes',
+  'sha256',
+  'objectBytes',
+  'objectSha256',
+  'digest',
+] as const satisfies readonly (keyof SegmentRecord & keyof Manifest)[];
+
 /** Names of what the manifest says otherwise than the table. */
 function differences(segment: SegmentRecord, manifest: Manifest): readonly string[] {
-  const pairs: readonly (readonly [name: string, recorded: unknown, published: unknown])[] = [
-    ['objectKey', segment.objectKey, manifest.objectKey],
-    ['partyId', segment.partyId, manifest.partyId],
-    ['assetId', segment.assetId ?? null, manifest.assetId],
-    ['from', segment.from, formatInstant(manifest.from)],
-    ['to', segment.to, formatInstant(manifest.to)],
-    ['rows', segment.rows, manifest.rows],
-    ['bytes', segment.bytes, manifest.bytes],
-    ['sha256', segment.sha256, manifest.sha256],
-    ['objectBytes', segment.objectBytes, manifest.objectBytes],
-    ['objectSha256', segment.objectSha256, manifest.objectSha256],
-    ['digest', segment.digest, manifest.digest],
-    ['columns', segment.columns.join(), manifest.columns.join()],
-  ];
-  return pairs.flatMap(([name, recorded, published]) => (recorded === published ? [] : [name]));
+  const differing: string[] = SAME_IN_MANIFEST.filter((name) => segment[name] !== manifest[name]);
+  if (segment.from !== formatInstant(manifest.from)) differing.push('from');
+  if (segment.to !== formatInstant(manifest.to)) differing.push('to');
+  if (segment.columns.join() !== manifest.columns.join()) differing.push('columns');
+  return differing;
 }

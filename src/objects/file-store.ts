@@ -4,31 +4,24 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
-import { copyFile, link, mkdir, open, readdir, rename, stat, unlink, writeFile } from 'node:fs/promises';
+import { copyFile, link, open, readdir, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
-import { absent, type FileFacts, measure } from '../core/file-facts.ts';
+import { absent, type FileFacts, measure } from '../core/byte-sums.ts';
+import { makeFolders } from '../core/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
-import type {
-  ConditionSupport,
-  ListedObject,
-  ObjectStore,
-  StoreCapabilities,
-  StoreTrial,
-} from './object-store.ts';
+import type { ConditionSupport, ListedObject, ObjectStore, StoreCapabilities } from './object-store.ts';
 import { Spool } from './spool.ts';
-import { trialSteps } from './trial-steps.ts';
+import { STEP_MAX_MS, trialSteps } from './trial-steps.ts';
 
 const SPOOL_FOLDER = '.spool';
 /** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
 /** Retryable: space may be freed, a mount may return. */
 const RETRYABLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EBUSY', 'ESTALE', 'ETIMEDOUT']);
-
-const STEP_MAX_MS = 60_000;
 
 export class FileStore implements ObjectStore {
   readonly url: string;
@@ -132,10 +125,7 @@ export class FileStore implements ObjectStore {
     return this.#known;
   }
 
-  async tryOut(
-    signal: AbortSignal,
-    { stepMaxMs = STEP_MAX_MS }: StoreTrial = {},
-  ): Promise<StoreCapabilities> {
+  async tryOut(signal: AbortSignal, stepMaxMs = STEP_MAX_MS): Promise<StoreCapabilities> {
     const step = trialSteps(this.url, signal, stepMaxMs);
     const key = `probe/${randomUUID()}`;
     await step('write a file', (either) => this.publishBytes(key, Buffer.from('tried out\n'), either));
@@ -192,7 +182,7 @@ export class FileStore implements ObjectStore {
   }
 
   async #link(from: string, target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
-    await makeFolders(dirname(target));
+    await makeDurableFolders(dirname(target));
     try {
       await link(from, target);
     } catch (error) {
@@ -249,8 +239,8 @@ async function compare(target: string, facts: FileFacts, signal: AbortSignal): P
 }
 
 /** Makes a folder with its parents, and makes each new one durable. */
-async function makeFolders(folder: string): Promise<void> {
-  const first = await mkdir(folder, { recursive: true });
+async function makeDurableFolders(folder: string): Promise<void> {
+  const first = await makeFolders(folder);
   if (first === undefined) return;
   for (let made = folder; made.length >= first.length; made = dirname(made)) await syncPath(made);
   await syncPath(dirname(first));

@@ -1,6 +1,6 @@
 /** What the stages need from the object store. */
 import type { Readable } from 'node:stream';
-import type { FileFacts } from '../core/file-facts.ts';
+import type { FileFacts } from '../core/byte-sums.ts';
 import type { Micros } from '../core/time.ts';
 
 /** How a store treats the condition "only if absent" on a write. */
@@ -19,11 +19,6 @@ export interface ListedObject {
   readonly key: string;
   readonly bytes: bigint;
   readonly modifiedAt: Micros;
-}
-
-export interface StoreTrial {
-  /** How long one step may take; 60 s by default. */
-  readonly stepMaxMs?: number;
 }
 
 /**
@@ -71,9 +66,10 @@ export interface ObjectStore extends AsyncDisposable {
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
   /**
    * Writes, reads, lists, removes and sends a part below `probe/`, now.
+   * @param stepMaxMs how long one step may take; a minute by default
    * @throws what the store refused or could not do, named; UnreachableError where a step gets no answer
    */
-  tryOut(signal: AbortSignal, trial?: StoreTrial): Promise<StoreCapabilities>;
+  tryOut(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;
 }
 
 /** Whether a second writer of a key is told so, without a lease. */

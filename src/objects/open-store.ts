@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { FileStore } from './file-store.ts';
 import type { ObjectStore } from './object-store.ts';
-import { openS3Store, type StoreOptions } from './s3-store.ts';
+import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
 
 /** Opens nothing yet: the first call does. */
 export async function openObjectStore(options: StoreOptions): Promise<ObjectStore> {

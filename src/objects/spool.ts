@@ -1,7 +1,8 @@
 /** The folder where objects grow before they are published. Nothing in it is visible to readers. */
-import { lstat, mkdir, readdir, unlink } from 'node:fs/promises';
+import { lstat, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { absent } from '../core/file-facts.ts';
+import { absent } from '../core/byte-sums.ts';
+import { makeFolders } from '../core/folders.ts';
 import { checkKey } from '../ledger/objects/object-keys.ts';
 
 export class Spool {
@@ -14,7 +15,7 @@ export class Spool {
   /** Where a file of this name goes; the folder is made. */
   async path(name: string): Promise<string> {
     const path = join(this.#folder, checkKey(name).replaceAll('/', '_'));
-    await mkdir(this.#folder, { recursive: true });
+    await makeFolders(this.#folder);
     return path;
   }
 

@@ -1,8 +1,10 @@
 /** Steps of a store's trial: each named, each with an end. */
 import { UnreachableError } from '../core/errors.ts';
-import { within } from '../core/within.ts';
+import { within } from '../core/waiting.ts';
 
 export type Step = <Result>(what: string, work: (signal: AbortSignal) => Promise<Result>) => Promise<Result>;
+
+export const STEP_MAX_MS = 60_000;
 
 /** @returns runs a step; one that outlasts `stepMaxMs` ends in UnreachableError, and is left to itself */
 export function trialSteps(url: string, signal: AbortSignal, stepMaxMs: number): Step {

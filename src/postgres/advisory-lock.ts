@@ -1,10 +1,10 @@
 /** Locks between processes that end with their connection or transaction, and that can be waited for with a signal. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { PoolClient } from 'pg';
 import { RetryableError } from '../core/errors.ts';
+import { waitFor } from '../core/waiting.ts';
 import { mapDatabaseError } from './transaction.ts';
 
-const POLL_MS = 200;
+const STEP_MAX_MS = 200;
 /** How long another process's load of a segment, or build of the lake, may take. */
 const WAIT_MS = 900_000;
 
@@ -22,19 +22,18 @@ export async function takeLock(
   signal: AbortSignal,
 ): Promise<void> {
   const attempt = scope === 'session' ? 'pg_try_advisory_lock' : 'pg_try_advisory_xact_lock';
-  const startedMs = performance.now();
-  for (;;) {
-    signal.throwIfAborted();
-    const { rows } = await mapDatabaseError(`take the lock ${name}`, () =>
-      client.query<{ taken: boolean }>(`select ${attempt}(mirror.lock_key($1)) as taken`, [name]),
-    );
-    if (rows[0]?.taken === true) return;
-    if (performance.now() - startedMs > WAIT_MS) {
-      throw new RetryableError(
+  await waitFor(
+    async () => {
+      const { rows } = await mapDatabaseError(`take the lock ${name}`, () =>
+        client.query<{ taken: boolean }>(`select ${attempt}(mirror.lock_key($1)) as taken`, [name]),
+      );
+      return rows[0]?.taken === true ? true : undefined;
+    },
+    { waitMs: WAIT_MS, stepMaxMs: STEP_MAX_MS, signal },
+    () =>
+      new RetryableError(
         `Cannot take the lock ${name}: another process has held it for ${WAIT_MS / 60_000} minutes; see what it does`,
         { code: 'LOCK_BUSY', meta: { lock: name } },
-      );
-    }
-    await sleep(POLL_MS, undefined, { signal });
-  }
+      ),
+  );
 }

@@ -8,8 +8,8 @@ export interface Identity {
   readonly mirrorId: string;
   /** The lineage of its publications: a rebuild takes over that of the objects. */
   readonly warehouseId: string;
-  /** The address that the last sync of a list has read; undefined before the first. */
-  readonly sourceUrl: string | undefined;
+  /** The address that the last sync of a list has read; null before the first. */
+  readonly sourceUrl: string | null;
 }
 
 /** Short and stable: a job carries it. Credentials and query do not count. */
@@ -22,15 +22,13 @@ export function shownUrl(url: URL): string {
   return `${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}/`;
 }
 
-export async function readIdentity(db: Database): Promise<Identity> {
-  const row = await mapDatabaseError("read the mirror's identity", () =>
-    db.selectFrom('identity').selectAll().executeTakeFirstOrThrow(),
+export function readIdentity(db: Database): Promise<Identity> {
+  return mapDatabaseError("read the mirror's identity", () =>
+    db
+      .selectFrom('identity')
+      .select(['mirror_id as mirrorId', 'warehouse_id as warehouseId', 'source_url as sourceUrl'])
+      .executeTakeFirstOrThrow(),
   );
-  return {
-    mirrorId: row.mirror_id,
-    warehouseId: row.warehouse_id,
-    sourceUrl: row.source_url ?? undefined,
-  };
 }
 
 /** Queue names and Redis keys begin with it: any mirrors can share a Redis, two of one source too. */

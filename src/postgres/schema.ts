@@ -1,4 +1,4 @@
-/** The tables of `mirror` as Kysely sees them. Times are RFC 3339 text, int8 bigint, numeric text. */
+/** The tables of `mirror` that Kysely builds statements for. Times are RFC 3339 text, int8 bigint, numeric text. */
 import type { ColumnType, Generated, JSONColumnType } from 'kysely';
 import type { Verdict } from '../core/verdict.ts';
 
@@ -8,17 +8,11 @@ type Json<T extends object | null = Readonly<Record<string, unknown>>> = JSONCol
 type GeneratedJson = ColumnType<Readonly<Record<string, unknown>>, string | undefined, string>;
 /** int8 arrives as bigint and is sent as bigint or text. */
 type Int8 = ColumnType<bigint, bigint | number | string, bigint | number | string>;
+type NullableInt8 = ColumnType<bigint | null, bigint | null, bigint | null>;
 type GeneratedInt8 = ColumnType<bigint, bigint | number | string | undefined, bigint | number | string>;
-/** numeric arrives as text and is sent as text or bigint. */
-type Numeric = ColumnType<string, string | bigint, string | bigint>;
-type Nullable<C> =
-  C extends ColumnType<infer S, infer I, infer U>
-    ? ColumnType<S | null, I | null | undefined, U | null>
-    : C | null;
 
 export type RunKind = 'sync' | 'export' | 'load' | 'nightly' | 'verify';
 export type RunState = 'queued' | 'running' | 'done' | 'cancelled';
-export type ListName = 'parties' | 'checkpoints';
 
 interface IdentityTable {
   only_row: Generated<boolean>;
@@ -35,12 +29,6 @@ interface SourceStateTable {
   only_row: Generated<boolean>;
   ban_until: Timestamp | null;
   profile: GeneratedJson;
-}
-
-interface NetworksTable {
-  epoch: number;
-  started_at: Generated<Timestamp>;
-  evidence: GeneratedJson;
 }
 
 interface RunsTable {
@@ -61,39 +49,6 @@ interface RunsTable {
   attempts: Generated<number>;
   cancel_requested: Generated<boolean>;
   job_id: string | null;
-}
-
-interface WorkersTable {
-  worker_id: string;
-  name: string;
-  queues: readonly string[];
-  source_url: string | null;
-  schedules: GeneratedJson;
-  started_at: Generated<Timestamp>;
-  heartbeat_at: Generated<Timestamp>;
-}
-
-interface PartiesTable {
-  party_id: string;
-  first_epoch: number;
-  first_seen_at: Generated<Timestamp>;
-  last_seen_at: Generated<Timestamp>;
-  extra: Json | null;
-  /** Of the place: the newest epoch that the party was listed in. Null without a place. */
-  epoch: number | null;
-  pos: Nullable<Int8>;
-  gone_since: Timestamp | null;
-}
-
-interface CheckpointsTable {
-  epoch: number;
-  at_block: Numeric;
-  hash: string;
-  block_hash: string;
-  copies: Generated<number>;
-  first_seen_at: Generated<Timestamp>;
-  gone_since: Timestamp | null;
-  extra: Json | null;
 }
 
 interface ExportsTable {
@@ -153,7 +108,7 @@ interface CoverageTable {
   to_time: Timestamp;
   open: Generated<boolean>;
   sides: 'from' | 'both' | 'unknown';
-  segment_id: Nullable<Int8>;
+  segment_id: NullableInt8;
   tail: Json | null;
   run_id: string | null;
   epoch: number | null;
@@ -169,68 +124,12 @@ interface PublicationsTable {
   created_at: Generated<Timestamp>;
 }
 
-interface LedgerEntriesTable {
-  party_id: string;
-  vega_time: Timestamp;
-  quantity: Numeric;
-  effect: Nullable<Numeric>;
-  transfer_type: string;
-  asset_id: string;
-  account_from_market_id: string | null;
-  account_from_party_id: string | null;
-  account_from_account_type: string | null;
-  account_from_balance: Nullable<Numeric>;
-  account_to_market_id: string | null;
-  account_to_party_id: string | null;
-  account_to_account_type: string | null;
-  account_to_balance: Nullable<Numeric>;
-  extra: Json | null;
-  segment_id: Int8;
-}
-
-interface SegmentMonthsTable {
-  segment_id: Int8;
-  /** The first of the month, `2023-05-01`. */
-  month: string;
-  rows: Int8;
-  values_digest: string;
-}
-
-interface NightlyUnitsTable {
-  run_id: string;
-  party_id: string;
-  priority: number;
-  is_idle: Generated<boolean>;
-  state: Generated<'due' | 'queued' | 'done' | 'failed'>;
-  outcome: Json | null;
-  updated_at: Generated<Timestamp>;
-}
-
-interface SourceCostsTable {
-  run_id: string;
-  process_id: string;
-  list_requests: Int8;
-  export_requests: Int8;
-  retries: Int8;
-  failures: Int8;
-  bytes: Int8;
-  waited_ms: Int8;
-}
-
 export interface MirrorSchema {
   identity: IdentityTable;
   source_state: SourceStateTable;
-  networks: NetworksTable;
   runs: RunsTable;
-  workers: WorkersTable;
-  parties: PartiesTable;
-  checkpoints: CheckpointsTable;
   exports: ExportsTable;
   segments: SegmentsTable;
   coverage: CoverageTable;
   publications: PublicationsTable;
-  ledger_entries: LedgerEntriesTable;
-  segment_months: SegmentMonthsTable;
-  nightly_units: NightlyUnitsTable;
-  source_costs: SourceCostsTable;
 }

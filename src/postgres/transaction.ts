@@ -4,8 +4,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RawBuilder, Transaction } from 'kysely';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { within } from '../core/within.ts';
-import { databaseFault } from '../core/fault-table.ts';
+import { within } from '../core/waiting.ts';
+import { classifyDatabaseCode } from '../core/faults.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
 
@@ -21,7 +21,7 @@ export function databaseError(action: string, error: unknown): Error {
   const code = errorCode(error);
   const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
   const state = error instanceof Error ? error.message : String(error);
-  const fault = code === 'UNKNOWN' && isConnectionLoss(error) ? 'unreachable' : databaseFault(code);
+  const fault = code === 'UNKNOWN' && isConnectionLoss(error) ? 'unreachable' : classifyDatabaseCode(code);
   if (fault === 'unreachable') {
     return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
       ...details,

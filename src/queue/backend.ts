@@ -1,6 +1,9 @@
 /** Where queues live: one small interface, two adapters beside it. Everything above is the same code. */
 import type { Job, Queue, Worker, WorkerOptions } from 'bullmq';
 
+export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
+export type QueueName = (typeof QUEUE_NAMES)[number];
+
 /** The payload of every job: ids only. Each job's schema says which. */
 export type JobData = Readonly<Record<string, unknown>>;
 

@@ -130,7 +130,7 @@ export class QueueWorker {
   /** An error that will come again ends the job: the queue must not repeat it for ever. */
   async #work(job: BullJob): Promise<void> {
     try {
-      await this.#options.process(toWorked(job), this.#options.stop);
+      await this.#options.process(toWorkedJob(job), this.#options.stop);
     } catch (error) {
       if (error instanceof PermanentError && !(error instanceof FencedError))
         throw new UnrecoverableError(error.message);
@@ -144,7 +144,7 @@ export class QueueWorker {
   }
 }
 
-function toWorked(job: BullJob): WorkedJob {
+function toWorkedJob(job: BullJob): WorkedJob {
   return {
     id: job.id ?? '',
     name: job.name,

@@ -2,12 +2,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import { within } from '../core/within.ts';
-import type { BullJob, BullQueue, BullWorkerOptions, JobData, QueueBackend } from './backend.ts';
+import { within } from '../core/waiting.ts';
+import {
+  type BullJob,
+  type BullQueue,
+  type BullWorkerOptions,
+  type JobData,
+  QUEUE_NAMES,
+  type QueueBackend,
+  type QueueName,
+} from './backend.ts';
 import { CANARY, type JobProcessor, type JobReport, type Pulse, QueueWorker } from './queue-worker.ts';
-
-export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
-export type QueueName = (typeof QUEUE_NAMES)[number];
 
 export interface NewJob {
   readonly name: string;

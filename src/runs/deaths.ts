@@ -22,7 +22,7 @@ interface Deps extends Pick<JobDeps, 'runs'> {
  */
 export async function countDeaths(known: Run, { runs, progress }: Deps): Promise<number> {
   // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
-  if (known.state !== 'running' || known.heartbeatAt === undefined) return 0;
+  if (known.state !== 'running' || known.heartbeatAt === null) return 0;
   const { deliveredAt: noted } = known.params;
   const deliveredAt = typeof noted === 'string' ? noted : (known.startedAt ?? known.queuedAt);
   const livedMs = Date.parse(known.heartbeatAt) - Date.parse(deliveredAt);

@@ -1,8 +1,7 @@
 /** Puts a run's job into its queue; a run that lost its job, or its process, is put there again. */
 import { randomUUID } from 'node:crypto';
-import { QUEUE_NAMES, type QueueName } from '../queue/queues.ts';
+import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import { JOBS, PRIORITY, type JobDeps } from './job.ts';
-import { isOver } from './run-document.ts';
 import type { Run } from './store/run.ts';
 
 /** A living process renews its run every three seconds. */
@@ -26,7 +25,7 @@ export async function enqueueRun(
 ): Promise<boolean> {
   if (isWorkedWhereAsked(run)) return false;
   const job = JOBS[run.kind];
-  if (run.jobId !== undefined && (await queue.holds(job.queue, run.jobId))) return false;
+  if (run.jobId !== null && (await queue.holds(job.queue, run.jobId))) return false;
   const jobId = `${run.runId}.${randomUUID().slice(0, 8)}`;
   await runs.noteJob(run.runId, jobId);
   await queue.add(job.queue, [{ name: job.name, data: { runId: run.runId }, jobId, priority }]);
@@ -38,28 +37,41 @@ function isWorkedWhereAsked({ kind, params }: Run): boolean {
   return kind === 'verify' && params['isOrdered'] !== true;
 }
 
-/** What is left of a run when nobody goes on with it. */
-const ABANDONED = {
-  error: { code: 'ABANDONED', message: 'its process ended before it was done; what it committed stays' },
-};
+/**
+ * Closes the runs that nobody has renewed for so long and nobody goes on with: the parts of a run that is over, and
+ * those of which `isGivenUp` says so. What they committed stays.
+ * @returns the other silent runs
+ */
+async function closeSilent(
+  { runs, log }: RunDeps,
+  silentMs: number,
+  isGivenUp: (run: Run) => boolean,
+): Promise<readonly Run[]> {
+  const message = 'its process ended before it was done; what it committed stays';
+  const open: Run[] = [];
+  for (const run of await runs.stale(silentMs)) {
+    if (!run.isOrphan && !isGivenUp(run)) {
+      open.push(run);
+      continue;
+    }
+    const { runId, kind, subject } = run;
+    log.warn({ runId, kind, subject }, 'Run closed: its process is gone');
+    await runs.finish(runId, 'failed', { error: { code: 'ABANDONED', message } });
+  }
+  return open;
+}
 
 /** For workers: runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
 export async function reconcileRuns(deps: RunDeps): Promise<void> {
-  for (const run of await deps.runs.stale(STALE_MS)) {
-    if (isWorkedWhereAsked(run) || (await isOrphan(run, deps))) {
-      deps.log.warn(
-        { runId: run.runId, kind: run.kind, subject: run.subject },
-        'Run closed: its process is gone',
-      );
-      await deps.runs.finish(run.runId, 'failed', ABANDONED);
-    } else if (run.parentRunId === undefined && (await enqueueRun(run, deps))) {
-      // Runs below another are its own affair: it queues them again itself.
-      const silentMs = Date.now() - Date.parse(run.heartbeatAt ?? run.queuedAt);
-      deps.log.warn(
-        { runId: run.runId, kind: run.kind, subject: run.subject, attempts: run.attempts, silentMs },
-        'Run queued again: its process or its job is gone',
-      );
-    }
+  for (const run of await closeSilent(deps, STALE_MS, isWorkedWhereAsked)) {
+    // Runs below another are its own affair: it queues them again itself.
+    if (run.parentRunId !== null || !(await enqueueRun(run, deps))) continue;
+    const { runId, kind, subject, attempts } = run;
+    const silentMs = Date.now() - Date.parse(run.heartbeatAt ?? run.queuedAt);
+    deps.log.warn(
+      { runId, kind, subject, attempts, silentMs },
+      'Run queued again: its process or its job is gone',
+    );
   }
 }
 
@@ -68,14 +80,12 @@ export async function reconcileRuns(deps: RunDeps): Promise<void> {
  * Nightly runs of the schedule and orders of the read API are left to the worker that will come back.
  */
 export async function closeAbandoned(deps: RunDeps): Promise<void> {
-  for (const run of await deps.runs.stale(ABANDONED_MS)) {
-    const isOwnAccord = run.parentRunId === undefined;
-    const isAwaited = run.scheduleKey !== undefined || run.params['isOrdered'] === true;
-    if (isOwnAccord ? !isAwaited : await isOrphan(run, deps)) {
-      deps.log.info({ runId: run.runId, kind: run.kind }, 'Run closed: the command that began it is gone');
-      await deps.runs.finish(run.runId, 'failed', ABANDONED);
-    }
-  }
+  await closeSilent(
+    deps,
+    ABANDONED_MS,
+    ({ parentRunId, scheduleKey, params }) =>
+      parentRunId === null && scheduleKey === null && params['isOrdered'] !== true,
+  );
 }
 
 /**
@@ -84,24 +94,13 @@ export async function closeAbandoned(deps: RunDeps): Promise<void> {
  * @returns the nightly run that is going on; without a worker, one whose process is gone is closed first
  */
 export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promise<Run | undefined> {
-  for (const run of isAttended ? [] : await deps.runs.stale(SILENT_MS)) {
-    if (run.kind === 'nightly' || (await isOrphan(run, deps))) {
-      await deps.runs.finish(run.runId, 'failed', ABANDONED);
-    }
-  }
+  if (!isAttended) await closeSilent(deps, SILENT_MS, ({ kind }) => kind === 'nightly');
   const [going] = await deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 });
   return going;
 }
 
-/** The run that it was a part of has ended. */
-async function isOrphan(run: Run, deps: RunDeps): Promise<boolean> {
-  if (run.parentRunId === undefined) return false;
-  const parent = await deps.runs.get(run.parentRunId);
-  return parent !== undefined && isOver(parent);
-}
-
 /** Only what the command was asked for: a sync must not begin to work an abandoned nightly run. */
-export function queuesOf(runs: readonly Run[]): readonly QueueName[] {
+export function chooseQueues(runs: readonly Run[]): readonly QueueName[] {
   if (runs.some((run) => run.kind === 'nightly')) return QUEUE_NAMES;
   // What an export has published is loaded at once.
   return QUEUE_NAMES.filter((name) =>

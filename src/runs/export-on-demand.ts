@@ -1,11 +1,11 @@
 /** One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded when it is published. */
 import { z } from 'zod';
 import { id, instant } from '../ledger/json-values.ts';
-import type { Outcome } from '../core/verdict.ts';
+import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
 import { fixClock, reportTo } from './nightly/export-ledgers.ts';
 import type { JobDeps } from './job.ts';
-import { exportKey } from './progress-hints.ts';
+import { exportKey } from './progress/progress-hints.ts';
 import type { Run } from './store/run.ts';
 
 /** Orders that come close together share what does not depend on their party. */
@@ -20,20 +20,24 @@ const params = z.object({
   load: z.boolean().default(true),
 });
 
-export async function exportOnDemand(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+export async function exportOnDemand(
+  run: Run,
+  deps: JobDeps,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
   const { load, ...range } = params.parse(run.params);
   await deps.stages.catchUpWithStore(signal, { maxAgeMs: STORE_AGE_MAX_MS });
   // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
   const maxAgeMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
   const clock = await fixClock(run, deps, signal, range.to === undefined ? { maxAgeMs } : {});
-  const outcome = await deps.stages.export(
+  const result = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
-  const isLoaded = load && outcome.evidence['segments'] !== 0;
+  const isLoaded = load && result.evidence['segments'] !== 0;
   return isLoaded
-    ? { ...outcome, evidence: { ...outcome.evidence, loadRunId: await beginLoad(deps) } }
-    : outcome;
+    ? { ...result, evidence: { ...result.evidence, loadRunId: await beginLoad(deps) } }
+    : result;
 }
 
 /** One load takes what many orders have published; one that is running may have passed this party already. */

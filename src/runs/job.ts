@@ -2,24 +2,24 @@
 import type { z } from 'zod';
 import type { Log } from '../core/log.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
-import type { Outcome } from '../core/verdict.ts';
+import type { VerdictWithEvidence } from '../core/verdict.ts';
 import type { PartySelection } from '../config/value-forms.ts';
 import type { LedgerQuestion, LedgerRange } from '../ledger/ledger-range.ts';
-import type { JobData } from '../queue/backend.ts';
-import type { QueueName, Queues } from '../queue/queues.ts';
+import type { JobData, QueueName } from '../queue/backend.ts';
+import type { Queues } from '../queue/queues.ts';
 import type { ListLatency } from '../source/latency.ts';
-import type { ProgressHints } from './progress-hints.ts';
-import type { ProgressLine } from './progress-line.ts';
+import type { ProgressHints } from './progress/progress-hints.ts';
+import type { ProgressLine } from './progress/progress-line.ts';
 import type { RunCosts } from './run-costs.ts';
 import type { Notices } from './report/post-report.ts';
 import type { NightlyPlans } from './store/nightly/nightly-plans.ts';
 import type { NightlyStore } from './store/nightly/nightly-store.ts';
-import type { ScheduledRuns } from './store/nightly/scheduled-runs.ts';
+import type { Database } from '../postgres/database.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './nightly/schedule.ts';
 import type { Run } from './store/run.ts';
 import type { RunStore } from './store/run-store.ts';
-import type { ListName } from '../postgres/schema.ts';
+import type { ListName } from '../list-sync/ports.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 
@@ -48,7 +48,7 @@ export interface VerifyRequest {
 
 /** Ledgers that are exported one after another; what brought no rows is written together. */
 export interface LeasedLedgers extends AsyncDisposable {
-  export(request: ExportRequest, call: StageCall): Promise<Outcome>;
+  export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /**
    * What `export` said of a ledger without rows is true from here on, and not before.
    * @returns parties of which it is not: another has taken them over
@@ -69,23 +69,28 @@ export interface Stages {
       acceptShrunk: boolean;
     },
     call: StageCall,
-  ): Promise<Outcome>;
+  ): Promise<VerdictWithEvidence>;
   /** The listed parties that a whole or cut id may mean, the one that has it first. */
   listedParties(given: string): Promise<readonly string[]>;
   /** One party by filter: the evidence says whether the source lists it. */
-  lookUpParty(partyId: string, signal: AbortSignal): Promise<Outcome>;
+  lookUpParty(partyId: string, signal: AbortSignal): Promise<VerdictWithEvidence>;
   /** @param options `maxAgeMs`: one that this process read so lately will do */
   clock(signal: AbortSignal, options?: { readonly maxAgeMs?: number }): Promise<SourceClock>;
-  export(request: ExportRequest, call: StageCall): Promise<Outcome>;
+  export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
   readLedger(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
-  load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<Outcome>;
-  verify(request: VerifyRequest, call: StageCall): Promise<Outcome>;
+  load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<VerdictWithEvidence>;
+  verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
-  publishReport(run: Run, outcome: Outcome, covers: Completeness, signal: AbortSignal): Promise<Outcome>;
+  publishReport(
+    run: Run,
+    result: VerdictWithEvidence,
+    covers: Completeness,
+    signal: AbortSignal,
+  ): Promise<VerdictWithEvidence>;
   /**
    * Takes over what the store records and the database has forgotten. To be done before the source is asked for entries.
    * @param options `maxAgeMs`: not where this process did so lately, and the database has not gone back since
@@ -107,11 +112,11 @@ export interface Stages {
 }
 
 export interface JobDeps {
+  readonly db: Database;
   readonly stages: Stages;
   readonly runs: RunStore;
   readonly nightly: NightlyStore;
   readonly plans: NightlyPlans;
-  readonly scheduled: ScheduledRuns;
   readonly queue: Pick<Queues, 'add' | 'holds' | 'open'>;
   /** What this process asks; undefined where no SOURCE_URL is set. Jobs of another source are refused. */
   readonly source: { readonly id: string; readonly url: string } | undefined;

@@ -3,14 +3,15 @@ import { randomUUID } from 'node:crypto';
 import type { Log } from '../core/log.ts';
 import { type CostMeter, CostTally } from '../source/cost-meter.ts';
 import type { SourceCost } from '../source/ports.ts';
-import type { CostStore } from './store/cost-store.ts';
+import type { Database } from '../postgres/database.ts';
+import { addCost, readCost } from './store/cost-store.ts';
 
 /** A process that is killed takes no more than this much of its counts with it. */
 const RECORD_EVERY_MS = 3_000;
 
 interface RunCostsDeps {
   readonly meter: CostMeter;
-  readonly store: CostStore;
+  readonly db: Database;
   readonly log: Log;
 }
 
@@ -45,17 +46,23 @@ export class RunCosts implements AsyncDisposable {
   /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
-    return this.#deps.store.ofRun(runId);
+    return readCost(this.#deps.db, runId);
   }
 
-  /** Records what is counted and not recorded yet. Never fails. */
+  /** Records what is counted and not recorded yet. Never fails: counts are evidence about the work. */
   async flush(): Promise<void> {
-    await Promise.all(
-      [...this.#tallies].map(async ([runId, { tally, users }]) => {
-        if (users === 0) this.#tallies.delete(runId);
-        await this.#record(runId, tally);
-      }),
-    );
+    const { db, log } = this.#deps;
+    const recording = [...this.#tallies].map(async ([runId, { tally, users }]) => {
+      if (users === 0) this.#tallies.delete(runId);
+      const cost = tally.take();
+      if (cost === undefined) return;
+      try {
+        await addCost(db, runId, this.#processId, cost);
+      } catch (error) {
+        log.warn({ err: error, runId, ...cost }, 'What a run asked of the source could not be recorded');
+      }
+    });
+    await Promise.all(recording);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -63,19 +70,5 @@ export class RunCosts implements AsyncDisposable {
     // What the timer has begun needs the database that is closed behind this.
     await this.#ticking;
     await this.flush();
-  }
-
-  async #record(runId: string, tally: CostTally): Promise<void> {
-    const cost = tally.take();
-    if (cost === undefined) return;
-    try {
-      await this.#deps.store.add(runId, this.#processId, cost);
-    } catch (error) {
-      // Counts are evidence about the work, never a reason for it to fail.
-      this.#deps.log.warn(
-        { err: error, runId, ...cost },
-        'What a run asked of the source could not be recorded',
-      );
-    }
   }
 }

@@ -3,7 +3,7 @@
  * away or a run says too much, lines are dropped and counted, and work never waits for them.
  */
 import { createLog, teeLog, type Log } from '../core/log.ts';
-import type { RunLine, RunLogStore } from './store/run-log-store.ts';
+import type { RunLine } from './store/run-log-store.ts';
 
 const FLUSH_MS = 1_000;
 const QUEUED_MAX = 2_000;
@@ -13,14 +13,14 @@ const LINES_MAX = 5_000;
 const RUNS_COUNTED_MAX = 1_000;
 
 export class RunLogs implements AsyncDisposable {
-  readonly #store: Pick<RunLogStore, 'append'>;
+  readonly #append: (lines: readonly RunLine[]) => Promise<void>;
   readonly #counts = new Map<string, number>();
   readonly #timer: NodeJS.Timeout;
   #queued: RunLine[] = [];
   #flushing: Promise<void> = Promise.resolve();
 
-  constructor(store: Pick<RunLogStore, 'append'>) {
-    this.#store = store;
+  constructor(append: (lines: readonly RunLine[]) => Promise<void>) {
+    this.#append = append;
     this.#timer = setInterval(() => void this.flush(), FLUSH_MS);
     this.#timer.unref();
   }
@@ -34,7 +34,7 @@ export class RunLogs implements AsyncDisposable {
   flush(): Promise<void> {
     const lines = this.#queued.splice(0, BATCH_MAX);
     if (lines.length === 0) return this.#flushing;
-    this.#flushing = this.#flushing.then(() => this.#store.append(lines)).catch(() => undefined);
+    this.#flushing = this.#flushing.then(() => this.#append(lines)).catch(() => undefined);
     return this.#flushing;
   }
 

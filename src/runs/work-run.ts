@@ -8,9 +8,9 @@ import {
   UnreachableError,
 } from '../core/errors.ts';
 import { inRun } from '../core/log.ts';
-import type { Outcome } from '../core/verdict.ts';
+import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { countDeaths, DEATHS_MAX } from './deaths.ts';
-import type { JobContext, JobDeps } from './job.ts';
+import type { JobContext, JobDeps, StageCall } from './job.ts';
 import type { Run } from './store/run.ts';
 
 const HEARTBEAT_MS = 3_000;
@@ -36,64 +36,72 @@ class RunCancelled extends PermanentError {
 }
 
 export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log'> {
-  readonly progress: Pick<JobDeps['progress'], 'settle' | 'read'>;
+  readonly progress: JobDeps['progress'];
   readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
   readonly tellEveryMs?: number;
 }
 
 /** What is done before a run is recorded as failed; what it throws is left out. */
-export type LastWords = (run: Run, outcome: Outcome, signal: AbortSignal) => Promise<Outcome>;
+export type LastWords = (
+  run: Run,
+  failed: VerdictWithEvidence,
+  signal: AbortSignal,
+) => Promise<VerdictWithEvidence>;
 
-/** The same for one run. */
-type SayLast = (outcome: Outcome) => Promise<Outcome>;
+/** A run that this process has begun to work. */
+interface Delivery {
+  readonly run: Run;
+  readonly deps: WorkRunDeps;
+  readonly context: JobContext;
+  readonly lastWords: LastWords;
+}
 
 /**
- * Starts or resumes the run, renews it while `work` runs, and records how it ended.
+ * Starts or resumes the run, renews it while `work` runs and reports its progress, and records how it ended.
  * @throws what may pass, so that the queue delivers the job again
  */
 export async function workRun(
   runId: string,
   deps: WorkRunDeps,
   context: JobContext,
-  work: (run: Run, signal: AbortSignal) => Promise<Outcome>,
-  lastWords: LastWords = async (_run, outcome) => outcome,
+  work: (run: Run, call: StageCall) => Promise<VerdictWithEvidence>,
+  lastWords: LastWords = async (_run, failed) => failed,
 ): Promise<void> {
-  const known = await knownRun(runId, deps, context);
+  const { runs, log } = deps;
+  const known = await readKnownRun(runId, deps, context);
   refuseOtherSource(known, deps);
-  const run = await deps.runs.start(runId);
+  const run = await runs.start(runId);
   if (run === undefined) {
-    const now = await deps.runs.get(runId);
+    const now = await runs.get(runId);
     // Its process renews it, and if that ends the run is found silent and queued again.
     if (now?.state === 'running')
-      deps.log.info({ runId, kind: now.kind }, 'Run left to the process that works it');
+      log.info({ runId, kind: now.kind }, 'Run left to the process that works it');
     return;
   }
-  if (run.cancelRequested) {
-    // Told to stop while nobody worked it.
-    await deps.runs.markCancelled(runId);
-    return;
-  }
-  if (run.attempts > 1) {
-    const { kind, subject, attempts } = run;
-    deps.log.info({ runId, kind, subject, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
-  }
-  const sayLast: SayLast = (outcome) => withLastWords(run, outcome, lastWords, deps, context);
-  if (await endsProcesses(known, run, deps, sayLast)) return;
+  // Told to stop while nobody worked it.
+  if (run.cancelRequested) return runs.markCancelled(runId);
+  const { kind, subject, attempts } = run;
+  if (attempts > 1)
+    log.info({ runId, kind, subject, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
+  const delivery = { run, deps, context, lastWords };
+  if (await endsProcesses(known, delivery)) return;
   const cancel = new AbortController();
-  const signal = AbortSignal.any([context.signal, cancel.signal]);
+  const call: StageCall = {
+    signal: AbortSignal.any([context.signal, cancel.signal]),
+    onProgress: (lines) => deps.progress.report(runId, lines),
+  };
   const heartbeat = setInterval(() => void renew(runId, deps, cancel), HEARTBEAT_MS);
   const telling = setInterval(() => void tell(run, deps), deps.tellEveryMs ?? TELL_EVERY_MS);
   try {
-    const outcome = await inRun(runId, () => deps.costs.charge(runId, () => work(run, signal)));
+    const { verdict, evidence } = await inRun(runId, () => deps.costs.charge(runId, () => work(run, call)));
     await deps.progress.settle(runId);
     await deps.costs.flush();
-    await deps.runs.finish(runId, outcome.verdict, outcome.evidence);
-    const { kind, subject } = run;
-    deps.log.info({ runId, kind, subject, verdict: outcome.verdict, tookMs: ageMs(run) }, 'Run finished');
+    await runs.finish(runId, verdict, evidence);
+    log.info({ runId, kind, subject, verdict, tookMs: ageMs(run) }, 'Run finished');
   } catch (error) {
-    if (cancel.signal.aborted) await deps.runs.markCancelled(runId);
+    if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (context.signal.aborted) await letGo(runId, error, deps);
-    else await settleFailure(run, error, deps, context, sayLast);
+    else await settleFailure(delivery, error);
   } finally {
     clearInterval(heartbeat);
     clearInterval(telling);
@@ -124,45 +132,39 @@ async function tell(run: Run, { progress, log }: WorkRunDeps): Promise<void> {
   );
 }
 
-/** A report that cannot be made keeps no run from being ended. */
-async function withLastWords(
-  run: Run,
-  outcome: Outcome,
-  lastWords: LastWords,
-  { log }: WorkRunDeps,
-  { signal }: JobContext,
-): Promise<Outcome> {
+/** Records that the run failed. Last words that cannot be said keep no run from being ended. */
+async function failRun(failed: VerdictWithEvidence, delivery: Delivery): Promise<void> {
+  const { run, deps, context, lastWords } = delivery;
+  let ended = failed;
   try {
-    return await lastWords(run, outcome, AbortSignal.any([signal, AbortSignal.timeout(LAST_WORDS_MS)]));
+    const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
+    ended = await lastWords(run, failed, signal);
   } catch (error) {
-    log.warn({ err: error, runId: run.runId, kind: run.kind }, 'Nothing more could be said of a failed run');
-    return { ...outcome, evidence: { ...outcome.evidence, reportProblem: describeError(error) } };
+    const { runId, kind } = run;
+    deps.log.warn({ err: error, runId, kind }, 'Nothing more could be said of a failed run');
+    ended = { ...failed, evidence: { ...failed.evidence, reportProblem: describeError(error) } };
   }
+  await deps.runs.finish(run.runId, ended.verdict, ended.evidence);
 }
 
 /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
-async function endsProcesses(known: Run, run: Run, deps: WorkRunDeps, sayLast: SayLast): Promise<boolean> {
+async function endsProcesses(known: Run, delivery: Delivery): Promise<boolean> {
+  const { run, deps } = delivery;
   const deaths = await countDeaths(known, deps);
   if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
   const message =
     deaths < DEATHS_MAX
       ? `its job ended ${DELIVERIES_MAX} times without a result`
       : `its job ended ${deaths} processes in a row at the same place`;
-  deps.log.error(
-    { runId: run.runId, kind: run.kind, subject: run.subject, deaths },
-    'Run delivered too often',
-  );
-  const failed = {
-    verdict: 'failed',
-    evidence: { error: { code: 'DELIVERED_TOO_OFTEN', message } },
-  } as const;
-  const { verdict, evidence } = await sayLast(failed);
-  await deps.runs.finish(run.runId, verdict, evidence);
+  const { runId, kind, subject } = run;
+  deps.log.error({ runId, kind, subject, deaths }, 'Run delivered too often');
+  const evidence = { error: { code: 'DELIVERED_TOO_OFTEN', message } };
+  await failRun({ verdict: 'failed', evidence }, delivery);
   return true;
 }
 
 /** @throws where no such run is known: nobody may take its job for done */
-export async function knownRun(
+export async function readKnownRun(
   runId: string,
   { runs, log }: Pick<WorkRunDeps, 'runs' | 'log'>,
   { attempt }: Pick<JobContext, 'attempt'>,
@@ -178,7 +180,7 @@ export async function knownRun(
 
 /** @throws where the run asks another source than this process: another worker takes it */
 export function refuseOtherSource(run: Run, { source }: Pick<WorkRunDeps, 'source'>): void {
-  if (run.sourceUrl === undefined || run.sourceUrl === source?.url) return;
+  if (run.sourceUrl === null || run.sourceUrl === source?.url) return;
   throw otherSource(`run ${run.runId}`, run.sourceUrl, source?.url);
 }
 
@@ -220,13 +222,8 @@ async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController):
 }
 
 /** Gives the job back to the queue where the error may pass, else records what was wrong. */
-async function settleFailure(
-  run: Run,
-  error: unknown,
-  deps: WorkRunDeps,
-  context: JobContext,
-  sayLast: SayLast,
-): Promise<void> {
+async function settleFailure(delivery: Delivery, error: unknown): Promise<void> {
+  const { run, deps, context } = delivery;
   const { runId, kind, subject } = run;
   if (error instanceof FencedError) {
     // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
@@ -246,19 +243,28 @@ async function settleFailure(
   if (mayPass && !isOver) {
     await deps.runs.giveBack(runId, { hasTried: !isWaiting }).catch(() => undefined);
     deps.log.warn(
-      { runId, kind, subject, sinceMs, attempt: context.attempt, reason: errorLine(error) },
+      {
+        runId,
+        kind,
+        subject,
+        sinceMs,
+        attempt: context.attempt,
+        notBefore: askedFor(error),
+        reason: errorLine(error),
+      },
       'Run is tried again',
     );
     throw error;
   }
   deps.log.error({ err: error, runId, kind, subject, sinceMs }, 'Run ended without its result');
   away.delete(runId);
-  const ended: Outcome = {
-    verdict: mayPass && !isAway ? 'incomplete' : 'failed',
-    evidence: { error: describeError(error) },
-  };
-  const { verdict, evidence } = await sayLast(ended);
-  await deps.runs.finish(runId, verdict, evidence);
+  const verdict = mayPass && !isAway ? 'incomplete' : 'failed';
+  await failRun({ verdict, evidence: { error: describeError(error) } }, delivery);
+}
+
+/** The time until which a service asked to be left alone. */
+function askedFor({ retryAfterMs }: RetryableError): string | undefined {
+  return retryAfterMs === undefined ? undefined : new Date(Date.now() + retryAfterMs).toISOString();
 }
 
 /** Since when, and when last, a service was away for a run that is worked here. */

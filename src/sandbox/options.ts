@@ -1,145 +1,101 @@
 /** What a sandbox network can be told, and what it is where it is told nothing. */
+import { z } from 'zod';
 import { UsageError } from '../core/errors.ts';
-import { DAY_MICROS, parseInstant, type Micros } from '../core/time.ts';
-import { TIE_ROWS_MAX } from './network/checkpoints.ts';
-import type { RateLimit } from './http/rate-limit.ts';
-import { RELEASE_NAMES, type ReleaseName } from './release-names.ts';
+import { DAY_MICROS, readInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
+import { RELEASE_NAMES } from './release-names.ts';
 
-export interface SandboxOptions {
-  /** Which release of the service serves the exports: see `release.ts` and `selection.ts`. */
-  release?: ReleaseName;
-  /**
-   * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;
-   * 'crash': the whole sandbox stops answering, as the node does.
-   */
-  onFatalQuestion?: 'connection' | 'crash';
-  /** Everything follows from it: same seed and same head, same network. */
-  seed?: string;
-  /** The instant the network began; a whole second. */
-  genesis?: Micros;
-  /** How long after genesis `parties` have arrived. */
-  historyMs?: number;
-  /**
-   * Says which instant the network has reached; it may move, blocks and all that is in them become
-   * visible as it does. Left out, it stands still at the end of the history, and `advance` moves it.
-   */
-  clock?: () => Micros;
-  blockIntervalMs?: number;
-  /** Height of the first block; beyond 2^53 for tests of large heights. */
-  firstHeight?: bigint;
-  /** Parties at the end of the history; they go on arriving at the same rate. */
-  parties?: number;
-  /** No more parties than these ever arrive. */
-  partiesMax?: number;
-  /** Entries that a party can export at the end of the history, on the average; most have far fewer. */
-  entriesMean?: number;
-  /** The most that a party makes who was there from the beginning. */
-  entriesMax?: number;
-  /** What each of the first two parties exports at the end of the history; 0 leaves it to chance. */
-  whaleEntries?: number;
-  checkpointIntervalMs?: number;
-  /** How many rows each tied height has; as many heights out of 32 are tied as there are numbers. */
-  tieRows?: readonly number[];
-  /** Checkpoints older than this vanish by whole days; left out, none do. The service keeps 7 days. */
-  checkpointRetentionMs?: number;
-  /** Time zone of the node and its database, in minutes east of UTC. */
-  zoneMinutes?: number;
-  /** How long every answer takes to begin. */
-  latencyMs?: number;
-  /** Of the list calls of one client; 'none' lifts it. */
-  rateLimit?: RateLimit | 'none';
-  /** What an export sends: raw CSV as the service does, or the messages its interface document describes. */
-  form?: 'csv' | 'messages';
-  /** Release 0.71 refuses exports without an asset, though its documents call it optional. */
-  assetRequired?: boolean;
-  host?: string;
-  /** 0: any free port. */
-  port?: number;
-}
-
-export type Settings = Required<Omit<SandboxOptions, 'clock' | 'checkpointRetentionMs'>> & {
-  clock: () => Micros;
-  checkpointRetentionMs: number | undefined;
-};
-
-const DEFAULT_GENESIS = parseInstant('2023-05-01') ?? 0n;
+/** More rows of one height than any page the tests ask for. */
+export const TIE_ROWS_MAX = 1000;
 const WEEK_MS = 7 * 86_400_000;
+const PARTIES_MAX = 10_000_000;
 /** So that the list can be put in order block by block. */
 const ARRIVALS_PER_BLOCK_MAX = 64;
 
-/**
- * The settings of a sandbox.
- * @throws UsageError naming every option that cannot be
- */
-export function sandboxSettings(options: SandboxOptions): Settings {
-  const genesis = options.genesis ?? DEFAULT_GENESIS;
-  const historyMs = options.historyMs ?? WEEK_MS;
-  const blockIntervalMs = options.blockIntervalMs ?? 1000;
-  // The last block of the history has been made by then, however late it was, and the next has not.
-  const endOfHistory = (): Micros => genesis + BigInt(historyMs + blockIntervalMs) * 1000n - 1n;
-  const parties = options.parties ?? 1000;
-  const settings: Settings = {
-    release: '0.71.4',
-    onFatalQuestion: 'connection',
-    seed: 'sandbox',
-    firstHeight: 1n,
-    partiesMax: Math.max(parties, 10_000_000),
-    entriesMean: 20,
-    entriesMax: 20_000,
-    whaleEntries: 0,
-    checkpointIntervalMs: 300_000,
-    tieRows: [2, 3, 4],
-    zoneMinutes: 0,
-    latencyMs: 0,
-    rateLimit: { perSecond: 20, burst: 100, banMs: 600_000 },
-    form: 'csv',
-    assetRequired: false,
-    host: '127.0.0.1',
-    port: 0,
-    ...options,
-    genesis,
-    historyMs,
-    blockIntervalMs,
-    parties,
-    clock: options.clock ?? endOfHistory,
-    checkpointRetentionMs: options.checkpointRetentionMs,
-  };
-  const problems = [...problemsOf(settings)];
-  if (problems.length > 0) throw new UsageError(problems);
-  return settings;
-}
+const count = z.int().min(0);
 
-function* problemsOf(settings: Settings): Generator<string> {
-  const least = {
-    parties: 1,
-    partiesMax: settings.parties,
-    historyMs: 1000,
-    blockIntervalMs: 1,
-    checkpointIntervalMs: settings.blockIntervalMs,
-    entriesMean: 0,
-    entriesMax: 1,
-    whaleEntries: 0,
-    latencyMs: 0,
-  };
-  for (const name of Object.keys(least).filter((key): key is keyof typeof least => key in least)) {
-    if (Number.isSafeInteger(settings[name]) && settings[name] >= least[name]) continue;
-    yield `${name}: ${settings[name]} given, a whole number of at least ${least[name]} accepted`;
-  }
-  if (
-    settings.genesis % 1_000_000n !== 0n ||
-    settings.genesis < 0n ||
-    settings.genesis > 100_000n * DAY_MICROS
-  ) {
-    yield `genesis: ${settings.genesis} µs given, a whole second between 1970 and 2243 accepted`;
-  }
-  if (settings.parties > (settings.historyMs / settings.blockIntervalMs) * ARRIVALS_PER_BLOCK_MAX) {
-    yield `parties: ${settings.parties} given, at most ${ARRIVALS_PER_BLOCK_MAX} for each block of the history accepted`;
-  }
-  if (!RELEASE_NAMES.includes(settings.release)) {
-    yield `release: ${settings.release} given, one of ${RELEASE_NAMES.join(', ')} accepted`;
-  }
-  const ties = settings.tieRows;
-  if (ties.length > 32 || ties.some((rows) => !Number.isInteger(rows) || rows < 1 || rows > TIE_ROWS_MAX)) {
-    yield `tieRows: ${ties.join(', ')} given, up to 32 numbers from 1 to ${TIE_ROWS_MAX} accepted`;
-  }
+const schema = z
+  .object({
+    /** Which release of the service serves the exports: see `release.ts` and `selection.ts`. */
+    release: z.enum(RELEASE_NAMES).default('0.71.4'),
+    /**
+     * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;
+     * 'crash': the whole sandbox stops answering, as the node does.
+     */
+    onFatalQuestion: z.enum(['connection', 'crash']).default('connection'),
+    /** Everything follows from it: same seed and same head, same network. */
+    seed: z.string().default('sandbox'),
+    /** The instant the network began. */
+    genesis: z
+      .bigint()
+      .min(0n)
+      .max(100_000n * DAY_MICROS)
+      .multipleOf(SECOND_MICROS)
+      .default(readInstant('2023-05-01')),
+    /** How long after genesis `parties` have arrived. */
+    historyMs: z.int().min(1000).default(WEEK_MS),
+    /**
+     * Says which instant the network has reached; it may move, blocks and all that is in them become
+     * visible as it does. Left out, it stands still at the end of the history, and `advance` moves it.
+     */
+    clock: z.custom<() => Micros>().optional(),
+    blockIntervalMs: z.int().min(1).default(1000),
+    /** Height of the first block; beyond 2^53 for tests of large heights. */
+    firstHeight: z.bigint().default(1n),
+    /** Parties at the end of the history; they go on arriving at the same rate. */
+    parties: z.int().min(1).default(1000),
+    /** No more parties than these ever arrive. */
+    partiesMax: count.optional(),
+    /** Entries that a party can export at the end of the history, on the average; most have far fewer. */
+    entriesMean: count.default(20),
+    /** The most that a party makes who was there from the beginning. */
+    entriesMax: z.int().min(1).default(20_000),
+    /** What each of the first two parties exports at the end of the history; 0 leaves it to chance. */
+    whaleEntries: count.default(0),
+    checkpointIntervalMs: z.int().min(1).default(300_000),
+    /** How many rows each tied height has; as many heights out of 32 are tied as there are numbers. */
+    tieRows: z.array(z.int().min(1).max(TIE_ROWS_MAX)).max(32).readonly().default([2, 3, 4]),
+    /** Checkpoints older than this vanish by whole days; left out, none do. The service keeps 7 days. */
+    checkpointRetentionMs: count.optional(),
+    /** Time zone of the node and its database, in minutes east of UTC. */
+    zoneMinutes: z.int().default(0),
+    /** How long every answer takes to begin. */
+    latencyMs: count.default(0),
+    /** Of the list calls of one client, with the tokens that come back each second; 'none' lifts it. */
+    rateLimit: z
+      .union([z.literal('none'), z.object({ perSecond: z.number(), burst: count, banMs: count })])
+      .default({ perSecond: 20, burst: 100, banMs: 600_000 }),
+    /** What an export sends: raw CSV as the service does, or the messages its interface document describes. */
+    form: z.enum(['csv', 'messages']).default('csv'),
+    /** Release 0.71 refuses exports without an asset, though its documents call it optional. */
+    assetRequired: z.boolean().default(false),
+    host: z.string().default('127.0.0.1'),
+    /** 0: any free port. */
+    port: count.default(0),
+  })
+  .refine(({ parties, partiesMax = PARTIES_MAX }) => partiesMax >= parties, {
+    path: ['partiesMax'],
+    error: 'fewer than parties given',
+  })
+  .refine((given) => given.checkpointIntervalMs >= given.blockIntervalMs, {
+    path: ['checkpointIntervalMs'],
+    error: 'less than blockIntervalMs given',
+  })
+  .refine((given) => given.parties <= (given.historyMs / given.blockIntervalMs) * ARRIVALS_PER_BLOCK_MAX, {
+    path: ['parties'],
+    error: `more than ${ARRIVALS_PER_BLOCK_MAX} for each block of the history given`,
+  });
+
+export type SandboxOptions = z.input<typeof schema>;
+export type Settings = z.output<typeof schema> & { clock: () => Micros; partiesMax: number };
+export type RateLimit = Exclude<Settings['rateLimit'], 'none'>;
+
+/** @throws UsageError naming every option that cannot be */
+export function sandboxSettings(options: SandboxOptions): Settings {
+  const { data, error } = schema.safeParse(options);
+  if (error) throw new UsageError(error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`));
+  const { genesis, historyMs, blockIntervalMs } = data;
+  // The last block of the history has been made by then, however late it was, and the next has not.
+  const endOfHistory = genesis + BigInt(historyMs + blockIntervalMs) * 1000n - 1n;
+  const { clock = () => endOfHistory, partiesMax = Math.max(data.parties, PARTIES_MAX) } = data;
+  return { ...data, clock, partiesMax };
 }

@@ -2,9 +2,9 @@
  * What differs between releases of the service: the columns of an export, how each value is written, and
  * which entries its query finds. 0.71.4 is the one that the interface's label most plausibly means.
  */
-import type { Micros } from '../core/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET, type Account, type Movement } from './network/cycle.ts';
-import { KIND, type IdCipher } from './network/ids.ts';
+import type { Foundation } from './network/chain.ts';
+import { KIND } from './network/ids.ts';
 import type { ReleaseName } from './release-names.ts';
 import { outgoingUnordered, rightFilters, wrongFilters, type Selection } from './http/selection.ts';
 import { timestamptz } from './network/times.ts';
@@ -17,14 +17,7 @@ export interface Release {
   /** An end without a start brings the whole node down. */
   readonly dies: boolean;
   /** Makes the writer of one export's rows; a row comes with its line end. */
-  rowWriter(names: Names, party: number): (movement: Movement) => string;
-}
-
-/** Turns the sandbox's numbers into what the service's tables hold. */
-export interface Names {
-  ids: IdCipher;
-  timeOf(block: number): Micros;
-  zoneMinutes: number;
+  rowWriter(network: Foundation, party: number): (movement: Movement) => string;
 }
 
 const COLUMNS_12 =
@@ -49,7 +42,7 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
     header: COLUMNS_12,
     select: outgoingUnordered,
     dies: false,
-    rowWriter: (names) => writeBytea(names),
+    rowWriter: writeBytea,
   },
   '0.71.6': {
     header: COLUMNS_13,
@@ -66,12 +59,12 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
 };
 
 /** 12 columns, ids as Postgres writes bytea, account types as numbers. */
-function writeBytea(names: Names): (movement: Movement) => string {
-  const bytea = memo((kind: number, index: number) => `\\x${names.ids.id(kind, index)}`);
+function writeBytea(network: Foundation): (movement: Movement) => string {
+  const bytea = memo((kind: number, index: number) => `\\x${network.ids.id(kind, index)}`);
   const account = ({ owner, type, market }: Account): string =>
     `${market === NO_MARKET ? '\\x' : bytea(KIND.market, market)},` +
     `${owner === NETWORK ? '\\x03' : bytea(KIND.party, owner)},${type}`;
-  const timeOf = blockTime(names);
+  const timeOf = writeBlockTime(network);
   return (movement) =>
     `${timeOf(movement.block)},${movement.quantity},TRANSFER_TYPE_${movement.type},` +
     `${bytea(KIND.asset, movement.asset)},${account(movement.from)},${account(movement.to)},` +
@@ -79,12 +72,12 @@ function writeBytea(names: Names): (movement: Movement) => string {
 }
 
 /** 13 columns in another order, ids plain or as a word, account types by their bare names. */
-function writePlain(names: Names, party: number): (movement: Movement) => string {
-  const id = memo((kind: number, index: number) => names.ids.id(kind, index));
+function writePlain(network: Foundation, party: number): (movement: Movement) => string {
+  const id = memo((kind: number, index: number) => network.ids.id(kind, index));
   const account = ({ owner, type, market }: Account, balance: bigint): string =>
     `${market === NO_MARKET ? '""' : id(KIND.market, market)},` +
     `${owner === NETWORK ? 'network' : id(KIND.party, owner)},${ACCOUNT_NAMES.get(type) ?? 'UNKNOWN'},${balance}`;
-  const timeOf = blockTime(names);
+  const timeOf = writeBlockTime(network);
   return (movement) => {
     const { from, to, quantity } = movement;
     const effect = (to.owner === party ? quantity : 0n) - (from.owner === party ? quantity : 0n);
@@ -96,10 +89,10 @@ function writePlain(names: Names, party: number): (movement: Movement) => string
 }
 
 /** Entries of one block follow one another, so its time is written once. */
-function blockTime(names: Names): (block: number) => string {
+function writeBlockTime({ chain, settings }: Foundation): (block: number) => string {
   let [last, text] = [-1, ''];
   return (block) => {
-    if (block !== last) [last, text] = [block, timestamptz(names.timeOf(block), names.zoneMinutes)];
+    if (block !== last) [last, text] = [block, timestamptz(chain.timeOf(block), settings.zoneMinutes)];
     return text;
   };
 }

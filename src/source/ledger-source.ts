@@ -74,7 +74,7 @@ export class HttpLedgerSource implements LedgerSource {
  *   a beginning, which has crashed nodes of the public service
  */
 export function exportUrl(baseUrl: string, names: ExportNames, question: WindowRequest): URL {
-  const { partyId, assetId, from, to } = question;
+  const { partyId, listedAs = partyId, assetId, from, to } = question;
   if (!isExportableParty(partyId)) throw badQuestion(`${shown(partyId)} is no party that can be exported`);
   if (assetId !== undefined && canonicalId(assetId) !== assetId)
     throw badQuestion(`${shown(assetId)} is no asset id`);
@@ -82,7 +82,7 @@ export function exportUrl(baseUrl: string, names: ExportNames, question: WindowR
     throw badQuestion('an end needs a beginning before it');
   }
   const url = new URL(`${baseUrl}${names.sourceExportPath}`);
-  url.searchParams.set(names.sourceExportParamParty, partyId);
+  url.searchParams.set(names.sourceExportParamParty, listedAs);
   if (assetId !== undefined) url.searchParams.set(names.sourceExportParamAsset, assetId);
   if (from !== undefined)
     url.searchParams.set(names.sourceExportParamFrom, instantText(from, names.sourceExportTime));
@@ -123,12 +123,7 @@ class HttpExportAnswer implements ExportAnswer {
   }
 
   get isFramed(): boolean {
-    // A compressed stream has an end of its own.
-    return this.#answer.framing !== 'none' || this.#answer.headers['content-encoding'] === 'gzip';
-  }
-
-  get isMeasured(): boolean {
-    return this.#answer.framing === 'length' && this.form() === 'csv';
+    return this.#answer.framing !== 'none';
   }
 
   readonly extensions = (): readonly unknown[] => this.#reader.extensions;

@@ -54,8 +54,6 @@ export interface SourceDeps {
 }
 
 export interface Source extends AsyncDisposable {
-  /** Origin and path, without credentials: safe to store and to log. */
-  readonly baseUrl: string;
   readonly lists: ListSource;
   readonly ledger: LedgerSource;
   /** Undefined before the first good answer of a list. */
@@ -94,7 +92,6 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const caller = new SourceCaller({ http, rate, clock, observer, log: deps.log });
   const close = (): Promise<void> => dispatcher.destroy();
   return {
-    baseUrl,
     lists: new HttpListSource({ caller, baseUrl, limits: limits.list, retries: limits.listRetries }),
     ledger: new HttpLedgerSource({
       caller,

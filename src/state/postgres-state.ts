@@ -1,7 +1,7 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool, type QueryResultRow } from 'pg';
 import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { databaseFault } from '../core/fault-table.ts';
+import { classifyDatabaseCode } from '../core/faults.ts';
 import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
 import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
 
@@ -82,7 +82,7 @@ export class PostgresState implements ResumeState {
 function stateError(action: string, error: unknown): Error {
   const state = error instanceof Error ? error.message : String(error);
   const sqlstate = error instanceof DatabaseError ? error.code : undefined;
-  const fault = sqlstate === undefined ? 'unreachable' : databaseFault(sqlstate);
+  const fault = sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
   if (fault === 'unreachable') {
     return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
       code: 'STATE_UNREACHABLE',

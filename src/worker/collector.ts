@@ -34,7 +34,7 @@ export function collectorFor(
 }
 
 /** `service.name` and `service.version`. */
-export function serviceOf(ambient: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+export function describeService(ambient: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return { 'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror', 'service.version': version() };
 }
 
@@ -44,12 +44,12 @@ function readHeaders(text: string): Record<string, string> {
   return Object.fromEntries(
     pairs.map((pair) => {
       const at = pair.indexOf('=');
-      return [pair.slice(0, at).trim(), decoded(pair.slice(at + 1).trim())];
+      return [pair.slice(0, at).trim(), decodePercent(pair.slice(at + 1).trim())];
     }),
   );
 }
 
-function decoded(value: string): string {
+function decodePercent(value: string): string {
   try {
     return decodeURIComponent(value);
   } catch {

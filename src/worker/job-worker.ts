@@ -7,7 +7,8 @@ import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
 import type { Pulse } from '../queue/queue-worker.ts';
-import { QUEUE_NAMES, type QueueName, type Queues } from '../queue/queues.ts';
+import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
+import type { Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
 
 /** How long jobs may take to checkpoint when the process is told to stop. */

@@ -2,7 +2,7 @@
 import type { Telemetry } from 'bullmq';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
-import { collectorFor, serviceOf } from './collector.ts';
+import { collectorFor, describeService } from './collector.ts';
 
 export interface Tracing extends AsyncDisposable {
   /** For every queue and worker: the context of who adds a job travels with it to who works it. */
@@ -36,7 +36,7 @@ export async function openTracing(
     timeoutMillis: EXPORT_TIMEOUT_MS,
   });
   const provider = new sdk.NodeTracerProvider({
-    resource: resourceFromAttributes(serviceOf(ambient)),
+    resource: resourceFromAttributes(describeService(ambient)),
     spanProcessors: [new sdk.BatchSpanProcessor(exporter, { exportTimeoutMillis: EXPORT_TIMEOUT_MS })],
   });
   provider.register();

@@ -2,14 +2,16 @@
 import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
-import { PostgresStatusStore } from '../../src/runs/store/status-store.ts';
+import { openRows } from '../../src/postgres/rows.ts';
 import { type ListStore, ReadStore } from '../../src/api/service/store/read-store.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
 import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
-import { Meters } from '../../src/worker/meters.ts';
-import type { ConsoleParts, Upkeep } from '../../src/api/console/console-ports.ts';
+import { MetricsRegistry } from '../../src/worker/metrics/metrics-registry.ts';
+import type { ConsoleParts, Upkeep } from '../../src/api/console/console-data.ts';
+import { openStatusSource } from '../../src/app/status-source.ts';
+import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
 import type { MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -28,10 +30,14 @@ export interface TestApi extends AsyncDisposable {
 
 /** Answers from `warehouse` on a free loopback port. Parts that a test does not use refuse to be used. */
 export async function startApi(
-  warehouse: Pick<Warehouse, 'pool' | 'db'>,
+  warehouse: Warehouse,
   parts: Partial<ApiDeps & ApiOptions> = {},
 ): Promise<TestApi> {
-  const stores = { lists: new ReadStore(warehouse.pool), status: new PostgresStatusStore(warehouse) };
+  const config = readConfig({ env: {}, cwd: '/' });
+  const stores = {
+    lists: new ReadStore(openRows(warehouse.pool)),
+    status: openStatusSource(warehouse, config),
+  };
   const server = await apiWithoutDatabase({ ...stores, ...parts });
   return listen(server, { host: '127.0.0.1', port: 0, token: parts.token });
 }
@@ -48,7 +54,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
       runs: { start: unused, cancel: unused, progress: unused },
       console: NO_CONSOLE,
       probes: [],
-      meters: new Meters([]),
+      metrics: new MetricsRegistry(),
       sessions: sessionsInMemory(),
       log: createLog('silent'),
       ...deps,
@@ -58,7 +64,7 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 }
 
 const EMPTY_LISTS: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: undefined, headTime: undefined, isComplete: false }),
+  state: async () => ({ epoch: 1, headHeight: '0', headNanos: '0', isComplete: false }),
   parties: async () => [],
   party: async () => undefined,
   checkpoints: async () => [],
@@ -87,8 +93,17 @@ export const EMPTY_FACTS: MirrorFacts = {
     openDoubts: 0,
   },
   knownGaps: '0',
+  lists: (['parties', 'checkpoints'] as const).map((list) => ({
+    list,
+    doubts: [],
+    gaps: [],
+    lastAuditAt: null,
+  })),
+  work: { workers: 0, nextSlot: null, missedSlot: null },
   openRuns: '0',
+  openNightlyRun: null,
   lastVerify: null,
+  lakeCommitsDecidedBy: 'store',
 };
 
 const EMPTY_STATUS: StatusStore = {
@@ -130,14 +145,10 @@ export const NO_CONSOLE: ConsoleParts = {
     live: unused,
     lines: unused,
     history: unused,
-    parties: unused,
-    party: unused,
-    flows: unused,
-    balance: unused,
     quarantined: unused,
-    entries: unused,
     costs: unused,
   },
+  ledgers: { parties: unused, party: unused, flows: unused, balance: unused, entries: unused },
   settings: [],
   nextNightlyRun: () => null,
   progress: async () => [],

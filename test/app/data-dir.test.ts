@@ -17,6 +17,12 @@ describe('the data directory', () => {
     expect(await readdir(path)).toEqual([]);
   });
 
+  test('is refused where its parents are there and nothing can be made in them', async () => {
+    await expect(requireWritable('/proc/nothing/data')).rejects.toThrow(
+      'cannot write to /proc/nothing/data (ENOENT)',
+    );
+  });
+
   test('is refused with what to do where nothing can be written in it', async () => {
     // A folder's place is taken by a file: refused to every user, root included.
     const path = join(dir, 'file', 'data');

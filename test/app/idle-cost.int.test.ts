@@ -5,8 +5,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { startSandbox } from '../support/sandbox.ts';
-import { countStatements } from '../support/count-statements.ts';
-import { serviceUrl } from '../support/services.ts';
+import { countStatements } from '../support/measure/count-statements.ts';
+import { serviceUrl } from '../support/servers/services.ts';
 import { type Env, type RealApp, startRealApp } from './real-app.ts';
 
 const SMALL = 200;

@@ -6,10 +6,10 @@ import { startSandbox } from '../support/sandbox.ts';
 import { HONEST_DIALECTS } from '../list-sync/plain-source/honest-dialects.ts';
 import { startPlainSource } from '../list-sync/plain-source/start.ts';
 import { checkpointKey } from '../list-sync/plain-source/rows.ts';
-import { freshRedis } from '../support/redis.ts';
+import { freshRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { type RealApp, startRealApp } from './real-app.ts';
-import { presentCheckpoints, presentParties } from '../support/mirror-state.ts';
+import { presentCheckpoints, presentParties, recordedSourceUrl } from '../support/mirror-state.ts';
 
 const redis = await freshRedis();
 const BACKENDS = [
@@ -73,6 +73,22 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
       }
     },
   );
+
+  test('a complete sync records of which source the mirror is, and is counted', async () => {
+    await using sandbox = await startSandbox({ parties: 6, entriesMean: 10 });
+    await using mirror = await startRealApp({ ...env, SOURCE_URL: sandbox.url });
+    const { pool } = mirror.app.warehouse;
+    expect(await recordedSourceUrl(pool)).toBe(null);
+    await ended(mirror, { kind: 'sync', subject: 'parties' });
+    expect(await recordedSourceUrl(pool)).toBe(`${sandbox.url}/`);
+    const counted = 'ledger_mirror_runs_total{kind="sync",verdict="complete"} 1';
+    await waitFor(
+      async () => (await (await fetch(`${mirror.url}/metrics`)).text()).includes(counted) || undefined,
+      {
+        what: 'the run to be counted',
+      },
+    );
+  });
 
   test('exports go on where checkpoints are not served, fail or are gone, and the nightly run says why it is incomplete', async () => {
     await using sandbox = await startSandbox({

@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { afterAll, expect, it } from 'vitest';
 import { exportOnDemand } from '../../src/runs/export-on-demand.ts';
 import { startSandbox } from '../support/sandbox.ts';
-import { countStatements } from '../support/count-statements.ts';
-import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { countStatements } from '../support/measure/count-statements.ts';
+import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
 import { type RealApp, startRealApp } from './real-app.ts';
 import { addIdleLedgers } from '../support/mirror-arrange.ts';
 

@@ -1,7 +1,7 @@
 /** The queue board, over both stores that queues can live in. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
-import { freshRedis } from '../support/redis.ts';
+import { freshRedis } from '../support/servers/redis.ts';
 import { type Env, startRealApp } from './real-app.ts';
 
 const sandbox = await startSandbox({ parties: 2, entriesMean: 5, rateLimit: 'none', seed: 'board' });

@@ -111,6 +111,13 @@ describe('the status', () => {
     expect((await status({ watch: false }, context)).text).toContain('Runs under way: 1');
   });
 
+  it('ends with 2 where the mirror is not complete, if it is asked to check that', async () => {
+    const { context } = contextOf(new AbortController().signal);
+    expect((await status({ watch: false }, context)).exitCode).toBe(0);
+    expect((await status({ watch: false, check: true }, context)).exitCode).toBe(2);
+    await expect(status({ watch: true, check: true }, context)).rejects.toThrow(/--check/);
+  });
+
   it('cannot be watched as one document', async () => {
     const { context } = contextOf(new AbortController().signal);
     await expect(status({ watch: true }, { ...context, isJson: true })).rejects.toThrow(/--watch/);

@@ -1,6 +1,11 @@
 /** A short form of `npm run bench -- year`: nights of three months, and what is left of them. */
 import { afterAll, expect, it } from 'vitest';
-import { closedSegments, countRows, passNight, startBusyNetwork } from '../support/simulated-nights.ts';
+import {
+  closedSegments,
+  countRows,
+  passNight,
+  startBusyNetwork,
+} from '../support/measure/simulated-nights.ts';
 import { startRealApp } from './real-app.ts';
 import { loadedRowsByParty } from '../support/mirror-state.ts';
 

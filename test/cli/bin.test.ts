@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { runScript } from '../support/process.ts';
 
 const BIN = resolve(import.meta.dirname, '../../bin/ledger-mirror.js');
 /** Stands in for the program: says how it was called, or waits for a signal. */
@@ -94,6 +95,13 @@ describe('bin/ledger-mirror.js', () => {
     await run('installed', ['runs']).ended;
     const compiled = await readdir(join(folder, 'installed/node_modules/.cache/ledger-mirror'));
     expect(compiled).toHaveLength(1);
+  });
+
+  test('ends quietly where nobody reads what it writes', async () => {
+    await using child = runScript(BIN, ['--help']);
+    child.closeStdout();
+    expect(await child.end()).toEqual({ code: 0, signal: null });
+    expect(child.stderr).toBe('');
   });
 
   test('says in one line what to do where only an old Node is there', async () => {

@@ -97,6 +97,8 @@ describe('.env', () => {
 describe('a configuration that is not accepted', () => {
   test.each([
     ['SOURCE_URL', 'ftp://x'],
+    ['SOURCE_URL', 'http://x/?part=1'],
+    ['SOURCE_URL', 'http://x/#part'],
     ['SOURCE_URL', 'x'],
     ['SOURCE_PAGE_SIZE', '1'],
     ['SOURCE_PAGE_SIZE', '1e3'],
@@ -113,7 +115,7 @@ describe('a configuration that is not accepted', () => {
     ['OBJECT_STORE_URL', 'file://host/dir'],
     ['SCHEDULE', 'at two'],
     ['SCHEDULE_TZ', 'Mars/Base'],
-    ['NIGHTLY_PARTIES', 'everyone'],
+    ['NIGHTLY_PARTIES', 'alice,,bob'],
     ['NIGHTLY_PARTIES', '@'],
     ['NIGHTLY_EXPORTS_MAX', 'many'],
     ['HISTORY_RETENTION', '13d'],
@@ -234,8 +236,20 @@ describe('NIGHTLY_PARTIES', () => {
     });
   });
 
+  test('takes ids of a source that has its own, in a list and in a file, where each is a line', () => {
+    expect(read({ NIGHTLY_PARTIES: 'alice, bob' }).nightlyParties).toEqual({
+      kind: 'list',
+      ids: ['alice', 'bob'],
+    });
+    writeFileSync(join(cwd, 'parties.txt'), `Zoë & Söhne, Ltd\n${PARTY}\n`);
+    expect(read({ NIGHTLY_PARTIES: '@parties.txt' }).nightlyParties).toEqual({
+      kind: 'list',
+      ids: ['Zoë & Söhne, Ltd', PARTY],
+    });
+  });
+
   test.each([
-    ['what is no id', `${PARTY}\nbob\n`, '"bob"'],
+    ['what is no id', `${PARTY}\nbo\u0001b\n`, 'which is no party id'],
     ['nothing', '\n', 'no party id'],
   ])('refuses a file that holds %s', (_, content, shown) => {
     writeFileSync(join(cwd, 'parties.txt'), content);

@@ -5,7 +5,7 @@ import { hideSecrets, rememberSecrets } from '../../src/core/secrets.ts';
 const TOKEN = 'SRC-S3cret/99+88=';
 const PAIR = Buffer.from('reader:pass%w0rd!').toString('base64');
 
-rememberSecrets([`Bearer ${TOKEN}`, `Basic ${PAIR}`, 'with "quotes" and\\slash', 'abc']);
+rememberSecrets([`Bearer ${TOKEN}`, `Basic ${PAIR}`, 'with "quotes" and\\slash', `a&b<c'd"`, 'abc']);
 
 describe('a secret of the configuration', () => {
   test.each([
@@ -19,6 +19,10 @@ describe('a secret of the configuration', () => {
     ['as Basic encodes it', PAIR],
     ['decoded from Basic', 'reader:pass%w0rd!'],
     ['the password of Basic alone', 'pass%w0rd!'],
+    ['as HTML writes it', 'a&amp;b&lt;c&#39;d&quot;'],
+    ['as HTML writes it in numbers', 'a&#x26;b&#60;c&#x27;d&#034;'],
+    ['as JSON for HTML writes it', String.raw`a\u0026b\u003Cc\u0027d\u0022`],
+    ['as JSON with slashes escaped writes it', String.raw`SRC-S3cret\/99+88\u003d`],
     ['as JSON writes it', JSON.stringify('with "quotes" and\\slash').slice(1, -1)],
   ])('is hidden %s', (_form, echoed) => {
     const said = hideSecrets(`invalid header <${echoed}> for key`);

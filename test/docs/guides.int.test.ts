@@ -14,8 +14,8 @@ import { blocksOf, commandsOf, PAGES, readPage, ROOT } from './pages.ts';
 
 /** Commands that need more than Node and npm, or never end, and what runs them instead. */
 const ELSEWHERE: readonly (readonly [command: RegExp, by: string])[] = [
-  [/^(npm ci && )?npm (run demo|test)/, 'test/cli/demo.fault.test.ts'],
-  [/npm start$/, 'test/cli/up.int.test.ts'],
+  [/^(npm ci && )?npm (run demo|test)/, 'test/cli/faults/demo.fault.test.ts'],
+  [/npm start$/, 'test/cli/commands/up.int.test.ts'],
   [/^npm run package|^npm install --global|^(SOURCE_URL=\S+ )?ledger-mirror /, 'npm run test:package'],
   [/^docker |^cp \.env\.example /, 'npm run test:image'],
   [/^(helm|kubectl) |^(cp|install|systemctl) .*(systemd|ledger-mirror)/, 'npm run test:deploy'],

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { ServerKeeper } from '../../src/embedded/keeper.ts';
+import { keepServer } from '../../src/embedded/keeper.ts';
 import { waitFor } from '../support/wait-for.ts';
 
 const boundLog = (): void => undefined;
@@ -19,7 +19,7 @@ test('a server that lives is left alone, one that dies is started again', async 
     restarts += 1;
     isGone = false;
   };
-  await using keeper = new ServerKeeper({ isGone: () => isGone, restart, boundLog }, log as never, LIMITS);
+  await using keeper = keepServer({ isGone: () => isGone, restart, boundLog }, log as never, LIMITS);
   await sleep(20);
   expect(restarts).toBe(0);
   isGone = true;
@@ -39,7 +39,7 @@ test('a server that keeps dying or does not start is tried a few times, then lef
     restarts += 1;
     return Promise.reject(new Error('no room'));
   };
-  await using keeper = new ServerKeeper({ isGone: () => true, restart, boundLog }, log as never, LIMITS);
+  await using keeper = keepServer({ isGone: () => true, restart, boundLog }, log as never, LIMITS);
   await waitFor(() => log.said.at(-1)?.endsWith('left alone') === true, { what: 'an end' });
   await keeper[Symbol.asyncDispose]();
   expect(restarts).toBe(3);
@@ -55,7 +55,7 @@ test('a restart under way ends with its holder', async () => {
       signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
     });
   };
-  const keeper = new ServerKeeper({ isGone: () => true, restart, boundLog }, log as never, LIMITS);
+  const keeper = keepServer({ isGone: () => true, restart, boundLog }, log as never, LIMITS);
   await waitFor(() => isUnderWay, { what: 'a restart' });
   await keeper[Symbol.asyncDispose]();
   expect(log.said).toEqual([]);

@@ -13,8 +13,8 @@ import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openObjectStore } from '../../src/objects/open-store.ts';
 import { WarehouseDouble } from '../lake/entries-double.ts';
-import { startCeph } from '../support/ceph.ts';
-import { awsVariables, storeUrl } from '../support/real-store.ts';
+import { startCeph } from '../support/stores/ceph.ts';
+import { awsVariables, storeUrl } from '../support/stores/real-store.ts';
 import { segmentOf, shownRows } from './segments.ts';
 
 const run = promisify(execFile);

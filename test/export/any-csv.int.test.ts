@@ -2,9 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import { openHome, type Settings } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
-import { freshRedis } from '../support/redis.ts';
+import { freshRedis } from '../support/servers/redis.ts';
 import { HOUR, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
-import { type HostileCase, layoutCase, WHOLE } from './hostile/case.ts';
+import { type HostileCase, layoutCase, WHOLE } from './hostile/cases/case.ts';
 import { change, changeIds, type Layout, THIRTEEN } from './hostile/layout.ts';
 import { startHostileSource } from './hostile/start.ts';
 

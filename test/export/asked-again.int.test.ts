@@ -7,7 +7,7 @@ import { openFreshDatabase } from '../support/database.ts';
 import { startRealApp } from '../app/real-app.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { DAY, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
-import { declare, honestAnswer, WHOLE } from './hostile/case.ts';
+import { declare, honestAnswer, WHOLE } from './hostile/cases/case.ts';
 import { startHostileSource } from './hostile/start.ts';
 import { loadedQuantities, loadedRows, nightlyLedgers, publishedSegments } from '../support/mirror-state.ts';
 import { ageCoverageChecks } from '../support/mirror-arrange.ts';

@@ -8,7 +8,7 @@ import { ExportStore } from '../../src/export/store/export-store.ts';
 import { takeLeases } from '../../src/export/store/leases.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
-import { rowsRead } from '../support/rows-read.ts';
+import { rowsRead } from '../support/measure/rows-read.ts';
 import { signal, World } from './export-world.ts';
 import { at, entries } from './ledger-double.ts';
 import { coveredParties, coveredRanges, exportLeaseEnds, recordedExports } from '../support/mirror-state.ts';
@@ -122,7 +122,7 @@ test('other processes wait until the answers of a batch are written', async () =
   await using opened = await open();
   await opened.export(FIRST);
   const other = new ExportStore(opened.warehouse.db);
-  const lease = await other.acquire({ partyId: 'b1'.repeat(32) }, 10_000);
+  const lease = await other.acquire({ partyId: 'b1'.repeat(32) });
   if (lease === undefined) throw new Error('not leased');
   expect(await other.enterSource(lease, 1)).toBe(false);
   await opened.batch.write();
@@ -147,7 +147,7 @@ test('taking leases reads no more rows where there are more parties', async () =
   await pool.query('analyze');
   const ids = all.slice(0, 10);
   const read = await opened.warehouse.db.transaction().execute(async (tx) => {
-    const taken = await takeLeases(tx, ids, undefined, { leaseMs: 60_000, holder: undefined });
+    const taken = await takeLeases(tx, ids, undefined, undefined);
     expect(taken).toHaveLength(10);
     return rowsRead(tx);
   });

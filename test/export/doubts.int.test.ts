@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
+import type { WindowRequest } from '../../src/export/ports.ts';
 import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
 import {
@@ -107,6 +108,102 @@ describe('a source that no longer has the known rows', () => {
       expect(await world.export(`2023-05-${day}T00:00:00Z`)).toMatchObject({ verdict: 'suspicious' });
     expect(await world.export('2023-05-06T00:00:00Z')).toMatchObject({ verdict: 'complete' });
     expect(await world.rows()).toHaveLength(20);
+  });
+});
+
+describe('a ledger of which no row is known', () => {
+  /** The rows that the source knows when it is asked; a start means nothing to it. */
+  const misunderstood = (world: World): void => {
+    world.source.spoils.push(
+      ...Array.from({ length: 20 }, () => (csv: Buffer, { from }: WindowRequest) => {
+        const header = csv.subarray(0, csv.indexOf('\n') + 1);
+        return [from === undefined ? csv : header];
+      }),
+    );
+  };
+
+  test('is asked for without a start until it has one, in one request', async () => {
+    await using world = await World.open(database);
+    for (const day of ['02', '03', '04'])
+      expect(await world.export(`2023-05-${day}T00:00:00Z`)).toMatchObject({
+        verdict: 'complete',
+        requests: 1,
+      });
+    expect(world.source.asked.map(({ from }) => from)).toEqual([undefined, undefined, undefined]);
+  });
+
+  test('loses no row to a source that does not understand a start', async () => {
+    await using world = await World.open(database);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.entries = entries('2023-05-02T10:00:00Z', 4);
+    misunderstood(world);
+    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({ verdict: 'complete', rows: 4n });
+    world.source.entries = [...world.source.entries, ...entries('2023-05-03T10:00:00Z', 4)];
+    expect(await world.export('2023-05-04T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+  });
+
+  test('has the rows that a lagging node did not show at first, and says so once', async () => {
+    await using world = await World.open(database);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.entries = [...entries('2023-05-01T10:00:00Z', 4), ...entries('2023-05-02T10:00:00Z', 4)];
+    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+  });
+
+  test('is asked a second time without a start where a range of it seems empty', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-02T10:00:00Z', 4);
+    misunderstood(world);
+    const range = { from: at('2023-05-02T00:00:00Z'), to: at('2023-05-03T00:00:00Z') };
+    expect(await world.export('2023-05-06T00:00:00Z', range, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+      requests: 2,
+      rows: 4n,
+      evidence: { findings: [{ state: 'start unproven' }] },
+    });
+  });
+
+  test('has a range without entries asked for again by an answer that contains it', async () => {
+    await using world = await World.open(database);
+    const range = { from: at('2023-05-02T00:00:00Z'), to: at('2023-05-03T00:00:00Z') };
+    expect(await world.export('2023-05-06T00:00:00Z', range)).toMatchObject({ verdict: 'complete' });
+    world.source.entries = [...entries('2023-05-01T10:00:00Z', 4), ...entries('2023-05-02T10:00:00Z', 4)];
+    expect(await world.export('2023-05-07T00:00:00Z')).toMatchObject({ verdict: 'suspicious', requests: 1 });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('has its empty range before its first row audited like a segment', async () => {
+    await using world = await World.open(database);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.entries = entries('2023-05-02T10:00:00Z', 4);
+    await world.export('2023-05-03T00:00:00Z');
+    await world.export('2023-05-04T00:00:00Z');
+    await setCoverageCheckedAt(world.pool, '2023-05-04T00:00:00Z');
+    world.source.entries = [...entries('2023-05-01T10:00:00Z', 4), ...world.source.entries];
+    expect(await world.export('2023-05-06T00:00:00Z', { auditShare: 1 }, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+    });
+    expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+});
+
+describe('a source that dropped what it knew, by a start it does not understand', () => {
+  test('is asked without one from then on, and brings what it has', async () => {
+    await using world = await World.open(database);
+    const old = entries('2023-05-01T10:00:00Z', 20);
+    world.source.entries = old;
+    await world.export('2023-05-02T00:00:00Z');
+    const fresh = entries('2023-05-02T10:00:00Z', 5);
+    world.source.entries = [...old, ...fresh];
+    for (let left = 0; left < 30; left += 1)
+      world.source.spoils.push((csv, { from }) => [
+        from === undefined ? csv : csv.subarray(0, csv.indexOf('\n') + 1),
+      ]);
+    for (const day of ['03', '04', '05', '06'])
+      expect(await world.export(`2023-05-${day}T00:00:00Z`, {}, NO_PAUSE)).toMatchObject({
+        verdict: 'suspicious',
+      });
   });
 });
 

@@ -60,6 +60,20 @@ describe('an export', () => {
     expect(world.source.asked[1]?.from).toBe(at('2023-05-01T09:18:00Z'));
   });
 
+  test('says how many of the published rows replace those of before', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 30);
+    expect(await world.export('2023-05-01T10:20:00Z')).toMatchObject({ rows: 30n, replacedRows: 0n });
+    for (const minute of [21, 22]) {
+      world.source.entries.push(...entries(`2023-05-01T10:3${minute - 20}:00Z`, 1));
+      const { rows, replacedRows } = await world.export(`2023-05-01T10:${minute}:00Z`);
+      expect([rows - replacedRows, replacedRows > 0n]).toEqual([1n, true]);
+    }
+    // Nothing came since: the same object is published once more.
+    const { rows, replacedRows } = await world.export('2023-05-01T10:22:00Z');
+    expect(rows).toBe(replacedRows);
+  });
+
   test('leaves one row of coverage for a party without entries, however often it is asked for', async () => {
     await using world = await World.open(database);
     await world.export('2023-05-01T10:00:00Z');

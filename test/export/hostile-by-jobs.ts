@@ -5,7 +5,7 @@ import type { Run } from '../../src/runs/store/run.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { waitFor } from '../support/wait-for.ts';
 import type { LedgerRow } from './hostile/ledger.ts';
-import type { AnswerSettings, HostileCase, Phase } from './hostile/case.ts';
+import type { AnswerSettings, HostileCase, Phase } from './hostile/cases/case.ts';
 import { judgeOutcome } from './hostile/judge.ts';
 import { type HostileSource, startHostileSource } from './hostile/start.ts';
 

@@ -1,8 +1,8 @@
 /** What sends more than 50 MB: a message of 70, a row of 100, what never ends. By real jobs on both queue backends. */
 import { describe, expect, test } from 'vitest';
-import { freshRedis } from '../support/redis.ts';
+import { freshRedis } from '../support/servers/redis.ts';
 import { exportCases } from './hostile-by-jobs.ts';
-import { CASES } from './hostile/cases.ts';
+import { CASES } from './hostile/cases/cases.ts';
 
 const redis = await freshRedis();
 

@@ -1,8 +1,8 @@
 /** Every answer of the hostile source, exported by real jobs on both queue backends, and loaded. */
 import { describe, expect, test } from 'vitest';
-import { freshRedis } from '../support/redis.ts';
+import { freshRedis } from '../support/servers/redis.ts';
 import { exportCases, groupCases } from './hostile-by-jobs.ts';
-import { CASES } from './hostile/cases.ts';
+import { CASES } from './hostile/cases/cases.ts';
 
 const redis = await freshRedis();
 const GROUPS = groupCases(CASES.filter(({ isHeavy }) => !isHeavy)).map(

@@ -75,7 +75,6 @@ export class LedgerDouble implements LedgerSource {
       contentType: 'text/csv',
       form: () => 'csv',
       isFramed: this.isFramed,
-      isMeasured: false,
       extensions: () => [],
       chunks: chunks(spoil === undefined ? pieces(csv, 700) : spoil(csv, question), signal),
       async [Symbol.asyncDispose]() {

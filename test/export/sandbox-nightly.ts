@@ -9,7 +9,7 @@ import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
-import { TestRowPool } from './fault-case.ts';
+import { TestRowPool } from './faults/fault-case.ts';
 import { currentSegments } from '../support/mirror-state.ts';
 
 export interface Night {

@@ -9,7 +9,7 @@ import type { ExportDeps } from '../../src/export/request.ts';
 import type { TruthWindow } from '../support/sandbox-truth.ts';
 import type { SandboxOptions } from '../../src/sandbox/options.ts';
 import { freshDatabase } from '../support/database.ts';
-import { openDoubleStore, S3Double } from '../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../support/stores/s3-double.ts';
 import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
 import { publishedSegments } from '../support/mirror-state.ts';
 

@@ -2,7 +2,7 @@
 import { canonicalText, ENTRY_COLUMNS, type EntryColumn, LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import { hashText, RowDigest } from '../../src/ledger/digest.ts';
 import type { DecidedCommit, LakeRepository, RecordedTable } from '../../src/lake/store/lake-store.ts';
-import type { LakeSnapshot, SegmentMonth } from '../../src/lake/store/warehouse-snapshot.ts';
+import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/warehouse-reader.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;
@@ -37,11 +37,7 @@ export class WarehouseDouble implements LakeRepository {
   #proven: readonly string[] = [];
   readonly #decided = new Map<string, DecidedCommit>();
 
-  exclusively<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
-    return this.snapshot(work);
-  }
-
-  snapshot<Result>(work: (snapshot: LakeSnapshot) => Promise<Result>): Promise<Result> {
+  exclusively<Result>(work: (reader: WarehouseReader) => Promise<Result>): Promise<Result> {
     const months = this.segments.flatMap(monthsOf);
     const { mirrorId, segments } = this;
     return work({
@@ -57,6 +53,10 @@ export class WarehouseDouble implements LakeRepository {
       },
       whole: (table) => this.#whole(table),
     });
+  }
+
+  segmentMonths(): Promise<readonly SegmentMonth[]> {
+    return Promise.resolve(this.segments.flatMap(monthsOf));
   }
 
   beginBuild(atLeast: number): Promise<number> {
@@ -102,7 +102,7 @@ export class WarehouseDouble implements LakeRepository {
 
   async forgetContent(store: string, table: string, version: number): Promise<void> {
     const decided = await this.decidedCommit(store, table);
-    if (decided?.version === version) this.#decided.set(`${store} ${table}`, { version, content: undefined });
+    if (decided?.version === version) this.#decided.set(`${store} ${table}`, { version, content: null });
   }
 
   /** As a database that was lost and made anew. */

@@ -25,7 +25,7 @@ import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadWorld } from '../load/load-world.ts';
-import { openDoubleStore, S3Double } from '../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../support/stores/s3-double.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 import { ASSET, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
 import { addCheckpoints, addParties } from '../support/mirror-arrange.ts';
@@ -90,6 +90,7 @@ async function query(sql: string, options: Partial<QueryOptions> = {}): Promise<
   });
   await using lake = await openLake(deps, signal);
   await runQuery(lake, sql, { format: 'json', ...options }, output, signal);
+  await new Promise<void>((resolve) => output.end(resolve));
   return pieces.join('');
 }
 
@@ -197,7 +198,7 @@ describe('the lake', () => {
     await register.forgetContent('s3://b/p', 'parties', 0);
     expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual(decided);
     await register.forgetContent('s3://b/p', 'parties', 1);
-    expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual({ version: 1, content: undefined });
+    expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual({ version: 1, content: null });
     expect(await register.decidedCommit('s3://another/p', 'parties')).toBeUndefined();
   });
 

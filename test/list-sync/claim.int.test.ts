@@ -23,7 +23,7 @@ interface Opened {
 
 async function openOne(): Promise<Opened> {
   const runId = await newRun(world.pool, 'parties');
-  const session = await new ListStore(warehouse).open('parties', runId, new AbortController().signal);
+  const session = await new ListStore(warehouse.db).open('parties', runId, new AbortController().signal);
   if (session === undefined) throw new Error('the list was taken');
   return { session, runId, generation: await session.begin('current', 1) };
 }
@@ -157,7 +157,7 @@ describe('the tables of a list', () => {
 test('a party that was looked up proves nothing and gets its position when it is listed', async () => {
   const double = new ListDouble();
   double.lists.parties = parties(60);
-  for (const index of [5, 6, 30, 31, 58]) await new ListStore(warehouse).keepParty(party(index).row);
+  for (const index of [5, 6, 30, 31, 58]) await new ListStore(warehouse.db).keepParty(party(index).row);
   const { verdict, evidence } = await world.sync(double, { list: 'parties' });
   expect({ verdict, rows: evidence['rows'] }).toEqual({ verdict: 'complete', rows: '60' });
   expect(await world.held('parties')).toEqual(double.lists.parties.map(({ row }) => row.key));

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
 import { createLog } from '../../src/core/log.ts';
-import type { Outcome } from '../../src/core/verdict.ts';
+import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
 import type { SyncDeps } from '../../src/list-sync/context.ts';
 import type { ListName, ListSource, ResumePointStore } from '../../src/list-sync/ports.ts';
 import { syncList, type SyncRequest } from '../../src/list-sync/sync.ts';
@@ -50,13 +50,13 @@ export class SyncWorld {
     source: ListSource,
     request: Partial<SyncRequest> & { list: ListName },
     options: { deps?: Partial<SyncDeps>; signal?: AbortSignal } = {},
-  ): Promise<Outcome> {
+  ): Promise<VerdictWithEvidence> {
     const runId = request.runId ?? (await newRun(this.pool, request.list));
     const outcome = await syncList(
       { isAudit: false, pageSize: 10, ...request, runId },
       {
         source,
-        store: new ListStore(this.warehouse),
+        store: new ListStore(this.warehouse.db),
         resumePoints: NO_REDIS,
         log: createLog('silent'),
         onProgress: () => undefined,
@@ -75,18 +75,18 @@ export class SyncWorld {
     list: ListName,
     runId: string,
     deps: Partial<SyncDeps> = {},
-  ): Promise<Outcome> {
+  ): Promise<VerdictWithEvidence> {
     const { rows } = await this.pool.query('select verdict, evidence from mirror.runs where run_id = $1', [
       runId,
     ]);
-    const [run] = rows as (Outcome | { verdict: null })[];
+    const [run] = rows as (VerdictWithEvidence | { verdict: null })[];
     return run === undefined || run.verdict === null ? this.sync(source, { list, runId }, { deps }) : run;
   }
 
   /** Clears the lists and all that is known of them. */
   async reset(): Promise<void> {
     // Small tables are deleted from in a hundredth of the time that it takes to truncate them.
-    await this.pool.query(`update mirror.list_leases set token = null, lease_until = null, run_id = null;
+    await this.pool.query(`update mirror.list_leases set token = null, lease_until = null;
       delete from mirror.audit_rows; delete from mirror.generations; delete from mirror.parties;
       delete from mirror.checkpoints; delete from mirror.list_gaps; delete from mirror.doubts; delete from mirror.runs;
       delete from mirror.networks where epoch > 1`);

@@ -2,11 +2,12 @@ import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/core/time.ts';
 import { planReplacements } from '../../src/load/plan.ts';
-import type { SegmentRecord, StaleSegment } from '../../src/load/ports.ts';
+import type { StaleSegment } from '../../src/load/ports.ts';
+import type { SegmentRecord } from '../../src/load/store/segment-records.ts';
 
 const time = (second: number): string => formatInstant(BigInt(second) * SECOND_MICROS);
 
-function segment(id: number, from: number, to: number, assetId?: string): SegmentRecord {
+function segment(id: number, from: number, to: number, assetId: string | null = null): SegmentRecord {
   return {
     segmentId: BigInt(id),
     partyId: 'p',
@@ -22,21 +23,19 @@ function segment(id: number, from: number, to: number, assetId?: string): Segmen
     objectSha256: '',
     columns: [],
     isLoaded: false,
-    valuesDigest: undefined,
+    valuesDigest: null,
   };
 }
 
 const overlaps = (a: StaleSegment, b: StaleSegment): boolean =>
-  a.from < b.to &&
-  b.from < a.to &&
-  (a.assetId === undefined || b.assetId === undefined || a.assetId === b.assetId);
+  a.from < b.to && b.from < a.to && (a.assetId === null || b.assetId === null || a.assetId === b.assetId);
 
 describe('planReplacements', () => {
   const ranges = fc.array(
     fc.record({
       from: fc.nat(50),
       length: fc.integer({ min: 1, max: 20 }),
-      asset: fc.constantFrom(undefined, 'x', 'y'),
+      asset: fc.constantFrom(null, 'x', 'y'),
     }),
     { maxLength: 8 },
   );

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openS3Store } from '../../src/objects/s3-store.ts';
-import { CREDENTIALS, S3Double } from '../support/s3-double.ts';
+import { openS3Store } from '../../src/objects/s3/s3-store.ts';
+import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
 import { describeObjectStore } from './store-contract.ts';
 
 const signal = new AbortController().signal;

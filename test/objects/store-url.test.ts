@@ -1,7 +1,7 @@
 import { pathToFileURL } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { openS3Store } from '../../src/objects/s3-store.ts';
+import { openS3Store } from '../../src/objects/s3/s3-store.ts';
 import { storeUrl } from '../../src/objects/store-url.ts';
 
 describe('the name of a store', () => {

@@ -7,9 +7,9 @@ import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { openFreshDatabase } from '../support/database.ts';
-import { startOwnRedis } from '../support/redis.ts';
-import { serviceUrl } from '../support/services.ts';
-import { SilentProxy } from '../support/silent-proxy.ts';
+import { startOwnRedis } from '../support/servers/redis.ts';
+import { serviceUrl } from '../support/servers/services.ts';
+import { SilentProxy } from '../support/servers/silent-proxy.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { Client } from 'pg';
 

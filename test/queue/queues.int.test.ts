@@ -9,7 +9,7 @@ import { Queues, type NewJob } from '../../src/queue/queues.ts';
 import type { WorkedJob } from '../../src/queue/queue-worker.ts';
 import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { freshDatabase } from '../support/database.ts';
-import { freshRedis } from '../support/redis.ts';
+import { freshRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 
 const database = await freshDatabase();

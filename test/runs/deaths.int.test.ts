@@ -1,7 +1,7 @@
 /** Jobs that end their process: three in a row at the same place are enough. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { countDeaths, DEATHS_MAX } from '../../src/runs/deaths.ts';
-import type { ProgressLine } from '../../src/runs/progress-line.ts';
+import type { ProgressLine } from '../../src/runs/progress/progress-line.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import type { RunStore } from '../../src/runs/store/run-store.ts';
 import { workRun } from '../../src/runs/work-run.ts';
@@ -13,7 +13,7 @@ const world = await openJobWorld(database.url, 'deaths', {});
 const runs: RunStore = world.deps.runs;
 const LINE: ProgressLine = { label: 'parties', done: '1000', unit: 'rows' };
 let place: readonly ProgressLine[] = [];
-const progress = { read: async () => place, settle: async () => undefined };
+const progress = { read: async () => place, settle: async () => undefined, report: () => undefined };
 
 beforeEach(() => {
   place = [LINE];

@@ -3,10 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { handleJob } from '../../src/worker/registry.ts';
-import { forgetSourceUrl, silenceRuns } from '../support/mirror-arrange.ts';
-import { recordedSourceUrl } from '../support/mirror-state.ts';
+import { silenceRuns } from '../support/mirror-arrange.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { FIRST, nightlyWorlds } from './nightly-world.ts';
+import { FIRST, nightlyWorlds } from './nightly/nightly-world.ts';
 
 const { database, openWorld } = await nightlyWorlds();
 
@@ -40,8 +39,6 @@ describe('a job', () => {
     expect([other.asked, (await world.deps.runs.get(run.runId))?.state]).toEqual([[], 'queued']);
     await handleJob({ ...job, data }, world.deps, signal);
     expect((await world.deps.runs.get(run.runId))?.verdict).toBe('complete');
-    expect(await recordedSourceUrl(database.pool)).toBe('http://a.test/');
-    await forgetSourceUrl(database.pool);
   });
 
   it('is queued again under another id once it has ended, and not doubled while it waits', async () => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { createLog, inRun } from '../../src/core/log.ts';
 import { RunLogs } from '../../src/runs/run-logs.ts';
-import { type RunLine, RunLogStore } from '../../src/runs/store/run-log-store.ts';
+import { appendLines, readLines, type RunLine } from '../../src/runs/store/run-log-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -11,7 +11,7 @@ import { removeRuns } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-const store = new RunLogStore(warehouse.db);
+const { db } = warehouse;
 
 async function newRun(): Promise<string> {
   const { runId } = await new RunStore(warehouse.db).create({ kind: 'load', subject: 'test' });
@@ -21,7 +21,7 @@ async function newRun(): Promise<string> {
 describe('the log of a run', () => {
   test('keeps every line said in it, with its fields, in order, and no other', async () => {
     const runId = await newRun();
-    const logs = new RunLogs(store);
+    const logs = new RunLogs((lines) => appendLines(db, lines));
     const shown: string[] = [];
     const log = logs.tee(createLog('warn', { destination: { write: (line) => shown.push(line) } }));
     log.info('Before the run');
@@ -31,7 +31,7 @@ describe('the log of a run', () => {
       log.debug('Too fine to keep');
     });
     await logs[Symbol.asyncDispose]();
-    const { lines, next } = await store.read(runId, 10);
+    const { lines, next } = await readLines(db, runId, 10);
     expect(lines).toMatchObject([
       { level: 'info', message: 'Page committed', fields: { rows: '12', tookMs: 5 } },
       { level: 'warn', message: 'Retrying', fields: { partyId: 'ab', err: { message: 'refused' } } },
@@ -40,18 +40,37 @@ describe('the log of a run', () => {
     expect(shown.map((line) => JSON.parse(line) as unknown)).toMatchObject([{ msg: 'Retrying', runId }]);
   });
 
-  test('is read page by page', async () => {
+  test('is read by time, also where a process writes later what it said earlier', async () => {
     const runId = await newRun();
-    const logs = new RunLogs(store);
+    const line = (second: number): RunLine => {
+      return {
+        runId,
+        at: `2026-11-24T03:11:${second}.000Z`,
+        level: 'info',
+        message: `${second}`,
+        fields: {},
+      };
+    };
+    await appendLines(db, [line(34), line(56)]);
+    await appendLines(db, [line(35), line(40)]);
+    const first = await readLines(db, runId, 3);
+    expect(first.lines.map(({ message }) => message)).toEqual(['34', '35', '56']);
+    const second = await readLines(db, runId, 3, first.next);
+    expect(second.lines.map(({ message }) => message)).toEqual(['40']);
+  });
+
+  test('is read page by page, also where the number of lines gains a digit', async () => {
+    const runId = await newRun();
+    const logs = new RunLogs((lines) => appendLines(db, lines));
     const log = logs.tee(createLog('silent'));
     await inRun(runId, async () => {
-      for (let line = 0; line < 7; line += 1) log.info({ line }, 'Line');
+      for (let line = 0; line < 120; line += 1) log.info({ line }, 'Line');
     });
     await logs[Symbol.asyncDispose]();
-    const first = await store.read(runId, 4);
-    const second = await store.read(runId, 4, first.next);
+    const first = await readLines(db, runId, 60);
+    const second = await readLines(db, runId, 61, first.next);
     const numbers = [...first.lines, ...second.lines].map(({ fields }) => fields['line']);
-    expect(numbers).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    expect(numbers).toEqual(Array.from({ length: 120 }, (_, line) => line));
     expect(second.next).toBeUndefined();
   });
 
@@ -67,27 +86,25 @@ describe('the log of a run', () => {
     const isWritten = Promise.withResolvers<void>();
     const isRead = Promise.withResolvers<void>();
     const slow = warehouse.db.transaction().execute(async (tx) => {
-      await new RunLogStore(tx).append([line('of a slow process')]);
+      await appendLines(tx, [line('of a slow process')]);
       isWritten.resolve();
       await isRead.promise;
     });
     await isWritten.promise;
-    const quick = store.append([line('of a quick one')]);
+    const quick = appendLines(db, [line('of a quick one')]);
     await Promise.race([quick, sleep(200)]);
-    const first = await store.read(runId, 1);
+    const first = await readLines(db, runId, 1);
     isRead.resolve();
     await Promise.all([slow, quick]);
-    const second = await store.read(runId, 10, first.next);
+    const second = await readLines(db, runId, 10, first.next);
     const messages = [...first.lines, ...second.lines].map(({ message }) => message);
     expect(messages).toEqual(['of a slow process', 'of a quick one']);
   });
 
   test('ends with a line that says so where a run says too much', async () => {
     const kept: string[] = [];
-    const logs = new RunLogs({
-      append: async (lines) => {
-        kept.push(...lines.map(({ message }) => message));
-      },
+    const logs = new RunLogs(async (lines) => {
+      kept.push(...lines.map(({ message }) => message));
     });
     const log = logs.tee(createLog('silent'));
     await inRun('endless', async () => {
@@ -102,7 +119,7 @@ describe('the log of a run', () => {
   });
 
   test('is lost where the database is away, and the run goes on', async () => {
-    const logs = new RunLogs({ append: () => Promise.reject(new Error('away')) });
+    const logs = new RunLogs(() => Promise.reject(new Error('away')));
     const log = logs.tee(createLog('silent'));
     const worked = await inRun('some run', async () => {
       log.info('Said');
@@ -115,8 +132,10 @@ describe('the log of a run', () => {
 
   test('is removed with its run', async () => {
     const runId = await newRun();
-    await store.append([{ runId, at: new Date().toISOString(), level: 'info', message: 'Said', fields: {} }]);
+    await appendLines(db, [
+      { runId, at: new Date().toISOString(), level: 'info', message: 'Said', fields: {} },
+    ]);
     await removeRuns(database.pool, [runId]);
-    expect((await store.read(runId, 10)).lines).toEqual([]);
+    expect((await readLines(db, runId, 10)).lines).toEqual([]);
   });
 });

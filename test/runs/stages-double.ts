@@ -1,19 +1,19 @@
 /** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
 import type { JobDeps, Stages } from '../../src/runs/job.ts';
-import type { ProgressLine } from '../../src/runs/progress-line.ts';
+import type { ProgressLine } from '../../src/runs/progress/progress-line.ts';
 import { findListedParties } from '../../src/list-sync/store/listed-parties.ts';
 import { handleJob } from '../../src/worker/registry.ts';
 import { createLog } from '../../src/core/log.ts';
-import type { Outcome } from '../../src/core/verdict.ts';
+import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
-import { QUEUE_NAMES, Queues } from '../../src/queue/queues.ts';
+import { QUEUE_NAMES } from '../../src/queue/backend.ts';
+import { Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { NightlyPlans } from '../../src/runs/store/nightly/nightly-plans.ts';
 import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
-import { ScheduledRuns } from '../../src/runs/store/nightly/scheduled-runs.ts';
 
-export const COMPLETE: Outcome = { verdict: 'complete', evidence: {} };
+export const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
 /** Every listed ledger is covered: stages that are doubles cover nothing. */
 const COVERED = {
   listed: 3,
@@ -88,11 +88,11 @@ export async function openJobWorld(
       (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },
   };
   const deps: JobDeps = {
+    db: warehouse.db,
     stages,
     runs: new RunStore(warehouse.db, options.source?.url),
     nightly: new NightlyStore(warehouse.db),
     plans: new NightlyPlans(warehouse.db),
-    scheduled: new ScheduledRuns(warehouse.db),
     queue: queues,
     progress: {
       report: (runId, lines) => void progress.set(runId, lines),

@@ -59,6 +59,20 @@ describe('a run', () => {
     expect(Number(told?.fields['ageMs'])).toBeGreaterThanOrEqual(120_000);
   });
 
+  it('says until when it waits where a service asks to be left alone', async () => {
+    const { deps, lines } = recording();
+    const busy = new RetryableError('Cannot list parties', {
+      code: 'SOURCE_LIMITED',
+      retryAfterMs: 86_400_000,
+    });
+    const tried = workRun(await fresh(), deps, { ...context, attempt: 1 }, async () => {
+      throw busy;
+    });
+    await expect(tried).rejects.toBe(busy);
+    const told = lines.find(({ message }) => message === 'Run is tried again');
+    expect(Date.parse(String(told?.fields['notBefore']))).toBeGreaterThan(Date.now() + 80_000_000);
+  });
+
   it('is given back and tried again while a service is away, however often it was away before', async () => {
     const { deps, lines } = recording();
     const runId = await fresh('nightly');
@@ -70,8 +84,8 @@ describe('a run', () => {
       await expect(tried).rejects.toBe(away);
       expect(await runs.get(runId)).toMatchObject({
         state: 'running',
-        heartbeatAt: undefined,
-        verdict: undefined,
+        heartbeatAt: null,
+        verdict: null,
       });
     }
     expect(lines.filter(({ message }) => message === 'Run is tried again')).toHaveLength(20);

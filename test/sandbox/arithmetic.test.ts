@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { Movement } from '../../src/sandbox/network/cycle.ts';
 import { KIND } from '../../src/sandbox/network/ids.ts';
-import { CheckpointList, PartyList } from '../../src/sandbox/http/lists.ts';
+import { openCheckpointList, openPartyList } from '../../src/sandbox/http/lists.ts';
 import { Network } from '../../src/sandbox/network/network.ts';
 import { sandboxSettings } from '../../src/sandbox/options.ts';
 import { pageOf, pageRequest, type Listing } from '../../src/sandbox/http/paging.ts';
@@ -139,7 +139,7 @@ describe('pages', () => {
             block: Math.min(net.head().block, net.parties.arrivalBlock(200)),
             time: net.head().time,
           };
-          const list = new PartyList(net.parties, net.chain, head, 0);
+          const list = openPartyList(net, head);
           const truth = [...net.parties.rows(0, list.to - 1)].map((row) => `{"id":"${row.id}"}`);
           const shown = follow(list, rows, newest, forward).filter((node) => node !== '{"id":"network"}');
           expect(shown).toEqual(newest ? truth.toReversed() : truth);
@@ -151,7 +151,7 @@ describe('pages', () => {
   it('of checkpoints show each height, where no tie is larger than a page', () => {
     fc.assert(
       fc.property(network, fc.boolean(), fc.boolean(), (net, newest, forward) => {
-        const list = new CheckpointList(net.checkpoints, net.chain, { ...net.head(), block: 4000 });
+        const list = openCheckpointList(net, { ...net.head(), block: 4000 });
         const height = (node: string): string => JSON.parse(node).atBlock;
         const truth = new Set<string>();
         for (let at = list.from; at < list.to; at += 1) truth.add(`${net.checkpoints.row(at).atBlock}`);

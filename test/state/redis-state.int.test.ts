@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { RedisState } from '../../src/state/redis-state.ts';
 import { TolerantState } from '../../src/state/tolerant-state.ts';
-import { freshRedis, startOwnRedis } from '../support/redis.ts';
+import { freshRedis, startOwnRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { recordingLog } from './recording-log.ts';
 import { resumeStateContract } from './resume-state-contract.ts';

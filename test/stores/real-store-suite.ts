@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import type { StoreCapabilities } from '../../src/objects/object-store.ts';
 import { describeObjectStore } from '../objects/store-contract.ts';
-import type { RealStore } from '../support/real-store.ts';
+import type { RealStore } from '../support/stores/real-store.ts';
 import { describeMishaps, describeOutages, describeRefusals } from './store-faults.ts';
 import { describeNights } from './store-nights.ts';
 import { describeLake } from './store-lake.ts';

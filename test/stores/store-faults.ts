@@ -7,8 +7,8 @@ import { CreateMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-
 import { describe, expect, test } from 'vitest';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { makeCertificates } from '../source/certificate.ts';
-import { rawClient, type RealStore } from '../support/real-store.ts';
-import { type Mishap, type Passing, StoreProxy } from '../support/store-proxy.ts';
+import { rawClient, type RealStore } from '../support/stores/real-store.ts';
+import { type Mishap, type Passing, StoreProxy } from '../support/stores/store-proxy.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
 
@@ -197,7 +197,7 @@ export function describeOutages(running: StoreUnderTest): void {
       await using store = openStoreOn(server);
       server.freezeGateway();
       try {
-        await expect(store.tryOut(signal, { stepMaxMs: 1_000 })).rejects.toMatchObject({
+        await expect(store.tryOut(signal, 1_000)).rejects.toMatchObject({
           name: 'UnreachableError',
           message: expect.stringContaining('no answer within 1 s') as string,
         });

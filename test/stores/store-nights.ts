@@ -10,7 +10,7 @@ import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { expectLedgers } from '../cli/expect-truth.ts';
 import { type Document, type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
-import { awsVariables, rawClient, type RealStore, storeUrl } from '../support/real-store.ts';
+import { awsVariables, rawClient, type RealStore, storeUrl } from '../support/stores/real-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
 import { loadedRows, publishedSegments } from '../support/mirror-state.ts';

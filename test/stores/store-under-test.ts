@@ -4,8 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openS3Store } from '../../src/objects/s3-store.ts';
-import { awsVariables, type Keys, rawClient, type RealStore, storeUrl } from '../support/real-store.ts';
+import { openS3Store } from '../../src/objects/s3/s3-store.ts';
+import {
+  awsVariables,
+  type Keys,
+  rawClient,
+  type RealStore,
+  storeUrl,
+} from '../support/stores/real-store.ts';
 
 /** The server, which runs when the tests do. */
 export type StoreUnderTest = () => RealStore;

@@ -4,7 +4,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import { Client, Pool } from 'pg';
 import { afterAll } from 'vitest';
 import { migrate } from '../../src/postgres/migrate.ts';
-import { serviceUrl } from './services.ts';
+import { serviceUrl } from './servers/services.ts';
 
 export interface FreshDatabase extends AsyncDisposable {
   readonly url: string;

@@ -127,7 +127,7 @@ export class Truth {
   }
 
   #writerFor(partyId: string): (movement: Movement) => string {
-    return this.#network.release.rowWriter(this.#network.names(), this.#indexOf(partyId) ?? NETWORK);
+    return this.#network.release.rowWriter(this.#network, this.#indexOf(partyId) ?? NETWORK);
   }
 
   *#exported(partyId: string, window: TruthWindow): Generator<Movement> {

@@ -6,7 +6,7 @@ import type { Run } from '../../src/runs/store/run.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { keepSchedules, type Schedules } from '../../src/worker/schedules.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
-import { startOwnRedis } from '../support/redis.ts';
+import { startOwnRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 
 const redis = await startOwnRedis();

@@ -1,6 +1,6 @@
 /**
  * The one gate in front of every route. With a token everybody, save for the two health checks, must show it:
- * as a bearer, or by the cookie that `/login` sets. A read token reads, and orders nothing.
+ * as a bearer, or by the cookie that `/login` sets. A read token may read everything, and start or cancel nothing.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../core/log.ts';
@@ -51,7 +51,10 @@ export async function addAccess(
     const role = await roleOf(request, keys, guesses);
     if (role === 'write' || (role === 'read' && READING.has(request.method))) return undefined;
     if (role === 'read') {
-      throw StatusError.ofGateway('permissionDenied', 'API_READ_TOKEN reads and orders nothing');
+      throw StatusError.ofGateway(
+        'permissionDenied',
+        'API_READ_TOKEN may read everything, and start or cancel nothing',
+      );
     }
     const isPage = request.method === 'GET' && (request.headers.accept ?? '').includes('text/html');
     if (isPage) return reply.redirect('/login', 303);

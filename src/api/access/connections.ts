@@ -17,36 +17,27 @@ const OPEN_REQUESTS_MAX = 256;
 /** A login waits for a body from somebody who has shown nothing yet. */
 const OPEN_LOGINS_MAX = 16;
 
-/** Connections that have not been let through the gate, the oldest first. */
+/** Connections that have not been let through the gate, the oldest first, with their addresses. */
 class Strangers {
-  readonly #sockets = new Set<Socket>();
-  readonly #perAddress = new Map<string, number>();
+  readonly #addresses = new Map<Socket, string>();
 
   add(socket: Socket): void {
     const address = socket.remoteAddress ?? '';
-    this.#sockets.add(socket);
-    this.#perAddress.set(address, (this.#perAddress.get(address) ?? 0) + 1);
-    const remove = (): void => this.remove(socket, address);
-    socket.once('close', remove);
-    const isCrowd = (this.#perAddress.get(address) ?? 0) > STRANGERS_PER_ADDRESS_MAX;
-    if (isCrowd) this.#dropOldest((other) => (other.remoteAddress ?? '') === address);
-    else if (this.#sockets.size > STRANGERS_MAX) this.#dropOldest(() => true);
+    this.#addresses.set(socket, address);
+    socket.once('close', () => this.remove(socket));
+    const neighbours = [...this.#addresses].filter(([, other]) => other === address);
+    if (neighbours.length > STRANGERS_PER_ADDRESS_MAX) this.#drop(neighbours[0]?.[0]);
+    else if (this.#addresses.size > STRANGERS_MAX) this.#drop(this.#addresses.keys().next().value);
   }
 
-  remove(socket: Socket, address = socket.remoteAddress ?? ''): void {
-    if (!this.#sockets.delete(socket)) return;
-    const left = (this.#perAddress.get(address) ?? 1) - 1;
-    if (left > 0) this.#perAddress.set(address, left);
-    else this.#perAddress.delete(address);
+  remove(socket: Socket): void {
+    this.#addresses.delete(socket);
   }
 
-  #dropOldest(isMeant: (socket: Socket) => boolean): void {
-    for (const socket of this.#sockets) {
-      if (!isMeant(socket)) continue;
-      socket.destroy();
-      this.remove(socket);
-      return;
-    }
+  #drop(socket: Socket | undefined): void {
+    if (socket === undefined) return;
+    socket.destroy();
+    this.remove(socket);
   }
 }
 

@@ -18,8 +18,8 @@ const WAITING_MAX = 128;
 export class Guesses {
   readonly #limit: ReturnType<FastifyInstance['createRateLimit']>;
   readonly #log: Log;
-  readonly #waiting = new Map<string, number>();
-  #waitingAll = 0;
+  /** The addresses of those whose answer waits. */
+  readonly #waiting: string[] = [];
 
   private constructor(limit: ReturnType<FastifyInstance['createRateLimit']>, log: Log) {
     this.#limit = limit;
@@ -33,9 +33,8 @@ export class Guesses {
 
   /** @throws StatusError 429 where wrong tokens from this address come in crowds: then nothing is compared */
   refuseCrowd({ ip }: FastifyRequest): void {
-    const isCrowd =
-      (this.#waiting.get(ip) ?? 0) >= WAITING_PER_ADDRESS_MAX || this.#waitingAll >= WAITING_MAX;
-    if (isCrowd) throw tooMany();
+    const own = this.#waiting.filter((address) => address === ip).length;
+    if (own >= WAITING_PER_ADDRESS_MAX || this.#waiting.length >= WAITING_MAX) throw tooMany();
   }
 
   /**
@@ -50,20 +49,10 @@ export class Guesses {
       return;
     }
     this.#log.debug({ address: ip, method }, 'Wrong tokens are slowed');
-    this.#add(ip, 1);
-    try {
-      await sleep(SLOWED_MS);
-    } finally {
-      this.#add(ip, -1);
-    }
+    this.#waiting.push(ip);
+    await sleep(SLOWED_MS);
+    this.#waiting.splice(this.#waiting.indexOf(ip), 1);
     throw tooMany();
-  }
-
-  #add(ip: string, change: number): void {
-    const waiting = (this.#waiting.get(ip) ?? 0) + change;
-    if (waiting > 0) this.#waiting.set(ip, waiting);
-    else this.#waiting.delete(ip);
-    this.#waitingAll += change;
   }
 }
 

@@ -1,6 +1,7 @@
 /** The tokens that open the mirror, and the sessions that are opened with one. */
 import { createHmac, hash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
+import { sharedLoad } from '../../core/shared-load.ts';
 
 /** `write` reads and orders; `read` only reads. */
 export type Role = 'read' | 'write';
@@ -47,12 +48,16 @@ export class Keys {
   readonly #tokens: Tokens;
   readonly #store: SessionStore;
   readonly #nowMs: () => number;
-  #signing: Promise<Buffer> | undefined;
+  /** Another token, or another mirror with the same one, has another key: its sessions are none of ours. */
+  readonly #key: () => Promise<Buffer>;
 
   constructor(tokens: Tokens, store: SessionStore, nowMs: () => number) {
     this.#tokens = tokens;
     this.#store = store;
     this.#nowMs = nowMs;
+    this.#key = sharedLoad(async () =>
+      derive(`${tokens.write}\n${tokens.read ?? ''}`, await store.secret(), 32),
+    );
   }
 
   roleOf(token: string): Role | undefined {
@@ -88,19 +93,6 @@ export class Keys {
     if (rest !== undefined || !isSame(mac, sign(key, `${end}.${role}.${id}`))) return undefined;
     const endMs = Number(end);
     return endMs > this.#nowMs() && (role === 'read' || role === 'write') ? { id, endMs, role } : undefined;
-  }
-
-  /** Another token, or another mirror with the same one, has another key: its sessions are none of ours. */
-  #key(): Promise<Buffer> {
-    this.#signing ??= this.#derive().catch((error: unknown) => {
-      this.#signing = undefined;
-      throw error;
-    });
-    return this.#signing;
-  }
-
-  async #derive(): Promise<Buffer> {
-    return derive(`${this.#tokens.write}\n${this.#tokens.read ?? ''}`, await this.#store.secret(), 32);
   }
 }
 

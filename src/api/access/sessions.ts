@@ -1,20 +1,21 @@
 /** `/login` and `/logout`: from a token to a cookie, and back. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { HIDDEN, taken } from '../http/schemas.ts';
+import { z } from 'zod';
+import { hideRoute } from '../http/schemas.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Guesses } from './guesses.ts';
 import { type Keys, SESSION_SECONDS } from './keys.ts';
 
-const BODY = taken({ token: { type: 'string', maxLength: 1_024 } }, ['token']);
+const LOGIN = z.strictObject({ token: z.string().max(1_024) });
 const FORM = 'application/x-www-form-urlencoded';
 
 export function addSessions(server: FastifyInstance, keys: Keys | undefined, guesses: Guesses): void {
   server.addContentTypeParser(FORM, { parseAs: 'string' }, (_request, text, done) =>
     done(null, Object.fromEntries(new URLSearchParams(text.toString()))),
   );
-  server.post<{ Body: { token: string } }>(
+  server.post<{ Body: z.infer<typeof LOGIN> }>(
     '/login',
-    { schema: { ...HIDDEN, body: BODY } },
+    hideRoute({ body: LOGIN }),
     async (request, reply) => {
       if (keys === undefined) return end(request, reply, '/');
       guesses.refuseCrowd(request);
@@ -29,7 +30,7 @@ export function addSessions(server: FastifyInstance, keys: Keys | undefined, gue
       return end(request, reply, '/');
     },
   );
-  server.post('/logout', { schema: HIDDEN }, async (request, reply) => {
+  server.post('/logout', hideRoute(), async (request, reply) => {
     if (keys !== undefined) {
       const name = await keys.close(request.headers.cookie);
       reply.header('set-cookie', cookie(request, `${name}=`, 'Max-Age=0'));

@@ -1,170 +1,132 @@
 /** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import type { ShownSetting } from '../../config/shown-settings.ts';
+import { timeZone } from '../../config/value-forms.ts';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
-import { splitCutId } from '../../core/cut-ids.ts';
-import type { ConsoleParts, EntriesQuestion, PartiesQuestion, PartyView } from './console-ports.ts';
-import { BY_ID, HIDDEN, taken } from '../http/schemas.ts';
-import { addLakeRoutes } from './lake-routes.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
+import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
+import type { ProgressLine } from '../../runs/progress/progress-line.ts';
+import { BY_ID, hideRoute } from '../http/schemas.ts';
 import { StatusError } from '../http/status-error.ts';
+import { addLakeRoutes } from './lake-routes.ts';
+import type { LakeQueries } from './lake-queries.ts';
+import {
+  ACCOUNT,
+  type AccountQuestion,
+  ENTRIES,
+  type EntriesQuestion,
+  FLOWS,
+  PARTIES,
+  type PartiesQuestion,
+} from './questions.ts';
+import type { ConsoleLedgers } from './store/console-ledgers.ts';
+import type { ConsoleStore } from './store/console-store.ts';
 
 /** Summing up a million segments takes a moment: all who look share it. */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
-const LINES_MAX = 16;
-const PARTIES_PAGE = 25;
-const QUARANTINED_MAX = 1_000;
-const POINTS_MAX = 600;
-const PARTY = taken({ id: { type: 'string', maxLength: PARTY_ID_BYTES_MAX } }, ['id']);
-const ID = { type: 'string', maxLength: 66 } as const;
-const DAY = { type: 'string', format: 'date' } as const;
-const ENTRIES_PAGE = 50;
-const WORD = { type: 'string', maxLength: 100 } as const;
+const PARTY = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
+const QUARANTINED = z.strictObject({ limit: z.int().min(1).max(1_000) });
 
-interface PartiesQuery {
-  readonly view: PartyView;
-  readonly search: string;
-  readonly after?: string;
+/** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
+export interface ConsoleParts {
+  readonly store: Pick<ConsoleStore, keyof ConsoleStore>;
+  readonly ledgers: Pick<ConsoleLedgers, keyof ConsoleLedgers>;
+  readonly lake: LakeQueries;
+  readonly settings: readonly ShownSetting[];
+  /** The next time the schedule fires; null where nothing is scheduled. */
+  nextNightlyRun(): string | null;
+  progress(runId: string): Promise<readonly ProgressLine[]>;
+  /** Of an export that is in flight, whoever ordered it. */
+  exportProgress(partyId: string): Promise<readonly ProgressLine[]>;
+  /** What a nightly run that began now would ask the source. */
+  preview(): Promise<NightlyPreview>;
+  upkeep(): Promise<Upkeep>;
+}
+
+/** What an operator looks after beside the runs. */
+export interface Upkeep {
+  /** Jobs that wait in the queues; null where they cannot be asked. */
+  readonly jobsWaiting: number | null;
+  /** Of the one that waits the longest, in seconds. */
+  readonly oldestSeconds: number;
+  /** When the lists are next read again from their oldest row; null where nothing is scheduled. */
+  readonly nextAudit: string | null;
+  /** Where DATA_DIR lies; decimal text, null where it cannot be told. */
+  readonly diskFreeBytes: string | null;
+  readonly diskBytes: string | null;
+}
+
+interface OfParty<Query = unknown> {
+  readonly Params: z.infer<typeof PARTY>;
+  readonly Querystring: Query;
 }
 
 /** Adds the routes. */
 export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): void {
-  const history = sharedLoad(() => parts.store.history(), HISTORY_MAX_AGE_MS);
-  const lines = sharedLoad(() => parts.store.lines(LINES_MAX), LINES_MAX_AGE_MS);
-  server.get('/console/history', { schema: HIDDEN }, () => history());
-  server.get('/console/lines', { schema: HIDDEN }, async () => ({ lines: await lines() }));
-  server.get('/console/settings', { schema: HIDDEN }, () => ({ settings: parts.settings }));
-  server.get<{ Querystring: { limit: number } }>(
+  const { store, lake } = parts;
+  const history = sharedLoad(() => store.history(), HISTORY_MAX_AGE_MS);
+  const lines = sharedLoad(() => store.lines(), LINES_MAX_AGE_MS);
+  server.get('/console/history', hideRoute(), () => history());
+  server.get('/console/lines', hideRoute(), async () => ({ lines: await lines() }));
+  server.get('/console/settings', hideRoute(), () => ({ settings: parts.settings }));
+  server.get('/console/preview', hideRoute(), () => parts.preview());
+  server.get<{ Querystring: z.infer<typeof QUARANTINED> }>(
     '/console/quarantined',
-    {
-      schema: {
-        ...HIDDEN,
-        querystring: taken({ limit: { type: 'integer', minimum: 1, maximum: QUARANTINED_MAX } }, ['limit']),
-      },
-    },
-    async (request) => ({ exports: await parts.store.quarantined(request.query.limit) }),
+    hideRoute({ querystring: QUARANTINED }),
+    async ({ query }) => ({ exports: await store.quarantined(query.limit) }),
   );
-  server.get('/console/preview', { schema: HIDDEN }, () => parts.preview());
-  server.get<{ Params: { id: string } }>(
+  server.get<{ Params: z.infer<typeof BY_ID> }>(
     '/console/runs/:id/costs',
-    { schema: { ...HIDDEN, params: BY_ID } },
-    async (request) => ({ stages: await parts.store.costs(request.params.id) }),
+    hideRoute({ params: BY_ID }),
+    async ({ params }) => ({ stages: await store.costs(params.id) }),
   );
-  addParties(server, parts);
-  addEntries(server, parts);
-  addLakeRoutes(server, parts.lake);
+  addLedgers(server, parts.ledgers);
+  addLakeRoutes(server, lake);
 }
 
-function addParties(server: FastifyInstance, { store }: ConsoleParts): void {
-  const querystring = taken({
-    view: { type: 'string', enum: ['recent', 'id', 'quarantined'], default: 'id' },
-    search: { ...ID, default: '' },
-    after: { type: 'string', maxLength: PARTY_ID_BYTES_MAX },
-  });
-  server.get<{ Querystring: PartiesQuery }>(
+function addLedgers(server: FastifyInstance, ledgers: ConsoleParts['ledgers']): void {
+  server.get<{ Querystring: PartiesQuestion }>(
     '/console/parties',
-    { schema: { ...HIDDEN, querystring } },
-    (request) => {
-      const { view, search, after } = request.query;
+    hideRoute({ querystring: PARTIES }),
+    ({ query }) => {
+      const { view, after } = query;
       if (view !== 'id' && after !== undefined && !/^\d{1,18}$/.test(after))
         throw refuse('after: no such page');
-      return store.parties({ view, ...soughtBy(search), after, rowsMax: PARTIES_PAGE });
+      return ledgers.parties(query);
     },
   );
-  server.get<{ Params: { id: string } }>(
-    '/console/parties/:id',
-    { schema: { ...HIDDEN, params: PARTY } },
-    async (request) => {
-      const party = await store.party(partyId(request.params.id));
-      if (party === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
-      return party;
-    },
-  );
-  server.get<{ Params: { id: string }; Querystring: { asset: string; zone: string } }>(
-    '/console/parties/:id/flows',
-    {
-      schema: {
-        ...HIDDEN,
-        params: PARTY,
-        querystring: taken({ asset: ID, zone: { ...WORD, default: 'UTC' } }, ['asset']),
-      },
-    },
-    async (request) => {
-      const { asset, zone } = request.query;
-      if (!isTimeZone(zone)) throw refuse('zone: give an IANA time zone');
-      return { days: await store.flows(partyId(request.params.id), asset, zone) };
-    },
-  );
-  server.get<{ Params: { id: string }; Querystring: { asset: string; type: string; market?: string } }>(
-    '/console/parties/:id/balance',
-    {
-      schema: {
-        ...HIDDEN,
-        params: PARTY,
-        querystring: taken({ asset: ID, type: WORD, market: ID }, ['asset', 'type']),
-      },
-    },
-    async (request) => {
-      const { asset, type, market } = request.query;
-      const question = { assetId: asset, accountType: type, marketId: market, pointsMax: POINTS_MAX };
-      return { points: await store.balance({ partyId: partyId(request.params.id), ...question }) };
-    },
-  );
-}
-
-interface EntriesFilter extends Pick<EntriesQuestion, 'since' | 'until'> {
-  readonly asset?: string;
-  readonly type?: string;
-  readonly after?: string;
-}
-
-function addEntries(server: FastifyInstance, { store }: ConsoleParts): void {
-  const querystring = taken({
-    asset: ID,
-    type: WORD,
-    since: DAY,
-    until: DAY,
-    after: { type: 'string', pattern: '^\\d{4}-\\d\\d-\\d\\dT[\\d:.]{8,15}Z~\\d{1,9}$' },
+  server.get<OfParty>('/console/parties/:id', hideRoute({ params: PARTY }), async ({ params }) => {
+    const party = await ledgers.party(readPartyId(params.id));
+    if (party === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
+    return party;
   });
-  server.get<{ Params: { id: string }; Querystring: EntriesFilter }>(
-    '/console/parties/:id/entries',
-    { schema: { ...HIDDEN, params: PARTY, querystring } },
-    (request) => {
-      const { asset, type, since, until, after } = request.query;
-      const [at = '', seen = '0'] = after?.split('~') ?? [];
-      return store.entries({
-        partyId: partyId(request.params.id),
-        assetId: asset,
-        transferType: type,
-        since,
-        until,
-        after: after === undefined ? undefined : { at, seen: Number(seen) },
-        rowsMax: ENTRIES_PAGE,
-      });
+  server.get<OfParty<z.infer<typeof FLOWS>>>(
+    '/console/parties/:id/flows',
+    hideRoute({ params: PARTY, querystring: FLOWS }),
+    async ({ params, query }) => {
+      if (timeZone.parse(query.zone) === undefined) throw refuse(`zone: give ${timeZone.accepted}`);
+      return { days: await ledgers.flows(readPartyId(params.id), query.asset, query.zone) };
     },
+  );
+  server.get<OfParty<AccountQuestion>>(
+    '/console/parties/:id/balance',
+    hideRoute({ params: PARTY, querystring: ACCOUNT }),
+    async ({ params, query }) => ({ points: await ledgers.balance(readPartyId(params.id), query) }),
+  );
+  server.get<OfParty<EntriesQuestion>>(
+    '/console/parties/:id/entries',
+    hideRoute({ params: PARTY, querystring: ENTRIES }),
+    ({ params, query }) => ledgers.entries(readPartyId(params.id), query),
   );
 }
 
 /** @throws StatusError 404 for what can be no party */
-function partyId(text: string): string {
+function readPartyId(text: string): string {
   const id = canonicalPartyId(text);
   if (id === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
   return id;
-}
-
-/** Ids are hex in lower case, or words; one may be given as it is shown cut. */
-function soughtBy(search: string): Pick<PartiesQuestion, 'prefix' | 'suffix'> {
-  const cut = splitCutId(search.trim().replace(/^0x/i, ''));
-  const lower = (text: string): string => (/^[0-9a-f]*$/i.test(text) ? text.toLowerCase() : text);
-  return { prefix: lower(cut.prefix), suffix: lower(cut.suffix) };
-}
-
-function isTimeZone(name: string): boolean {
-  try {
-    return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone !== '';
-  } catch {
-    return false;
-  }
 }
 
 function refuse(message: string): StatusError {

@@ -1,11 +1,11 @@
 /** What moves in the console: one snapshot for all who look, sent to each whenever it changed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
-import type { ConsoleParts, LiveFacts, LiveRun, Snapshot, Upkeep } from './console-ports.ts';
-import { EventStreams } from '../http/events.ts';
-import { HIDDEN } from '../http/schemas.ts';
+import type { ConsoleParts, Upkeep } from './console-data.ts';
+import type { LiveFacts } from './store/console-store.ts';
+import { EventStreams } from '../http/answer/events.ts';
+import { hideRoute } from '../http/schemas.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { RunDocument } from '../../runs/run-document.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 
 const EVERY_MS = 500;
@@ -13,21 +13,22 @@ const DISK_PARTS_MIN = 20n;
 /** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
 const SILENT_MS_MAX = 5_000;
 
-export interface FeedOptions {
-  /** Between two looks at the database, in milliseconds; tests look more often. */
-  readonly everyMs?: number | undefined;
-}
+/** What the event stream sends: everything that moves. */
+type Snapshot = Awaited<ReturnType<typeof takeSnapshot>>;
 
-/** Adds `/console/events`. */
+/**
+ * Adds `/console/events`.
+ * @param everyMs between two looks at the database; tests look more often
+ */
 export function addConsoleFeed(
   server: FastifyInstance,
   parts: ConsoleParts,
   status: () => Promise<MirrorStatus>,
-  { everyMs = EVERY_MS }: FeedOptions,
+  everyMs = EVERY_MS,
 ): void {
   const streams = new EventStreams();
   const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
-  server.get('/console/events', { schema: HIDDEN }, async (_request, reply) => {
+  server.get('/console/events', hideRoute(), async (_request, reply) => {
     // A database that is away is told before the stream is open, with a status that a page can read.
     await snapshot();
     return streams.send(reply, (signal) => changes(snapshot, everyMs, signal));
@@ -42,10 +43,10 @@ async function* changes(
   let last = '';
   let sentAtMs = -Infinity;
   while (!signal.aborted) {
-    const { now, ...rest } = await snapshot();
-    const text = JSON.stringify(rest);
+    const found = await snapshot();
+    const text = JSON.stringify({ ...found, now: undefined });
     if (text !== last || performance.now() - sentAtMs > SILENT_MS_MAX) {
-      yield { now, ...rest };
+      yield found;
       last = text;
       sentAtMs = performance.now();
     }
@@ -53,14 +54,19 @@ async function* changes(
   }
 }
 
-async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorStatus>): Promise<Snapshot> {
+async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorStatus>) {
   const [{ openRuns, inFlight, ...facts }, known, upkeep] = await Promise.all([
     parts.store.live(),
     status(),
     parts.upkeep(),
   ]);
   const [live, exports] = await Promise.all([
-    Promise.all(openRuns.map((run) => withProgress(run, parts))),
+    Promise.all(
+      openRuns.map(async (run) => ({
+        ...run,
+        progress: run.state === 'running' ? await parts.progress(run.runId) : [],
+      })),
+    ),
     Promise.all(
       inFlight.map(async (name) => ({ ...name, progress: await parts.exportProgress(name.partyId) })),
     ),
@@ -76,11 +82,6 @@ async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorSta
     live,
     inFlight: exports,
   };
-}
-
-async function withProgress(run: RunDocument, parts: ConsoleParts): Promise<LiveRun> {
-  const { evidence: _evidence, ...rest } = run;
-  return { ...rest, progress: run.state === 'running' ? await parts.progress(run.runId) : [] };
 }
 
 /** Before an export finds no room for its spool. */
@@ -99,7 +100,7 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): MirrorStatus['atte
 /** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
 function idleAttention(
   { workers }: Pick<LiveFacts, 'workers'>,
-  openRuns: readonly RunDocument[],
+  openRuns: LiveFacts['openRuns'],
 ): MirrorStatus['attention'] {
   const waiting = openRuns.filter((run) => run.state === 'queued' && run.parentRunId === null).length;
   if (workers > 0 || waiting === 0) return [];

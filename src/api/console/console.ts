@@ -7,8 +7,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { takesGzip } from '../http/compression.ts';
-import { HIDDEN } from '../http/schemas.ts';
+import { takesGzip } from '../http/answer/compression.ts';
+import { hideRoute } from '../http/schemas.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 /** One page at the address of each of its views. */
@@ -53,7 +53,7 @@ export async function addConsole(server: FastifyInstance): Promise<void> {
   for (const { paths, urls } of [...own, style, ...LIBRARY]) {
     const asset = await readAsset(urls);
     for (const path of paths)
-      server.get(path, { schema: HIDDEN }, (request, reply) => sendAsset(request, reply, asset));
+      server.get(path, hideRoute(), (request, reply) => sendAsset(request, reply, asset));
   }
 }
 

@@ -2,19 +2,29 @@
  * Answers questions to the lake by `ledger-mirror query` in a process of its own: a statement can exhaust or crash that
  * process, never the API. Statements at once, their time and their answers are bounded.
  */
-import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
+import { z } from 'zod';
+import type { ReadyQuestion } from '../../lake/query/questions.ts';
 import { StatusError } from '../http/status-error.ts';
 
-export const FILE_FORMATS = ['csv', 'parquet'] as const;
-export type FileFormat = (typeof FILE_FORMATS)[number];
+const OPTION = z.string().min(1).max(200).optional();
 
 /** SQL, or a ready question with its options. */
-export type LakeQuestion =
-  | { readonly sql: string }
-  | { readonly question: string; readonly options?: Readonly<Record<string, string>> };
+export const QUESTION = z.union([
+  z.strictObject({ sql: z.string().min(1).max(12_000) }),
+  z.strictObject({
+    question: z.string().regex(/^[a-z][a-z-]{1,40}$/),
+    options: z.strictObject({ since: OPTION, until: OPTION, party: OPTION, asset: OPTION }).optional(),
+  }),
+]);
+export type LakeQuestion = z.infer<typeof QUESTION>;
+
+/** As what a result is downloaded. */
+export const FILE = z.strictObject({ format: z.enum(['csv', 'parquet']) });
+export type FileFormat = z.infer<typeof FILE>['format'];
 
 /** Rows as JSON has them; amounts are text. */
 export interface LakeAnswer {
@@ -36,19 +46,10 @@ export interface LakeTable {
   readonly access: readonly { readonly engine: string; readonly line: string }[];
 }
 
-export interface ReadyQuestionName {
-  readonly name: string;
-  readonly title: string;
-  readonly parameters: readonly string[];
-}
-
-export interface LakeQueries {
+/** `ask` and `file` throw a StatusError with what was wrong, or where too many are asked at once. */
+export interface LakeQueries extends Pick<QueryRunner, 'ask' | 'file'> {
   tables(): Promise<readonly LakeTable[]>;
-  readonly questions: readonly ReadyQuestionName[];
-  /** @throws StatusError with what was wrong with the statement, or where too many are asked at once */
-  ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
-  /** @throws StatusError as `ask`; the stream fails where the statement does after its first bytes */
-  file(question: LakeQuestion, format: FileFormat, signal: AbortSignal): Promise<Readable>;
+  readonly questions: readonly Pick<ReadyQuestion, 'name' | 'title' | 'parameters'>[];
 }
 
 export interface QueryProcess {
@@ -105,6 +106,7 @@ export class QueryRunner {
     return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
   }
 
+  /** The stream fails where the statement does after its first bytes. */
   async file(question: LakeQuestion, format: FileFormat, signal: AbortSignal): Promise<Readable> {
     const child = this.#start(question, format, signal);
     const ended = untilEnded(child);

@@ -1,44 +1,29 @@
 /** `/healthz`: the process lives. `/readyz`: it can do its work, each part tried for real. */
 import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
 import type { Log } from '../../core/log.ts';
-import type { Probe } from './ports.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
-import { FLAG, sent, TEXT } from './schemas.ts';
+import { within } from '../../core/waiting.ts';
+import type { Probe } from './ports.ts';
+import { describeRoute } from './schemas.ts';
 
 const PROBE_TIMEOUT_MS = 3_000;
 /** Anybody may ask, so asking often must cost nothing. */
 const PROBED_MAX_AGE_MS = 1_000;
 
-interface Readiness {
-  readonly ready: boolean;
-  readonly parts: Readonly<Record<string, 'ok' | 'failed'>>;
-}
-
-const READINESS = sent({ ready: FLAG, parts: { type: 'object', additionalProperties: TEXT } });
+const READINESS = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.enum(['ok', 'failed'])) });
 
 /** Adds both routes. They tell no more than which part fails: they are open to everybody. */
 export function addHealth(server: FastifyInstance, probes: readonly Probe[], log: Log): void {
   const readiness = sharedLoad(() => probeAll(probes, log), PROBED_MAX_AGE_MS);
   server.get(
     '/healthz',
-    {
-      schema: {
-        tags: ['health'],
-        summary: 'The process lives',
-        response: { 200: sent({ status: TEXT }) },
-      },
-    },
+    describeRoute('health', 'The process lives', { response: { 200: z.object({ status: z.string() }) } }),
     () => ({ status: 'ok' }),
   );
   server.get(
     '/readyz',
-    {
-      schema: {
-        tags: ['health'],
-        summary: 'The process can do its work',
-        response: { 200: READINESS, 503: READINESS },
-      },
-    },
+    describeRoute('health', 'The process can do its work', { response: { 200: READINESS, 503: READINESS } }),
     async (_request, reply) => {
       const found = await readiness();
       return reply.code(found.ready ? 200 : 503).send(found);
@@ -46,11 +31,11 @@ export function addHealth(server: FastifyInstance, probes: readonly Probe[], log
   );
 }
 
-async function probeAll(probes: readonly Probe[], log: Log): Promise<Readiness> {
+async function probeAll(probes: readonly Probe[], log: Log): Promise<z.infer<typeof READINESS>> {
   const results = await Promise.all(
     probes.map(async (probe) => {
       try {
-        await within(probe, AbortSignal.timeout(PROBE_TIMEOUT_MS));
+        await within(PROBE_TIMEOUT_MS, (signal) => probe.check(signal), late);
         return [probe.name, 'ok'] as const;
       } catch (error) {
         log.warn({ err: error, part: probe.name }, 'Part is not ready');
@@ -61,10 +46,6 @@ async function probeAll(probes: readonly Probe[], log: Log): Promise<Readiness> 
   return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
 }
 
-/** Ends with the signal even where the probe does not heed it. */
-function within(probe: Probe, signal: AbortSignal): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-    probe.check(signal).then(resolve, reject);
-  });
+function late(): Error {
+  return new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
 }

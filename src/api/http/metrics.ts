@@ -3,61 +3,66 @@
  * docs/metrics.md; labels are of small fixed sets, never a URL, a key or a party.
  */
 import type { FastifyInstance } from 'fastify';
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Log } from '../../core/log.ts';
 import { parseInstant } from '../../core/time.ts';
+import { VERDICTS } from '../../core/verdict.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { ProcessMeters } from './ports.ts';
+import type { MetricsRegistry } from '../../worker/metrics/metrics-registry.ts';
+import { describeRoute } from './schemas.ts';
 
-const PREFIX = 'ledger_mirror_';
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 /** One series for all files of the console. */
 const ASSETS = '/assets/';
-const VERDICTS = ['complete', 'incomplete', 'suspicious', 'failed'] as const;
+/** Metrics of one number each, with what they say. */
+const NUMBERS: Readonly<Record<string, readonly [string, (status: MirrorStatus) => number]>> = {
+  whole: [
+    '1 where every list and the ledger of every listed party is proven complete',
+    ({ whole }) => Number(whole),
+  ],
+  complete: ['1 where what is configured is proven complete', ({ complete }) => Number(complete)],
+  open_doubts: ['Durable reasons not to say complete', ({ coverage }) => coverage.openDoubts],
+  ledger_bytes: ['Plain CSV in the current segments', ({ ledger }) => Number(ledger.bytes)],
+  ledger_set_aside: ['Ledgers whose export was quarantined', ({ ledger }) => Number(ledger.quarantined)],
+  ledger_segments_not_loaded: [
+    'Published segments that the warehouse does not hold yet',
+    ({ ledger }) => Number(ledger.notLoaded),
+  ],
+  runs_open: ['Runs queued or running', ({ openRuns }) => Number(openRuns)],
+};
 
 /** Adds `/metrics` and counts every request. */
 export function addMetrics(
   server: FastifyInstance,
   status: () => Promise<MirrorStatus>,
-  meters: ProcessMeters,
+  registry: MetricsRegistry,
   log: Log,
 ): void {
-  const registry = new Registry();
   countRequests(server, registry);
-  const show = mirrorGauges(registry);
-  meters.add({
-    collect: async () => {
-      try {
-        show(await status());
-      } catch (error) {
-        // A mirror that cannot be read must still be seen: its own metrics go on.
-        log.warn({ err: error }, 'Metrics without the state of the mirror');
-      }
-      return registry;
-    },
+  const show = addMirrorGauges(registry);
+  registry.beforeRead(async () => {
+    try {
+      show(await status());
+    } catch (error) {
+      // A mirror that cannot be read must still be seen: its own metrics go on.
+      log.warn({ err: error }, 'Metrics without the state of the mirror');
+    }
   });
   server.get(
     '/metrics',
-    { schema: { tags: ['health'], summary: 'Prometheus metrics', produces: ['text/plain'] } },
-    async (_request, reply) => reply.header('content-type', registry.contentType).send(await meters.text()),
+    describeRoute('health', 'Prometheus metrics', { produces: ['text/plain'] }),
+    async (_request, reply) =>
+      reply.header('content-type', registry.contentType).send(await registry.metrics()),
   );
 }
 
-function countRequests(server: FastifyInstance, registry: Registry): void {
-  const labelNames = ['route', 'method', 'status'] as const;
-  const requests = new Counter({
-    name: `${PREFIX}http_requests_total`,
-    help: 'Requests answered',
-    labelNames,
-    registers: [registry],
-  });
-  const duration = new Histogram({
-    name: `${PREFIX}http_request_seconds`,
-    help: 'From the request to the end of its answer',
-    labelNames: ['route'],
-    buckets: SECONDS,
-    registers: [registry],
-  });
+function countRequests(server: FastifyInstance, registry: MetricsRegistry): void {
+  const requests = registry.counter('http_requests', 'Requests answered', 'route', 'method', 'status');
+  const duration = registry.histogram(
+    'http_request_seconds',
+    'From the request to the end of its answer',
+    SECONDS,
+    'route',
+  );
   server.addHook('onResponse', (request, reply, done) => {
     const named = request.routeOptions.url ?? 'none';
     const route = named.startsWith(ASSETS) ? `${ASSETS}*` : named;
@@ -67,52 +72,36 @@ function countRequests(server: FastifyInstance, registry: Registry): void {
   });
 }
 
-function mirrorGauges(registry: Registry): (status: MirrorStatus) => void {
-  const gauge = (name: string, help: string, labelNames: readonly string[] = []): Gauge =>
-    new Gauge({ name: `${PREFIX}${name}`, help, labelNames: [...labelNames], registers: [registry] });
-  const whole = gauge('whole', '1 where every list and the ledger of every listed party is proven complete');
-  const complete = gauge('complete', '1 where what is configured is proven complete');
-  const ledgers = gauge('ledgers', 'Ledgers listed, wanted by the configuration, and covered', ['state']);
-  const doubts = gauge('open_doubts', 'Durable reasons not to say complete');
-  const verdict = gauge('stream_verdict', "1 for the verdict of the stream's last run", [
+function addMirrorGauges(registry: MetricsRegistry): (status: MirrorStatus) => void {
+  const numbers = Object.entries(NUMBERS).map(([name, [help, read]]) => ({
+    gauge: registry.gauge(name, help),
+    read,
+  }));
+  const ledgers = registry.gauge(
+    'ledgers',
+    'Ledgers listed, wanted by the configuration, and covered',
+    'state',
+  );
+  const verdict = registry.gauge(
+    'stream_verdict',
+    "1 for the verdict of the stream's last run",
     'stream',
     'verdict',
-  ]);
-  const rows = gauge('stream_rows', 'Rows mirrored', ['stream']);
-  const asOf = gauge('stream_as_of_seconds', 'The instant up to which it is mirrored, since 1970', [
-    'stream',
-  ]);
-  const asOfTimestamp = gauge(
-    'stream_as_of_timestamp_seconds',
-    'The instant up to which it is mirrored, since 1970',
-    ['stream'],
   );
-  const bytes = gauge('ledger_bytes', 'Plain CSV in the current segments');
-  const quarantined = gauge('ledger_set_aside', 'Ledgers whose export was quarantined');
-  const notLoaded = gauge(
-    'ledger_segments_not_loaded',
-    'Published segments that the warehouse does not hold yet',
+  const rows = registry.gauge('stream_rows', 'Rows mirrored', 'stream');
+  const asOf = ['stream_as_of_seconds', 'stream_as_of_timestamp_seconds'].map((name) =>
+    registry.gauge(name, 'The instant up to which it is mirrored, since 1970', 'stream'),
   );
-  const open = gauge('runs_open', 'Runs queued or running');
   return (status) => {
-    whole.set(status.whole ? 1 : 0);
-    complete.set(status.complete ? 1 : 0);
+    for (const { gauge, read } of numbers) gauge.set(read(status));
     for (const state of ['listed', 'wanted', 'covered'] as const)
       ledgers.set({ state }, status.coverage[state]);
-    doubts.set(status.coverage.openDoubts);
-    for (const stream of status.streams) {
-      for (const name of VERDICTS) {
-        verdict.set({ stream: stream.name, verdict: name }, stream.verdict === name ? 1 : 0);
-      }
-      rows.set({ stream: stream.name }, Number(stream.rows));
-      const time = stream.asOfTime === null ? undefined : parseInstant(stream.asOfTime);
+    for (const { name: stream, asOfTime, ...last } of status.streams) {
+      for (const name of VERDICTS) verdict.set({ stream, verdict: name }, Number(last.verdict === name));
+      rows.set({ stream }, Number(last.rows));
+      const time = asOfTime === null ? undefined : parseInstant(asOfTime);
       if (time === undefined) continue;
-      const seconds = Number(time / 1_000n) / 1_000;
-      for (const shown of [asOf, asOfTimestamp]) shown.set({ stream: stream.name }, seconds);
+      for (const gauge of asOf) gauge.set({ stream }, Number(time / 1_000n) / 1_000);
     }
-    bytes.set(Number(status.ledger.bytes));
-    quarantined.set(Number(status.ledger.quarantined));
-    notLoaded.set(Number(status.ledger.notLoaded));
-    open.set(Number(status.openRuns));
   };
 }

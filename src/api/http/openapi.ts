@@ -1,22 +1,9 @@
 /** `/openapi.json`, made from the schemas that validate and serialize, so that it cannot tell of others. */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
-import { RUN_SCHEMA } from '../../runs/run-document.ts';
-
-const ERROR = {
-  $id: 'Error',
-  type: 'object',
-  description: 'google.rpc.Status',
-  properties: {
-    code: { type: 'integer' },
-    message: { type: 'string' },
-    details: {
-      type: 'array',
-      items: { type: 'object', properties: { '@type': { type: 'string' } }, additionalProperties: true },
-    },
-  },
-  required: ['code', 'message', 'details'],
-} as const;
+import { RUN } from '../../runs/run-schema.ts';
+import { toJsonSchema } from './schemas.ts';
+import { STATUS_BODY } from './status-error.ts';
 
 const REFUSED = {
   description: 'Refused',
@@ -25,8 +12,8 @@ const REFUSED = {
 
 /** Adds the route; every route added after it is told of, save those without a schema or whose schema says `hide`. */
 export async function addOpenApi(server: FastifyInstance, version: string): Promise<void> {
-  server.addSchema(ERROR);
-  server.addSchema(RUN_SCHEMA);
+  server.addSchema({ $id: 'Error', ...toJsonSchema(STATUS_BODY) });
+  server.addSchema({ $id: 'Run', ...toJsonSchema(RUN) });
   await server.register(swagger, {
     openapi: {
       openapi: '3.1.0',

@@ -1,80 +1,88 @@
-/** What the read API needs from the rest of the mirror. */
-import type { Registry } from 'prom-client';
+/** What the read API tells of the mirror, and needs from the rest of it. Times are RFC 3339. */
+import { z } from 'zod';
 import type { Completeness } from '../../runs/store/completeness.ts';
 import type { RunKind } from '../../postgres/schema.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import type { RunLinePage } from '../../runs/store/run-log-store.ts';
-import type { Verdict } from '../../core/verdict.ts';
+import { VERDICTS } from '../../core/verdict.ts';
+import { TEXT_OR_NULL } from './schemas.ts';
 
-export interface StreamStatus {
-  readonly name: 'parties' | 'checkpoints' | 'ledger';
-  /** Of the last run that ended; null where none has. */
-  readonly verdict: Verdict | null;
-  readonly checkedAt: string | null;
-  /** Decimal text; the source's block that the stream is proven up to. */
-  readonly asOfBlock: string | null;
-  readonly asOfTime: string | null;
-  /** Decimal text: distinct rows of a list, entries of the ledger's current segments. */
-  readonly rows: string;
-}
+const LIST = z.enum(['parties', 'checkpoints']);
 
-/** How the work stands. Times are RFC 3339. */
-export interface WorkFacts {
-  /** Long-lived processes that work jobs. */
-  readonly workers: number;
-  /** Null where nobody is there to begin it. */
-  readonly nextSlot: string | null;
-  /** A scheduled nightly run that never began; a worker makes it up within a minute. */
-  readonly missedSlot: string | null;
-}
+const STREAM = z.object({
+  name: z.enum([...LIST.options, 'ledger']),
+  verdict: z.enum(VERDICTS).nullable().describe('Of the last run that ended; null where none has.'),
+  checkedAt: TEXT_OR_NULL,
+  asOfBlock: TEXT_OR_NULL.describe('The source’s block that the stream is proven up to; decimal text.'),
+  asOfTime: TEXT_OR_NULL.describe('All of it is proven up to then; null where a part of it is not.'),
+  rows: z.string().describe('Distinct rows of a list, entries of the ledger; decimal text.'),
+});
 
-/** What is known against a list. Times are RFC 3339. */
-export interface ListFacts {
-  readonly list: 'parties' | 'checkpoints';
-  readonly doubts: readonly { readonly code: string; readonly message: string; readonly since: string }[];
-  readonly gaps: readonly {
-    readonly belowKey: string;
-    readonly aboveKey: string;
-    readonly foundAt: string;
-    /** An audit has found that the source does not serve the rows. */
-    readonly isConfirmed: boolean;
-  }[];
-  /** When the list was last read from its oldest row on; null before the first complete reading. */
-  readonly lastAuditAt: string | null;
-}
+const LIST_FACTS = z
+  .object({
+    list: LIST,
+    doubts: z.array(z.object({ code: z.string(), message: z.string(), since: z.string() })),
+    gaps: z.array(
+      z.object({
+        belowKey: z.string(),
+        aboveKey: z.string(),
+        foundAt: z.string(),
+        isConfirmed: z.boolean().describe('An audit has found that the source does not serve the rows.'),
+      }),
+    ),
+    lastAuditAt: TEXT_OR_NULL.describe('Null before the first complete reading.'),
+  })
+  .describe('What is known against a list.');
 
-/** Everything the console's first glance needs, in one consistent reading. */
-export interface MirrorFacts {
-  readonly sourceUrl: string | null;
-  readonly epoch: number;
-  readonly streams: readonly StreamStatus[];
-  /** Decimal texts. */
-  readonly ledger: {
-    readonly segments: string;
-    readonly bytes: string;
-    readonly parties: string;
-    readonly notLoaded: string;
-    readonly quarantined: string;
-  };
-  /** Which ledgers are covered: the one reading that every sentence about completeness goes by. */
+const WORK = z
+  .object({
+    workers: z.int32().describe('Long-lived processes that work jobs.'),
+    nextSlot: TEXT_OR_NULL.describe('Null where nobody is there to begin it.'),
+    missedSlot: TEXT_OR_NULL.describe('A nightly run that never began; a worker makes it up.'),
+  })
+  .describe('How the work stands.');
+
+/** Everything the console's first glance needs. */
+export const MIRROR_FACTS = z.object({
+  sourceUrl: TEXT_OR_NULL,
+  epoch: z.int32(),
+  streams: z.array(STREAM),
+  ledger: z
+    .object({
+      segments: z.string(),
+      bytes: z.string(),
+      parties: z.string(),
+      notLoaded: z.string(),
+      quarantined: z.string(),
+    })
+    .describe('Decimal texts.'),
+  coverage: z.looseObject({}).describe('Which ledgers are covered.'),
+  knownGaps: z.string(),
+  lists: z.array(LIST_FACTS),
+  work: WORK,
+  openRuns: z.string(),
+  openNightlyRun: TEXT_OR_NULL.describe('The id of the nightly run that is queued or under way.'),
+  lastVerify: z
+    .object({ verdict: z.enum(VERDICTS), at: z.string(), runId: z.string() })
+    .nullable()
+    .describe('Of the last verification that somebody ordered.'),
+  lakeCommitsDecidedBy: z
+    .enum(['store', 'database'])
+    .describe('The database where the object store would let two writers put one commit.'),
+});
+
+export type StreamStatus = z.infer<typeof STREAM>;
+export type ListFacts = z.infer<typeof LIST_FACTS>;
+export type WorkFacts = z.infer<typeof WORK>;
+export type MirrorFacts = Omit<z.infer<typeof MIRROR_FACTS>, 'coverage'> & {
   readonly coverage: Completeness;
-  readonly knownGaps: string;
-  /** Both lists; absent where nobody asks for them. */
-  readonly lists?: readonly ListFacts[];
-  readonly openRuns: string;
-  /** Of the last verification that somebody ordered; null where none was. */
-  readonly lastVerify: { readonly verdict: Verdict; readonly at: string; readonly runId: string } | null;
-  /** Absent where only the stores were asked. */
-  readonly work?: WorkFacts;
-  /** Who decides the lake's commits: the database where the object store would let two writers put one. */
-  readonly lakeCommitsDecidedBy?: 'store' | 'database';
-}
+};
 
 export interface RunsQuestion {
   readonly kind?: RunKind | undefined;
   /** Runs queued before this one. */
   readonly before?: string | undefined;
-  readonly rowsMax: number;
+  readonly limit: number;
 }
 
 export interface StatusStore {
@@ -91,10 +99,4 @@ export interface Probe {
   readonly name: string;
   /** Rejects where it does not work. */
   check(signal: AbortSignal): Promise<unknown>;
-}
-
-/** The metrics of the whole process: the API's own are added to them, and all are told at `/metrics`. */
-export interface ProcessMeters {
-  add(source: { collect(): Promise<Registry> }): void;
-  text(): Promise<string>;
 }

@@ -4,21 +4,20 @@
  */
 import { StatusError } from './status-error.ts';
 
-export type FieldKind = 'string' | 'int32' | 'int64' | 'bool';
+/** What a field of each kind is read as. */
+interface Values {
+  string: string;
+  int32: number;
+  int64: bigint;
+  bool: boolean;
+}
+type FieldKind = keyof Values;
 
 /** A message's fields by their proto names, `pagination.newest_first`; messages are implied by the dots. */
 export type Fields = Readonly<Record<string, FieldKind>>;
 
-type Value<Kind extends FieldKind> = Kind extends 'string'
-  ? string
-  : Kind extends 'int32'
-    ? number
-    : Kind extends 'int64'
-      ? bigint
-      : boolean;
-
 /** What was given; a field that was not is absent. */
-export type Given<F extends Fields> = { -readonly [Name in keyof F]?: Value<F[Name]> };
+export type Given<F extends Fields> = { -readonly [Name in keyof F]?: Values[F[Name]] };
 
 /** Fields that only have members: a value of their own cannot be read. */
 const MESSAGES = new Map([
@@ -40,7 +39,7 @@ const BOOLEANS = new Map<string, boolean>([
  * @throws StatusError 400 without details, in the gateway's words
  */
 export function readQuery<F extends Fields>(url: string, fields: F): Given<F> {
-  const given: Record<string, string | number | bigint | boolean> = {};
+  const given: Record<string, Values[FieldKind]> = {};
   for (const [key, values] of parameters(url)) {
     const name = fieldName(key, fields);
     if (name === undefined) continue;
@@ -101,7 +100,7 @@ function fieldName(key: string, fields: Fields): string | undefined {
   return known.some((field) => field === name || field.startsWith(`${name}.`)) ? name : undefined;
 }
 
-function readValue(field: string, kind: FieldKind, text: string): string | number | bigint | boolean {
+function readValue(field: string, kind: FieldKind, text: string): Values[FieldKind] {
   if (kind === 'string') return text;
   if (kind === 'bool') {
     const value = BOOLEANS.get(text);

@@ -1,35 +1,54 @@
-/** JSON Schemas that many routes share, and short forms of objects. */
-export const HIDDEN = { hide: true } as const;
-export const UUID = { type: 'string', format: 'uuid' } as const;
-export const TEXT = { type: 'string' } as const;
-export const TEXT_OR_NULL = { type: ['string', 'null'] } as const;
-export const FLAG = { type: 'boolean' } as const;
-export const OPEN_OBJECT = { type: 'object', additionalProperties: true } as const;
+/** Schemas that many routes share, and how Fastify takes them. */
+import type { FastifyRequest, FastifySchema } from 'fastify';
+import { z } from 'zod';
 
-type Properties = Readonly<Record<string, object>>;
+export const UUID = z.string().meta({ format: 'uuid' });
+export const TEXT_OR_NULL = z.string().nullable();
+export const BY_ID = z.strictObject({ id: UUID });
+export type ById = FastifyRequest<{ Params: z.infer<typeof BY_ID> }>;
 
-export interface ObjectSchema<P extends Properties = Properties> {
-  readonly type: 'object';
-  readonly properties: P;
-  readonly required: readonly string[];
-  readonly additionalProperties?: boolean;
+/** A strict object takes no other members than those it names. */
+interface RouteParts extends Pick<FastifySchema, 'description' | 'produces'> {
+  readonly params?: z.ZodType;
+  readonly querystring?: z.ZodType;
+  readonly body?: z.ZodType;
+  readonly response?: Readonly<Record<number, z.ZodType>>;
 }
 
-/** What is sent: an object that has all of these properties, but for the optional ones. */
-export function sent<P extends Properties>(
-  properties: P,
-  optional: readonly (keyof P)[] = [],
-): ObjectSchema<P> {
-  const required = Object.keys(properties).filter((name) => !optional.includes(name));
-  return { type: 'object', properties, required };
+interface RouteOptions {
+  readonly schema: FastifySchema;
 }
 
-/** What is taken: an object that has no other properties than these, and of them those that are required. */
-export function taken<P extends Properties>(
-  properties: P,
-  required: readonly (keyof P & string)[] = [],
-): ObjectSchema<P> {
-  return { type: 'object', properties, required, additionalProperties: false };
+/** A route as OpenAPI tells of it, which validates and serializes by the same schemas. */
+export function describeRoute(
+  tag: 'service' | 'exports' | 'mirror' | 'health',
+  summary: string,
+  { response = {}, ...parts }: RouteParts,
+): RouteOptions {
+  return { schema: { tags: [tag], summary, ...toJson(parts), response: toJson(response) } };
 }
 
-export const BY_ID = taken({ id: UUID }, ['id']);
+/** A route of the console's page, which is not told of. */
+export function hideRoute(parts: RouteParts = {}): RouteOptions {
+  return { schema: { hide: true, ...toJson(parts) } };
+}
+
+/** A schema that the server knows by its name. */
+export function named(name: string): z.ZodType {
+  return z.unknown().meta({ $ref: `${name}#` });
+}
+
+export function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
+  // Fastify's validator knows no dialect but its own.
+  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io: 'input', target: 'draft-7' });
+  return json;
+}
+
+function toJson(parts: object): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    Object.entries(parts).map(([name, part]) => [
+      name,
+      part instanceof z.ZodType ? toJsonSchema(part) : part,
+    ]),
+  );
+}

@@ -10,10 +10,9 @@ import type { Log } from '../../core/log.ts';
 import { addAccess, type AccessOptions } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
 import type { SessionStore } from '../access/keys.ts';
-import { addCompression } from './compression.ts';
-import { addConsoleData } from '../console/console-data.ts';
+import { addCompression } from './answer/compression.ts';
+import { addConsoleData, type ConsoleParts } from '../console/console-data.ts';
 import { addConsoleFeed } from '../console/console-feed.ts';
-import type { ConsoleParts } from '../console/console-ports.ts';
 import { addConsole } from '../console/console.ts';
 import { addHealth } from './health.ts';
 import { addLedgerExport, type LedgerReader } from '../service/ledger-export.ts';
@@ -23,8 +22,9 @@ import { addMetrics } from './metrics.ts';
 import { addMirrorRoutes } from '../mirror/mirror-routes.ts';
 import { addOpenApi } from './openapi.ts';
 import { addOrders, type ExportJobs } from '../mirror/export-routes.ts';
-import { addRunOrders, type RunRoutes } from '../mirror/run-orders.ts';
-import type { ProcessMeters, Probe, StatusStore } from './ports.ts';
+import { addRunOrders, type RunOrders } from '../mirror/run-orders.ts';
+import type { MetricsRegistry } from '../../worker/metrics/metrics-registry.ts';
+import type { Probe, StatusStore } from './ports.ts';
 import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';
 import { sendJson, StatusError, type StatusName } from './status-error.ts';
@@ -34,10 +34,10 @@ export interface ApiDeps {
   readonly ledger: LedgerReader;
   readonly status: StatusStore;
   readonly jobs: ExportJobs;
-  readonly runs: RunRoutes['orders'];
+  readonly runs: RunOrders;
   readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
-  readonly meters: ProcessMeters;
+  readonly metrics: MetricsRegistry;
   readonly sessions: SessionStore;
   readonly log: Log;
 }
@@ -109,13 +109,13 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addLists(server, deps.lists);
   addLedgerExport(server, deps.ledger, deps.log);
   addOrders(server, deps.jobs);
-  addRunOrders(server, { orders: deps.runs, store: deps.status });
+  addRunOrders(server, deps.runs, deps.status);
   const status = addMirrorRoutes(server, deps.status);
   addHealth(server, deps.probes, deps.log);
-  addMetrics(server, status, deps.meters, deps.log);
+  addMetrics(server, status, deps.metrics, deps.log);
   await addConsole(server);
   addConsoleData(server, deps.console);
-  addConsoleFeed(server, deps.console, status, { everyMs: options.consoleEveryMs });
+  addConsoleFeed(server, deps.console, status, options.consoleEveryMs);
   return server;
 }
 

@@ -4,6 +4,7 @@
  * carries a detail and a second Content-Type, a slip of the original that its clients live with.
  */
 import type { FastifyReply } from 'fastify';
+import { z } from 'zod';
 
 const HTTP_STATUS = {
   invalidArgument: { code: 3, name: 'InvalidArgument', status: 400 },
@@ -39,16 +40,15 @@ export interface Detail {
   readonly inner?: string;
 }
 
-export interface StatusBody {
-  readonly code: number;
-  readonly message: string;
-  readonly details: readonly {
-    readonly '@type': string;
-    readonly code: number;
-    readonly message: string;
-    readonly inner: string;
-  }[];
-}
+/** OpenAPI's component `Error`. */
+export const STATUS_BODY = z
+  .object({
+    code: z.int32(),
+    message: z.string(),
+    details: z.array(z.looseObject({ '@type': z.string().optional() })),
+  })
+  .describe('google.rpc.Status');
+export type StatusBody = z.infer<typeof STATUS_BODY>;
 
 /** An answer other than 200, thrown by a handler. */
 export class StatusError extends Error {

@@ -7,8 +7,8 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { absent } from '../../core/file-facts.ts';
-import type { ByteRange } from '../http/ranges.ts';
+import { absent } from '../../core/byte-sums.ts';
+import type { ByteRange } from '../http/answer/ranges.ts';
 import { StatusError } from '../http/status-error.ts';
 
 const KEPT_MS = 24 * 3_600_000;

@@ -1,12 +1,14 @@
 /** On-demand exports as the read API offers them: runs, queued ahead of the nightly ones. An id is the run's. */
 import { validate as isUuid } from 'uuid';
+import { z } from 'zod';
 import { isHexId } from '../../core/ids.ts';
-import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
+import { type Micros, parseInstant } from '../../core/time.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
-import type { RunDocument } from '../../runs/run-document.ts';
+import { RUN } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run.ts';
+import { TEXT_OR_NULL } from '../http/schemas.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download, Downloads } from './downloads.ts';
 import { followRun } from './follow-run.ts';
@@ -14,32 +16,34 @@ import { followRun } from './follow-run.ts';
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
 
+/** Kept as the run's parameters; times are RFC 3339. */
 export interface ExportOrder {
   readonly partyId: string;
   readonly assetId?: string | undefined;
-  readonly from?: Micros | undefined;
-  readonly to?: Micros | undefined;
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
   /** What is covered in the range is not believed, and asked for anew. */
-  readonly again?: boolean | undefined;
+  readonly again?: true | undefined;
 }
 
-export interface ExportStatus extends Pick<RunDocument, 'state' | 'verdict' | 'evidence'> {
-  readonly id: string;
-}
+export const EXPORT_STATUS = RUN.pick({ id: true, state: true, verdict: true, evidence: true });
+export type ExportStatus = z.infer<typeof EXPORT_STATUS>;
 
 /** One line of the history of orders. Times are RFC 3339; null where the order named none. */
-export interface OrderRecord extends ExportStatus, Pick<RunDocument, 'queuedAt' | 'finishedAt'> {
-  readonly partyId: string;
-  readonly assetId: string | null;
-  readonly from: string | null;
-  readonly to: string | null;
-}
+export const ORDER_RECORD = EXPORT_STATUS.extend({
+  partyId: z.string(),
+  assetId: TEXT_OR_NULL,
+  from: TEXT_OR_NULL,
+  to: TEXT_OR_NULL,
+  ...RUN.pick({ queuedAt: true, finishedAt: true }).shape,
+});
+export type OrderRecord = z.infer<typeof ORDER_RECORD>;
 
 export interface OrdersQuestion {
   readonly partyId?: string | undefined;
   /** Orders older than this one. */
   readonly before?: string | undefined;
-  readonly rowsMax: number;
+  readonly limit: number;
 }
 
 export class ExportOrders {
@@ -52,7 +56,7 @@ export class ExportOrders {
   }
 
   /** An order that is open already is not queued again: its id is returned. */
-  async submit({ partyId, assetId, from, to, again }: ExportOrder): Promise<{ id: string }> {
+  async submit({ partyId, ...asked }: ExportOrder): Promise<{ id: string }> {
     const { runs, stages } = this.#deps;
     if (!isHexId(partyId) && (await stages.listedParties(partyId))[0] !== partyId) {
       throw StatusError.ofGateway('invalidArgument', 'partyId: no such party is listed');
@@ -63,13 +67,7 @@ export class ExportOrders {
         `${ORDERS_OPEN_MAX} orders are open already; wait for some of them, or cancel them`,
       );
     }
-    const params = {
-      ...(assetId === undefined ? {} : { assetId }),
-      ...(from === undefined ? {} : { from: formatInstant(from) }),
-      ...(to === undefined ? {} : { to: formatInstant(to) }),
-      ...(again === true ? { again } : {}),
-      isOrdered: true,
-    };
+    const params = { ...asked, isOrdered: true };
     const { run, found } = await runs.order({ kind: 'export', subject: partyId, params });
     if (found === 'none') await enqueueRun(run, this.#deps);
     return { id: run.runId };
@@ -81,13 +79,8 @@ export class ExportOrders {
   }
 
   /** Newest first. */
-  async list({ partyId, before, rowsMax }: OrdersQuestion): Promise<readonly OrderRecord[]> {
-    const runs = await this.#deps.runs.list({
-      kind: 'export',
-      limit: rowsMax,
-      ...(partyId === undefined ? {} : { subject: partyId }),
-      ...(before === undefined ? {} : { before }),
-    });
+  async list({ partyId: subject, ...page }: OrdersQuestion): Promise<readonly OrderRecord[]> {
+    const runs = await this.#deps.runs.list({ kind: 'export', subject, ...page });
     return runs.map((run) => toRecord(run));
   }
 
@@ -114,7 +107,7 @@ export class ExportOrders {
    */
   async openDownload(id: string): Promise<Download | undefined> {
     const run = await this.#find(id);
-    if (run?.verdict === undefined || run.verdict === 'failed') return undefined;
+    if (run === undefined || run.verdict === null || run.verdict === 'failed') return undefined;
     const { assetId, from, to } = askedBy(run);
     const range = { partyId: run.subject, assetId, from: instantOf(from), to: instantOf(to) };
     const fileName = `ledger_entries_${partyName(run.subject)}_${assetId ?? 'all'}.csv`;
@@ -138,11 +131,11 @@ function instantOf(text: string | undefined): Micros | undefined {
 }
 
 function toStatus({ runId, state, verdict, evidence }: Run): ExportStatus {
-  return { id: runId, state, verdict: verdict ?? null, evidence };
+  return { id: runId, state, verdict, evidence };
 }
 
 function toRecord(run: Run): OrderRecord {
   const { assetId = null, from = null, to = null } = askedBy(run);
-  const { queuedAt, finishedAt = null } = run;
+  const { queuedAt, finishedAt } = run;
   return { ...toStatus(run), partyId: run.subject, assetId, from, to, queuedAt, finishedAt };
 }

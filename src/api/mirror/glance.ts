@@ -38,7 +38,7 @@ export function glance(facts: MirrorFacts): MirrorStatus {
   const isBegun = facts.streams.some((stream) => stream.verdict !== null);
   const attention = [
     ...facts.streams.flatMap((stream) => attentionOf(stream)),
-    ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(coverage)] : []),
+    ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(facts)] : []),
     ...(facts.lastVerify === null || facts.lastVerify.verdict === 'complete'
       ? []
       : [unverified(facts.lastVerify)]),
@@ -46,11 +46,11 @@ export function glance(facts: MirrorFacts): MirrorStatus {
     ...(facts.ledger.quarantined === '0' ? [] : [quarantined(facts.ledger.quarantined)]),
     ...gaps(facts),
   ];
-  const late = facts.work?.missedSlot ?? null;
+  const { missedSlot, workers } = facts.work;
   const unproven = facts.streams.filter((stream) => stream.verdict !== 'complete');
   const complete = unproven.length === 0 && attention.length === 0;
   // A nightly run that is late makes the mirror older, not less complete.
-  const all = late === null ? attention : [...attention, missed(late, facts.work?.workers ?? 0)];
+  const all = missedSlot === null ? attention : [...attention, missed(missedSlot, workers)];
   return {
     ...facts,
     whole: complete && coverage.configured === null,
@@ -84,10 +84,11 @@ function sentence(facts: MirrorFacts, unproven: readonly StreamStatus[], complet
   return `The mirror is not complete: ${why}.`;
 }
 
-/** What all three streams reach. */
+/** What all three streams reach; nothing where one of them tells no time. */
 function asOfText({ streams }: MirrorFacts): string {
-  const [oldest] = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
-  return oldest === undefined ? '' : ` as of ${minute(oldest)}`;
+  const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
+  const [oldest] = times;
+  return oldest === undefined || times.length < streams.length ? '' : ` as of ${minute(oldest)}`;
 }
 
 function scopeText({ configured }: MirrorFacts['coverage']): string {
@@ -108,16 +109,26 @@ function minute(time: string): string {
   return `${time.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
-function uncovered({ covered, wanted, neverAsked }: MirrorFacts['coverage']): Attention {
+function uncovered({ coverage: { covered, wanted, neverAsked }, openNightlyRun }: MirrorFacts): Attention {
   const missing = wanted - covered;
   const why =
     neverAsked === 0
       ? ''
       : `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
-  return {
+  const found = {
     what: `${plural(missing, 'ledger')} not covered`,
     why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${why}`,
-    todo: 'Run `ledger-mirror nightly`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.',
+  };
+  const others =
+    neverAsked === missing
+      ? ''
+      : ' Why a ledger that was asked for is not covered is in the evidence of the last nightly run.';
+  if (openNightlyRun !== null) return { ...found, todo: 'The nightly run under way asks for them.' };
+  return {
+    ...found,
+    todo:
+      'Run `ledger-mirror nightly`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.' +
+      others,
     action: { does: 'nightly' },
   };
 }
@@ -130,26 +141,15 @@ function unverified({ at, runId }: NonNullable<MirrorFacts['lastVerify']>): Atte
   };
 }
 
-/** Each doubt by its list, where they are known; otherwise how many there are. */
-function doubts({ coverage, lists = [] }: MirrorFacts): readonly Attention[] {
-  const todo =
-    'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.';
-  const named = lists.flatMap(({ list, doubts: open }) =>
+function doubts({ lists }: MirrorFacts): readonly Attention[] {
+  return lists.flatMap(({ list, doubts: open }) =>
     open.map(({ code, message, since }): Attention => ({
       what: `${LABELS[list]} is in doubt since ${day(since)}: ${code}`,
       why: message,
-      todo,
+      todo: 'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.',
       action: { does: 'sync', list },
     })),
   );
-  if (named.length > 0 || coverage.openDoubts === 0) return named;
-  return [
-    {
-      what: plural(coverage.openDoubts, 'open doubt'),
-      why: 'the source contradicted itself or what was known',
-      todo,
-    },
-  ];
 }
 
 function day(time: string): string {
@@ -164,8 +164,15 @@ function attentionOf(stream: StreamStatus): readonly Attention[] {
     verdict === 'suspicious'
       ? 'Read the evidence of the last run: the source contradicted itself or what is already known.'
       : `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
-  const why = 'the last run could not prove it complete';
-  return [{ what: `${LABELS[stream.name]}: ${verdict}`, why, todo, action: actionOf(stream) }];
+  const run = stream.name === 'ledger' ? 'nightly run' : `sync of ${stream.name}`;
+  return [
+    {
+      what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
+      why: `${LABELS[stream.name]} ${stream.name === 'ledger' ? 'are' : 'is'} not proven complete`,
+      todo,
+      action: actionOf(stream),
+    },
+  ];
 }
 
 /** Asking again does not help where the source contradicts itself: that is for a person to read. */
@@ -198,8 +205,8 @@ function missed(scheduledAt: string, workers: number): Attention {
   };
 }
 
-function gaps({ knownGaps, lists = [] }: MirrorFacts): readonly Attention[] {
-  const named = lists.flatMap(({ list, gaps: known }) =>
+function gaps({ lists }: MirrorFacts): readonly Attention[] {
+  return lists.flatMap(({ list, gaps: known }) =>
     known.map(({ belowKey, aboveKey, foundAt, isConfirmed }): Attention => ({
       what: `${LABELS[list]} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
       why: `on ${day(foundAt)} the source no longer served them`,
@@ -208,14 +215,6 @@ function gaps({ knownGaps, lists = [] }: MirrorFacts): readonly Attention[] {
         : 'Each sync looks whether the source serves them again, and reads the whole list then.',
     })),
   );
-  if (named.length > 0 || knownGaps === '0') return named;
-  return [
-    {
-      what: `${plural(knownGaps, 'known gap')} in the lists`,
-      why: 'the source no longer served rows before they were read',
-      todo: 'Each sync looks whether the source serves them again.',
-    },
-  ];
 }
 
 function short(key: string): string {

@@ -1,66 +1,35 @@
 /** `POST /mirror/runs` and what follows it: a run is started, waited for, watched and cancelled over HTTP. */
 import { hash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { EventStreams } from '../http/events.ts';
-import { goneSignal } from '../http/gone.ts';
-import type { StatusStore } from '../http/ports.ts';
-import { BY_ID, FLAG, taken } from '../http/schemas.ts';
-import { StatusError } from '../http/status-error.ts';
+import { z } from 'zod';
 import { describeRun, isOver, type RunDocument } from '../../runs/run-document.ts';
+import { EventStreams } from '../http/answer/events.ts';
+import { goneSignal } from '../http/answer/gone.ts';
+import type { StatusStore } from '../http/ports.ts';
+import { BY_ID, type ById, describeRoute, named, toJsonSchema } from '../http/schemas.ts';
+import { StatusError } from '../http/status-error.ts';
 import { followRun } from './follow-run.ts';
-import type { OrderKey, RunOrder, RunStarts } from './start-runs.ts';
+import { type OrderKey, RUN_ORDER, type RunOrder, type RunStarts } from './start-runs.ts';
 
-const TAGS = ['mirror'];
-const RUN = { $ref: 'Run#' } as const;
-const ORDER = {
-  $id: 'RunOrder',
-  ...taken(
-    {
-      kind: { type: 'string', enum: ['nightly', 'sync', 'audit', 'load', 'verify'] },
-      list: {
-        type: 'string',
-        enum: ['parties', 'checkpoints', 'all'],
-        default: 'all',
-        description: 'Of sync and audit.',
-      },
-      rebuild: { ...FLAG, default: false, description: 'Of load: the manifest tables first.' },
-      deep: { ...FLAG, default: false, description: 'Of verify: every row.' },
-      onConflict: {
-        type: 'string',
-        enum: ['attach', 'fail'],
-        default: 'attach',
-        description: 'Where the same work is open: take its run, or answer 409.',
-      },
-    },
-    ['kind'],
-  ),
-};
+const RUN = named('Run');
 const KEY = /^[\x21-\x7e]{1,200}$/;
 const WAIT_SECONDS_MAX = 60;
 const WAITERS_MAX = 64;
 const RETRY_AFTER_SECONDS = 5;
+const WAIT = z.strictObject({ wait: z.int().min(0).max(WAIT_SECONDS_MAX).default(0) });
 
-type ById = FastifyRequest<{ Params: { id: string } }>;
+export type RunOrders = Pick<RunStarts, keyof RunStarts>;
 
-export interface RunRoutes {
-  readonly orders: Pick<RunStarts, keyof RunStarts>;
-  readonly store: StatusStore;
-}
-
-export function addRunOrders(server: FastifyInstance, { orders, store }: RunRoutes): void {
-  server.addSchema(ORDER);
+export function addRunOrders(server: FastifyInstance, orders: RunOrders, store: StatusStore): void {
+  server.addSchema({ $id: 'RunOrder', ...toJsonSchema(RUN_ORDER) });
   server.post<{ Body: RunOrder }>(
     '/mirror/runs',
-    {
-      schema: {
-        tags: TAGS,
-        summary: 'Start a run',
-        description:
-          'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
-        body: { $ref: 'RunOrder#' },
-        response: { 200: RUN, 202: RUN },
-      },
-    },
+    describeRoute('mirror', 'Start a run', {
+      description:
+        'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
+      body: named('RunOrder'),
+      response: { 200: RUN, 202: RUN },
+    }),
     async (request, reply) => {
       const { runId, isNew } = await orders.start(request.body, keyOf(request));
       const run = await findRun(store, runId);
@@ -69,17 +38,17 @@ export function addRunOrders(server: FastifyInstance, { orders, store }: RunRout
       return reply.send(describeRun(run));
     },
   );
-  addWatching(server, { orders, store });
+  addWatching(server, orders, store);
   server.delete(
     '/mirror/runs/:id',
-    {
-      schema: {
-        tags: TAGS,
-        summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+    describeRoute(
+      'mirror',
+      'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+      {
         params: BY_ID,
         response: { 200: RUN, 202: RUN },
       },
-    },
+    ),
     async (request: ById, reply) => {
       const { id } = request.params;
       await findRun(store, id);
@@ -90,22 +59,16 @@ export function addRunOrders(server: FastifyInstance, { orders, store }: RunRout
   );
 }
 
-function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): void {
+function addWatching(server: FastifyInstance, orders: RunOrders, store: StatusStore): void {
   const streams = new EventStreams();
   let waiters = 0;
-  server.get<{ Params: { id: string }; Querystring: { wait: number } }>(
+  server.get<{ Params: { id: string }; Querystring: z.infer<typeof WAIT> }>(
     '/mirror/runs/:id',
-    {
-      schema: {
-        tags: TAGS,
-        summary: 'One run; with `wait`, once it has ended or so many seconds have passed',
-        params: BY_ID,
-        querystring: taken({
-          wait: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS_MAX, default: 0 },
-        }),
-        response: { 200: RUN },
-      },
-    },
+    describeRoute('mirror', 'One run; with `wait`, once it has ended or so many seconds have passed', {
+      params: BY_ID,
+      querystring: WAIT,
+      response: { 200: RUN },
+    }),
     async (request, reply) => {
       const { id } = request.params;
       const run = await findRun(store, id);
@@ -126,14 +89,10 @@ function addWatching(server: FastifyInstance, { orders, store }: RunRoutes): voi
   );
   server.get(
     '/mirror/runs/:id/events',
-    {
-      schema: {
-        tags: TAGS,
-        summary: 'A run as it goes on, as server-sent events',
-        params: BY_ID,
-        produces: ['text/event-stream'],
-      },
-    },
+    describeRoute('mirror', 'A run as it goes on, as server-sent events', {
+      params: BY_ID,
+      produces: ['text/event-stream'],
+    }),
     async (request: ById, reply) => {
       const { id } = request.params;
       await findRun(store, id);

@@ -1,18 +1,24 @@
 /** Runs as the read API starts them: once for each key, and never the same work twice side by side. */
+import { z } from 'zod';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
-import type { ProgressLine } from '../../runs/progress-line.ts';
+import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import type { NewRun } from '../../runs/store/run.ts';
 import { StatusError } from '../http/status-error.ts';
 
 /** What `POST /mirror/runs` asks for. */
-export interface RunOrder {
-  readonly kind: 'nightly' | 'sync' | 'audit' | 'load' | 'verify';
-  readonly list: 'parties' | 'checkpoints' | 'all';
-  readonly rebuild: boolean;
-  readonly deep: boolean;
-  readonly onConflict: 'attach' | 'fail';
-}
+export const RUN_ORDER = z.strictObject({
+  kind: z.enum(['nightly', 'sync', 'audit', 'load', 'verify']),
+  list: z.enum(['parties', 'checkpoints', 'all']).default('all').describe('Of sync and audit.'),
+  rebuild: z.boolean().default(false).describe('Of load: the manifest tables first.'),
+  deep: z.boolean().default(false).describe('Of verify: every row.'),
+  onConflict: z
+    .enum(['attach', 'fail'])
+    .default('attach')
+    .describe('Where the same work is open: take its run, or answer 409.'),
+});
+
+export type RunOrder = z.infer<typeof RUN_ORDER>;
 
 /** The same name is the same run; `hash` is of what was asked for. */
 export interface OrderKey {
@@ -99,7 +105,7 @@ async function startOne(
     throw StatusError.ofGateway('alreadyExists', `run ${run.runId} does the same already`);
   }
   // Also where its first request was cut off before the job was queued.
-  if (found === 'none' || run.jobId === undefined) await enqueueRun(run, jobs);
+  if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
   return { runId: run.runId, isNew: found === 'none' };
 }
 

@@ -1,6 +1,8 @@
 /** `GET /api/v2/ledgerentry/export`: a party's mirrored ledger as the service would stream it. */
+import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import { errorCode } from '../../core/errors.ts';
 import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
@@ -9,8 +11,9 @@ import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
-import { goneSignal } from '../http/gone.ts';
+import { goneSignal } from '../http/answer/gone.ts';
 import { readQuery } from '../http/query-text.ts';
+import { describeRoute } from '../http/schemas.ts';
 import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
 
 /** Each holds an object open; the service allows 250 a client. */
@@ -23,27 +26,16 @@ const FIELDS = {
 } as const;
 const SECOND_NANOS = 1_000_000_000n;
 
-const SCHEMA = {
-  tags: ['service'],
-  summary: 'Export the ledger entries of a party as CSV',
-  produces: ['text/csv', 'application/json'],
-  description:
-    'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
-  querystring: {
-    type: 'object',
-    properties: {
-      partyId: { type: 'string', description: 'As the list has it.' },
-      assetId: { type: 'string', description: '64 hex digits; without it, every asset.' },
-      'dateRange.startTimestamp': {
-        type: 'string',
-        format: 'int64',
-        description: 'Nanoseconds since 1970, inclusive; parts of a second do not count.',
-      },
-      'dateRange.endTimestamp': { type: 'string', format: 'int64', description: 'The same, exclusive.' },
-    },
-    required: ['partyId'],
-  },
-} as const;
+const INSTANT = z.string().meta({ format: 'int64' }).optional();
+/** As OpenAPI tells of it. Nothing is validated by this: see query-text.ts. */
+const QUERY = z.object({
+  partyId: z.string().describe('As the list has it.'),
+  assetId: z.string().optional().describe('64 hex digits; without it, every asset.'),
+  'dateRange.startTimestamp': INSTANT.describe(
+    'Nanoseconds since 1970, inclusive; parts of a second do not count.',
+  ),
+  'dateRange.endTimestamp': INSTANT.describe('The same, exclusive.'),
+});
 
 /** Nothing is read before the first chunk is asked for. */
 export type LedgerReader = Pick<ObjectLedgerReader, 'read'>;
@@ -53,7 +45,15 @@ export function addLedgerExport(server: FastifyInstance, reader: LedgerReader, l
   let open = 0;
   server.get(
     '/api/v2/ledgerentry/export',
-    { schema: SCHEMA, validatorCompiler: () => () => true },
+    {
+      ...describeRoute('service', 'Export the ledger entries of a party as CSV', {
+        produces: ['text/csv', 'application/json'],
+        description:
+          'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
+        querystring: QUERY,
+      }),
+      validatorCompiler: () => () => true,
+    },
     async (request, reply) => {
       // Thrown outside the envelope: the gateway refuses a query string before the stream exists.
       const question = readQuestion(readQuery(request.url, FIELDS));
@@ -111,29 +111,16 @@ async function streamLedger(
     if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
     return exportError(error, question).body;
   };
-  const chunks = reader.read(question, gone)[Symbol.asyncIterator]();
-  let first: IteratorResult<Buffer>;
+  const chunks = Readable.from(reader.read(question, gone));
   try {
     // The status is decided by the first bytes, as the service decides it.
-    first = await chunks.next();
+    await once(chunks, 'readable');
   } catch (error) {
     describe(error);
     return sendEnveloped(reply, exportError(error, question));
   }
-  const body = Readable.from(ledgerBody(form, startingWith(first, chunks), describe), { objectMode: false });
+  const body = Readable.from(ledgerBody(form, chunks, describe), { objectMode: false });
   return reply.header('content-type', CONTENT_TYPE[form]).send(body);
-}
-
-/** The whole iteration again, its first step having been taken. Ending it early ends the source. */
-async function* startingWith(
-  first: IteratorResult<Buffer>,
-  rest: AsyncIterator<Buffer>,
-): AsyncGenerator<Buffer> {
-  try {
-    for (let step = first; step.done !== true; step = await rest.next()) yield step.value;
-  } finally {
-    await rest.return?.();
-  }
 }
 
 function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {

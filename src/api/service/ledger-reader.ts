@@ -10,6 +10,7 @@ import type { Coverage } from '../../export/store/coverage-rows.ts';
 import type { Segment } from '../../export/store/export-archive.ts';
 import type { ExportArchiveStore } from '../../export/store/export-archive.ts';
 import type { ExportStore } from '../../export/store/export-store.ts';
+import { subtract } from '../../export/plan/ranges.ts';
 import { RowFilter } from '../../export/read/row-filter.ts';
 import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
@@ -21,6 +22,7 @@ import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { LoadedRows } from './store/loaded-rows.ts';
 
 const LINE_FEED = 0x0a;
+const END_OF_TIME: Micros = 2n ** 62n;
 /** What release 0.71.4 begins an answer without entries with. */
 const EMPTY_HEADER =
   'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,' +
@@ -105,22 +107,14 @@ function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): v
 }
 
 function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): void {
-  const from = question.from ?? BEGINNING;
-  const { to, isProofNeeded } = question;
-  let known = from;
-  for (const range of coverage.toSorted((left, right) => (left.from < right.from ? -1 : 1))) {
-    if (to !== undefined && known >= to) return;
-    if (range.to <= known) continue;
-    if (range.from > known) {
-      const missing = `${formatInstant(known)} to ${formatInstant(range.from)}`;
-      throw notMirrored(question, `nothing is known of ${missing}`);
-    }
-    known = range.to;
-  }
-  if (isProofNeeded === true && to !== undefined && known < to)
-    throw notMirrored(question, `nothing is known from ${formatInstant(known)} on`);
-  if (known === from && (to === undefined || from < to)) {
-    throw notMirrored(question, `nothing is known from ${formatInstant(from)} on`);
+  const { from = BEGINNING, to, isProofNeeded } = question;
+  for (const hole of subtract({ from, to: to ?? END_OF_TIME }, coverage)) {
+    const isEnd = coverage.every((range) => range.to <= hole.from);
+    const isAsked = hole.from === from || (isProofNeeded === true && to !== undefined);
+    if (isEnd && !isAsked) continue;
+    const start = formatInstant(hole.from);
+    const missing = isEnd ? `from ${start} on` : `of ${start} to ${formatInstant(hole.to)}`;
+    throw notMirrored(question, `nothing is known ${missing}`);
   }
 }
 

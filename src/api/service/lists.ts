@@ -3,11 +3,12 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import { NETWORK_PARTY } from '../../core/ids.ts';
 import { checkpointPage } from './checkpoint-list.ts';
 import { Cursors } from './cursors.ts';
-import { LIST_SCHEMAS, PAGE_INFO } from './list-schemas.ts';
+import { LISTS, PAGE_INFO } from './list-schemas.ts';
 import type { Page } from './paging.ts';
 import { partyPage } from './party-list.ts';
 import type { ListState, ListStore } from './store/read-store.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
+import { describeRoute, toJsonSchema } from '../http/schemas.ts';
 import { sendJson, sendStatus, StatusError } from '../http/status-error.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */
@@ -24,7 +25,7 @@ export function addLists(server: FastifyInstance, store: ListStore): void {
     STATE_MAX_AGE_MS,
   );
   const hasNetwork = async (): Promise<boolean> => (await network()) !== undefined;
-  server.addSchema(PAGE_INFO);
+  server.addSchema({ $id: 'PageInfo', ...toJsonSchema(PAGE_INFO) });
   addList(server, 'parties', store, async (url, state) =>
     partyPage(url, state, { store, hasNetwork, cursors: new Cursors(await secret(), 'parties') }),
   );
@@ -39,17 +40,21 @@ function addList(
   store: ListStore,
   answer: Answer,
 ): void {
+  const { summary, querystring, page } = LISTS[name];
   const readState = sharedLoad(() => store.state(name), STATE_MAX_AGE_MS);
   server.get(
     `/api/v2/${name}`,
     // The query string is read by the gateway's rules in the handler, not by the schema.
-    { schema: LIST_SCHEMAS[name], validatorCompiler: () => () => true },
+    {
+      ...describeRoute('service', summary, { querystring, response: { 200: page } }),
+      validatorCompiler: () => () => true,
+    },
     async (request, reply) => {
       const state = await readState();
       try {
-        const page = await answer(request.url, state);
+        const found = await answer(request.url, state);
         const isPretty = /[?&]pretty(?:[=&]|$)/.test(request.url);
-        return sendJson(nameState(reply, state), { [name]: page }, isPretty ? 1 : undefined);
+        return sendJson(nameState(reply, state), { [name]: found }, isPretty ? 1 : undefined);
       } catch (error) {
         if (!(error instanceof StatusError)) throw error;
         // What the gateway refuses never reached the service's handlers, which name the block.
@@ -61,8 +66,8 @@ function addList(
 
 function nameState(reply: FastifyReply, state: ListState): FastifyReply {
   return reply.headers({
-    'x-block-height': `${state.headHeight ?? 0n}`,
-    'x-block-timestamp': `${(state.headTime ?? 0n) * 1_000n}`,
+    'x-block-height': state.headHeight,
+    'x-block-timestamp': state.headNanos,
     'x-mirror-whole': `${state.isComplete}`,
   });
 }

@@ -1,17 +1,17 @@
 /** Looks at everything the configuration points to, and says what is wrong and what to do. */
-import { mkdir, statfs } from 'node:fs/promises';
+import { statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { version } from '../../core/version.ts';
 import { errorLine } from '../../core/errors.ts';
+import { makeFolders } from '../../core/folders.ts';
 import { formatInstant, type Micros, nowMicros } from '../../core/time.ts';
 import type { Config } from '../../config/environment.ts';
-import { sqlAddress } from './sql-address.ts';
 import { isWrittenOnce } from '../../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { LIST_RETRIES } from '../../source/retry/retry.ts';
 import { openApp, type App, type AppOptions } from '../app.ts';
-import { requireWritable } from '../data-dir.ts';
+import { passwordFileOf, requireWritable } from '../data-dir.ts';
 
 export interface Finding {
   readonly what: string;
@@ -38,14 +38,14 @@ const CHECKS_MAX_MS = 8_000;
 /** Each check stands alone: one that fails does not hide the others. */
 export async function examine(options: AppOptions): Promise<readonly Finding[]> {
   const findings: Finding[] = [
-    { what: 'version', state: 'ok', detail: `ledger-mirror ${version()}, Node ${process.versions.node}` },
+    { what: 'version', ...pass(`ledger-mirror ${version()}, Node ${process.versions.node}`) },
   ];
   findings.push(await check('data directory', () => examineDataDir(options.config)));
   let app: App;
   try {
     app = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS, sourceLimits: SOURCE_LIMITS });
   } catch (error) {
-    findings.push({ what: 'database and queues', state: 'wrong', detail: errorLine(error) });
+    findings.push({ what: 'database and queues', ...fail(errorLine(error)) });
     return findings;
   }
   await using opened = app;
@@ -65,19 +65,29 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
 
 type Result = Omit<Finding, 'what'>;
 
+function pass(detail: string): Result {
+  return { state: 'ok', detail };
+}
+
+function warn(detail: string): Result {
+  return { state: 'warning', detail };
+}
+
+function fail(detail: string): Result {
+  return { state: 'wrong', detail };
+}
+
 async function check(what: string, work: () => Promise<Result>, limit?: AbortSignal): Promise<Finding> {
-  const late = Promise.withResolvers<never>();
-  const onLate = (): void => late.reject(limit?.reason as Error);
+  const over = Promise.withResolvers<never>();
+  const onLate = (): void => over.reject(limit?.reason as Error);
   limit?.addEventListener('abort', onLate, { once: true });
   try {
-    return { what, ...(await Promise.race([work(), late.promise])) };
+    return { what, ...(await Promise.race([work(), over.promise])) };
   } catch (error) {
     const isLate =
       limit?.aborted === true && limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
-    const detail = isLate
-      ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: ${errorLine(error)}`
-      : errorLine(error);
-    return { what, state: 'wrong', detail };
+    const late = isLate ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: ` : '';
+    return { what, ...fail(`${late}${errorLine(error)}`) };
   } finally {
     limit?.removeEventListener('abort', onLate);
   }
@@ -94,16 +104,12 @@ async function examineDataDir({
 }
 
 async function examineSpace(dir: string, bytesMin: bigint, advice: string): Promise<Result> {
-  await mkdir(dir, { recursive: true });
+  await makeFolders(dir);
   const { bavail, bsize } = await statfs(dir, { bigint: true });
   const freeBytes = bavail * bsize;
   const detail = `${dir}, ${gib(freeBytes)} GiB free`;
-  return freeBytes < bytesMin
-    ? {
-        state: 'warning',
-        detail: `${detail}: less than the ${gib(bytesMin)} GiB that may be needed; ${advice}`,
-      }
-    : { state: 'ok', detail };
+  if (freeBytes >= bytesMin) return pass(detail);
+  return warn(`${detail}: less than the ${gib(bytesMin)} GiB that may be needed; ${advice}`);
 }
 
 function gib(bytes: bigint): string {
@@ -117,17 +123,15 @@ async function examineDatabase(app: App): Promise<Result> {
   const [row] = rows;
   const major = Number.parseInt(row?.server ?? '0', 10);
   const detail = `${databasePlace(app)}, Postgres ${row?.server ?? 'unknown'}, ${row?.size ?? 'unknown'} large`;
-  if (major < POSTGRES_MAJOR_MIN) {
-    return { state: 'wrong', detail: `${detail}: ${POSTGRES_MAJOR_MIN} or later is needed` };
-  }
+  if (major < POSTGRES_MAJOR_MIN) return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
   const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
-  return { state: 'ok', detail: app.config.databaseUrl === undefined ? `${detail}; ${advice}` : detail };
+  return pass(app.config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
 }
 
 function databasePlace({ config, databaseUrl }: App): string {
   if (config.databaseUrl !== undefined) return config.databaseUrl.host;
-  const { host, port, user, database, passwordFile } = sqlAddress(databaseUrl, config.dataDir);
-  return `embedded, at ${host}:${port} while a command runs (database ${database}, user ${user}, password in ${passwordFile})`;
+  const { host, username, pathname } = new URL(databaseUrl);
+  return `embedded, at ${host} while a command runs (database ${pathname.slice(1)}, user ${username}, password in ${passwordFileOf(config)})`;
 }
 
 /** What a load will need, before it needs it: partitions are made and attached, views are granted. */
@@ -144,50 +148,43 @@ async function examineRights(app: App): Promise<Result> {
   );
   const [row] = rows;
   const role = row?.role ?? 'this user';
-  if (row?.creates !== true || !row.owns) {
-    const detail = `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`;
-    return { state: 'wrong', detail };
-  }
-  if (row.reader)
-    return { state: 'ok', detail: `${role} may migrate and load; mirror_reader is there for analysts` };
-  const detail = `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`;
-  return { state: 'warning', detail };
+  if (row?.creates !== true || !row.owns)
+    return fail(
+      `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
+    );
+  if (row.reader) return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
+  return warn(
+    `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
+  );
 }
 
 async function examineQueues(app: App): Promise<Result> {
   await app.queues.counts('sync');
   const advice = await app.queues.advice();
-  return advice.length === 0
-    ? { state: 'ok', detail: app.queues.kind === 'redis' ? 'in Redis' : 'in Postgres (no REDIS_URL)' }
-    : { state: 'warning', detail: advice.join('; ') };
+  if (advice.length > 0) return warn(advice.join('; '));
+  return pass(app.queues.kind === 'redis' ? 'in Redis' : 'in Postgres (no REDIS_URL)');
 }
 
 /** Writes, reads and removes for real: rights differ by operation. */
 async function examineStore(app: App, signal: AbortSignal): Promise<Result> {
   const { store } = app;
   if (store.url.startsWith('file:')) {
-    const space = await examineSpace(
-      fileURLToPath(store.url),
-      FREE_BYTES_MIN,
-      'point OBJECT_STORE_URL at a larger disk',
-    );
+    const advice = 'point OBJECT_STORE_URL at a larger disk';
+    const space = await examineSpace(fileURLToPath(store.url), FREE_BYTES_MIN, advice);
     if (space.state !== 'ok') return space;
   }
-  const found = await store.tryOut(signal, { stepMaxMs: REACHABLE_MAX_MS });
-  return { state: isWrittenOnce(found) ? 'ok' : 'warning', detail: describeStore(store.url, found) };
+  const found = await store.tryOut(signal, REACHABLE_MAX_MS);
+  const detail = describeStore(store.url, found);
+  return isWrittenOnce(found) ? pass(detail) : warn(detail);
 }
 
 async function examineSource(asked: Promise<SourceClock> | undefined): Promise<Result> {
   const clock = await asked;
   if (clock === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
-  const seen = formatInstant(clock.seen);
-  if (clock.from === 'guessed')
-    return {
-      state: 'warning',
-      detail:
-        'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
-    };
-  return { state: 'ok', detail: `answers; its last block is of ${seen}` };
+  if (clock.from === 'source') return pass(`answers; its last block is of ${formatInstant(clock.seen)}`);
+  return warn(
+    'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
+  );
 }
 
 /** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
@@ -207,19 +204,15 @@ async function examineClock(
     if (date !== undefined) others.push({ whose: "the source's", aheadMs: aheadMs(date) });
     const headMs = clock.from === 'source' ? aheadMs(clock.seen) : 0;
     if (headMs > CLOCK_SKEW_MAX_MS) others.push({ whose: "the source's last block", aheadMs: headMs });
-    if (headMs < -HEAD_AGE_MAX_MS) {
-      const detail = `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`;
-      return { state: 'warning', detail };
-    }
+    if (headMs < -HEAD_AGE_MAX_MS)
+      return warn(
+        `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
+      );
   }
   const off = others.filter((other) => Math.abs(other.aheadMs) > CLOCK_SKEW_MAX_MS);
   const told = (off.length > 0 ? off : others).map(({ whose, aheadMs: ms }) => `${whose} by ${seconds(ms)}`);
-  return off.length > 0
-    ? {
-        state: 'warning',
-        detail: `this machine's clock differs from ${told.join(', from ')}; set both by NTP`,
-      }
-    : { state: 'ok', detail: `differs from ${told.join(', from ')}` };
+  const differs = `differs from ${told.join(', from ')}`;
+  return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
 }
 
 function aheadMs(other: Micros): number {

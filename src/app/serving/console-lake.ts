@@ -17,15 +17,10 @@ const LIST_MS_MAX = 10_000;
 /** Tables that the warehouse has under the same name. */
 const IN_POSTGRES: ReadonlySet<string> = new Set(['ledger_entries', 'parties', 'checkpoints']);
 
-interface Overview {
-  readonly tables: readonly {
-    readonly table: keyof typeof SHAPES;
-    readonly path: string;
-    readonly version: number;
-    readonly rows: string;
-    readonly bytes: string;
-    readonly committedAt: string;
-  }[];
+/** A table as `lake --json` tells it. */
+interface Overview extends Pick<LakeTable, 'version' | 'rows' | 'bytes' | 'committedAt'> {
+  readonly table: keyof typeof SHAPES;
+  readonly path: string;
 }
 
 export function openConsoleLake(config: Config, store: ObjectStore): LakeQueries {
@@ -45,8 +40,8 @@ export function openConsoleLake(config: Config, store: ObjectStore): LakeQueries
   });
   return {
     tables: whileSameMoment(store, async () => {
-      const found = (await runner.document('lake')) as Overview;
-      return found.tables.map((table) => describeTable(table));
+      const found = (await runner.document('lake')) as { readonly tables: readonly Overview[] };
+      return found.tables.map(describeTable);
     }),
     questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({ name, title, parameters })),
     ask: (question, signal) => runner.ask(question, signal),
@@ -70,7 +65,7 @@ function whileSameMoment<Value>(store: ObjectStore, load: () => Promise<Value>):
   };
 }
 
-function describeTable({ table, path, ...facts }: Overview['tables'][number]): LakeTable {
+function describeTable({ table, path, ...facts }: Overview): LakeTable {
   const { description } = SHAPES[table];
   const local = path.startsWith('file:') ? fileURLToPath(path) : path;
   return {

@@ -1,28 +1,57 @@
-/** The console's parts over this mirror: its store, live progress, and what a run would ask. */
-import { exportKey } from '../../runs/progress-hints.ts';
-import { nextScheduledMs } from '../../runs/nightly/schedule.ts';
-import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
-import type { ConsoleParts } from '../../api/console/console-ports.ts';
-import { openConsoleStore } from '../../api/console/store/console-store.ts';
+/** The console's parts over this mirror: its store, live progress, what a run would ask, and what needs looking after. */
+import { statfs } from 'node:fs/promises';
+import type { ConsoleParts, Upkeep } from '../../api/console/console-data.ts';
+import { ConsoleLedgers } from '../../api/console/store/console-ledgers.ts';
+import { ConsoleStore } from '../../api/console/store/console-store.ts';
+import { openRows } from '../../postgres/rows.ts';
 import { shownSettings } from '../../config/shown-settings.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
+import { QUEUE_NAMES } from '../../queue/backend.ts';
+import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
+import { nextScheduledMs } from '../../runs/nightly/schedule.ts';
+import { exportKey } from '../../runs/progress/progress-hints.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
-import { openUpkeep } from './upkeep.ts';
+
+/** However many look. */
+const UPKEEP_MAX_AGE_MS = 5_000;
 
 export function consoleParts(app: App): ConsoleParts {
   const { config, jobs, store, warehouse } = app;
-  const { schedule: pattern, scheduleTz: tz } = config;
+  const rows = openRows(warehouse.pool);
   return {
-    store: openConsoleStore(warehouse.pool),
+    store: new ConsoleStore(rows),
+    ledgers: new ConsoleLedgers(rows),
     lake: openConsoleLake(config, store),
     settings: shownSettings(config),
-    nextNightlyRun: () =>
-      config.sourceUrl === undefined
-        ? null
-        : new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString(),
+    nextNightlyRun: () => nextTime(app, config.schedule),
     progress: (runId) => jobs.progress.read(runId),
     exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
     preview: () => describeNightly(jobs, config),
-    upkeep: openUpkeep(app),
+    upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
+  };
+}
+
+/** Null where no source is set, so that nothing is scheduled. */
+function nextTime({ config: { sourceUrl, scheduleTz: tz } }: App, pattern: string): string | null {
+  if (sourceUrl === undefined) return null;
+  return new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString();
+}
+
+/** A part that is away is left out. */
+async function measureUpkeep(app: App): Promise<Upkeep> {
+  const { config, queues } = app;
+  const [depths, disk] = await Promise.all([
+    Promise.all(QUEUE_NAMES.map((queue) => queues.depth(queue))).catch(() => undefined),
+    statfs(config.dataDir, { bigint: true }).catch(() => undefined),
+  ]);
+  // What is delayed are the schedules themselves.
+  const waiting = depths?.map(({ jobs }) => (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0));
+  return {
+    jobsWaiting: waiting?.reduce((sum, jobs) => sum + jobs, 0) ?? null,
+    oldestSeconds: Math.round(Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000),
+    nextAudit: nextTime(app, config.auditSchedule),
+    diskFreeBytes: disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
+    diskBytes: disk === undefined ? null : (disk.blocks * disk.bsize).toString(),
   };
 }

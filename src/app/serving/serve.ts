@@ -3,15 +3,16 @@ import { join } from 'node:path';
 import { openSessionStore } from '../../api/access/store/session-store.ts';
 import { listen, type Listening } from '../../api/http/listen.ts';
 import { buildServer } from '../../api/http/server.ts';
+import { openRows } from '../../postgres/rows.ts';
 import { version } from '../../core/version.ts';
 import { ReadStore } from '../../api/service/store/read-store.ts';
 import type { App } from '../app.ts';
+import { storeProbes } from '../open-metrics.ts';
 import { consoleParts } from './console-parts.ts';
 import { Downloads } from '../../api/mirror/downloads.ts';
 import { RunStarts } from '../../api/mirror/start-runs.ts';
 import { ExportOrders } from '../../api/mirror/export-orders.ts';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
-import { storeProbes } from './store-probes.ts';
 
 /**
  * @throws UsageError where others could reach it and there is no API_TOKEN
@@ -21,15 +22,15 @@ export async function startApi(app: App): Promise<Listening> {
   const { config, jobs, log, queues, warehouse } = app;
   const server = await buildServer(
     {
-      lists: new ReadStore(warehouse.pool),
+      lists: new ReadStore(openRows(warehouse.pool)),
       ledger: { read: (question, signal) => jobs.stages.readLedger(question, signal) },
       status: app.status,
       runs: new RunStarts(jobs, (url) => app.workers.anyAlive(url)),
       jobs: new ExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
       console: consoleParts(app),
       probes: storeProbes(app),
-      meters: app.meters(),
-      sessions: openSessionStore(warehouse.pool),
+      metrics: app.metrics(),
+      sessions: openSessionStore(warehouse.db),
       log,
     },
     {

@@ -1,6 +1,7 @@
 /** A worker's health for whoever restarts it (200 while jobs are taken, 503 otherwise), and its metrics. */
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fastify } from 'fastify';
 import { Registry } from 'prom-client';
 import { isAskedLocally, isLoopback } from '../../api/access/hosts.ts';
 import { bearerOf, roleOfToken } from '../../api/access/keys.ts';
@@ -8,7 +9,8 @@ import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
 
 /** Node takes the two for each other where the first is the larger. */
-const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 6_000, connectionsCheckingInterval: 1_000 };
+const [HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS] = [5_000, 6_000];
+const CONNECTIONS_CHECK_MS = 1_000;
 const CONNECTIONS_MAX = 64;
 
 export interface WorkerHealth extends AsyncDisposable {
@@ -21,65 +23,44 @@ export interface WorkerHealth extends AsyncDisposable {
  * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
  */
 export async function startWorkerHealth(app: App, port: number): Promise<WorkerHealth> {
-  const { log } = app;
-  const server = createServer(TIMEOUTS, (request, response) => {
-    request.resume();
-    const isMetrics = request.url?.split('?', 1)[0] === '/metrics';
-    if (!isMetrics) sendHealth(app, response);
-    else if (maySeeMetrics(app, request)) void sendMetrics(app, response);
-    else response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
+  const server = fastify({
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: CONNECTIONS_CHECK_MS },
+    forceCloseConnections: true,
   });
-  server.maxConnections = CONNECTIONS_MAX;
-  server.listen(port, app.config.apiHost);
+  server.server.maxConnections = CONNECTIONS_MAX;
+  server.addHook('onRequest', (_request, reply, done) => {
+    reply.header('cache-control', 'no-store');
+    done();
+  });
+  server.get('/metrics', async ({ headers }, reply) => {
+    if (!maySeeMetrics(app, headers)) return reply.code(401).header('www-authenticate', 'Bearer').send();
+    return reply.type(Registry.PROMETHEUS_CONTENT_TYPE).send(await app.metrics().metrics());
+  });
+  server.setNotFoundHandler((_request, reply) => {
+    const { isHealthy, queues } = app.jobWorker.health();
+    return reply.code(isHealthy ? 200 : 503).send({ status: isHealthy ? 'ok' : 'no jobs taken', queues });
+  });
+  server.setErrorHandler((error, _request, reply) => {
+    app.log.warn({ err: error }, 'Metrics could not be told');
+    return reply.code(500).send();
+  });
   try {
-    await once(server, 'listening');
+    await server.listen({ port, host: app.config.apiHost });
   } catch (error) {
     throw new PermanentError(
       `Cannot listen on port ${port}: ${errorCode(error)}; set WORKER_HEALTH_PORT to a free one`,
-      {
-        code: 'WORKER_HEALTH_PORT_UNUSABLE',
-        meta: { port },
-        cause: error,
-      },
+      { code: 'WORKER_HEALTH_PORT_UNUSABLE', meta: { port }, cause: error },
     );
   }
-  const address = server.address();
-  log.info({ address }, 'Worker health served');
-  return {
-    port: typeof address === 'object' && address !== null ? address.port : port,
-    [Symbol.asyncDispose]: async () => {
-      server.closeAllConnections();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
-    },
-  };
+  const address = server.server.address() as AddressInfo;
+  app.log.info({ address }, 'Worker health served');
+  return { port: address.port, [Symbol.asyncDispose]: () => server.close() };
 }
 
-function sendHealth(app: App, response: ServerResponse): void {
-  const { isHealthy, queues } = app.jobWorker.health();
-  response.writeHead(isHealthy ? 200 : 503, {
-    'content-type': 'application/json',
-    'cache-control': 'no-store',
-  });
-  response.end(JSON.stringify({ status: isHealthy ? 'ok' : 'no jobs taken', queues }));
-}
-
-function maySeeMetrics({ config }: App, request: IncomingMessage): boolean {
+function maySeeMetrics({ config }: App, { host, authorization }: IncomingHttpHeaders): boolean {
   const { apiToken: write, apiReadToken: read, apiHost } = config;
-  if (write === undefined) return isLoopback(apiHost) && isAskedLocally(request.headers.host);
-  const token = bearerOf(request.headers.authorization);
+  if (write === undefined) return isLoopback(apiHost) && isAskedLocally(host);
+  const token = bearerOf(authorization);
   return token !== undefined && roleOfToken(token, { write, read }) !== undefined;
-}
-
-async function sendMetrics(app: App, response: ServerResponse): Promise<void> {
-  try {
-    const body = await app.meters().text();
-    response.writeHead(200, {
-      'content-type': Registry.PROMETHEUS_CONTENT_TYPE,
-      'cache-control': 'no-store',
-    });
-    response.end(body);
-  } catch (error) {
-    app.log.warn({ err: error }, 'Metrics could not be told');
-    response.writeHead(500).end();
-  }
 }

@@ -1,5 +1,6 @@
 /** `export`: one party's ledger entries now, and waits. */
 import { openApp, type App } from '../../app/app.ts';
+import { sourceMissing } from '../../config/environment.ts';
 import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
@@ -10,7 +11,7 @@ import { followRun } from '../follow/follow.ts';
 import { joinOrCreate } from '../follow/start.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
-import { formatWritten } from '../output/format.ts';
+import { formatWritten, type Written } from '../output/format.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
@@ -62,39 +63,19 @@ export async function exportParty(options: ExportOptions, context: CommandContex
       : undefined;
   const loaded = await followLoad(app, ended, context);
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
-  const summaries = [ended, ...(loaded === undefined ? [] : [loaded])].map((one) =>
-    runSummary(runDocument(one)),
-  );
+  const document = runDocument(ended);
+  const load = loaded && runDocument(loaded);
+  const lines = [runSummary(document), load && runSummary(load), written && formatWritten(written)];
   return {
     exitCode: exitCodeOf(verdict, ended.evidence),
-    document: {
-      ...runDocument(ended),
-      verdict,
-      load: loaded && runDocument(loaded),
-      written,
-    },
+    document: { ...document, verdict, load, written },
     // With `--out -` stdout carries the CSV and nothing else.
-    text: options.out === STDOUT ? undefined : [...summaries, ...writtenLines(written)].join(''),
+    text: options.out === STDOUT ? undefined : lines.join(''),
   };
 }
 
-interface Written {
-  readonly rows: string;
-  readonly file: string;
-}
-
-async function write(
-  app: App,
-  range: LedgerQuestion,
-  out: string,
-  context: CommandContext,
-): Promise<Written> {
-  const rows = await writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);
-  return { rows: String(rows), file: out };
-}
-
-function writtenLines(written: Written | undefined): readonly string[] {
-  return written === undefined ? [] : [formatWritten(BigInt(written.rows), written.file)];
+function write(app: App, range: LedgerQuestion, out: string, context: CommandContext): Promise<Written> {
+  return writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);
 }
 
 /**
@@ -106,12 +87,10 @@ async function writeCovered(
   { out, again }: ExportOptions,
   context: CommandContext,
 ): Promise<CommandResult> {
-  const needs = (why: string): UsageError =>
-    new UsageError([`SOURCE_URL: not set, and ${why}; give the URL of the query service`]);
-  if (again) throw needs('--again asks the source');
-  if (out === undefined) throw needs('an export without --out asks the source');
+  if (again) throw sourceMissing('--again asks the source');
+  if (out === undefined) throw sourceMissing('an export without --out asks the source');
   if (given.to === undefined)
-    throw needs('an export without --to reaches up to the present, which only the source knows');
+    throw sourceMissing('an export without --to reaches up to the present, which only the source knows');
   await using app = await openMirror(context);
   const partyId = await knownParty(given.partyId, app);
   try {
@@ -122,11 +101,11 @@ async function writeCovered(
       text:
         out === STDOUT
           ? undefined
-          : ['Covered already; nothing was asked of the source.\n', ...writtenLines(written)].join(''),
+          : `Covered already; nothing was asked of the source.\n${formatWritten(written)}`,
     };
   } catch (error) {
     if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
-    throw needs(`not all of the range is covered (${errorLine(error)})`);
+    throw sourceMissing(`not all of the range is covered (${errorLine(error)})`);
   }
 }
 

@@ -1,5 +1,6 @@
 /** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
-import { needSource, openApp, type App } from '../../app/app.ts';
+import { openApp, type App } from '../../app/app.ts';
+import { requireSource } from '../../config/environment.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
@@ -12,7 +13,7 @@ export async function nightly(
   options: { readonly dryRun: boolean },
   context: CommandContext,
 ): Promise<CommandResult> {
-  needSource(context.config);
+  requireSource(context.config);
   await using app = await openApp(context);
   if (options.dryRun) return await plan(app, context);
   const run = await startNight(app, 'now', context);
@@ -51,7 +52,8 @@ function first(
   { sourcePageSize }: CommandContext['config'],
 ): readonly string[] {
   return [
-    `Would ask the source for more than can be told before its lists are known, at most ${ratePerSecond} requests a second:`,
+    'How much cannot be said yet: this mirror does not know the lists. `ledger-mirror sync all` reads them; then this command gives the number.',
+    `The first nightly run asks, at most ${ratePerSecond} requests a second:`,
     `  lists     every page (${formatCount(sourcePageSize)} rows each)`,
     `  exports   one or more for each party listed${exports.due > 0 ? `; ${formatCount(exports.due)} are chosen` : ''}`,
   ];

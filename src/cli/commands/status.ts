@@ -1,6 +1,6 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ProgressLine } from '../../runs/progress-line.ts';
+import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/reader.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
@@ -20,6 +20,7 @@ import { formatTable } from '../output/table.ts';
 
 export interface StatusOptions {
   readonly watch: boolean;
+  readonly check?: boolean;
 }
 
 const WATCH_EVERY_MS = 1_000;
@@ -44,19 +45,25 @@ export async function status(options: StatusOptions, context: CommandContext): P
       '--watch: not with --json, which is one document; call status --json again and again',
     ]);
   }
+  if (options.watch && options.check === true) {
+    throw new UsageError(['--watch: not with --check, which looks once; give one of them']);
+  }
   await using app = await openMirrorReader(context);
   if (options.watch) return await watch(app, context);
   const found = glance(await app.status.facts());
   return {
-    exitCode: EXIT.done,
+    exitCode: options.check === true && !found.complete ? EXIT.verdict : EXIT.done,
     document: { ...found },
     text: describe(found, await underway(app), Date.now()),
   };
 }
 
-/** Until it is told to stop: in place on a terminal, otherwise a text whenever something has changed. */
-async function watch(app: Reader, { stdout, signal }: CommandContext): Promise<CommandResult> {
+/** Until it is told to stop, or nobody reads it: in place on a terminal, otherwise a text whenever something has changed. */
+async function watch(app: Reader, { stdout, signal: told }: CommandContext): Promise<CommandResult> {
   const isTerminal = stdout.isTTY === true;
+  const unread = new AbortController();
+  stdout.once('error', () => unread.abort());
+  const signal = AbortSignal.any([told, unread.signal]);
   for (let shown = ''; !signal.aborted;) {
     const text = await look(app);
     if (isTerminal) stdout.write(`${CLEAR_SCREEN}${text}`);
@@ -81,7 +88,7 @@ async function underway(app: Reader): Promise<readonly Underway[]> {
   const runs = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
   const stale = await app.runs.stale(SILENT_MS);
   // One without a heartbeat was given back, and waits to be tried again.
-  const silent = new Set(stale.filter((run) => run.heartbeatAt !== undefined).map((run) => run.runId));
+  const silent = new Set(stale.filter((run) => run.heartbeatAt !== null).map((run) => run.runId));
   return Promise.all(
     runs.map(async (run) => {
       const isInterrupted = silent.has(run.runId);
@@ -131,13 +138,12 @@ function heldText(
 }
 
 /** When a list was last read from its oldest row on. */
-function audited({ lists = [] }: MirrorStatus, name: string, nowMs: number): string {
+function audited({ lists }: MirrorStatus, name: string, nowMs: number): string {
   const at = lists.find(({ list }) => list === name)?.lastAuditAt ?? null;
   return at === null ? '' : formatAge(Date.parse(at), nowMs);
 }
 
 function workLines({ work }: MirrorStatus, nowMs: number): readonly string[] {
-  if (work === undefined) return [];
   if (work.workers === 0) return ['Workers: none running'];
   const next =
     work.nextSlot === null ? '' : `; next nightly run ${formatAge(Date.parse(work.nextSlot), nowMs)}`;
@@ -151,7 +157,7 @@ function openLines(
 ): readonly string[] {
   const interrupted = runs.filter((one) => one.isInterrupted);
   const going = BigInt(openRuns) - BigInt(interrupted.length);
-  const next = (work?.workers ?? 0) > 0 ? 'a worker' : 'the next nightly run';
+  const next = work.workers > 0 ? 'a worker' : 'the next nightly run';
   return [
     ...(going > 0n ? [`Runs under way: ${going}`] : []),
     ...runs.filter((one) => !one.isInterrupted).flatMap((one) => runLines(one, nowMs)),

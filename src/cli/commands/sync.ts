@@ -1,7 +1,7 @@
 /** `sync`: brings the lists up to date now and waits. */
-import { needSource, openApp } from '../../app/app.ts';
+import { openApp } from '../../app/app.ts';
 import type { MirrorFacts } from '../../api/http/ports.ts';
-import type { Config } from '../../config/environment.ts';
+import { type Config, requireSource } from '../../config/environment.ts';
 import { UsageError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
@@ -15,27 +15,22 @@ import { runSummary } from '../output/summary.ts';
 import { runDocument } from '../../runs/run-document.ts';
 
 export interface SyncOptions {
-  readonly what: string;
+  readonly what: keyof typeof LISTS;
   readonly full: boolean;
   readonly party?: string;
   readonly acceptNewNetwork: boolean;
   readonly acceptShrunk: boolean;
 }
 
-const LISTS: Readonly<Record<string, readonly ('parties' | 'checkpoints')[]>> = {
+const LISTS = {
   parties: ['parties'],
   checkpoints: ['checkpoints'],
   all: ['parties', 'checkpoints'],
-};
+} as const;
 
 export async function sync(options: SyncOptions, context: CommandContext): Promise<CommandResult> {
   const lists = LISTS[options.what];
-  if (lists === undefined) {
-    throw new UsageError([
-      `sync: ${JSON.stringify(options.what)} is no list; give parties, checkpoints or all`,
-    ]);
-  }
-  needSource(context.config);
+  requireSource(context.config);
   if (options.party !== undefined) return lookUp(options, options.party, context);
   await using app = await openApp(context);
   const { full, acceptNewNetwork, acceptShrunk } = options;

@@ -19,7 +19,7 @@ export async function verify(
   const ended = await verifyHere(app, { isDeep: options.deep, against }, context, ([line]) => {
     if (line !== undefined) task.update(line);
   });
-  task.finish(ended.verdict);
+  task.finish(ended.verdict ?? undefined);
   return runResult(ended);
 }
 

@@ -1,19 +1,18 @@
 /** The commands that ask the source, or bring what it said further. */
 import { Argument, type Command } from 'commander';
+import type { SyncOptions } from '../commands/sync.ts';
 import type { Run } from '../execute.ts';
 
 export function declareMirroring(program: Command, run: Run): void {
   program
     .command('sync')
     .description('bring the lists up to date now and wait')
-    .addArgument(
-      withWords(new Argument('<what>', 'parties, checkpoints or all'), ['parties', 'checkpoints', 'all']),
-    )
+    .addArgument(new Argument('<what>', 'which lists').choices(['parties', 'checkpoints', 'all']))
     .option('--full', 'audit: every page again', false)
     .option('--party <id>', 'look one party up')
     .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
     .option('--accept-shrunk', 'the source serves many rows no longer, and that is right', false)
-    .action((what: string, options) =>
+    .action((what: SyncOptions['what'], options) =>
       run(async () => (await import('../commands/sync.ts')).sync, { what, ...options }),
     );
   program
@@ -37,10 +36,4 @@ export function declareMirroring(program: Command, run: Run): void {
     .description('bring published objects into the warehouse and the lake, without the source')
     .option('--all', 'also rebuild the manifest from the objects first', false)
     .action((options) => run(async () => (await import('../commands/load.ts')).load, options));
-}
-
-/** Words for completion alone: the command itself says what is wrong with another one. */
-function withWords(argument: Argument, words: string[]): Argument {
-  argument.argChoices = words;
-  return argument;
 }

@@ -8,6 +8,7 @@ export function declareOperating(program: Command, run: Run): void {
     .command('status')
     .description('is the mirror complete, how fresh is it, what needs a person')
     .option('--watch', 'go on showing it until told to stop', false)
+    .option('--check', 'end with exit code 2 where the mirror is not complete', false)
     .action((options) => run(async () => (await import('../commands/status.ts')).status, options));
   program
     .command('cancel')

@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../../app/app.ts';
 import { errorLine, UnreachableError } from '../../core/errors.ts';
-import { closeAbandoned, enqueueRun, queuesOf } from '../../runs/enqueue.ts';
+import { closeAbandoned, enqueueRun, chooseQueues } from '../../runs/enqueue.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { UNREACHABLE_MAX_MS } from '../../runs/work-run.ts';
 import type { CommandContext } from '../context.ts';
-import { RunView } from './run-view.ts';
+import { openRunView, type RunView } from './run-view.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
@@ -52,7 +52,7 @@ async function followQueued(
   runs: readonly Run[],
   context: CommandContext,
 ): Promise<readonly Run[]> {
-  const followed = runs.map(({ runId }) => ({ runId, view: new RunView(context.progress) }));
+  const followed = runs.map(({ runId }) => ({ runId, view: openRunView(context.progress) }));
   const requeued = new Set<string>();
   let awaySinceMs: number | undefined;
   try {
@@ -102,9 +102,9 @@ async function look(app: App, followed: readonly Followed[]): Promise<readonly R
 /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
 async function lookAfter(app: App, runs: readonly Run[], requeued: Set<string>): Promise<void> {
   // A worker of another source refuses what asks this one.
-  const asked = runs.find((run) => run.sourceUrl !== undefined)?.sourceUrl;
+  const asked = runs.find((run) => run.sourceUrl !== null)?.sourceUrl;
   if (await app.workers.anyAlive(asked)) return;
-  app.jobWorker.start(queuesOf(runs));
+  app.jobWorker.start(chooseQueues(runs));
   for (const lost of await app.jobs.runs.stale(LOST_MS)) {
     if (requeued.has(lost.runId) || !runs.some((run) => run.runId === lost.runId)) continue;
     // Once: from then on the queue itself tries again.

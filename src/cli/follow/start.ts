@@ -58,14 +58,14 @@ export async function verifyHere(
   const run = await app.jobs.runs.create({ kind: 'verify', subject: isDeep ? 'deep' : 'sums' });
   const context = { signal, dueMs: Date.now(), attempt: Infinity };
   try {
-    await workRun(run.runId, app.jobs, context, (_run, either) =>
+    await workRun(run.runId, app.jobs, context, (_run, call) =>
       app.jobs.stages.verify(
         { runId: run.runId, deep: isDeep, scope: 'whole', against },
         {
-          signal: either,
+          signal: call.signal,
           onProgress: (lines) => {
             onProgress(lines);
-            app.jobs.progress.report(run.runId, lines);
+            call.onProgress(lines);
           },
         },
       ),

@@ -7,6 +7,7 @@ import type { Writable } from 'node:stream';
 import { finished, pipeline } from 'node:stream/promises';
 import { errorCode } from '../../core/errors.ts';
 import type { CommandContext } from '../context.ts';
+import type { Written } from './format.ts';
 
 export const STDOUT = '-';
 const LINE_FEED = 0x0a;
@@ -60,12 +61,12 @@ export async function writeOutput<Result>(
   }
 }
 
-/** @returns how many rows were written, the header not counted */
+/** @returns how many rows were written, the header not counted, and where */
 export async function writeCsv(
   csv: AsyncIterable<Buffer>,
   out: string,
   { stdout, signal }: Pick<CommandContext, 'stdout' | 'signal'>,
-): Promise<bigint> {
+): Promise<Written> {
   let lines = 0n;
   async function* counted(): AsyncGenerator<Buffer> {
     for await (const chunk of csv) {
@@ -77,7 +78,7 @@ export async function writeCsv(
   // Whoever reads stdout, such as `head`, may have read enough.
   if (out === STDOUT) await send(stdout).catch(unlessBrokenPipe);
   else await writeOutput(out, signal, send);
-  return lines > 0n ? lines - 1n : 0n;
+  return { rows: String(lines > 0n ? lines - 1n : 0n), file: out };
 }
 
 /** @throws any other error */

@@ -1,4 +1,5 @@
 /** Values as people read them. Counts stay exact: they are grouped as text, never rounded. */
+const GROUPED = new Intl.NumberFormat('en-US');
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -14,9 +15,7 @@ function wholeOf(count: Count): bigint {
 
 /** `1234567n` → `1,234,567` */
 export function formatCount(count: Count): string {
-  return wholeOf(count)
-    .toString()
-    .replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
+  return GROUPED.format(wholeOf(count));
 }
 
 /** `1536n` → `1.5 KiB` */
@@ -67,8 +66,14 @@ export function formatShare(done: Count, total: Count, unit: string, between = '
 }
 
 /** What a command wrote, and where. */
-export function formatWritten(rows: bigint, file: string): string {
-  return `${formatQuantity(rows, rows === 1n ? 'row' : 'rows')} written to ${printable(file)}\n`;
+export interface Written {
+  /** Decimal text. */
+  readonly rows: string;
+  readonly file: string;
+}
+
+export function formatWritten({ rows, file }: Written): string {
+  return `${formatQuantity(rows, rows === '1' ? 'row' : 'rows')} written to ${printable(file)}\n`;
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 import type { Log } from '../../core/log.ts';
 import { type Count, formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
-import { RateMeter } from '../../runs/rate-meter.ts';
+import { RateMeter } from '../../runs/progress/rate-meter.ts';
 import type { Screen } from './screen.ts';
 
 export interface ProgressUpdate {
@@ -24,7 +24,7 @@ export interface ProgressTask {
   drop(): void;
 }
 
-export interface Progress extends AsyncDisposable {
+export interface Progress extends Disposable {
   task(label: string): ProgressTask;
 }
 
@@ -44,7 +44,29 @@ const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', 
 
 /** @returns a progress whose tasks show until it is disposed of; unfinished ones then vanish */
 export function createProgress({ screen, log }: ProgressOptions): Progress {
-  return new Tasks(screen === undefined ? loggedOn(log) : drawnOn(screen));
+  const display = screen === undefined ? logTo(log) : drawOn(screen);
+  const tasks = new Set<Task>();
+  let timer: NodeJS.Timeout | undefined;
+  return {
+    task: (label) => {
+      const task = new Task(label);
+      tasks.add(task);
+      timer ??= setInterval(() => display.show([...tasks]), display.everyMs).unref();
+      display.started?.(task);
+      return {
+        update: (update) => task.update(update),
+        finish: (outcome) => {
+          if (tasks.delete(task)) display.finished(task, outcome);
+        },
+        drop: () => void tasks.delete(task),
+      };
+    },
+    [Symbol.dispose]: () => {
+      clearInterval(timer);
+      tasks.clear();
+      screen?.[Symbol.dispose]();
+    },
+  };
 }
 
 /** Where tasks are told. */
@@ -54,44 +76,6 @@ interface Display {
   finished(task: Task, outcome: string | undefined): void;
   /** Called `everyMs`. */
   show(tasks: readonly Task[]): void;
-  /** Some ended, and these are left. */
-  left?(tasks: readonly Task[]): void;
-  close?(): void;
-}
-
-class Tasks implements Progress {
-  readonly #display: Display;
-  readonly #tasks = new Set<Task>();
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(display: Display) {
-    this.#display = display;
-  }
-
-  task(label: string): ProgressTask {
-    const task = new Task(label);
-    this.#tasks.add(task);
-    this.#timer ??= setInterval(() => this.#display.show([...this.#tasks]), this.#display.everyMs).unref();
-    this.#display.started?.(task);
-    const end = (tell?: () => void): void => {
-      if (!this.#tasks.delete(task)) return;
-      tell?.();
-      this.#display.left?.([...this.#tasks]);
-    };
-    return {
-      update: (update) => task.update(update),
-      finish: (outcome) => end(() => this.#display.finished(task, outcome)),
-      drop: () => end(),
-    };
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    this.#tasks.clear();
-    this.#display.close?.();
-    return Promise.resolve();
-  }
 }
 
 class Task {
@@ -122,21 +106,18 @@ class Task {
   }
 }
 
-function drawnOn(screen: Screen): Display {
-  const show = (tasks: readonly Task[]): void => {
-    const room = screen.linesMax;
-    const shown = tasks.length > room ? tasks.slice(0, room - 1) : tasks;
-    const labelWidth = Math.max(0, ...shown.map((task) => task.label.length));
-    const lines = shown.map((task) => liveLine(task, labelWidth));
-    if (shown.length < tasks.length) lines.push(`… and ${formatCount(tasks.length - shown.length)} more`);
-    screen.show(lines);
-  };
+function drawOn(screen: Screen): Display {
   return {
     everyMs: REDRAW_MS,
     finished: (task, outcome) => screen.write(`${finishedLine(task, outcome)}\n`),
-    show,
-    left: show,
-    close: () => screen[Symbol.dispose](),
+    show: (tasks) => {
+      const room = screen.linesMax;
+      const shown = tasks.length > room ? tasks.slice(0, room - 1) : tasks;
+      const labelWidth = Math.max(0, ...shown.map((task) => task.label.length));
+      const lines = shown.map((task) => liveLine(task, labelWidth));
+      if (shown.length < tasks.length) lines.push(`… and ${formatCount(tasks.length - shown.length)} more`);
+      screen.show(lines);
+    },
   };
 }
 
@@ -172,7 +153,7 @@ function finishedLine(task: Task, outcome: string | undefined): string {
   return `${mark} ${task.label}${amountDone} in ${formatDuration(task.elapsedMs)}${end}`;
 }
 
-function loggedOn(log: Log): Display {
+function logTo(log: Log): Display {
   return {
     everyMs: LOG_EVERY_MS,
     started: (task) => log.info({ task: task.label }, 'Started'),

@@ -18,7 +18,7 @@ export function runSummary(run: Fields, command = COMMAND): string {
   const evidence = fields(run['evidence']);
   const lines = [runHead(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
   const isComplete = run['verdict'] === 'complete';
-  const pointer = `${command} runs ${text(run['runId'])}${isComplete ? '' : '   shows all evidence'}`;
+  const pointer = `${command} runs ${text(run['runId'])}`;
   return [...lines, line(isComplete ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
 }
 
@@ -83,13 +83,21 @@ function exportText(evidence: Fields): string {
   const closed = hasAny(evidence, 'closedTo')
     ? `; closed up to ${text(evidence['closedTo']).slice(0, 19)}Z`
     : '';
-  return `${amount(evidence['rows'])} new rows, ${bytes(evidence['bytes'])} as CSV, in ${plural(evidence['segments'], 'segment')}${closed}`;
+  return `${publishedText(evidence['rows'], evidence['replacedRows'])}, ${bytes(evidence['bytes'])} as CSV, in ${plural(evidence['segments'], 'segment')}${closed}`;
+}
+
+/** An open segment is published again with what came since: its earlier rows are no new entries. */
+function publishedText(rows: unknown, replaced: unknown): string {
+  if (whole(replaced) === 0n) return plural(rows, 'new entry', 'new entries');
+  const grown = whole(rows) - whole(replaced);
+  const told = `(${plural(rows, 'row')} published, ${amount(replaced)} replaced)`;
+  return `${plural(String(grown < 0n ? 0n : grown), 'new entry', 'new entries')} ${told}`;
 }
 
 function nightExportsText(exports: Fields): string {
   const parts = [
     plural(exports['parties'], 'party', 'parties'),
-    `${amount(exports['newRows'])} new rows in ${plural(exports['newSegments'], 'segment')}`,
+    `${publishedText(exports['newRows'], exports['replacedRows'])}, in ${plural(exports['newSegments'], 'segment')}`,
     ...['failed', 'suspicious', 'unasked', 'deferred']
       .filter((name) => Number(exports[name]) > 0)
       .map((name) => `${amount(exports[name])} ${name}`),
@@ -106,7 +114,7 @@ function loadText(load: Fields): string {
 }
 
 function lakeText(lake: Fields): string {
-  return `snapshot ${text(lake['version'])}: ${amount(lake['rows'])} rows in ${plural(lake['files'], 'file')}, ${bytes(lake['bytes'])}`;
+  return `moment ${text(lake['version'])}: ${amount(lake['rows'])} rows in ${plural(lake['files'], 'file')}, ${bytes(lake['bytes'])}`;
 }
 
 function verifyText(verify: Fields): string {

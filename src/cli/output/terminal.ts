@@ -12,17 +12,12 @@ export interface TerminalOptions {
   readonly isQuiet?: boolean;
 }
 
-export interface Terminal extends AsyncDisposable {
-  readonly log: Log;
-  readonly progress: Progress;
-}
-
-export function openTerminal(options: TerminalOptions): Terminal {
+/** @returns `progress` to be disposed of, which gives the terminal back */
+export function openTerminal(options: TerminalOptions): { log: Log; progress: Progress } {
   const screen =
     options.stream.isTTY === true && options.isQuiet !== true ? new Screen(options.stream) : undefined;
   const destination =
     screen === undefined ? {} : { destination: { write: (line: string) => screen.write(readableLog(line)) } };
   const log = createLog(options.level, destination);
-  const progress = createProgress({ screen, log });
-  return { log, progress, [Symbol.asyncDispose]: () => progress[Symbol.asyncDispose]() };
+  return { log, progress: createProgress({ screen, log }) };
 }

@@ -1,21 +1,22 @@
 /** One request to the source: a place within the export limit, the answer, and what is remembered of it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
+import { waitFor } from '../../core/waiting.ts';
 import { closedRange } from '../validate/judge.ts';
-import { waitFor } from '../lease.ts';
 import { wouldShrink } from '../plan/next-window.ts';
 import type { WindowPlan } from '../plan/window-plan.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportLease } from '../store/leases.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { WindowRequest } from '../ports.ts';
+import { emptyRange, isHeaderAlone } from './last-line.ts';
 import { type Probe, readProbe } from './probe.ts';
 import type { Step } from '../publish/publish.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 import type { AskPlan, Target } from '../plan/remaining.ts';
-import { type ExportDeps, WAIT_MS } from '../request.ts';
+import { type ExportDeps, WAIT_MS, waitedTooLong } from '../request.ts';
 import type { SpoolFile } from '../spool/spool-writer.ts';
-import { bytesOf } from '../plan/time-histogram.ts';
+import { sumBytes } from '../plan/time-histogram.ts';
 
 /** Failures of the source on the way to its first row: its query takes too long, or breaks. */
 const SILENCES: ReadonlySet<string> = new Set([
@@ -59,6 +60,8 @@ export interface Asked {
 export class Fetcher {
   readonly #options: FetcherOptions;
   requests = 0;
+  /** By the header line of the answers in doubt. */
+  readonly #leavesLineEndOut = new Map<string, boolean>();
 
   constructor(options: FetcherOptions) {
     this.#options = options;
@@ -90,6 +93,7 @@ export class Fetcher {
             this.#options.onProgress(progress);
           },
           mayGoOn: this.#watch(asked, windows, (last) => (receiving = last)),
+          leavesLineEndOut: (header) => this.#askForHeader(asked, header),
         });
         if (received.state === 'complete') await this.#options.failpoint('spooled');
         return received;
@@ -111,6 +115,25 @@ export class Fetcher {
     });
   }
 
+  /** Whether the source ends its answers without a line end: asked once, within the turn of the answer in doubt. */
+  async #askForHeader({ target, profile }: Asked, header: string): Promise<boolean> {
+    const known = this.#leavesLineEndOut.get(header);
+    if (known !== undefined) return known;
+    const { deps, lease, signal } = this.#options;
+    this.requests += 1;
+    const request = { ...lease.scope, ...emptyRange(target.now, profile) };
+    let isAlone = false;
+    try {
+      await using answer = await deps.source.ask(request, signal);
+      isAlone = await isHeaderAlone(answer, header);
+    } catch (error) {
+      // A source that refuses such a range shows nothing.
+      if (!(error instanceof PermanentError)) throw error;
+    }
+    this.#leavesLineEndOut.set(header, isAlone);
+    return isAlone;
+  }
+
   /** Keeps what is known of the export's windows for whoever goes on with it. */
   async keep(windows: WindowPlan): Promise<void> {
     const { deps, lease } = this.#options;
@@ -121,11 +144,7 @@ export class Fetcher {
   /** A smaller range may come in smaller messages. */
   #tooLarge(asked: Asked, windows: WindowPlan, receiving: Receiving | undefined, error: unknown): Outgrown {
     const range = closedRange(asked.plan);
-    const seen = receiving?.seen() ?? {
-      bytes: 0,
-      sample: { bucketSeconds: 1, buckets: [] },
-      sortedTo: undefined,
-    };
+    const seen = receiving?.seen() ?? { bytes: 0, stretches: [], sortedTo: undefined };
     const { plan, target, coverage, profile } = asked;
     if (range === undefined) throw error;
     // A known entry will show whether an end can be sent.
@@ -170,7 +189,7 @@ export class Fetcher {
       refuseEndless(receiving);
       if (mustRun || receiving.bytes <= checkAtBytes) return true;
       const seen = receiving.seen();
-      const roomBytes = streamBytesMax - bytesOf(seen.sample);
+      const roomBytes = streamBytesMax - sumBytes(seen.stretches);
       checkAtBytes = receiving.bytes + roomBytes;
       if (roomBytes >= 0) return true;
       const mayShrink = isDivisible(asked, receiving) && shrinks(asked, windows, seen);
@@ -191,7 +210,7 @@ export class Fetcher {
     return (receiving) => {
       const { bytes } = receiving;
       if (bytes <= checkAtBytes) return;
-      checkAtBytes = bytesOf(receiving.seen().sample) + outsideBytesMax;
+      checkAtBytes = sumBytes(receiving.seen().stretches) + outsideBytesMax;
       if (bytes <= checkAtBytes) return;
       const { scope } = this.#options.lease;
       throw new RetryableError(
@@ -205,10 +224,11 @@ export class Fetcher {
   /** Within the limit of exports at once; the export's own lease says that it still is. */
   async #atSource<Result>(work: () => Promise<Result>): Promise<Result> {
     const { deps, lease, signal } = this.#options;
+    const waitMs = deps.waitMs ?? WAIT_MS;
     await waitFor(
-      'its turn within the export limit',
       async () => ((await deps.repository.enterSource(lease, deps.exportLimit)) ? true : undefined),
-      { waitMs: deps.waitMs ?? WAIT_MS, stepMinMs: TURN_STEP_MIN_MS, stepMaxMs: TURN_STEP_MAX_MS, signal },
+      { waitMs, stepMinMs: TURN_STEP_MIN_MS, stepMaxMs: TURN_STEP_MAX_MS, signal },
+      () => waitedTooLong('a turn within the export limit', waitMs),
     );
     try {
       this.requests += 1;

@@ -8,7 +8,7 @@ import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import { RowFilter } from '../read/row-filter.ts';
-import { secondOf } from '../validate/tail.ts';
+import { secondOf } from '../plan/ranges.ts';
 
 /** The entry's second, and what an entry's own time may lie behind the one that is exported. */
 const PROBE_MICROS = 3n * SECOND_MICROS;
@@ -18,8 +18,8 @@ export type Probe = WindowRequest & { readonly from: bigint };
 /** @returns undefined where no entry is known to ask for */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {
   if (known === undefined) return undefined;
-  const { partyId, assetId, second } = known;
-  return { partyId, assetId, from: second, to: second + PROBE_MICROS };
+  const { partyId, listedAs, assetId, second } = known;
+  return { partyId, listedAs, assetId, from: second, to: second + PROBE_MICROS };
 }
 
 /** Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing, and is thrown. */
@@ -46,5 +46,7 @@ export async function readProbe(
     splitter.push(chunk);
     if (found !== undefined) return found;
   }
-  return 'broken';
+  // A last row may lack its line end. Cut or not, its time says enough.
+  splitter.push(Buffer.from('\n'));
+  return found ?? 'broken';
 }

@@ -2,6 +2,7 @@
  * Reads one answer to its end: every row checked, summed and put where it belongs in the spool. Returns
  * only what was proven whole; on any failure nothing of it is kept.
  */
+import { hash } from 'node:crypto';
 import { RetryableError } from '../../core/errors.ts';
 import { gluedError } from '../../ledger/answer/glued-error.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
@@ -24,13 +25,14 @@ import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { BLOCK_SIZES, type BlockSizes, type RowPool } from '../read/row-pool.ts';
-import { secondOf, Tail } from '../validate/tail.ts';
+import { secondOf } from '../plan/ranges.ts';
+import { Tail } from '../validate/tail.ts';
 
 const LINE_END = Buffer.from('\n');
 /** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /** What is kept of where the bytes lie in time. */
-const BUCKETS_MAX = 256;
+const STRETCHES_MAX = 256;
 /** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
 const PAD_SECONDS = 2;
 
@@ -45,6 +47,8 @@ export interface ReceiveOptions extends SpoolOptions {
    * @returns false: the answer is cancelled, as too large to be risked whole
    */
   readonly mayGoOn: (receiver: Receiving) => Promise<boolean>;
+  /** Whether the source ends its answers without a line end. Absent: it never does. */
+  readonly leavesLineEndOut?: (header: string) => Promise<boolean>;
 }
 
 /** How far an answer has come. */
@@ -82,6 +86,8 @@ export interface Received extends Traits {
   readonly extensions: readonly unknown[];
   /** The transport said where it ends. */
   readonly isFramed: boolean;
+  /** SHA-256 of the last line, where it has no line end: only another answer can show that it is whole. */
+  readonly openLine: string | undefined;
   readonly seen: Seen;
 }
 
@@ -192,7 +198,7 @@ class Receiver implements AsyncDisposable {
   seen(): Seen {
     return {
       bytes: this.#bytes,
-      sample: this.#parts.sample(BUCKETS_MAX),
+      stretches: this.#parts.stretches(STRETCHES_MAX),
       sortedTo: this.#totals.sortedTo,
     };
   }
@@ -227,12 +233,7 @@ class Receiver implements AsyncDisposable {
 
   async end(answer: ExportAnswer): Promise<Received> {
     await this.settle();
-    // RFC 4180 lets the last row go without its line end; where the length fits, nothing can be missing.
-    const isLastRow = answer.isMeasured && this.#question !== undefined && this.#cutter.rest.length > 0;
-    if (isLastRow && gluedError(this.#cutter.rest, 0n) === undefined) {
-      this.#cutter.fill(LINE_END, 0);
-      await this.#readHere();
-    }
+    const openLine = await this.#readOpenLine();
     const { rest } = this.#cutter;
     if (rest.length > 0) {
       throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
@@ -261,6 +262,7 @@ class Receiver implements AsyncDisposable {
       contentType: answer.contentType,
       extensions: answer.extensions(),
       isFramed: answer.isFramed,
+      openLine,
       seen: this.seen(),
     };
   }
@@ -268,6 +270,18 @@ class Receiver implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#flight?.stop();
     await this.#parts[Symbol.asyncDispose]();
+  }
+
+  /** RFC 4180 lets a last line go without its line end. @returns its sum, where it was read */
+  async #readOpenLine(): Promise<string | undefined> {
+    const { rest } = this.#cutter;
+    if (rest.length === 0 || gluedError(rest, 0n) !== undefined) return undefined;
+    const header = (this.#header ?? rest).toString('latin1').replace(/\r?\n$/, '');
+    if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
+    const sum = hash('sha256', rest, 'hex');
+    this.#cutter.fill(LINE_END, 0);
+    await this.#readHere();
+    return sum;
   }
 
   #traitsOf(layout: Layout, header: Buffer): Traits {

@@ -9,7 +9,6 @@ import type { Layout } from '../../ledger/header.ts';
 import { readManifest } from '../../ledger/objects/manifest.ts';
 import { type Compression, manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { LEASE_MS } from '../lease.ts';
 import type { ExportScope } from '../ports.ts';
 import { OF_THE_STORE, segmentManifest } from '../publish/build-publication.ts';
 import { publish, recover, spoolPrefix, type PublishDeps, type Step } from '../publish/publish.ts';
@@ -45,7 +44,7 @@ export async function mergeLedger(
   limits: MergeLimits,
   stop: AbortSignal,
 ): Promise<Merged | undefined> {
-  const lease = await deps.repository.acquire(scope, LEASE_MS);
+  const lease = await deps.repository.acquire(scope);
   if (lease === undefined) return undefined;
   await using held = deps.repository.keep(lease, `the segments of party ${scope.partyId}`);
   const publishing: PublishDeps = {

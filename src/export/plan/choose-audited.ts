@@ -1,10 +1,11 @@
-/** Which closed segments an export asks for once more, to compare their sums. */
+/** Which closed segments and ranges without entries an export asks for once more, to compare their sums. */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../core/time.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportScope } from '../ports.ts';
 import type { ExportStore } from '../store/export-store.ts';
-import { RETENTION_MICROS } from './remaining.ts';
+import { later } from './ranges.ts';
+import { isEmpty, RETENTION_MICROS } from './remaining.ts';
 
 export interface AuditChoice {
   /** Of the closed segments that the source should still have; from 0 to 1. */
@@ -17,11 +18,14 @@ export interface AuditChoice {
   readonly retentionMicros?: Micros | undefined;
 }
 
-/** Those checked longest ago. A share below one segment a night becomes one segment every few nights. */
+/** Segments and ranges without entries, those checked longest ago. A share below one segment a night becomes one segment every few nights. */
 export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice): readonly Coverage[] {
   const { share, scope, epoch, now } = choice;
+  const newest = coverage.reduce((latest, row) => (row.rows > 0n ? later(latest, row.from) : latest), 0n);
   const candidates = coverage
-    .filter((row) => !row.open && row.assetId === scope.assetId && row.content !== undefined)
+    .filter((row) => !row.open && row.assetId === scope.assetId)
+    // What is empty behind the newest entry is part of every overlap check.
+    .filter((row) => row.content !== undefined || (isEmpty(row) && row.to <= newest))
     .filter((row) => row.isFaulty !== true && row.epoch === epoch)
     .filter((row) => row.from === BEGINNING || isServed(row.from, choice))
     .filter((row) => now - (row.checkedAt ?? 0n) > DAY_MICROS)

@@ -5,7 +5,7 @@
 import { hash } from 'node:crypto';
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import type { Sides } from '../../ledger/header.ts';
-import { instantOf } from '../spool/segment-spool.ts';
+import { instantOf, later } from './ranges.ts';
 import type { WindowRequest } from '../ports.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { Traits } from '../fetch/receive.ts';
@@ -22,7 +22,8 @@ export function learned(
   question: WindowRequest,
   now: Micros,
 ): SourceProfile {
-  const header = hash('sha256', traits.header, 'hex').slice(0, 16);
+  // Alone, the header line may lack its line end.
+  const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(0, 16);
   const { sides } = traits.layout;
   const known = knownEntry(profile, traits, question, now);
   const base = header === profile.header ? profile : ofHeader(profile, header, sides, now);
@@ -72,7 +73,7 @@ export function newestShown(
 ): Micros | undefined {
   if (newestSecond === undefined) return shownTo;
   const second = instantOf(newestSecond);
-  return shownTo !== undefined && shownTo > second ? shownTo : second;
+  return later(shownTo ?? second, second);
 }
 
 function headerEvidence(sides: Sides): string {
@@ -103,12 +104,14 @@ function judgedByRows(
 function knownEntry(
   profile: SourceProfile,
   { leavingSecond, layout }: Traits,
-  { partyId, assetId }: WindowRequest,
+  { partyId, listedAs, assetId }: WindowRequest,
   now: Micros,
 ): SourceProfile['known'] {
   const { known } = profile;
   if (leavingSecond === undefined || layout.sides === 'from') return known;
   const second = instantOf(leavingSecond);
   const isYoung = known !== undefined && now - known.second < KNOWN_AGE_MICROS;
-  return isYoung || (known !== undefined && known.second >= second) ? known : { partyId, assetId, second };
+  return isYoung || (known !== undefined && known.second >= second)
+    ? known
+    : { partyId, listedAs, assetId, second };
 }

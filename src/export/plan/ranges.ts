@@ -1,5 +1,5 @@
 /** Half-open ranges of time and what is left of them: `[from, to)`, whole seconds. */
-import type { Micros } from '../../core/time.ts';
+import { floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
 
 export interface Range {
   readonly from: Micros;
@@ -37,4 +37,22 @@ export function union(ranges: readonly Range[]): Range[] {
 
 function byFrom(left: Range, right: Range): number {
   return left.from < right.from ? -1 : Number(left.from > right.from);
+}
+
+export function earlier(left: Micros, right: Micros): Micros {
+  return left < right ? left : right;
+}
+
+export function later(left: Micros, right: Micros): Micros {
+  return left > right ? left : right;
+}
+
+/** Whole seconds since 1970: exact in a double for any time there is. */
+export function secondOf(instant: Micros): number {
+  return Number(floorSecond(instant) / SECOND_MICROS);
+}
+
+/** The instant a second begins. */
+export function instantOf(second: number): Micros {
+  return BigInt(second) * SECOND_MICROS;
 }

@@ -6,7 +6,7 @@ import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '.
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { TailSum } from '../../ledger/objects/coverage-record.ts';
-import { overlaps, type Range, subtract, union } from './ranges.ts';
+import { earlier, later, overlaps, type Range, subtract, union } from './ranges.ts';
 
 /** Half of the six months that nodes of the public service keep by default. */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
@@ -34,6 +34,9 @@ export interface Target {
   /** Of the source's chain; absent where no list is known. */
   readonly epoch?: number | undefined;
   readonly trust?: Trust | undefined;
+  readonly runId?: string | undefined;
+  /** The source answers for short ranges alone: a start cannot be left out. */
+  readonly isSilent?: boolean | undefined;
 }
 
 /** Which coverage is asked for again, though it is known, and which is kept, though the source contradicts it. */
@@ -60,8 +63,6 @@ export interface AskPlan {
   readonly trims: readonly Trim[];
   /** The tail of what is known before the first range: the answer must contain it. */
   readonly overlap?: Overlap | undefined;
-  /** Why there is none, where the ledger has a past. */
-  readonly noOverlap?: string | undefined;
   /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
   readonly standing: readonly Coverage[];
   readonly isWindow: boolean;
@@ -76,6 +77,10 @@ export interface Overlap {
   readonly to: Micros;
   readonly tail: TailSum;
   readonly sides: Coverage['sides'];
+  /** Why the source may have no row of it any more. */
+  readonly mayBeGone?: string | undefined;
+  /** It holds no row that would show that a start was understood: none is sent. */
+  readonly isStartless?: boolean | undefined;
 }
 
 /** @returns undefined where nothing is left to ask */
@@ -84,9 +89,32 @@ export function planAsk(
   coverage: readonly Coverage[],
   profile: SourceProfile,
 ): AskPlan | undefined {
+  const plan = planOnce(target, coverage, profile);
+  const between = plan === undefined ? [] : emptyBetween(plan, coverage, target);
+  if (between.length === 0) return plan;
+  // The answer brings their rows, should there be any: they are audited without a request more.
+  const audited = new Set([...(target.trust?.audited ?? []), ...between]);
+  return planOnce({ ...target, trust: { ...target.trust, audited } }, coverage, profile);
+}
+
+/** Known ranges without entries between those that are asked for. */
+function emptyBetween(plan: AskPlan, coverage: readonly Coverage[], { assetId, runId }: Target): bigint[] {
+  const first = plan.closed[0]?.from ?? plan.open?.from ?? NO_END;
+  const last = plan.open === undefined ? (plan.closed.at(-1)?.to ?? first) : plan.open.from;
+  return coverage
+    .filter((row) => isEmpty(row) && row.assetId === assetId && row.from >= first && row.to <= last)
+    .filter((row) => !plan.supersedes.includes(row) && (runId === undefined || row.runId !== runId))
+    .map(({ coverageId }) => coverageId);
+}
+
+function planOnce(
+  target: Target,
+  coverage: readonly Coverage[],
+  profile: SourceProfile,
+): AskPlan | undefined {
   const known = coverage.filter((row) => isKnown(row, target));
   const others = coverage.filter((row) => !known.includes(row));
-  const closedEnd = target.to === undefined ? target.closedTo : min(target.to, target.closedTo);
+  const closedEnd = target.to === undefined ? target.closedTo : earlier(target.to, target.closedTo);
   const wanted = subtract({ from: target.from, to: closedEnd }, known);
   const taken = take(wanted, others, known, target);
   const { open, supersedes, trims } = taken;
@@ -95,7 +123,7 @@ export function planAsk(
   const first = closed[0]?.from ?? open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
-  const from = typeof overlap === 'object' ? overlap.tail.from : first;
+  const from = overlap?.tail.from ?? first;
   const last = open === undefined ? closed.at(-1)?.to : open.to;
   return {
     question: questionOf(from, last, profile, target.now),
@@ -103,7 +131,7 @@ export function planAsk(
     open,
     supersedes,
     trims,
-    ...(typeof overlap === 'string' ? { noOverlap: overlap } : { overlap }),
+    overlap,
     standing,
     isWindow: target.isWindow === true,
   };
@@ -124,7 +152,7 @@ function isDistrusted(row: Coverage, trust: Trust | undefined): boolean {
 
 /** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
 function mayStand(row: Coverage, { assetId, trust }: Target): boolean {
-  if (row.assetId !== assetId || row.content === undefined || row.isFaulty) return false;
+  if (row.assetId !== assetId || row.isFaulty || (row.content === undefined && !isEmpty(row))) return false;
   return row.open || trust?.audited?.has(row.coverageId) === true;
 }
 
@@ -189,11 +217,11 @@ function touches(row: Coverage, closed: readonly Range[], open: AskPlan['open'])
 /** Of a segment that is only asked for again in part, the rest stays. */
 function replacedPart(row: Coverage, { isWindow, closedTo, trust }: Target): Range | undefined {
   const { from, to } = row;
-  if (row.open) return isWindow === true ? undefined : { from, to: min(to, closedTo) };
+  if (row.open) return isWindow === true ? undefined : { from, to: earlier(to, closedTo) };
   if (row.objectKey === undefined || !isDistrusted(row, trust)) return undefined;
   const again = trust?.again;
   const isWhole = again === undefined || isDistrusted(row, { ...trust, again: undefined });
-  return isWhole ? { from, to } : { from: max(from, again.from), to: min(to, again.to) };
+  return isWhole ? { from, to } : { from: later(from, again.from), to: earlier(to, again.to) };
 }
 
 function divided(
@@ -220,27 +248,42 @@ function openPart(
   const to = touched.some((row) => row.open) ? undefined : target.to;
   const from = [...known, ...touched]
     .filter((row) => !row.open)
-    .reduce((latest, row) => max(latest, row.to), max(target.from, target.closedTo));
+    .reduce((latest, row) => later(latest, row.to), later(target.from, target.closedTo));
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;
 }
 
-/** @returns in words why nothing known can be asked for again, where something is known */
-function overlapAt(first: Micros, known: readonly Coverage[], target: Target): Overlap | string | undefined {
+/** A closed range in which there is no entry. */
+export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
+  return !open && rows === 0n && objectKey === undefined;
+}
+
+function overlapAt(first: Micros, known: readonly Coverage[], target: Target): Overlap | undefined {
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
   if (row?.tail === undefined) return undefined;
-  const isOtherEpoch = row.epoch !== undefined && target.epoch !== undefined && row.epoch !== target.epoch;
+  const { tail, sides } = row;
+  if (tail.rows === 0 && target.isSilent === true) return { to: first, tail, sides };
+  if (tail.rows > 0) return { to: first, tail, sides, mayBeGone: whyGone(row, tail, target) };
+  // Of both sides none was there: one of them must not be either.
+  return {
+    to: first,
+    tail: { ...tail, from: emptySince(row, known) },
+    sides: sides === 'both' ? 'unknown' : sides,
+    isStartless: true,
+  };
+}
+
+/** Where the known ranges without entries begin that end with this one. */
+function emptySince(last: Coverage, known: readonly Coverage[]): Micros {
+  let { from } = last;
+  for (const row of known.filter(isEmpty).toSorted((one, other) => Number(other.to - one.to)))
+    if (row.to === from && row.assetId === last.assetId && row.sides === last.sides) ({ from } = row);
+  return from;
+}
+
+function whyGone({ epoch }: Coverage, tail: TailSum, target: Target): string | undefined {
+  const isOtherEpoch = epoch !== undefined && target.epoch !== undefined && epoch !== target.epoch;
   if (isOtherEpoch) return 'the chain of the source began again since';
-  if (target.now - row.tail.from > (target.retentionMicros ?? RETENTION_MICROS)) {
-    return row.tail.rows === 0 ? undefined : 'what is known is older than a source may keep';
-  }
-  return { to: first, tail: row.tail, sides: row.sides };
-}
-
-function min(left: Micros, right: Micros): Micros {
-  return left < right ? left : right;
-}
-
-function max(left: Micros, right: Micros): Micros {
-  return left > right ? left : right;
+  const isOld = target.now - tail.from > (target.retentionMicros ?? RETENTION_MICROS);
+  return isOld ? 'what is known is older than a source may keep' : undefined;
 }

@@ -4,13 +4,14 @@
  */
 import { z } from 'zod';
 import { DAY_MICROS } from '../../core/time.ts';
-import type { Range } from './ranges.ts';
-import { secondOf } from '../validate/tail.ts';
+import { type Range, secondOf } from './ranges.ts';
 
 const TIMES_BEFORE_HALVING = 2;
 const HALVINGS_MAX = 2;
-/** What nodes keep by default: what a range holds of earlier times is taken for nothing. */
-const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
+/** No query takes too long for a shorter range: whatever fails there, windows of half of it would fail as well. */
+const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
+/** What nodes keep by default: where a range is halved blindly, earlier times count as empty. */
+export const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 export const silenceSchema = z.object({
   /** In a row. */
@@ -21,40 +22,28 @@ export const silenceSchema = z.object({
   firstSecond: z.int().optional(),
 });
 
-export class Silence {
-  /** To be kept, as JSON. */
-  readonly state: z.output<typeof silenceSchema>;
+/** To be kept, as JSON. */
+export type Silence = z.output<typeof silenceSchema>;
 
-  constructor(remembered: z.output<typeof silenceSchema> = { times: 0 }) {
-    this.state = { ...remembered };
-  }
+/**
+ * A range was met with silence.
+ * @returns undefined where halving it did not help, so that nothing is left to try
+ */
+export function countSilence(silence: Silence, range: Range): Silence | undefined {
+  const firstSecond = silence.firstSecond ?? secondOf(range.to) - USUAL_SECONDS_MAX;
+  const seconds = secondOf(range.to) - Math.max(secondOf(range.from), firstSecond);
+  const { secondsMax } = silence;
+  // It could not be asked for in windows, so nothing was learned about shorter ones.
+  if (secondsMax !== undefined && seconds > secondsMax) return { ...silence, firstSecond };
+  const times = silence.times + 1;
+  const halvings = times - TIMES_BEFORE_HALVING;
+  if (halvings >= HALVINGS_MAX) return undefined;
+  if (seconds <= LONG_SECONDS_MIN) return { times, firstSecond, secondsMax };
+  const half = Math.floor(seconds / 2);
+  return { times, firstSecond, secondsMax: halvings >= 0 ? half : secondsMax };
+}
 
-  /** A range was met with silence. @returns false: halving it did not help, so nothing is left to try */
-  met(range: Range): boolean {
-    const { state } = this;
-    state.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
-    const seconds = secondOf(range.to) - this.#first(range);
-    // It could not be asked for in windows, so nothing was learned about shorter ones.
-    if (state.secondsMax !== undefined && seconds > state.secondsMax) return true;
-    state.times += 1;
-    const halvings = state.times - TIMES_BEFORE_HALVING;
-    if (halvings >= HALVINGS_MAX) return false;
-    if (halvings >= 0) state.secondsMax = Math.max(1, Math.floor(seconds / 2));
-    return true;
-  }
-
-  /** A range was answered, with rows in it: one that is answered because it is empty is no gain. */
-  broken(): void {
-    this.state.times = 0;
-  }
-
-  /** Where a range must end at the latest; undefined: it is short enough. */
-  cut(range: Range): number | undefined {
-    const second = this.#first(range) + (this.state.secondsMax ?? Number.POSITIVE_INFINITY);
-    return second < secondOf(range.to) ? second : undefined;
-  }
-
-  #first({ from }: Range): number {
-    return Math.max(secondOf(from), this.state.firstSecond ?? Number.NEGATIVE_INFINITY);
-  }
+/** Where a range must end at the latest; infinite where any range may be asked for. */
+export function latestEnd({ secondsMax, firstSecond }: Silence, { from }: Range): number {
+  return Math.max(secondOf(from), firstSecond ?? -Infinity) + (secondsMax ?? Infinity);
 }

@@ -1,11 +1,10 @@
 /** How many bytes of a stream lie where in time, in bounded memory. */
 
-/** A lower bound of the bytes in each stretch of time. Plain data, so that a plan can keep it. */
-export interface Sample {
-  /** Seconds in one bucket, a power of two. */
-  readonly bucketSeconds: number;
-  /** `[number of the bucket, bytes]`, in order. */
-  readonly buckets: readonly (readonly [number, number])[];
+/** At least so many bytes lie between two seconds, `to` exclusive. Plain data, so that a plan can keep it. */
+export interface Stretch {
+  readonly from: number;
+  readonly to: number;
+  readonly bytes: number;
 }
 
 const BUCKETS_MAX = 4096;
@@ -19,29 +18,57 @@ export class TimeHistogram {
     const bucket = Math.floor(second / this.#bucketSeconds);
     this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + bytes);
     while (this.#buckets.size > BUCKETS_MAX) {
-      this.#buckets = halved(this.#buckets);
+      this.#buckets = mergePairs(this.#buckets);
       this.#bucketSeconds *= 2;
     }
   }
 
-  /** No finer than so many buckets. */
-  sample(bucketsMax: number): Sample {
-    let [bucketSeconds, buckets] = [this.#bucketSeconds, this.#buckets];
-    for (; buckets.size > bucketsMax; bucketSeconds *= 2) buckets = halved(buckets);
-    return { bucketSeconds, buckets: [...buckets].toSorted(([one], [other]) => one - other) };
+  /** Apart from one another, in order, and no more of them than that. */
+  stretches(stretchesMax: number): readonly Stretch[] {
+    let [seconds, buckets] = [this.#bucketSeconds, this.#buckets];
+    for (; buckets.size > stretchesMax; seconds *= 2) buckets = mergePairs(buckets);
+    return [...buckets]
+      .map(([bucket, bytes]) => ({ from: bucket * seconds, to: (bucket + 1) * seconds, bytes }))
+      .toSorted((one, other) => one.from - other.from);
   }
 }
 
-export function bytesOf({ buckets }: Sample): number {
-  return buckets.reduce((sum, [, bytes]) => sum + bytes, 0);
-}
-
-/** Two buckets become one. */
-function halved(fine: ReadonlyMap<number, number>): Map<number, number> {
+function mergePairs(fine: ReadonlyMap<number, number>): Map<number, number> {
   const coarse = new Map<number, number>();
   for (const [bucket, bytes] of fine) {
     const half = Math.floor(bucket / 2);
     coarse.set(half, (coarse.get(half) ?? 0) + bytes);
   }
   return coarse;
+}
+
+export function sumBytes(stretches: readonly Stretch[]): number {
+  return stretches.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Where the first stretches end that hold no more than that together; where the first one ends, if it holds more. */
+export function findBorder(stretches: readonly Stretch[], bytesMax: number): number | undefined {
+  let sum = 0;
+  let border = stretches[0]?.to;
+  for (const { to, bytes } of stretches) {
+    sum += bytes;
+    if (sum > bytesMax) break;
+    border = to;
+  }
+  return border;
+}
+
+/** What two streams showed of the same rows: the later one is believed wherever both showed some. */
+export function mergeSeen(earlier: readonly Stretch[], later: readonly Stretch[]): Stretch[] {
+  const apart = earlier.filter((old) => !later.some((fresh) => meets(old, fresh)));
+  return [...apart, ...later].toSorted((one, other) => one.from - other.from);
+}
+
+/** Whether an answer has less in some stretch than is known to be there. */
+export function hasLess(answer: readonly Stretch[], known: readonly Stretch[]): boolean {
+  return known.some((one) => sumBytes(answer.filter((part) => meets(part, one))) < one.bytes);
+}
+
+function meets(one: Stretch, other: Stretch): boolean {
+  return one.from < other.to && other.from < one.to;
 }

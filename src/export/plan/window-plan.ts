@@ -4,27 +4,16 @@
  * asked for in windows, the earliest first, each shorter than the one it was cut from.
  *
  * At most twice the ledger is asked for, and what was in flight at each kill: a stream is cancelled only while no more
- * was cancelled than the ledger is known to hold, and shows where to cut.
+ * was cancelled than the ledger is known to hold.
  *
  * It only proposes where to cut. What is left to ask is computed from the warehouse every time, so a plan that is
  * lost or outdated costs bytes at most. Pure.
  */
 import { z } from 'zod';
-import { DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
-import {
-  after,
-  boundsOf,
-  type ByteBounds,
-  bytesIn,
-  isWithin,
-  joined,
-  lacks,
-  thinned,
-} from './byte-bounds.ts';
-import type { Range } from './ranges.ts';
-import { bytesOf, type Sample } from './time-histogram.ts';
-import { Silence, silenceSchema } from './silence.ts';
-import { secondOf } from '../validate/tail.ts';
+import type { Micros } from '../../core/time.ts';
+import { instantOf, type Range, secondOf } from './ranges.ts';
+import { countSilence, latestEnd, silenceSchema, USUAL_SECONDS_MAX } from './silence.ts';
+import { findBorder, hasLess, mergeSeen, type Stretch, sumBytes } from './time-histogram.ts';
 
 /** A window's size is an estimate, and stays this far below what a stream may hold. */
 const WINDOW_PART = 0.7;
@@ -33,22 +22,21 @@ const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
 /** Smaller windows are not worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
-/** Of what an unsorted stream showed, this part is asked for next. */
-const SAMPLE_PARTS = 16;
+/** Of what an unsorted stream showed, this part is asked for next: nobody knows how much it did not show. */
+const UNSORTED_PART = 1 / 16;
 /** Of a segment: so much may come twice among the cancelled streams themselves. */
 const REPEATED_PART = 1 / 16;
-const STRETCHES_MAX = 256;
-/** What nodes keep by default: where a range is halved blindly, earlier times count as empty. */
-const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
+const STRETCHES_MAX = 1024;
 
 const count = z.number().nonnegative();
-const kept = z.object({
-  version: z.literal(4),
+const planSchema = z.object({
+  version: z.literal(5),
   breaks: z.int().nonnegative(),
   /** Of the longest stream that broke. */
   brokenBytes: count.optional(),
+  /** What streams that did not come to their end showed of the rows that are still to come. */
   seen: z
-    .array(z.tuple([z.int(), z.int().positive(), count]).readonly())
+    .array(z.object({ from: z.int(), to: z.int(), bytes: count }).readonly())
     .max(STRETCHES_MAX)
     .readonly(),
   sortedTo: z.int().optional(),
@@ -63,58 +51,48 @@ const kept = z.object({
 export interface Seen {
   /** All that came over the wire. */
   readonly bytes: number;
-  /** Of the rows that were asked for. */
-  readonly sample: Sample;
+  /** Where the rows lie that were asked for. */
+  readonly stretches: readonly Stretch[];
   /** Times never went back: every second before this one is there whole. */
   readonly sortedTo: number | undefined;
 }
 
 export class WindowPlan {
-  readonly #segmentBytesMax: number;
-  readonly #kept: Omit<z.output<typeof kept>, 'silence'>;
-  readonly #silence: Silence;
-  /** What the last window held, as a multiple of what had been seen of it before. */
-  #scale: number | undefined;
+  /** A longer answer is cancelled. */
+  readonly streamBytesMax: number;
+  readonly #kept: z.output<typeof planSchema>;
+  /** In the last window. */
   #bytesPerSecond: number | undefined;
 
-  /**
-   * @param bytesPerSecond what finished segments of these nights lead to expect
-   * @param remembered what `toJson` gave in an earlier try; what is none is ignored
-   */
-  constructor(segmentBytesMax: number, bytesPerSecond?: number, remembered?: unknown) {
-    this.#segmentBytesMax = segmentBytesMax;
-    this.#bytesPerSecond = bytesPerSecond;
-    const known = kept.safeParse(remembered).data;
-    this.#kept = known ?? { version: 4, breaks: 0, seen: [], owedBytes: 0 };
-    this.#silence = new Silence(known?.silence);
+  /** @param remembered what `toJson` gave in an earlier try; what is none is ignored */
+  constructor(segmentBytesMax: number, remembered?: unknown) {
+    this.streamBytesMax = segmentBytesMax;
+    const known = planSchema.safeParse(remembered).data;
+    this.#kept = known ?? { version: 5, breaks: 0, seen: [], owedBytes: 0, silence: { times: 0 } };
   }
 
-  /** A longer answer is cancelled. */
-  get streamBytesMax(): number {
-    return this.#segmentBytesMax;
+  get #isBroken(): boolean {
+    return this.#kept.breaks > BREAKS_MAX;
   }
 
   /** The size of a window. */
   get windowBytes(): number {
-    const wanted = WINDOW_PART * this.#segmentBytesMax;
-    if (this.#kept.breaks <= BREAKS_MAX || this.#kept.brokenBytes === undefined) return wanted;
-    return Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * this.#kept.brokenBytes));
+    const wanted = WINDOW_PART * this.streamBytesMax;
+    const { brokenBytes = Infinity } = this.#kept;
+    return this.#isBroken
+      ? Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * brokenBytes))
+      : wanted;
   }
 
   /** Whether no more was cancelled than the ledger is known to hold: then twice the ledger is asked for at most. */
   get isAffordable(): boolean {
-    return this.#creditBytes >= 0;
-  }
-
-  /** So much of what was seen may come again with a stream that is cancelled. */
-  get #creditBytes(): number {
-    const seenBytes = bytesIn(this.#kept.seen, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
-    return seenBytes + REPEATED_PART * this.#segmentBytesMax - this.#kept.owedBytes;
+    const { seen, owedBytes } = this.#kept;
+    return owedBytes <= sumBytes(seen) + REPEATED_PART * this.streamBytesMax;
   }
 
   /** The same plan, had the stream in hand been cancelled. */
   ifOutgrown(seen: Seen, range: Range): WindowPlan {
-    const copy = new WindowPlan(this.#segmentBytesMax, undefined, this.toJson());
+    const copy = new WindowPlan(this.streamBytesMax, this.toJson());
     copy.outgrown(seen, range);
     return copy;
   }
@@ -125,11 +103,9 @@ export class WindowPlan {
    *   undefined: all of it should be asked for
    */
   cut(range: Range): Micros | undefined {
-    const bySize = this.#cutBySize(range);
-    const bySilence = this.#silence.cut(range);
-    if (bySilence === undefined && bySize === undefined) return undefined;
-    const second = Math.min(bySize ?? Number.POSITIVE_INFINITY, bySilence ?? Number.POSITIVE_INFINITY);
-    return BigInt(second) * SECOND_MICROS;
+    const [from, to] = [secondOf(range.from), secondOf(range.to)];
+    const second = Math.min(this.#cutBySize(from, to), latestEnd(this.#kept.silence, range));
+    return second < to ? instantOf(second) : undefined;
   }
 
   /** Where to begin instead, after an answer that reached the range's end was too large: ever closer to that end. */
@@ -139,7 +115,7 @@ export class WindowPlan {
     if (last === undefined || last.to !== to) return undefined;
     const first = Math.max(from, last.from, last.from === 0 ? to - USUAL_SECONDS_MAX : 0);
     const second = Math.floor((first + to) / 2);
-    return second > first && second < to ? BigInt(second) * SECOND_MICROS : undefined;
+    return second > first && second < to ? instantOf(second) : undefined;
   }
 
   /** An answer broke on its way. */
@@ -152,18 +128,23 @@ export class WindowPlan {
   /** An answer was cancelled. @param range given where it was too large for it */
   outgrown(seen: Seen, range?: Range): void {
     this.#remember(seen);
-    this.#kept.owedBytes += bytesOf(seen.sample);
+    this.#kept.owedBytes += sumBytes(seen.stretches);
     if (range === undefined) return;
     const from = secondOf(range.from);
     const times = this.#kept.outgrown?.from === from ? this.#kept.outgrown.times + 1 : 1;
     this.#kept.outgrown = { from, to: secondOf(range.to), times };
-    this.#scale = undefined;
-    this.#bytesPerSecond = undefined;
+  }
+
+  /** Longer ranges than that are not answered. */
+  get isSilent(): boolean {
+    return this.#kept.silence.secondsMax !== undefined;
   }
 
   /** Nothing came of a range. @returns false: that will not change */
   silent(range: Range): boolean {
-    return this.#silence.met(range);
+    const silence = countSilence(this.#kept.silence, range);
+    if (silence !== undefined) this.#kept.silence = silence;
+    return silence !== undefined;
   }
 
   /**
@@ -172,100 +153,70 @@ export class WindowPlan {
    * @param firstSecond of its rows
    */
   done(range: Range, bytes: number, firstSecond: number | undefined): void {
-    if (bytes > 0) this.#silence.broken();
+    // One that is answered because it is empty is no gain.
+    if (bytes > 0) this.#kept.silence.times = 0;
     this.#kept.owedBytes -= bytes;
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
-    const seenBytes = bytesIn(this.#kept.seen, Number.NEGATIVE_INFINITY, to);
-    if (seenBytes > 0) this.#scale = Math.max(1, bytes / seenBytes);
-    this.#kept.seen = after(this.#kept.seen, to, Math.max(0, bytes - seenBytes));
+    this.#kept.seen = this.#kept.seen.filter((stretch) => stretch.from >= to);
     this.#bytesPerSecond = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
-  isLess(answer: Sample, range: Range): boolean {
-    return lacks(answer, this.#kept.seen, secondOf(range.from), secondOf(range.to));
+  isLess(answer: readonly Stretch[], range: Range): boolean {
+    return hasLess(answer, this.#seenWithin(secondOf(range.from), secondOf(range.to)));
   }
 
   /** For whoever goes on with the export. */
   toJson(): unknown {
-    return { ...this.#kept, silence: { ...this.#silence.state } };
+    return structuredClone(this.#kept);
   }
 
-  #remember({ sample, sortedTo }: Seen): void {
-    this.#kept.seen = thinned(joined(this.#kept.seen, boundsOf(sample)), STRETCHES_MAX);
+  #seenWithin(from: number, to: number): readonly Stretch[] {
+    return this.#kept.seen.filter((stretch) => stretch.from >= from && stretch.to <= to);
+  }
+
+  #remember({ stretches, sortedTo }: Seen): void {
+    this.#kept.seen = mergeSeen(this.#kept.seen, stretches).slice(0, STRETCHES_MAX);
     this.#kept.sortedTo = sortedTo;
+    this.#bytesPerSecond = undefined;
   }
 
-  #cutBySize(range: Range): number | undefined {
-    const from = secondOf(range.from);
-    const outgrown = this.#kept.outgrown?.from === from ? this.#kept.outgrown : undefined;
-    const to = Math.min(secondOf(range.to), outgrown?.to ?? Number.POSITIVE_INFINITY);
-    if (to - from < 2) return undefined;
-    const seen = this.#kept.seen.filter((stretch) => isWithin(stretch, from, to));
-    const second =
-      seen.length > 0 ? this.#bySeen(seen, from, to, outgrown?.times ?? 0) : this.#byRate(from, to);
-    if (second === undefined && outgrown === undefined) return undefined;
+  /** @returns infinite, or not before `to`, where all of it may be asked for */
+  #cutBySize(from: number, to: number): number {
+    const { outgrown } = this.#kept;
+    if (outgrown?.from === from) return this.#cutOutgrown(from, Math.min(to, outgrown.to), outgrown.times);
+    if (this.#bytesPerSecond !== undefined)
+      return from + Math.max(1, Math.floor(this.windowBytes / this.#bytesPerSecond));
+    const isTooLarge = outgrown !== undefined || this.#isBroken;
+    return (isTooLarge ? this.#cutBySeen(from, to) : undefined) ?? Infinity;
+  }
+
+  /** @param times how many answers that begin there were too large */
+  #cutOutgrown(from: number, to: number, times: number): number {
+    if (to - from < 2) return Infinity;
+    const leap = times > 1 ? leapBefore(this.#seenWithin(from, to), times) : undefined;
+    const second = leap !== undefined && leap > from ? leap : this.#cutBySeen(from, to);
     if (second !== undefined && second > from && second < to) return second;
-    const first = Math.max(from, seen[0]?.[0] ?? (from === 0 ? to - USUAL_SECONDS_MAX : from));
-    return Math.max(from + 1, Math.floor(((first < to ? first : from) + to) / 2));
+    // Nothing that was seen says where: halved blindly.
+    const first = from === 0 ? Math.max(0, to - USUAL_SECONDS_MAX) : from;
+    return Math.max(from + 1, Math.floor((first + to) / 2));
   }
 
-  /** @param outgrownTimes how many answers beginning there were too large */
-  #bySeen(seen: ByteBounds, from: number, to: number, outgrownTimes: number): number | undefined {
-    const { windowBytes } = this;
-    const seenBytes = seen.reduce((sum, [, , bytes]) => sum + bytes, 0);
-    const scale = this.#scale;
-    if (outgrownTimes === 0 && seenBytes * (scale ?? 1) <= windowBytes) {
-      // Of a sorted stream, the little that is left says nothing of what would have come after it.
-      const sortedTo = this.#kept.sortedTo ?? from;
-      return sortedTo > from && sortedTo < to ? sortedTo : undefined;
-    }
-    if (this.#kept.sortedTo !== undefined) {
-      if (this.#kept.breaks > BREAKS_MAX) return borderAt(seen, windowBytes) ?? this.#kept.sortedTo;
-      // With its last second: what is left over would come again with the next stream that is cancelled.
-      const border = borderAt(seen, this.#segmentBytesMax);
-      return border !== undefined && border < this.#kept.sortedTo ? border : this.#kept.sortedTo + 1;
-    }
-    const leap = outgrownTimes > 1 ? leapBefore(seen, outgrownTimes) : undefined;
-    if (leap !== undefined && leap > from) return leap;
-    const wanted = scale === undefined ? seenBytes / SAMPLE_PARTS : windowBytes / scale;
-    const [first, seconds, bytes] = seen[0] ?? [from, 0, 0];
-    const isAffordable = scale !== undefined || bytes <= this.#creditBytes;
-    if (!isAffordable) return first > from ? first : first + seconds;
-    return borderAt(seen, Math.min(windowBytes, wanted));
+  #cutBySeen(from: number, to: number): number | undefined {
+    const seen = this.#seenWithin(from, to);
+    const { sortedTo = from } = this.#kept;
+    if (sortedTo <= from) return findBorder(seen, UNSORTED_PART * sumBytes(seen));
+    const bytesMax = this.#isBroken ? this.windowBytes : this.streamBytesMax;
+    return Math.min(sortedTo, findBorder(seen, bytesMax) ?? to);
   }
-
-  #byRate(from: number, to: number): number | undefined {
-    const rate = this.#bytesPerSecond;
-    // Of the time before the first entry, which nobody knows, a rate says nothing.
-    if (rate === undefined || from === 0 || rate * (to - from) <= this.streamBytesMax) return undefined;
-    return from + Math.max(1, Math.floor(this.windowBytes / rate));
-  }
-}
-
-/** The last border of a stretch before which no more than so much is known; the first one, where all is more. */
-function borderAt(seen: ByteBounds, bytesMax: number): number | undefined {
-  let sum = 0;
-  let border: number | undefined;
-  for (const [from, seconds, bytes] of seen.toSorted(byEnd)) {
-    sum += bytes;
-    if (sum > bytesMax) return border === undefined ? from + seconds : Math.max(border, from);
-    border = from + seconds;
-  }
-  return undefined;
-}
-
-function byEnd(one: ByteBounds[number], other: ByteBounds[number]): number {
-  return one[0] + one[1] - (other[0] + other[1]);
 }
 
 /**
  * Before everything that was seen, ever further: a source that shows the end of a range first would
  * otherwise be asked for all that lies before it again and again.
  */
-function leapBefore(seen: ByteBounds, times: number): number | undefined {
-  const first = seen[0]?.[0];
-  if (first === undefined) return undefined;
-  const end = seen.reduce((latest, [from, seconds]) => Math.max(latest, from + seconds), first);
-  return first - (end - first) * 2 ** (times - 1);
+function leapBefore(seen: readonly Stretch[], times: number): number | undefined {
+  const [first, last] = [seen[0], seen.at(-1)];
+  if (first === undefined || last === undefined) return undefined;
+  return first.from - (last.to - first.from) * 2 ** (times - 1);
 }

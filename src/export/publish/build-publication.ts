@@ -7,10 +7,11 @@ import { segmentKey } from '../../ledger/objects/object-keys.ts';
 import type { Coverage, NewCoverage } from '../store/coverage-rows.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Publication } from '../store/publications.ts';
-import { instantOf, type ReceivedSegment } from '../spool/segment-spool.ts';
+import type { ReceivedSegment } from '../spool/segment-spool.ts';
+import { instantOf, later } from '../plan/ranges.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import { type Spooled, withoutLineEnd } from '../spool/spool-writer.ts';
+import type { Spooled } from '../spool/spool-writer.ts';
 import type { Kept } from './trim.ts';
 import type { ExportRequest } from '../request.ts';
 
@@ -59,7 +60,7 @@ export function buildPublication(
   known: readonly Coverage[],
   context: PublicationContext,
 ): Publication {
-  const tail = context.as === 'open' ? undefined : received.tail?.result(withoutLineEnd(received.header));
+  const tail = context.as === 'open' ? undefined : received.tail?.result(received.header);
   const closedEnd = plan.closed.at(-1)?.to;
   const segments: Segments = [];
   const coverage = [
@@ -120,10 +121,7 @@ function keptCoverage(
 
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
-  return [ceilSecond(seenTime), newest].reduce(
-    (left, right) => (left > right ? left : right),
-    from + SECOND_MICROS,
-  );
+  return [ceilSecond(seenTime), newest].reduce(later, from + SECOND_MICROS);
 }
 
 /** @returns the key of the object that the spooled rows become */

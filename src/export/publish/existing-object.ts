@@ -2,10 +2,11 @@
  * A key names the plain CSV, but one CSV can be compressed to different bytes (another version of the
  * library, other windows). Where an object with the same content lies there already, it is taken as it is.
  */
+import { ByteSums } from '../../core/byte-sums.ts';
 import { pipeline } from 'node:stream';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
-import { ByteSums, isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.ts';
+import { isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 
 /**

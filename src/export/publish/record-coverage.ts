@@ -15,7 +15,7 @@ import {
   recordKey,
   recordsOf,
 } from '../../ledger/objects/coverage-record.ts';
-import { ByteSums } from '../../ledger/objects/plain-stream.ts';
+import { ByteSums } from '../../core/byte-sums.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { CoverageSnapshot, CoverageStore } from '../store/coverage-store.ts';
 
@@ -89,7 +89,7 @@ async function write(
     const compressed = [plain.through(), createZstdCompress(), stored.through()] as const;
     await pipeline(lines, ...compressed, createWriteStream(path), { signal });
     const key = recordKey({ ...snapshot, isFull, sha256: plain.sha256() });
-    await objects.publishFile(key, path, { bytes: stored.bytes, sha256: stored.sha256() }, signal);
+    await objects.publishFile(key, path, stored.facts(), signal);
     return key;
   } finally {
     await unlink(path).catch(() => undefined);

@@ -3,12 +3,11 @@
  * read from the store and written anew. The source is not asked.
  */
 import type { Layout } from '../../ledger/header.ts';
-import type { Range } from '../plan/ranges.ts';
+import { type Range, secondOf } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
 import { RangeSpool, type SpoolOptions } from '../spool/range-spool.ts';
 import type { Spooled } from '../spool/spool-writer.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import { secondOf } from '../validate/tail.ts';
 import { copyStoredRows, type StoredRowsDeps } from './stored-rows.ts';
 
 /** A range that is kept, with its rows where it has any. */

@@ -111,10 +111,8 @@ class BlockReader {
   #current: Span | undefined;
   #runStart = 0;
   #runEnd = -1;
-  /** Hashes of the rows in the newest second of the tail: seconds that are outdone need not be summed. */
-  readonly #newestHashes: string[] = [];
-  #newestRows = 0;
-  readonly #newestZones = new Set<number>();
+  /** Of the rows in the newest second of the tail. */
+  readonly #newestSum = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
   #unread: UnreadRow | undefined;
 
@@ -146,7 +144,8 @@ class BlockReader {
       ...this.#found,
       spans: this.#spans.map((span) => span.findings()),
       runs: new Float64Array(this.#runs),
-      newest: this.#newest(),
+      newest:
+        this.#newestSum.rows === 0 ? undefined : { second: this.#newestSecond, sum: this.#newestSum.plain() },
       unread: this.#unread,
     };
   }
@@ -187,27 +186,10 @@ class BlockReader {
     span.add(second, hash, zone, next - start, isFrom);
     const { tailEnd } = this.#question;
     if (tailEnd !== undefined && second >= this.#newestSecond && second < tailEnd) {
-      this.#outdo(second, hash, zone);
-    }
-  }
-
-  #outdo(second: number, hash: string, zone: number): void {
-    if (second > this.#newestSecond) {
+      if (second > this.#newestSecond) this.#newestSum.reset();
       this.#newestSecond = second;
-      // Those of before are overwritten: emptying the list for each second would cost more than the sum.
-      this.#newestRows = 0;
-      if (this.#newestZones.size > 1 || !this.#newestZones.has(zone)) this.#newestZones.clear();
+      this.#newestSum.add(hash, zone);
     }
-    this.#newestHashes[this.#newestRows] = hash;
-    this.#newestRows += 1;
-    this.#newestZones.add(zone);
-  }
-
-  #newest(): BlockFindings['newest'] {
-    if (this.#newestRows === 0) return undefined;
-    const sum = new RowSum();
-    for (const hash of this.#newestHashes.slice(0, this.#newestRows)) sum.digest.add(hash);
-    return { second: this.#newestSecond, sum: { ...sum.plain(), zones: [...this.#newestZones] } };
   }
 
   #spanOf(second: number): Span {

@@ -74,7 +74,8 @@ export class RowFilter {
 
   #isParty(column: number): boolean {
     if (this.#party !== undefined) return this.#fields.holds(column, this.#party);
-    return this.#fields.text(column) === this.#partyId;
+    const text = this.#fields.text(column);
+    return text === this.#partyId || (text !== undefined && this.#decodeParty(text) === this.#partyId);
   }
 
   /** A party in a spelling that nobody knows may be the one that was asked for. */

@@ -16,7 +16,7 @@ export class RangeSpool implements AsyncDisposable {
   /** Whoever adds rows sums them here. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
-  readonly #added: Buffer[] = [];
+  #added: Buffer[] = [];
   #writer: Promise<SpoolWriter> | undefined;
 
   constructor(from: number, to: number, options: SpoolOptions) {
@@ -29,26 +29,23 @@ export class RangeSpool implements AsyncDisposable {
     return second >= this.from && second < this.to;
   }
 
+  /** Until they are flushed, `rows` must not change. */
   add(rows: Buffer): void {
     this.#added.push(rows);
   }
 
-  /**
-   * Resolves when what was added is compressed or stored; until then it must not change.
-   * @param header the first one is written
-   */
+  /** Copies what was added, and writes it. @param header the first one is written */
   async flush(header: Buffer): Promise<void> {
     if (this.#added.length === 0) return;
-    const rows = this.#added.splice(0);
+    const rows = Buffer.concat(this.#added);
+    this.#added = [];
     this.#writer ??= this.#begin(header);
-    const writer = await this.#writer;
-    await writer.writeJoined(rows);
+    await (await this.#writer).write(rows);
   }
 
   /** @returns undefined where no row came */
   async finish(): Promise<Spooled | undefined> {
-    const writer = await this.#writer;
-    return writer?.finish();
+    return (await this.#writer)?.finish();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -58,6 +55,6 @@ export class RangeSpool implements AsyncDisposable {
 
   async #begin(header: Buffer): Promise<SpoolWriter> {
     const { compression, spoolFile } = this.#options;
-    return SpoolWriter.create(await spoolFile(), header, compression, this.sum);
+    return new SpoolWriter(await spoolFile(), header, compression, this.sum);
   }
 }

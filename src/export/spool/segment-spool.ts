@@ -1,11 +1,11 @@
 /** Puts an answer's rows where they belong in the spool: each range of the plan becomes one object. */
-import { type Micros, SECOND_MICROS } from '../../core/time.ts';
+import type { Micros } from '../../core/time.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import { type Sample, TimeHistogram } from '../plan/time-histogram.ts';
+import { type Stretch, TimeHistogram } from '../plan/time-histogram.ts';
 import { RangeSpool, type SpoolOptions } from './range-spool.ts';
 import type { Spooled } from './spool-writer.ts';
-import { secondOf } from '../validate/tail.ts';
+import { secondOf } from '../plan/ranges.ts';
 
 /** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */
 export interface ReceivedSegment {
@@ -75,8 +75,8 @@ export class SegmentSpools implements AsyncDisposable {
   }
 
   /** Bytes by time of the closed ranges. */
-  sample(bucketsMax: number): Sample {
-    return this.#histogram.sample(bucketsMax);
+  stretches(stretchesMax: number): readonly Stretch[] {
+    return this.#histogram.stretches(stretchesMax);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -106,9 +106,4 @@ function mergedRuns(runs: Float64Array, parts: readonly (Part | undefined)[]): R
     else if (part !== undefined) merged.push({ part, start, end });
   }
   return merged;
-}
-
-/** The instant a second begins. */
-export function instantOf(second: number): Micros {
-  return BigInt(second) * SECOND_MICROS;
 }

@@ -32,11 +32,10 @@ export interface EmptyExport extends Success {
 export async function leaseParties(
   db: Database,
   partyIds: readonly string[],
-  leaseMs: number,
   holder: number | undefined,
 ): Promise<ReadonlyMap<string, Leased>> {
   return inTransaction(db, { action: `lease the exports of ${partyIds.length} parties` }, async (tx) => {
-    const leases = await takeLeases(tx, partyIds, undefined, { leaseMs, holder });
+    const leases = await takeLeases(tx, partyIds, undefined, holder);
     const coverage = await readCoverages(
       tx,
       leases.map(({ scope }) => scope.partyId),

@@ -5,7 +5,7 @@
 import { errorCode, RetryableError, UnreachableError } from '../../core/errors.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
-import { LEASE_MS, LEASE_TIMES } from '../lease.ts';
+import { LEASE_TIMES } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
 import { commitEmpty, type EmptyExport, type Leased, leaseParties } from './batch-statements.ts';
 import type { Coverage } from './coverage-rows.ts';
@@ -65,7 +65,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     const store = new ExportStore(db, holder);
     const [profile, epoch] = [await store.profile(), await store.epoch()];
     const isApart = profile.assetRequired === true;
-    const leased = isApart ? new Map() : await leaseParties(db, partyIds, LEASE_MS, holder);
+    const leased = isApart ? new Map() : await leaseParties(db, partyIds, holder);
     return new BatchStore(db, profile, epoch, leased, holder);
   }
 
@@ -96,15 +96,15 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     if (leases.length > 0) await releaseLeases(this.#db, leases).catch(() => undefined);
   }
 
-  override async acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
+  override async acquire(scope: ExportScope): Promise<ExportLease | undefined> {
     const leased = this.#waiting.get(scope.partyId);
     this.#waiting.delete(scope.partyId);
-    const { leaseMs: heldMs, marginMs } = LEASE_TIMES;
-    const isHeld = performance.now() - this.#renewedAtMs < heldMs - marginMs;
-    if (leased === undefined || !isHeld) return super.acquire(scope, leaseMs);
+    const { leaseMs, marginMs } = LEASE_TIMES;
+    const isHeld = performance.now() - this.#renewedAtMs < leaseMs - marginMs;
+    if (leased === undefined || !isHeld) return super.acquire(scope);
     if (scope.assetId !== undefined) {
       await releaseLeases(this.#db, [leased.lease]);
-      return super.acquire(scope, leaseMs);
+      return super.acquire(scope);
     }
     const lease = { ...leased.lease, takenAtMs: this.#renewedAtMs };
     this.#inHand.set(lease.exportId, { leased, isFresh: true });
@@ -213,7 +213,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     const leases = this.#held();
     if (leases.length === 0) return;
     const sentAtMs = performance.now();
-    const renewed = await renewLeases(this.#db, leases, LEASE_MS);
+    const renewed = await renewLeases(this.#db, leases);
     for (const [partyId, { lease }] of this.#waiting)
       if (!renewed.has(lease.exportId)) this.#waiting.delete(partyId);
     this.#renewedAtMs = sentAtMs;

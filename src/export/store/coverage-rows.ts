@@ -128,9 +128,17 @@ function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['ex
   };
 }
 
-/** The old ranges and their segments go. @throws RetryableError `COVERAGE_CHANGED` */
-export async function supersede(tx: Database, coverageIds: readonly bigint[]): Promise<void> {
-  if (coverageIds.length === 0) return;
+/**
+ * The old ranges and their segments go.
+ * @returns how many rows of before the run go with them
+ * @throws RetryableError `COVERAGE_CHANGED`
+ */
+export async function supersede(
+  tx: Database,
+  coverageIds: readonly bigint[],
+  runId?: string,
+): Promise<bigint> {
+  if (coverageIds.length === 0) return 0n;
   const removed = await tx
     .deleteFrom('coverage')
     .where('coverage_id', 'in', coverageIds)
@@ -138,13 +146,18 @@ export async function supersede(tx: Database, coverageIds: readonly bigint[]): P
     .execute();
   if (removed.length !== coverageIds.length) throw coverageChanged();
   const segmentIds = removed.flatMap((row) => (row.segment_id === null ? [] : [row.segment_id]));
-  if (segmentIds.length === 0) return;
-  await tx
+  if (segmentIds.length === 0) return 0n;
+  const segments = await tx
     .updateTable('segments')
     .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
     .where('segment_id', 'in', segmentIds)
+    .returning(['rows', 'run_id', REPLACED_ROWS])
     .execute();
+  return segments.reduce((sum, row) => sum + (row.run_id === runId ? row.replaced : row.rows), 0n);
 }
+
+/** Of a segment: the rows of before its run that went when it came. */
+export const REPLACED_ROWS = sql<bigint>`coalesce((evidence->>'replacedRows')::bigint, 0)`.as('replaced');
 
 /** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
 export function coverageRow(

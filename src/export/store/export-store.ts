@@ -4,10 +4,10 @@ import { evidenceJson } from '../../core/json-value.ts';
 import { FencedError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';
-import { keepLease, type KeptLease, LEASE_MS } from '../lease.ts';
+import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
 import { recordSuccess } from './batch-statements.ts';
-import { type Coverage, readCoverage } from './coverage-rows.ts';
+import { type Coverage, readCoverage, REPLACED_ROWS } from './coverage-rows.ts';
 import { lockObjects } from './export-locks.ts';
 import { type ExportLease, releaseLeases, renewLeases, takeLeases } from './leases.ts';
 import { commitPublication, decodePublication, type Publication, publicationRow } from './publications.ts';
@@ -28,6 +28,8 @@ export interface PublishedSegment {
   readonly objectKey: string;
   readonly rows: bigint;
   readonly bytes: bigint;
+  /** Rows of before the run that went when it came. */
+  readonly replaced: bigint;
 }
 
 export interface Quarantine {
@@ -46,10 +48,9 @@ export class ExportStore {
   }
 
   /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
-  acquire(scope: ExportScope, leaseMs: number): Promise<ExportLease | undefined> {
+  acquire(scope: ExportScope): Promise<ExportLease | undefined> {
     return inTransaction(this.#db, { action: `lease the export of party ${scope.partyId}` }, async (tx) => {
-      const holding = { leaseMs, holder: this.#holder };
-      const [lease] = await takeLeases(tx, [scope.partyId], scope.assetId, holding);
+      const [lease] = await takeLeases(tx, [scope.partyId], scope.assetId, this.#holder);
       return lease;
     });
   }
@@ -59,15 +60,15 @@ export class ExportStore {
     return keepLease({
       what,
       takenAtMs: lease.takenAtMs,
-      renew: () => this.renew(lease, LEASE_MS),
+      renew: () => this.renew(lease),
       release: () => this.release(lease),
     });
   }
 
   /** @throws FencedError where another has taken over */
-  renew(lease: ExportLease, leaseMs: number): Promise<void> {
+  renew(lease: ExportLease): Promise<void> {
     return mapDatabaseError(`renew the lease of ${nameOf(lease.scope)}`, async () => {
-      const renewed = await renewLeases(this.#db, [lease], leaseMs);
+      const renewed = await renewLeases(this.#db, [lease]);
       if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
     });
   }
@@ -93,7 +94,7 @@ export class ExportStore {
     return mapDatabaseError(`read what run ${runId} has published`, () =>
       this.#db
         .selectFrom('segments')
-        .select(['object_key as objectKey', 'rows', 'bytes'])
+        .select(['object_key as objectKey', 'rows', 'bytes', REPLACED_ROWS])
         .where('party_id', '=', partyId)
         .where('asset_id', 'is not distinct from', assetId ?? null)
         .where((eb) =>

@@ -1,5 +1,6 @@
 /** Who works on which export: leases by the database's clock, of one ledger or of many in one statement. */
 import { sql } from 'kysely';
+import { LEASE_MS } from '../../core/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
 import { lockParties } from './export-locks.ts';
@@ -29,6 +30,7 @@ const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
 interface LeasedRow extends Omit<ExportLease, 'scope' | 'takenAtMs'> {
   readonly partyId: string;
   readonly hasOwnIds: boolean;
+  readonly listedAs: string | null;
 }
 
 /**
@@ -39,7 +41,7 @@ export async function takeLeases(
   tx: Database,
   partyIds: readonly string[],
   assetId: string | undefined,
-  { leaseMs, holder }: { readonly leaseMs: number; readonly holder: number | undefined },
+  holder: number | undefined,
 ): Promise<readonly ExportLease[]> {
   const takenAtMs = performance.now();
   const [ids, asset] = [[...partyIds], assetId ?? null];
@@ -52,7 +54,7 @@ export async function takeLeases(
     on conflict do nothing`.execute(tx);
   const taken = await sql<LeasedRow>`
     update mirror.exports u
-    set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms',
+    set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms',
       lease_holder = ${holder ?? null}, is_at_source = false
     where u.party_id = any(${ids}::text[]) and u.asset_id is not distinct from ${asset}::text
       and not exists (
@@ -61,11 +63,12 @@ export async function takeLeases(
           and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
     returning party_id as "partyId", export_id as "exportId", lease_token as token, window_plan as plan, contradictions,
       ${HAS_OWN_IDS} as "hasOwnIds",
+      (select extra->>'id' from mirror.parties where party_id = u.party_id) as "listedAs",
       exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
         as "hasIntents"`.execute(tx);
-  return taken.rows.map(({ partyId, hasOwnIds, ...row }) => ({
+  return taken.rows.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
     ...row,
-    scope: { partyId, assetId, hasOwnIds: hasOwnIds || undefined },
+    scope: { partyId, assetId, hasOwnIds: hasOwnIds || undefined, listedAs: listedAs ?? undefined },
     takenAtMs,
   }));
 }
@@ -74,10 +77,9 @@ export async function takeLeases(
 export async function renewLeases(
   db: Database,
   leases: readonly ExportLease[],
-  leaseMs: number,
 ): Promise<ReadonlySet<bigint>> {
   const renewed = await sql<{ export_id: bigint }>`
-    update mirror.exports e set lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+    update mirror.exports e set lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms'
     from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
     returning e.export_id`.execute(db);
   return new Set(renewed.rows.map((row) => row.export_id));

@@ -80,11 +80,18 @@ export async function commitPublication(
   // Done already: the answer to an earlier COMMIT was lost.
   if (settled === undefined) return;
   await forgetOlder(tx, lease, publication);
-  await supersede(tx, publication.supersedes);
+  const superseded = await supersede(tx, publication.supersedes, publication.runId);
   for (const row of publication.closes) await closeAsItStands(tx, publication, row);
   const segmentIds = new Map<string, bigint>();
-  for (const { manifest } of publication.segments) {
-    segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest));
+  const manifests = publication.segments.map(({ manifest }) => manifest);
+  const isOurs = ({ assetId }: Manifest): boolean => assetId === (lease.scope.assetId ?? null);
+  const ours = manifests.filter((manifest) => isOurs(manifest));
+  const others = manifests.filter((manifest) => !isOurs(manifest));
+  // What is left of another scope's segment came with this publication, and is not counted as published by its run.
+  let replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
+  for (const manifest of [...ours, ...others]) {
+    segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest, replacedRows));
+    replacedRows = 0n;
   }
   const ranges = publication.coverage.map((range) => {
     const segmentId = range.objectKey === undefined ? undefined : segmentIds.get(range.objectKey);
@@ -136,10 +143,11 @@ async function closeAsItStands(
 }
 
 /** The same object may come back: what was superseded by it, or before, is current again. */
-async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> {
+async function insertSegment(tx: Database, manifest: Manifest, replacedRows: bigint): Promise<bigint> {
+  const evidence = { leftOut: manifestJson(manifest).leftOut, seq: String(manifest.seq) };
   const row = {
     ...segmentColumns(manifest),
-    evidence: JSON.stringify({ leftOut: manifestJson(manifest).leftOut, seq: String(manifest.seq) }),
+    evidence: JSON.stringify({ ...evidence, replacedRows: String(replacedRows) }),
   };
   // loaded_at stays: it says whether its rows are in the warehouse, and only a load moves rows.
   const revived = {
@@ -149,6 +157,7 @@ async function insertSegment(tx: Database, manifest: Manifest): Promise<bigint> 
     quarantine_reason: null,
     open: row.open,
     run_id: row.run_id,
+    evidence: sql<string>`segments.evidence || jsonb_build_object('replacedRows', ${String(replacedRows)}::text)`,
   };
   const inserted = await guardOverlap(() =>
     tx

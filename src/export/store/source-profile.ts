@@ -15,7 +15,14 @@ const schema = z.object({
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
   /** An entry that left a party: what a question with both bounds must bring back. */
-  known: z.object({ partyId: z.string(), assetId: z.string().optional(), second: instant }).optional(),
+  known: z
+    .object({
+      partyId: z.string(),
+      listedAs: z.string().optional(),
+      assetId: z.string().optional(),
+      second: instant,
+    })
+    .optional(),
   /** It refuses a request without a start and an end. */
   boundsDemanded: z.boolean().optional(),
   /** Of a source that tells no time: its newest entry of any ledger. It had all of its blocks before that one. */

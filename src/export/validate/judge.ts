@@ -1,4 +1,5 @@
 /** Whether an answer that came to its end can be believed: held against everything that is known already. */
+import { BEGINNING } from '../../core/time.ts';
 import type { WindowPlan } from '../plan/window-plan.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { WindowRequest } from '../ports.ts';
@@ -17,7 +18,9 @@ export type Doubt =
   | { readonly state: 'fewer in the open segment'; readonly knownRows: string; readonly receivedRows: string }
   /** Nothing left the party between a start and an end: what a release answers that applies them wrongly. */
   | { readonly state: 'nothing left' }
-  /** The transport does not say where the answer ends, and no second answer was the same. */
+  /** Nothing came from the start on, and no known row was to come: it may mean another time to the source. */
+  | { readonly state: 'start unproven' }
+  /** Neither the transport nor a line end says that the answer came to its end, and no second answer was the same. */
   | { readonly state: 'end unproven' };
 
 /** What speaks against the answers to the plan in hand. */
@@ -33,28 +36,33 @@ export const NO_DOUBTS = (): Doubts => ({ found: [], requests: 0, lastSums: unde
 
 export interface Judgement {
   /** What became of the overlap check, where there is one. */
-  readonly overlap: OverlapFinding['state'] | undefined;
+  readonly overlap: string | undefined;
   readonly doubt: Doubt | undefined;
 }
 
 /** @param lastSums of the answer before this one to the same plan */
 export function judge(
   plan: AskPlan,
-  question: Pick<WindowRequest, 'to'>,
+  question: Pick<WindowRequest, 'from' | 'to'>,
   received: Received,
   windows: WindowPlan,
   lastSums: string | undefined,
   boundsDemanded: boolean,
 ): Judgement {
   const finding = plan.overlap === undefined ? undefined : compareOverlap(plan.overlap, received);
-  const overlap = finding?.state;
-  if (finding !== undefined && 'expected' in finding) return { overlap, doubt: finding };
+  const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
+  const overlap = gone ?? finding?.state;
+  if (finding !== undefined && 'expected' in finding && gone === undefined)
+    return { overlap, doubt: finding };
   const range = closedRange(plan);
-  if (range !== undefined && windows.isLess(received.seen.sample, range)) {
+  if (range !== undefined && windows.isLess(received.seen.stretches, range)) {
     return { overlap, doubt: { state: 'less than seen' } };
   }
   const fewer = fewerInOpen(plan, received);
   if (fewer !== undefined) return { overlap, doubt: fewer };
+  const isLoose = !plan.isWindow && !windows.isSilent && (plan.overlap === undefined || gone !== undefined);
+  if (isLoose && received.rows === 0 && (question.from ?? BEGINNING) > BEGINNING)
+    return { overlap, doubt: { state: 'start unproven' } };
   const isProven = overlap === 'verified' && received.before.rows > 0;
   const isEmptied =
     !boundsDemanded &&
@@ -62,14 +70,19 @@ export function judge(
     received.layout.sides === 'both' &&
     received.leaving === 0;
   if (isEmptied && !isProven) return { overlap, doubt: { state: 'nothing left' } };
-  const isUnproven = !received.isFramed && lastSums !== sumsOf(received);
-  return { overlap, doubt: isUnproven ? { state: 'end unproven' } : undefined };
+  return { overlap, doubt: isEndProven(received, lastSums) ? undefined : { state: 'end unproven' } };
 }
 
-/** Of what must come again in the same way, whatever is new meanwhile. */
-export function sumsOf({ before, segments }: Received): string {
-  const closed = segments.filter(({ open }) => !open).map(({ spooled }) => spooled?.digest ?? 'empty');
-  return [before.rows, before.digest.hex(), ...closed].join(' ');
+/** By a framing and a line end, or by the same answer a second time. */
+export function isEndProven(received: Received, lastSums: string | undefined): boolean {
+  return (received.isFramed && received.openLine === undefined) || lastSums === sumsOf(received);
+}
+
+/** Of what must come again in the same way, whatever is new meanwhile. Where nothing is closed, that is all of it. */
+export function sumsOf({ before, segments, openLine = '' }: Received): string {
+  const closed = segments.filter(({ open }) => !open);
+  const digests = (closed.length === 0 ? segments : closed).map(({ spooled }) => spooled?.digest ?? 'empty');
+  return [before.rows, before.digest.hex(), ...digests, openLine].join(' ');
 }
 
 /** The segment that holds the same rows as one that is known, in the same range. */

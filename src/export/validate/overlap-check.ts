@@ -4,7 +4,6 @@
  */
 import type { Received } from '../fetch/receive.ts';
 import type { Overlap } from '../plan/remaining.ts';
-import { withoutLineEnd } from '../spool/spool-writer.ts';
 
 export type OverlapFinding =
   /** `sides changed`: the source now sends more of each movement; what it sent before is all there. */
@@ -26,7 +25,7 @@ interface OverlapSum {
 
 export function compareOverlap({ tail, sides }: Overlap, received: Received): OverlapFinding {
   const { before } = received;
-  const form = before.form(withoutLineEnd(received.header));
+  const form = before.form(received.header);
   const digest = before.digest.hex();
   const isSameForm = form === tail.rowForm || tail.rows === 0;
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;

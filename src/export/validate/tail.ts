@@ -3,7 +3,8 @@
  * its last hour, or where that is empty, of the newest second that has any. Behind a window of a larger
  * range, which is continued at once, less is enough where an hour holds much.
  */
-import { floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import type { Micros } from '../../core/time.ts';
+import { instantOf, secondOf } from '../plan/ranges.ts';
 import { RowSum } from '../../ledger/row-sum.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
 import type { TailSum } from '../../ledger/objects/coverage-record.ts';
@@ -63,13 +64,13 @@ export class Tail {
     this.#newest.merge(newest.sum);
   }
 
-  result(headerLine: Buffer): TailSum {
+  result(header: Buffer): TailSum {
     const { from, sum } = this.#chosen();
     return {
-      from: BigInt(from) * SECOND_MICROS,
+      from: instantOf(from),
       rows: sum.rows,
       digest: sum.digest.hex(),
-      rowForm: sum.form(headerLine),
+      rowForm: sum.form(header),
     };
   }
 
@@ -80,9 +81,4 @@ export class Tail {
     if (this.#newest.rows > 0) return { from: this.#newestSecond, sum: this.#newest };
     return { from: this.#windows[0]?.from ?? this.end, sum: new RowSum() };
   }
-}
-
-/** Whole seconds since 1970: exact in a double for any time there is. */
-export function secondOf(instant: Micros): number {
-  return Number(floorSecond(instant) / SECOND_MICROS);
 }

@@ -1,5 +1,6 @@
 /** What the steps of a build share. */
-import type { TableState } from '../delta/actions.ts';
+import type { AddFile } from '../delta/actions.ts';
+import { builderPath, storedFile } from '../local-files.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import type { TableWriter } from './table-writer.ts';
 import type { Workshop } from './workshop.ts';
@@ -9,16 +10,14 @@ export interface LakeProgress {
   readonly rows: bigint;
 }
 
-export type TableWriters = Readonly<Record<LakeTable, TableWriter>>;
+export interface Build extends Workshop {
+  readonly writers: Readonly<Record<LakeTable, TableWriter>>;
+  /** Rows that no load had left on this machine, and the warehouse sent. */
+  rowsSent: bigint;
+  readonly onProgress: (progress: LakeProgress) => void;
+}
 
-export interface Build {
-  readonly shop: Workshop;
-  /** The tables before this build. */
-  readonly former: ReadonlyMap<LakeTable, TableState>;
-  /** Local copies of this build's files, by their paths in the log. */
-  readonly written: Map<string, string>;
-  /** Whether the segments that a table names are those of this warehouse. */
-  isTrusted(writer: TableWriter): boolean;
-  countSent(rows: bigint): void;
-  onProgress(progress: LakeProgress): void;
+/** Where DuckDB finds a file that the table's log names. */
+export async function findFile(build: Build, table: LakeTable, add: AddFile): Promise<string> {
+  return build.written.get(add.path) ?? builderPath(storedFile(table, add), build);
 }

@@ -3,32 +3,31 @@ import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { Measured } from '../../core/file-facts.ts';
-import type { Build } from './build-context.ts';
-import type { WholeTable } from '../store/warehouse-snapshot.ts';
+import { ByteSums } from '../../core/byte-sums.ts';
+import { totalOfFiles } from '../delta/actions.ts';
 import { literal } from '../local/sql.ts';
+import type { WholeTable } from '../store/warehouse-reader.ts';
 import { selected } from '../tables/columns.ts';
 import { declared, rootOf, SHAPES } from '../tables/tables.ts';
-import type { TableWriter } from './table-writer.ts';
+import type { Build } from './build-context.ts';
 
 const CSV = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
 const CONTENT_TAG = 'content';
 
 /** @returns the rows as CSV on the local disk */
-export async function buildWhole(build: Build, table: WholeTable, writer: TableWriter): Promise<string> {
-  const { folder, snapshot, signal } = build.shop;
+export async function buildWhole(build: Build, table: WholeTable): Promise<string> {
+  const { folder, warehouse, signal, onProgress } = build;
+  const writer = build.writers[table];
   const path = join(folder, `${randomUUID()}.csv`);
-  const measured = new Measured();
-  await pipeline(measured.pass(snapshot.whole(table, signal)), createWriteStream(path));
-  const { sha256: content } = measured.facts();
+  const sums = new ByteSums();
+  await pipeline(warehouse.whole(table, signal), sums.through(), createWriteStream(path));
+  const content = sums.sha256();
   const before = writer.files;
-  const isSame = before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === content;
-  if (writer.state !== undefined && isSame) return path;
-  const file = await writer.write(`select ${selected(SHAPES[table].columns)} from ${csvRows(table, path)}`, {
-    tags: { [CONTENT_TAG]: content },
-  });
-  await writer.commit('WRITE', { add: [file.add], remove: before });
-  build.onProgress({ partition: rootOf(table), rows: file.rows });
+  if (before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === content) return path;
+  const select = `select ${selected(SHAPES[table].columns)} from ${csvRows(table, path)}`;
+  const file = await writer.write(select, { tags: { [CONTENT_TAG]: content } });
+  await writer.commit('WRITE', { add: [file], remove: before });
+  onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
   return path;
 }
 

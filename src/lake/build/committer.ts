@@ -47,7 +47,7 @@ export class Committer {
     const { version, content } = decided;
     this.#decided.set(table, version);
     // A log that ends elsewhere was restored or removed since: it is built on as it is.
-    if (content === undefined || version !== newestVersion(log) + 1) return log;
+    if (content === null || version !== newestVersion(log) + 1) return log;
     await this.#put(table, version, content);
     return { ...log, commits: [...log.commits, version] };
   }

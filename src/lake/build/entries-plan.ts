@@ -3,8 +3,8 @@
  * appended, and a file is written again only where segments in it are gone. Open segments lie in files of
  * their own, as each is gone soon; so files of closed ones stay as they are.
  */
-import type { AddFile } from '../delta/actions.ts';
-import type { SegmentMonth } from '../store/warehouse-snapshot.ts';
+import { type AddFile, rowsOfFile } from '../delta/actions.ts';
+import type { SegmentMonth } from '../store/warehouse-reader.ts';
 import { parseIds } from './segment-ids.ts';
 
 /** Closed files below so many rows are small. */
@@ -26,88 +26,65 @@ export interface EntriesFile {
   readonly segments: ReadonlySet<bigint>;
 }
 
-export interface Rewrite {
-  readonly file: EntriesFile;
-  /** Those that stay. */
-  readonly keep: readonly SegmentMonth[];
-}
-
-export interface MonthPlan {
-  readonly month: string;
+export interface EntriesPlan {
   /** Each becomes a file. */
   readonly append: readonly (readonly SegmentMonth[])[];
-  readonly rewrite: readonly Rewrite[];
+  /** Files of which only some segments stay. */
+  readonly rewrite: readonly { readonly file: EntriesFile; readonly keep: readonly SegmentMonth[] }[];
   /** All of their segments are gone. */
   readonly drop: readonly EntriesFile[];
 }
 
-/** Months where nothing changes are left out. */
-export function planEntries(
-  wanted: readonly SegmentMonth[],
-  files: readonly EntriesFile[],
-): readonly MonthPlan[] {
-  const wantedByMonth = Map.groupBy(wanted, ({ month }) => month);
-  const filesByMonth = Map.groupBy(files, ({ month }) => month);
-  const months = [...new Set([...wantedByMonth.keys(), ...filesByMonth.keys()])].toSorted();
-  return months.flatMap((month) => {
-    const plan = planMonth(month, wantedByMonth.get(month) ?? [], filesByMonth.get(month) ?? []);
-    return plan.append.length + plan.rewrite.length + plan.drop.length === 0 ? [] : [plan];
-  });
-}
-
-function planMonth(month: string, wanted: readonly SegmentMonth[], files: readonly EntriesFile[]): MonthPlan {
-  const byId = new Map(wanted.map((segment) => [segment.segmentId, segment]));
-  const held = new Set<bigint>();
-  const rewrite: Rewrite[] = [];
+export function planEntries(wanted: readonly SegmentMonth[], files: readonly EntriesFile[]): EntriesPlan {
+  const missing = new Map(wanted.map((segment) => [`${segment.month}/${segment.segmentId}`, segment]));
+  const rewrite: { file: EntriesFile; keep: SegmentMonth[] }[] = [];
   const drop: EntriesFile[] = [];
   for (const file of files) {
-    const keep = [...file.segments].flatMap((id) => {
-      const segment = held.has(id) ? undefined : byId.get(id);
-      return segment === undefined ? [] : [segment];
-    });
-    for (const { segmentId } of keep) held.add(segmentId);
+    const names = [...file.segments].map((id) => `${file.month}/${id}`);
+    const keep = names.flatMap((name) => missing.get(name) ?? []);
+    for (const name of names) missing.delete(name);
     if (keep.length === 0) drop.push(file);
-    else if (keep.length < file.segments.size) rewrite.push({ file, keep });
+    else if (keep.length < names.length) rewrite.push({ file, keep });
   }
-  const fresh = wanted.filter(({ segmentId }) => !held.has(segmentId));
-  const [open, closed] = [fresh.filter(({ isOpen }) => isOpen), fresh.filter(({ isOpen }) => !isOpen)];
-  return { month, append: [...batches(closed), ...batches(open)], rewrite, drop };
-}
-
-function* batches(segments: readonly SegmentMonth[]): Generator<readonly SegmentMonth[]> {
-  let batch: SegmentMonth[] = [];
-  let rows = 0n;
-  for (const segment of segments) {
-    const isFull = rows + segment.rows > BATCH_ROWS_MAX || batch.length >= BATCH_SEGMENTS_MAX;
-    if (batch.length > 0 && isFull) {
-      yield batch;
-      [batch, rows] = [[], 0n];
-    }
-    batch.push(segment);
-    rows += segment.rows;
-  }
-  if (batch.length > 0) yield batch;
+  const fresh = Map.groupBy(missing.values(), ({ month, isOpen }) => `${month} ${isOpen}`);
+  const append = [...fresh.values()].flatMap((segments) =>
+    cutByRows(segments, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX),
+  );
+  return { append, rewrite, drop };
 }
 
 /** Groups of small closed files of one month, each to become one file. */
 export function planCompaction(files: readonly EntriesFile[]): readonly (readonly EntriesFile[])[] {
   const small = files.filter(({ isOpen, rows }) => !isOpen && rows < SMALL_ROWS);
-  const groups: EntriesFile[][] = [];
-  for (const ofMonth of Map.groupBy(small, ({ month }) => month).values()) {
-    if (ofMonth.length <= SMALL_FILES_MAX) continue;
-    let group: EntriesFile[] = [];
-    let rows = 0n;
-    for (const file of ofMonth.toSorted((a, b) => (a.rows < b.rows ? -1 : 1))) {
-      if (rows + file.rows > COMPACTED_ROWS_MAX) {
-        groups.push(group);
-        [group, rows] = [[], 0n];
-      }
-      group.push(file);
-      rows += file.rows;
+  const months = [...Map.groupBy(small, ({ month }) => month).values()];
+  return months
+    .filter((ofMonth) => ofMonth.length > SMALL_FILES_MAX)
+    .flatMap((ofMonth) => {
+      const smallestFirst = ofMonth.toSorted((a, b) => Number(a.rows - b.rows));
+      return cutByRows(smallestFirst, COMPACTED_ROWS_MAX);
+    })
+    .filter((group) => group.length > 1);
+}
+
+/** In their order, each group as long as it holds no more; what is larger stands alone. */
+function cutByRows<Part extends { readonly rows: bigint }>(
+  parts: readonly Part[],
+  rowsMax: bigint,
+  partsMax = Infinity,
+): readonly (readonly Part[])[] {
+  const groups: Part[][] = [];
+  let rows = 0n;
+  for (const part of parts) {
+    const group = groups.at(-1);
+    rows += part.rows;
+    if (group !== undefined && rows <= rowsMax && group.length < partsMax) {
+      group.push(part);
+      continue;
     }
-    groups.push(group);
+    groups.push([part]);
+    rows = part.rows;
   }
-  return groups.filter((group) => group.length > 1);
+  return groups;
 }
 
 export const SEGMENTS_TAG = 'segments';
@@ -120,9 +97,4 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
   const rows = rowsOfFile(add);
   if (!month || segments === undefined || rows === undefined) return undefined;
   return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
-}
-
-export function rowsOfFile({ stats }: AddFile): bigint | undefined {
-  const match = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '');
-  return match?.[1] === undefined ? undefined : BigInt(match[1]);
 }

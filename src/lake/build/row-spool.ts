@@ -7,16 +7,14 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../core/errors.ts';
-import { absent } from '../../core/file-facts.ts';
-import type { RowKeeper, SegmentKeeper, SegmentRecord } from '../../load/ports.ts';
+import { absent } from '../../core/byte-sums.ts';
+import type { RowKeeper, SegmentKeeper } from '../../load/ports.ts';
 import { sweepFolder } from '../local/scratch.ts';
-import type { SegmentMonth } from '../store/warehouse-snapshot.ts';
+import type { SegmentMonth } from '../store/warehouse-reader.ts';
 
 const FOLDER = 'rows';
 /** Of text that waits for a build; what is more comes from the warehouse. */
 const KEPT_BYTES_MAX = 8 * 2 ** 30;
-/** Of a file, kept in memory before it is written. */
-const BUFFER_BYTES = 2 ** 20;
 
 /** What a build asks of it. */
 export type KeptRows = Pick<RowSpool, 'find' | 'forget'>;
@@ -30,7 +28,7 @@ export class RowSpool implements RowKeeper {
     this.#folder = join(scratchDir, FOLDER);
   }
 
-  open(segment: SegmentRecord): SegmentKeeper | undefined {
+  open(segment: Parameters<typeof nameOf>[0]): SegmentKeeper | undefined {
     if (this.#keptBytes > KEPT_BYTES_MAX) return undefined;
     const path = join(this.#folder, nameOf(segment));
     return new SegmentSpool(path, (bytes) => {
@@ -62,7 +60,7 @@ class SegmentSpool implements SegmentKeeper {
   readonly #path: string;
   readonly #partial: string;
   readonly #count: (bytes: number) => void;
-  readonly #files = new Map<string, MonthFile>();
+  readonly #months = new Map<string, FileHandle>();
 
   constructor(path: string, count: (bytes: number) => void) {
     this.#path = path;
@@ -71,19 +69,19 @@ class SegmentSpool implements SegmentKeeper {
   }
 
   async write(month: string, lines: Buffer): Promise<void> {
-    let file = this.#files.get(month);
+    let file = this.#months.get(month);
     if (file === undefined) {
       await mkdir(this.#partial, { recursive: true });
-      file = new MonthFile(join(this.#partial, month));
-      this.#files.set(month, file);
+      file = await open(join(this.#partial, month), 'wx', 0o600);
+      this.#months.set(month, file);
     }
     this.#count(lines.length);
-    await file.write(lines);
+    await file.appendFile(lines);
   }
 
   async keep(): Promise<void> {
-    for (const file of this.#files.values()) await file.close();
-    if (this.#files.size === 0) return;
+    for (const file of this.#months.values()) await file.close();
+    if (this.#months.size === 0) return;
     try {
       await rename(this.#partial, this.#path);
     } catch (error) {
@@ -94,39 +92,7 @@ class SegmentSpool implements SegmentKeeper {
   }
 
   async discard(): Promise<void> {
-    for (const file of this.#files.values()) await file.close().catch(() => undefined);
+    for (const file of this.#months.values()) await file.close().catch(() => undefined);
     await rm(this.#partial, { recursive: true, force: true });
-  }
-}
-
-/** Small writes are gathered; the file is open from the first one that is not. */
-class MonthFile {
-  readonly #path: string;
-  #handle: FileHandle | undefined;
-  #chunks: Buffer[] = [];
-  #bytes = 0;
-
-  constructor(path: string) {
-    this.#path = path;
-  }
-
-  async write(lines: Buffer): Promise<void> {
-    this.#chunks.push(lines);
-    this.#bytes += lines.length;
-    if (this.#bytes >= BUFFER_BYTES) await this.#flush();
-  }
-
-  async close(): Promise<void> {
-    await this.#flush();
-    await this.#handle?.close();
-    this.#handle = undefined;
-  }
-
-  async #flush(): Promise<void> {
-    if (this.#chunks.length === 0) return;
-    const chunks = this.#chunks.splice(0);
-    this.#bytes = 0;
-    this.#handle ??= await open(this.#path, 'wx', 0o600);
-    await this.#handle.writev(chunks);
   }
 }

@@ -3,136 +3,140 @@ import { randomUUID } from 'node:crypto';
 import { copyFile, rename, unlink } from 'node:fs/promises';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
-import { hasStatistics, type LakeTable } from '../tables/columns.ts';
-import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
-import { type Action, type AddFile, removalOf, Replay, type TableState } from '../delta/actions.ts';
-import { checkHint, mendCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
+import { type Action, type AddFile, removalOf, replay, type TableState } from '../delta/actions.ts';
+import { findBrokenCheckpoints, removeBroken, writeCheckpoint } from '../delta/checkpoint.ts';
 import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import { statisticsJson, type WrittenFile } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
-import { fileFacts } from '../local/file-facts.ts';
+import { fileFacts } from '../local/fetch-object.ts';
+import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';
+import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
 
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
 
-export interface NewFile {
-  readonly add: AddFile;
-  readonly rows: bigint;
-  readonly path: string;
+/** What a commit brings and takes. */
+export interface Change {
+  readonly add: readonly AddFile[];
+  readonly remove: readonly AddFile[];
 }
 
 export class TableWriter {
   readonly table: LakeTable;
+  /** The table before; undefined where there was none. */
+  readonly former: TableState | undefined;
+  /** Undefined before its first commit. */
+  state: TableState | undefined;
+  /** How many this writer made. */
+  commits = 0;
   readonly #shop: Workshop;
-  #state: TableState | undefined;
-  #commits = 0;
 
-  private constructor(table: LakeTable, shop: Workshop, state: TableState | undefined) {
+  private constructor(table: LakeTable, shop: Workshop, former: TableState | undefined) {
     this.table = table;
     this.#shop = shop;
-    this.#state = state;
+    this.former = former;
+    this.state = former;
   }
 
   /** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
   static async open(table: LakeTable, shop: Workshop): Promise<TableWriter> {
     const log = await shop.committer.settle(table, logAmong(rootOf(table), shop.listed));
-    const state = await readTable(shop.deps.objects, log, shop, shop.signal);
+    const state = await readTable(shop, log);
     if (state !== undefined) refuseForeign(table, state, shop.appId);
+    // The reading passed over those that are newer than the one that it took.
     const unreadable = log.checkpoints.filter((version) => version > (state?.checkpoint ?? -1));
-    const faults = await checkHint(shop.deps.objects, log, unreadable, shop.signal);
-    await mendCheckpoints(shop.deps.objects, log.root, faults, shop.signal);
+    await removeBroken(shop, await findBrokenCheckpoints(shop, log, unreadable));
     return new TableWriter(table, shop, state);
   }
 
-  /** Undefined before its first commit. */
-  get state(): TableState | undefined {
-    return this.#state;
-  }
-
   get files(): readonly AddFile[] {
-    return [...(this.#state?.live.values() ?? [])];
+    return [...(this.state?.live.values() ?? [])];
   }
 
-  /** How many commits this writer made. */
-  get commits(): number {
-    return this.#commits;
+  /** Whether the segments that the table names are those of this warehouse. */
+  get isTrusted(): boolean {
+    if (this.former === undefined) return true;
+    const txn = this.former.txns.get(this.#shop.appId);
+    return txn !== undefined && txn.version <= this.#shop.warehouse.lastBuild;
   }
 
   /** Writes and publishes one file; until a commit names it, it is nobody's. */
   async write(
     select: string,
-    { month, tags }: { readonly month?: string | undefined; readonly tags: Readonly<Record<string, string>> },
-  ): Promise<NewFile> {
-    const { deps, signal, folder } = this.#shop;
-    const { objects } = deps;
+    { month, tags }: { readonly month?: string; readonly tags: Readonly<Record<string, string>> },
+  ): Promise<AddFile> {
+    const { objects, signal, folder, written } = this.#shop;
     const name = `${randomUUID()}.parquet`;
-    const folderName = month === undefined ? '' : `month=${month}/`;
-    const path = `${folderName}part-${name}`;
+    const path = `${month === undefined ? '' : `month=${month}/`}part-${name}`;
+    const key = `${rootOf(this.table)}/${path}`;
     const spooled = await objects.spoolPath(`${SPOOL_PREFIX}${name}`);
-    const written = await this.#copy(select, spooled, path);
-    const facts = await fileFacts(spooled, signal);
-    await objects.publishFile(`${rootOf(this.table)}/${path}`, spooled, facts, signal);
-    const kept = `${folder}/${name}`;
-    await moveFile(spooled, kept);
-    const add: AddFile = {
+    const copied = await this.#copy(select, spooled, key);
+    const { bytes, sha256 } = await fileFacts(spooled, signal);
+    await objects.publishFile(key, spooled, { bytes, sha256 }, signal);
+    await moveFile(spooled, `${folder}/${name}`);
+    written.set(path, `${folder}/${name}`);
+    return {
       path,
       partitionValues: month === undefined ? {} : { month },
-      size: Number(facts.bytes),
+      size: Number(bytes),
       modificationTime: Date.now(),
       dataChange: true,
-      stats: statisticsJson(written, SHAPES[this.table].columns.filter(hasStatistics)),
-      tags: { ...tags, sha256: facts.sha256 },
+      stats: statisticsJson(copied, SHAPES[this.table].columns.filter(hasStatistics)),
+      tags: { ...tags, sha256 },
     };
-    return { add, rows: written.rows, path: kept };
+  }
+
+  /** Commits where something changed, or the table is new. @returns whether it did */
+  async commitChange(operation: string, change: Change): Promise<boolean> {
+    const isNeeded = change.add.length + change.remove.length > 0 || this.state === undefined;
+    if (isNeeded) await this.commit(operation, change);
+    return isNeeded;
   }
 
   /** @param dataChange false where the same rows stand in other files */
-  async commit(
-    operation: string,
-    { add, remove }: { readonly add: readonly AddFile[]; readonly remove: readonly AddFile[] },
-    dataChange = true,
-  ): Promise<void> {
-    const { committer, appId, deps, buildNumber } = this.#shop;
+  async commit(operation: string, { add, remove }: Change, dataChange = true): Promise<void> {
+    const { committer, appId, buildNumber } = this.#shop;
     const nowMs = Date.now();
+    const before = this.state;
     const actions: Action[] = [
+      ...this.#schemaActions(),
       { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
       ...remove.map((file) => removalOf(file, dataChange, nowMs)),
       ...add.map((file) => ({ add: { ...file, dataChange } })),
     ];
-    const before = this.#state;
-    if (before === undefined) {
-      actions.unshift(
-        { protocol: { minReaderVersion: 1, minWriterVersion: 2 } },
-        { metaData: newMetaData(this.table, deps.retentionMs) },
-      );
-    } else {
-      const metaData = withNewColumns(this.table, before.metaData);
-      if (metaData !== undefined) actions.unshift({ metaData });
-    }
     const version = (before?.version ?? -1) + 1;
     await committer.commit(this.table, version, { operation, actions });
-    const replay = new Replay(before);
-    for (const action of [...actions, { commitInfo: { timestamp: nowMs } }]) replay.apply(action);
-    this.#state = replay.state(version, before?.checkpoint ?? -1);
-    this.#commits += 1;
-    await this.#checkpoint();
+    const at = { version, checkpoint: before?.checkpoint ?? -1 };
+    const state = replay([...actions, { commitInfo: { timestamp: nowMs } }], at, before);
+    this.state = state;
+    this.commits += 1;
+    if (state === undefined || version - state.checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
+    await writeCheckpoint(this.#shop, rootOf(this.table), state);
+    this.state = { ...state, checkpoint: version };
   }
 
-  async #checkpoint(): Promise<void> {
-    const state = this.#state;
-    if (state === undefined || state.version - state.checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
-    await writeCheckpoint(this.#shop.deps.objects, rootOf(this.table), state, this.#shop, this.#shop.signal);
-    this.#state = { ...state, checkpoint: state.version };
+  #schemaActions(): readonly Action[] {
+    if (this.state === undefined) {
+      const metaData = newMetaData(this.table, this.#shop.retentionMs);
+      return [{ protocol: { minReaderVersion: 1, minWriterVersion: 2 } }, { metaData }];
+    }
+    const metaData = withNewColumns(this.table, this.state.metaData);
+    return metaData === undefined ? [] : [{ metaData }];
   }
 
-  async #copy(select: string, path: string, shown: string): Promise<WrittenFile> {
+  async #copy(select: string, path: string, key: string): Promise<WrittenFile> {
     const { connection, signal } = this.#shop;
-    const result = await interruptible(connection, `write ${rootOf(this.table)}/${shown}`, signal, () =>
+    const result = await interruptible(connection, `write ${key}`, signal, () =>
       connection.runAndReadAll(copyStatement(this.table, select, path)),
     );
     return writtenFile(result.getRowObjectsJson()[0]);
   }
+}
+
+/** Tables that never had a commit are left out. */
+export function statesOf(writers: readonly TableWriter[]): ReadonlyMap<LakeTable, TableState> {
+  return new Map(writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])));
 }
 
 type JsonRow = ReturnType<
@@ -141,13 +145,13 @@ type JsonRow = ReturnType<
 
 /** What `return_stats` says of the file. */
 function writtenFile(row: JsonRow | undefined): WrittenFile {
-  const { count, file_size_bytes: bytes, column_statistics: statistics } = row ?? {};
+  const { count, column_statistics: statistics } = row ?? {};
   const columns = pairs(statistics).map(([name, facts]) => {
     const texts = pairs(facts).map(([fact, value]): [string, string] => [fact, String(value)]);
     return [name.replaceAll(/^"|"$/g, ''), Object.fromEntries(texts)] as const;
   });
   if (typeof count !== 'string') throw new Error('DuckDB does not say what it wrote');
-  return { rows: BigInt(count), bytes: Number(bytes), columns: new Map(columns) };
+  return { rows: BigInt(count), columns: new Map(columns) };
 }
 
 /** A MAP comes as a list of keys and values. */
@@ -160,7 +164,7 @@ function pairs(value: unknown): readonly (readonly [string, unknown])[] {
 }
 
 /** @throws PermanentError `LAKE_FOREIGN` where another mirror has written the table and this one never */
-export function refuseForeign(table: LakeTable, { txns }: TableState, appId: string): void {
+function refuseForeign(table: LakeTable, { txns }: TableState, appId: string): void {
   const others = [...txns.keys()].filter((id) => id.startsWith(APP_PREFIX) && id !== appId);
   if (txns.has(appId) || others.length === 0) return;
   throw new PermanentError(

@@ -2,11 +2,11 @@
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
 import { listObjects } from '../delta/listing.ts';
-import { BUILD_MEMORY_LIMIT, type Engine, openEngine } from '../local/duckdb.ts';
+import { BUILD_MEMORY_LIMIT, type LakeAccess, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';
 import type { LakeRepository } from '../store/lake-store.ts';
-import type { LakeSnapshot } from '../store/warehouse-snapshot.ts';
+import type { WarehouseReader } from '../store/warehouse-reader.ts';
 import type { KeptRows } from './row-spool.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX } from '../tables/tables.ts';
@@ -26,51 +26,48 @@ export interface LakeDeps {
   readonly kept?: KeptRows;
 }
 
-export interface Workshop extends Engine {
-  readonly deps: LakeDeps;
-  readonly snapshot: LakeSnapshot;
+export interface Workshop extends LakeDeps, LakeAccess {
+  readonly warehouse: WarehouseReader;
   /** The lake before, listed once. */
   readonly listed: readonly ListedObject[];
   readonly before: Moment | undefined;
   readonly committer: Committer;
-  /** Local copies of what a build wrote stay there to its end. */
-  readonly folder: string;
-  readonly signal: AbortSignal;
+  /** Local copies of what was written here, by their paths in the log; they stay to the end. */
+  readonly written: Map<string, string>;
   /** The application that commits, and the number of its build. */
   readonly appId: string;
   readonly buildNumber: () => Promise<number>;
 }
 
-/** To be opened by who has the lake for itself. */
-export async function openWorkshop(
+/** Runs `work` while nobody else builds or tidies the lake. */
+export async function inWorkshop<Result>(
   deps: LakeDeps,
-  snapshot: LakeSnapshot,
   signal: AbortSignal,
-): Promise<Workshop & AsyncDisposable> {
+  work: (shop: Workshop) => Promise<Result>,
+): Promise<Result> {
   const { repository, objects, scratchDir } = deps;
-  const committer = await Committer.open(objects, repository, signal);
-  await objects.clearSpool(SPOOL_PREFIX);
-  await sweepScratch(scratchDir);
-  await using stack = new AsyncDisposableStack();
-  const { connection, folder } = stack.use(await openEngine(scratchDir, BUILD_MEMORY_LIMIT));
-  await connection.run('set preserve_insertion_order = false');
-  const listed = await listObjects(objects, LAKE_PREFIX, signal);
-  const before = await readMoment(objects, signal, undefined, listed);
-  let number: Promise<number> | undefined;
-  const owned = stack.move();
-  return {
-    deps,
-    snapshot,
-    listed,
-    before,
-    committer,
-    connection,
-    folder,
-    signal,
-    appId: appIdOf(snapshot.mirrorId),
-    buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
-  };
+  return repository.exclusively(async (warehouse) => {
+    const committer = await Committer.open(objects, repository, signal);
+    await objects.clearSpool(SPOOL_PREFIX);
+    await sweepScratch(scratchDir);
+    await using engine = await openEngine(scratchDir, BUILD_MEMORY_LIMIT);
+    await engine.connection.run('set preserve_insertion_order = false');
+    const listed = await listObjects(objects, LAKE_PREFIX, signal);
+    const before = await readMoment(objects, signal, undefined, listed);
+    let number: Promise<number> | undefined;
+    return await work({
+      ...deps,
+      ...engine,
+      signal,
+      warehouse,
+      listed,
+      before,
+      committer,
+      written: new Map(),
+      appId: appIdOf(warehouse.mirrorId),
+      buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),
+    });
+  }, signal);
 }
 
 export function appIdOf(mirrorId: string): string {
@@ -79,17 +76,15 @@ export function appIdOf(mirrorId: string): string {
 
 /** Makes these versions of the tables the lake. @returns the moment's number */
 export async function publishTables(
-  { deps, snapshot, buildNumber, signal, appId }: Workshop,
+  { objects, repository, warehouse, buildNumber, signal, appId }: Workshop,
   states: ReadonlyMap<LakeTable, TableState>,
 ): Promise<number> {
-  const { objects, repository } = deps;
-  const { mirrorId } = snapshot;
   const moment = await buildNumber();
-  const tables = [...states].map(
-    ([table, { metaData, version }]) => [table, { id: metaData.id, version }] as const,
+  const tables = Object.fromEntries(
+    [...states].map(([table, { metaData, version }]) => [table, { id: metaData.id, version }]),
   );
   const builtAt = new Date().toISOString();
-  await publishMoment(objects, { moment, mirrorId, builtAt, tables: Object.fromEntries(tables) }, signal);
+  await publishMoment(objects, { moment, mirrorId: warehouse.mirrorId, builtAt, tables }, signal);
   await repository.record(
     [...states].map(([table, { metaData, version, txns }]) => ({
       table,

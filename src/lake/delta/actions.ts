@@ -25,12 +25,7 @@ const remove = z.object({
   partitionValues: optional(partitionValues),
   size: optional(z.coerce.number()),
 });
-const protocol = z.object({
-  minReaderVersion: z.number(),
-  minWriterVersion: z.number(),
-  readerFeatures: optional(z.array(z.string())),
-  writerFeatures: optional(z.array(z.string())),
-});
+const protocol = z.object({ minReaderVersion: z.number(), minWriterVersion: z.number() });
 const metaData = z.object({
   id: z.string(),
   name: optional(z.string()),
@@ -46,11 +41,7 @@ const txn = z.object({
   version: z.coerce.number(),
   lastUpdated: optional(z.coerce.number()),
 });
-const commitInfo = z.object({
-  timestamp: optional(z.coerce.number()),
-  operation: optional(z.string()),
-  engineInfo: optional(z.string()),
-});
+const commitInfo = z.object({ timestamp: optional(z.coerce.number()) });
 
 const action = z.object({
   add: optional(add),
@@ -89,58 +80,63 @@ export interface TableState {
   readonly checkpoint: number;
 }
 
-/** Puts one action after the other together; the last one about a thing counts. */
-export class Replay {
-  readonly #live: Map<string, AddFile>;
-  readonly #gone: Map<string, RemoveFile>;
-  readonly #txns: Map<string, Transaction>;
-  #protocol: Protocol | undefined;
-  #metaData: MetaData | undefined;
-  #committedMs = 0;
-
-  constructor(from?: TableState) {
-    this.#live = new Map(from?.live);
-    this.#gone = new Map(from?.gone);
-    this.#txns = new Map(from?.txns);
-    this.#protocol = from?.protocol;
-    this.#metaData = from?.metaData;
-  }
-
-  apply({ add: added, remove: removed, ...others }: Action): void {
-    this.#protocol = others.protocol ?? this.#protocol;
-    this.#metaData = others.metaData ?? this.#metaData;
-    this.#committedMs = others.commitInfo?.timestamp ?? this.#committedMs;
-    if (others.txn) this.#txns.set(others.txn.appId, others.txn);
+/**
+ * The table after these actions, of which the last one about a thing counts.
+ * @param from the table before them
+ * @returns undefined where no action gave it a protocol and a schema
+ */
+export function replay(
+  actions: readonly Action[],
+  at: Pick<TableState, 'version' | 'checkpoint'>,
+  from?: TableState,
+): TableState | undefined {
+  const [live, gone, txns] = [new Map(from?.live), new Map(from?.gone), new Map(from?.txns)];
+  let { protocol, metaData } = from ?? {};
+  let committedMs = 0;
+  for (const { add: added, remove: removed, ...others } of actions) {
+    protocol = others.protocol ?? protocol;
+    metaData = others.metaData ?? metaData;
+    committedMs = others.commitInfo?.timestamp ?? committedMs;
+    if (others.txn) txns.set(others.txn.appId, others.txn);
     if (added) {
-      this.#live.set(added.path, added);
-      this.#gone.delete(added.path);
+      live.set(added.path, added);
+      gone.delete(added.path);
     }
     if (removed) {
-      this.#live.delete(removed.path);
-      this.#gone.set(removed.path, removed);
+      live.delete(removed.path);
+      gone.set(removed.path, removed);
     }
   }
-
-  /** Undefined where no action gave it a protocol and a schema. */
-  state(version: number, checkpoint: number): TableState | undefined {
-    const [protocol, metaData, committedMs] = [this.#protocol, this.#metaData, this.#committedMs];
-    if (!protocol || !metaData) return undefined;
-    const [txns, live, gone] = [this.#txns, this.#live, this.#gone];
-    return { version, committedMs, protocol, metaData, txns, live, gone, checkpoint };
-  }
+  return protocol && metaData && { ...at, committedMs, protocol, metaData, txns, live, gone };
 }
 
 /** What takes a file out of the table. */
-export function removalOf(file: AddFile, dataChange: boolean, nowMs: number): Action {
-  const { path, partitionValues: values, size } = file;
+export function removalOf(
+  { path, partitionValues: values, size }: AddFile,
+  dataChange: boolean,
+  nowMs: number,
+): Action {
+  const details = { extendedFileMetadata: true, partitionValues: values, size };
+  return { remove: { path, deletionTimestamp: nowMs, dataChange, ...details } };
+}
+
+export interface FilesTotal {
+  readonly files: number;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+}
+
+/** By what the log says of them. */
+export function totalOfFiles(files: readonly AddFile[]): FilesTotal {
   return {
-    remove: {
-      path,
-      deletionTimestamp: nowMs,
-      dataChange,
-      extendedFileMetadata: true,
-      partitionValues: values,
-      size,
-    },
+    files: files.length,
+    rows: files.reduce((sum, file) => sum + (rowsOfFile(file) ?? 0n), 0n),
+    bytes: files.reduce((sum, { size }) => sum + BigInt(size), 0n),
   };
+}
+
+/** Undefined where another writer made the file and left them out. */
+export function rowsOfFile({ stats }: AddFile): bigint | undefined {
+  const match = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '');
+  return match?.[1] === undefined ? undefined : BigInt(match[1]);
 }

@@ -4,15 +4,14 @@
  * and the hint that names it comes last.
  */
 import { randomUUID } from 'node:crypto';
-import { rm, stat, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
-import type { Engine } from '../local/duckdb.ts';
-import { fetchObject, fileFacts } from '../local/file-facts.ts';
+import type { LakeAccess } from '../local/duckdb.ts';
+import { fetchObject, fileFacts } from '../local/fetch-object.ts';
 import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
 import type { LogListing } from './listing.ts';
@@ -33,11 +32,9 @@ const LINE_BYTES_MAX = 16 * 2 ** 20;
 
 /** Its actions; undefined where it is not there or cannot be read. */
 export async function readCheckpoint(
-  objects: ObjectStore,
+  { objects, connection, folder, signal }: LakeAccess,
   root: string,
   version: number,
-  { connection, folder }: Engine,
-  signal: AbortSignal,
 ): Promise<readonly Action[] | undefined> {
   const path = join(folder, `${randomUUID()}.checkpoint.parquet`);
   try {
@@ -60,53 +57,29 @@ async function actionsIn(connection: DuckDBConnection, path: string): Promise<re
   return result.getRows().map(([line]) => parseAction(String(line)));
 }
 
-/** Writes the checkpoint of a state and the hint to it. @returns whether it is new */
-export async function writeCheckpoint(
-  objects: ObjectStore,
-  root: string,
-  state: TableState,
-  { connection, folder }: Engine,
-  signal: AbortSignal,
-): Promise<boolean> {
+/** Writes the checkpoint of a state and the hint to it; where another writer was sooner, neither. */
+export async function writeCheckpoint(access: LakeAccess, root: string, state: TableState): Promise<void> {
+  const { objects, connection, folder, signal } = access;
+  const { version } = state;
   const lines = linesOf(state);
-  const [jsonPath, path] = [
-    join(folder, `${randomUUID()}.json`),
-    await objects.spoolPath(`${CHECKPOINT_SPOOL_PREFIX}${randomUUID()}.parquet`),
-  ];
+  const jsonPath = join(folder, `${randomUUID()}.json`);
+  const path = await objects.spoolPath(`${CHECKPOINT_SPOOL_PREFIX}${randomUUID()}.parquet`);
   try {
     await writeFile(jsonPath, lines.join('\n'));
     await connection.run(`copy (select * from read_json(${literal(jsonPath)}, format = 'newline_delimited',
       maximum_object_size = ${LINE_BYTES_MAX}, columns = ${COLUMNS})) to ${literal(path)} (format parquet, compression snappy)`);
-    const back = await actionsIn(connection, path);
-    if (!isSame(back, lines)) {
+    if (!isSame(await actionsIn(connection, path), lines)) {
       throw new PermanentError(
         `Cannot write a checkpoint of ${root}: it does not read back as it was written`,
-        {
-          code: 'LAKE_CHECKPOINT_BROKEN',
-          meta: { root, version: state.version },
-        },
+        { code: 'LAKE_CHECKPOINT_BROKEN', meta: { root, version } },
       );
     }
-    try {
-      await objects.publishFile(
-        checkpointKey(root, state.version),
-        path,
-        await fileFacts(path, signal),
-        signal,
-      );
-    } catch (error) {
-      if (errorCode(error) === 'OBJECT_CONFLICT') return false;
-      throw error;
-    }
-    const { size } = await stat(path);
-    const hint = {
-      version: state.version,
-      size: lines.length,
-      sizeInBytes: size,
-      numOfAddFiles: state.live.size,
-    };
-    await writeHint(objects, root, hint, signal);
-    return true;
+    const facts = await fileFacts(path, signal);
+    await objects.publishFile(checkpointKey(root, version), path, facts, signal);
+    const counts = { size: lines.length, sizeInBytes: Number(facts.bytes), numOfAddFiles: state.live.size };
+    await writeHint(access, root, { version, ...counts });
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
   } finally {
     await rm(jsonPath, { force: true });
     await rm(path, { force: true });
@@ -141,10 +114,9 @@ function sortedWithoutNull(_key: string, value: unknown): unknown {
 
 /** Without a hint readers list the log, so there may be none for a moment. */
 async function writeHint(
-  objects: ObjectStore,
+  { objects, signal }: LakeAccess,
   root: string,
   hint: Readonly<Record<string, number>>,
-  signal: AbortSignal,
 ): Promise<void> {
   const key = hintKey(root);
   await objects.remove(key, signal);
@@ -154,7 +126,7 @@ async function writeHint(
 const hintShape = z.object({ version: z.number().int() });
 
 /** The version that the hint names; -1 where it says nothing readable. */
-async function readHint(objects: ObjectStore, root: string, signal: AbortSignal): Promise<number> {
+async function readHint({ objects, signal }: LakeAccess, root: string): Promise<number> {
   const content = await text(await objects.read(hintKey(root), signal));
   try {
     return hintShape.parse(JSON.parse(content)).version;
@@ -163,46 +135,37 @@ async function readHint(objects: ObjectStore, root: string, signal: AbortSignal)
   }
 }
 
-/** What is wrong with a log's checkpoints: those that cannot be read, and a hint that names none. */
-export interface CheckpointFaults {
-  readonly unreadable: readonly number[];
-  readonly isHintWrong: boolean;
+/** What makes a table unreadable although its commits are there. */
+export interface BrokenCheckpoint {
+  readonly key: string;
+  readonly state: string;
 }
 
-/** @param unreadable of its checkpoints, by who has read them */
-export async function checkHint(
-  objects: ObjectStore,
+/**
+ * Checkpoints that cannot be read, and a hint that names none that can.
+ * @param unreadable versions of its checkpoints, by who has read them; all of them are read by default
+ */
+export async function findBrokenCheckpoints(
+  access: LakeAccess,
   { root, checkpoints, hasHint }: LogListing,
-  unreadable: readonly number[],
-  signal: AbortSignal,
-): Promise<CheckpointFaults> {
-  const hint = hasHint ? await readHint(objects, root, signal) : undefined;
-  const isHintWrong = hint !== undefined && (!checkpoints.includes(hint) || unreadable.includes(hint));
-  return { unreadable, isHintWrong };
+  unreadable?: readonly number[],
+): Promise<readonly BrokenCheckpoint[]> {
+  const broken = new Set(unreadable);
+  for (const version of unreadable === undefined ? checkpoints : [])
+    if ((await readCheckpoint(access, root, version)) === undefined) broken.add(version);
+  const found = [...broken].map((version) => ({
+    key: checkpointKey(root, version),
+    state: `checkpoint ${version} cannot be read`,
+  }));
+  const hint = hasHint ? await readHint(access, root) : undefined;
+  if (hint === undefined || (checkpoints.includes(hint) && !broken.has(hint))) return found;
+  return [...found, { key: hintKey(root), state: '_last_checkpoint names none that can be read' }];
 }
 
-/** Reads all of them. */
-export async function checkCheckpoints(
-  objects: ObjectStore,
-  log: LogListing,
-  engine: Engine,
-  signal: AbortSignal,
-): Promise<CheckpointFaults> {
-  const unreadable: number[] = [];
-  for (const version of log.checkpoints) {
-    if ((await readCheckpoint(objects, log.root, version, engine, signal)) === undefined)
-      unreadable.push(version);
-  }
-  return checkHint(objects, log, unreadable, signal);
-}
-
-/** Takes away what makes a table unreadable although its commits are there. */
-export async function mendCheckpoints(
-  objects: ObjectStore,
-  root: string,
-  { unreadable, isHintWrong }: CheckpointFaults,
-  signal: AbortSignal,
+/** The hint goes first: nobody may follow it to a checkpoint that is gone. */
+export async function removeBroken(
+  { objects, signal }: LakeAccess,
+  broken: readonly BrokenCheckpoint[],
 ): Promise<void> {
-  if (isHintWrong) await objects.remove(hintKey(root), signal);
-  for (const version of unreadable) await objects.remove(checkpointKey(root, version), signal);
+  for (const { key } of broken.toReversed()) await objects.remove(key, signal);
 }

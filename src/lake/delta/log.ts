@@ -8,9 +8,9 @@ import { z } from 'zod';
 import { PermanentError } from '../../core/errors.ts';
 import { version as ownVersion } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { type Action, type AddFile, parseAction, Replay, type TableState } from './actions.ts';
+import { type Action, type AddFile, parseAction, replay, type TableState } from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
-import type { Engine } from '../local/duckdb.ts';
+import type { LakeAccess } from '../local/duckdb.ts';
 import { brokenLog, type LogListing, newestVersion } from './listing.ts';
 import { commitKey, fileKey } from './paths.ts';
 
@@ -26,10 +26,8 @@ const COMMITS_AT_ONCE = 8;
  * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_VERSION_GONE`
  */
 export async function readTable(
-  objects: ObjectStore,
+  access: LakeAccess,
   log: LogListing,
-  engine: Engine,
-  signal: AbortSignal,
   version?: number,
 ): Promise<TableState | undefined> {
   const { root, commits, checkpoints } = log;
@@ -38,50 +36,42 @@ export async function readTable(
   const last = version ?? newest;
   if (last > newest) throw older(root, last, newest);
   const usable = checkpoints.filter((number) => number <= last).toReversed();
-  const { replay, from } = await beginning(objects, root, usable, engine, signal);
+  const [checkpoint, held] = await readNewest(access, root, usable);
+  const actions = [held];
   const known = new Set(commits);
-  for (let first = from + 1; first <= last; first += COMMITS_AT_ONCE) {
-    const numbers = Array.from(
-      { length: Math.min(COMMITS_AT_ONCE, last - first + 1) },
-      (_, at) => first + at,
-    );
+  for (let first = checkpoint + 1; first <= last; first += COMMITS_AT_ONCE) {
+    const count = Math.min(COMMITS_AT_ONCE, last - first + 1);
+    const numbers = Array.from({ length: count }, (_, at) => first + at);
     const missing = numbers.find((number) => !known.has(number));
     if (missing !== undefined) throw gone(root, missing, version);
-    const read = await Promise.all(numbers.map((number) => readCommit(objects, root, number, signal)));
-    for (const action of read.flat()) replay.apply(action);
+    actions.push(...(await Promise.all(numbers.map((number) => readCommit(access, root, number)))));
   }
-  const state = replay.state(last, from);
+  const state = replay(actions.flat(), { version: last, checkpoint });
   if (state === undefined) throw brokenLog(root, last, 'it has no protocol or no schema');
   refuseRaised(root, state.protocol);
   for (const file of state.live.values()) refuseFile(root, file);
   return state;
 }
 
-async function beginning(
-  objects: ObjectStore,
+/** The first of the checkpoints that can be read; -1 and nothing where none can. */
+async function readNewest(
+  access: LakeAccess,
   root: string,
   checkpoints: readonly number[],
-  engine: Engine,
-  signal: AbortSignal,
-): Promise<{ readonly replay: Replay; readonly from: number }> {
-  for (const from of checkpoints) {
-    const actions = await readCheckpoint(objects, root, from, engine, signal);
-    if (actions === undefined) continue;
-    const replay = new Replay();
-    for (const action of actions) replay.apply(action);
-    return { replay, from };
+): Promise<readonly [version: number, actions: readonly Action[]]> {
+  for (const version of checkpoints) {
+    const actions = await readCheckpoint(access, root, version);
+    if (actions !== undefined) return [version, actions];
   }
-  return { replay: new Replay(), from: -1 };
+  return [-1, []];
 }
 
-export async function readCommit(
-  objects: ObjectStore,
+async function readCommit(
+  { objects, signal }: LakeAccess,
   root: string,
   version: number,
-  signal: AbortSignal,
 ): Promise<readonly Action[]> {
-  const key = commitKey(root, version);
-  const content = await text(await objects.read(key, signal));
+  const content = await text(await objects.read(commitKey(root, version), signal));
   try {
     return content.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
   } catch (error) {

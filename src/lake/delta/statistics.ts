@@ -8,7 +8,6 @@ export type ColumnFacts = Readonly<Record<string, string>>;
 
 export interface WrittenFile {
   readonly rows: bigint;
-  readonly bytes: number;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 

@@ -1,6 +1,7 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
-import type { DuckDBConnection } from '@duckdb/node-api';
+import type { DuckDBConnection, DuckDBValue } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
 import { scratchFolder } from './scratch.ts';
 import { EXACT_SUM, literals } from './sql.ts';
 
@@ -15,6 +16,12 @@ const THREADS = 2;
 export interface Engine {
   readonly connection: DuckDBConnection;
   readonly folder: string;
+}
+
+/** What reading the lake takes: its store, an engine for checkpoints and files, and a way to stop. */
+export interface LakeAccess extends Engine {
+  readonly objects: ObjectStore;
+  readonly signal: AbortSignal;
 }
 
 /** With a folder of its own, removed with all that is in it. */
@@ -92,4 +99,15 @@ export async function interruptible<Result>(
   } finally {
     signal.removeEventListener('abort', interrupt);
   }
+}
+
+/** All rows of one statement. */
+export async function queryRows(
+  { connection, signal }: Pick<LakeAccess, 'connection' | 'signal'>,
+  action: string,
+  sql: string,
+): Promise<readonly (readonly DuckDBValue[])[]> {
+  return interruptible(connection, action, signal, async () =>
+    (await connection.runAndReadAll(sql)).getRows(),
+  );
 }

@@ -1,6 +1,7 @@
 /** Folders on the local disk that live as long as what uses them. */
-import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeFolders } from '../../core/folders.ts';
 
 const PREFIX = 'lake-';
 /** No build and no query lasts that long, and no load is that far from its build: its process was killed. */
@@ -8,7 +9,7 @@ const LEFT_BEHIND_MS = 24 * 3_600_000;
 
 /** A new folder below `parent`, removed with all that is in it. */
 export async function scratchFolder(parent: string): Promise<AsyncDisposable & { readonly path: string }> {
-  await mkdir(parent, { recursive: true });
+  await makeFolders(parent);
   const path = await mkdtemp(join(parent, PREFIX));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
@@ -20,7 +21,7 @@ export function sweepScratch(parent: string): Promise<void> {
 
 /** Removes what has been left behind in a folder. */
 export async function sweepFolder(folder: string, prefix = ''): Promise<void> {
-  await mkdir(folder, { recursive: true });
+  await makeFolders(folder);
   for (const name of await readdir(folder)) {
     if (!name.startsWith(prefix)) continue;
     const path = join(folder, name);

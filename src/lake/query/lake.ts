@@ -6,14 +6,17 @@ import { countedEntries } from '../tables/counted.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { listLog } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { confine, type Engine, openEngine } from '../local/duckdb.ts';
-import { bringFiles, type LocalFilesOptions, storedFile } from '../local-files.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
+import { bringFiles, storedFile } from '../local-files.ts';
 import { type Moment, readMoment } from '../moment.ts';
 import { isWhole, type MonthRange } from '../tables/month-range.ts';
 import { SUMMARY_TABLES } from '../tables/summaries.ts';
 import { rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 
-export interface LakeOptions extends LocalFilesOptions {
+export interface LakeOptions {
+  readonly objects: ObjectStore;
+  readonly scratchDir: string;
   /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
   readonly sql?: string;
   /** Where what is asked takes whole months from their summaries: entries of other months than its rest stay away. */
@@ -34,14 +37,15 @@ export interface Lake extends AsyncDisposable {
 export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
   const engine = stack.use(await openEngine(options.scratchDir));
+  const access = { ...engine, ...options, signal };
   const moment = await readMoment(options.objects, signal);
   if (moment === undefined) throw missing(options);
   const reached = reachedTables(options.sql, engine.connection);
   const paths = new Map<LakeTable, readonly string[]>();
   for (const table of LAKE_TABLES) {
-    const files = reached.has(table) ? await wantedFiles(table, moment, options, engine, signal) : [];
+    const files = reached.has(table) ? await findFiles(access, table, moment, options.range) : [];
     const stored = files.map((file) => storedFile(table, file));
-    paths.set(table, await bringFiles(stored, engine.folder, options, signal));
+    paths.set(table, await bringFiles(stored, access));
   }
   for (const table of LAKE_TABLES) {
     await engine.connection.run(`create view ${table} as select * from ${viewed(table, paths)}`);
@@ -60,35 +64,34 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
 }
 
 function viewed(table: LakeTable, paths: ReadonlyMap<LakeTable, readonly string[]>): string {
-  const rows = rowsOf(table, paths.get(table) ?? [], SHAPES[table].isByMonth);
+  const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
   if (table !== 'ledger_entries') return rows;
   return countedEntries(rows, rowsOf('coverage', paths.get('coverage') ?? [], false));
 }
 
-async function wantedFiles(
+async function findFiles(
+  access: LakeAccess,
   table: LakeTable,
   moment: Moment,
-  options: LakeOptions,
-  engine: Engine,
-  signal: AbortSignal,
+  range: MonthRange | undefined,
 ): Promise<readonly AddFile[]> {
   const named = moment.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
-  const log = await listLog(options.objects, root, signal);
-  const state = await readTable(options.objects, log, engine, signal, named.version);
+  const log = await listLog(access.objects, root, access.signal);
+  const state = await readTable(access, log, named.version);
   if (state?.metaData.id !== named.id) {
     throw new PermanentError(
       `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
       { code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN', meta: { table } },
     );
   }
-  return [...state.live.values()].filter((file) => isOfRange(table, file, options.range));
+  return [...state.live.values()].filter((file) => isOfRange(table, file, range));
 }
 
 function isOfRange(table: LakeTable, file: AddFile, range: MonthRange | undefined): boolean {
   const month = file.partitionValues['month'];
-  if (range === undefined || !month || !SHAPES[table].isByMonth) return true;
+  if (range === undefined || !month) return true;
   if ((SUMMARY_TABLES as readonly string[]).includes(table)) return isWhole(month, range);
   return range.rest.some((part) => part.month === month);
 }

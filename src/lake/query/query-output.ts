@@ -16,63 +16,52 @@ const COLUMN_GAP = '  ';
 const ID = /^[0-9a-f]{64}$/;
 const ID_CHARACTERS_SHOWN = 8;
 
-/** Writes one result; `rows` may be called any number of times between `begin` and `end`. */
-export interface ResultWriter {
-  begin(): string;
-  rows(rows: readonly (readonly DuckDBValue[])[]): string;
-  end(rowCount: bigint): string;
-}
+/** Rows of a result as they come. */
+type Chunks = AsyncIterable<readonly (readonly DuckDBValue[])[]>;
 
-/** @param widthMax characters in a line of the terminal: in a table that is wider, ids are shortened */
-export function resultWriter(
+/**
+ * The text of one result, piece by piece.
+ * @param widthMax characters in a line of the terminal: in a table that is wider, ids are shortened
+ */
+export function formatResult(
   format: TextFormat,
   columns: readonly ResultColumn[],
+  chunks: Chunks,
   widthMax = Infinity,
-): ResultWriter {
-  if (format === 'csv') return csvWriter(columns);
-  if (format === 'ndjson') return ndjsonWriter(columns);
-  return format === 'json' ? jsonWriter(columns) : tableWriter(columns, widthMax);
+): AsyncGenerator<string> {
+  if (format === 'csv') return formatCsv(columns, chunks);
+  if (format === 'ndjson') return formatNdjson(columns, chunks);
+  return format === 'json' ? formatJson(columns, chunks) : formatTable(columns, chunks, widthMax);
 }
 
-function csvWriter(columns: readonly ResultColumn[]): ResultWriter {
+async function* formatCsv(columns: readonly ResultColumn[], chunks: Chunks): AsyncGenerator<string> {
   const line = (fields: readonly string[]): string => `${fields.map(csvField).join(',')}\n`;
-  return {
-    begin: () => line(columns.map((column) => column.name)),
-    rows: (rows) => rows.map((row) => line(row.map((value) => valueText(value) ?? ''))).join(''),
-    end: () => '',
-  };
+  yield line(columns.map((column) => column.name));
+  for await (const rows of chunks) yield rows.map((row) => line(row.map(valueText))).join('');
 }
 
 function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** One document, `{columns, rows, rowCount}`, that can be written as it comes. */
-function jsonWriter(columns: readonly ResultColumn[]): ResultWriter {
-  const names = uniqueNames(columns);
-  const described = columns.map(({ type }, index) => ({ name: names[index], type }));
-  let isFirst = true;
+/** One object a line. */
+async function* formatNdjson(columns: readonly ResultColumn[], chunks: Chunks): AsyncGenerator<string> {
   const toObject = objectWriter(columns);
-  const row = (values: readonly DuckDBValue[]): string => {
-    const separator = isFirst ? '\n' : ',\n';
-    isFirst = false;
-    return separator + toObject(values);
-  };
-  return {
-    begin: () => `{"columns":${JSON.stringify(described)},"rows":[`,
-    rows: (rows) => rows.map(row).join(''),
-    end: (rowCount) => `\n],"rowCount":${rowCount}}\n`,
-  };
+  for await (const rows of chunks) yield rows.map((row) => `${toObject(row)}\n`).join('');
 }
 
-/** One object a line. */
-function ndjsonWriter(columns: readonly ResultColumn[]): ResultWriter {
-  const toLine = objectWriter(columns);
-  return {
-    begin: () => '',
-    rows: (rows) => rows.map((row) => `${toLine(row)}\n`).join(''),
-    end: () => '',
-  };
+/** One document, `{columns, rows, rowCount}`, that can be written as it comes. */
+async function* formatJson(columns: readonly ResultColumn[], chunks: Chunks): AsyncGenerator<string> {
+  const names = uniqueNames(columns);
+  const described = columns.map(({ type }, index) => ({ name: names[index], type }));
+  const toObject = objectWriter(columns);
+  let rowCount = 0;
+  yield `{"columns":${JSON.stringify(described)},"rows":[\n`;
+  for await (const rows of chunks) {
+    yield (rowCount === 0 ? '' : ',\n') + rows.map(toObject).join(',\n');
+    rowCount += rows.length;
+  }
+  yield `${rowCount === 0 ? '' : '\n'}],"rowCount":${rowCount}}\n`;
 }
 
 function objectWriter(columns: readonly ResultColumn[]): (values: readonly DuckDBValue[]) => string {
@@ -86,32 +75,41 @@ function objectWriter(columns: readonly ResultColumn[]): (values: readonly DuckD
 }
 
 /** Columns are as wide as the first rows want; a later, longer value pushes its line out. */
-function tableWriter(columns: readonly ResultColumn[], widthMax: number): ResultWriter {
+async function* formatTable(
+  columns: readonly ResultColumn[],
+  chunks: Chunks,
+  widthMax: number,
+): AsyncGenerator<string> {
   const names = columns.map(({ name }) => name);
-  let widths: readonly number[] | undefined;
-  let shown = oneLine;
+  let widths: readonly number[] = [];
+  let show = oneLine;
+  let rowCount = 0;
   const line = (fields: readonly string[]): string =>
     `${fields
-      .map((field, index) => pad(field, widths?.[index] ?? 0, columns[index]))
+      .map((field, index) => pad(field, widths[index] ?? 0, columns[index]))
       .join(COLUMN_GAP)
       .trimEnd()}\n`;
-  const textsOf = (rows: readonly (readonly DuckDBValue[])[]): readonly (readonly string[])[] =>
-    rows.map((row) => row.map((value) => shown(valueText(value) ?? '')));
   const header = (rows: readonly (readonly DuckDBValue[])[]): string => {
-    if (widths !== undefined) return '';
-    widths = widthsOf(names, textsOf(rows));
+    const fit = (): readonly number[] =>
+      widthsOf(
+        names,
+        rows.map((row) => row.map((value) => show(valueText(value)))),
+      );
+    widths = fit();
     const width = widths.reduce((sum, column) => sum + column + COLUMN_GAP.length, -COLUMN_GAP.length);
     if (width > widthMax) {
-      shown = (text) => shortId(oneLine(text));
-      widths = widthsOf(names, textsOf(rows));
+      show = (text) => shortId(oneLine(text));
+      widths = fit();
     }
     return `${line(names.map(oneLine))}${widths.map((column) => '─'.repeat(column)).join(COLUMN_GAP)}\n`;
   };
-  return {
-    begin: () => '',
-    rows: (rows) => header(rows) + textsOf(rows).map(line).join(''),
-    end: (rowCount) => `${header([])}(${rowCount} ${rowCount === 1n ? 'row' : 'rows'})\n`,
-  };
+  for await (const rows of chunks) {
+    const head = rowCount === 0 ? header(rows) : '';
+    yield head + rows.map((row) => line(row.map((value) => show(valueText(value))))).join('');
+    rowCount += rows.length;
+  }
+  if (rowCount === 0) yield header([]);
+  yield `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})\n`;
 }
 
 function widthsOf(names: readonly string[], rows: readonly (readonly string[])[]): readonly number[] {
@@ -135,9 +133,9 @@ function pad(text: string, width: number, column: ResultColumn | undefined): str
   return NUMERIC.test(column?.type ?? '') ? text.padStart(width) : text.padEnd(width);
 }
 
-/** undefined for NULL. */
-function valueText(value: DuckDBValue): string | undefined {
-  return value === null ? undefined : String(value);
+/** Empty for NULL. */
+function valueText(value: DuckDBValue): string {
+  return value === null ? '' : String(value);
 }
 
 /** HUGEINT, BIGNUM and DECIMAL are amounts: always text, whatever their size. 64-bit integers mostly count rows. */

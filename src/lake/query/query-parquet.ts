@@ -24,9 +24,7 @@ export async function writeParquet(
   await engine.connection.run(`create table spool.result (${columns.join(', ')})`);
   const appender = await engine.connection.createAppender('result', 'main', 'spool');
   let rows = 0n;
-  for (;;) {
-    const chunk = await result.fetchChunk();
-    if (chunk === null || chunk.rowCount === 0) break;
+  for await (const chunk of result) {
     signal.throwIfAborted();
     appender.appendDataChunk(chunk);
     rows += BigInt(chunk.rowCount);

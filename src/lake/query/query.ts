@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { DuckDBPreparedStatement, DuckDBResult } from '@duckdb/node-api';
+import type { DuckDBPreparedStatement, DuckDBResult, DuckDBValue } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
 import { interruptible } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
-import { resultWriter } from './query-output.ts';
+import { formatResult } from './query-output.ts';
 import { writeParquet } from './query-parquet.ts';
 import { prepareReading } from './statement.ts';
 
@@ -91,17 +91,16 @@ async function writeResult(
     name,
     type: result.columnType(index).toString(),
   }));
-  const writer = resultWriter(format, columns, widthMax);
   let rows = 0n;
-  await write(output, writer.begin(), signal);
-  for (;;) {
-    const chunk = await result.fetchChunk();
-    if (chunk === null || chunk.rowCount === 0) break;
-    signal.throwIfAborted();
-    await write(output, writer.rows(chunk.getRows()), signal);
-    rows += BigInt(chunk.rowCount);
+  async function* chunks(): AsyncGenerator<readonly (readonly DuckDBValue[])[]> {
+    for await (const chunk of result.yieldRows()) {
+      signal.throwIfAborted();
+      yield chunk;
+      rows += BigInt(chunk.length);
+    }
   }
-  await write(output, writer.end(rows), signal);
+  for await (const text of formatResult(format, columns, chunks(), widthMax))
+    await write(output, text, signal);
   return rows;
 }
 

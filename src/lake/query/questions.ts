@@ -112,7 +112,8 @@ select party_id, asset_id, account_type, market_id, as_of,
   select epoch, at_block, count(*) as at_height, at_block - lag(at_block) over (partition by epoch order by at_block) as gap
     from checkpoints group by epoch, at_block)
 select epoch, sum(at_height) as checkpoints, count(*) as heights, min(at_block) as first_block, max(at_block) as last_block,
-       median(gap) as median_gap, max(gap) as widest_gap, arg_max(at_block, gap) as before_block
+       median(gap) as median_gap, max(gap) as widest_gap,
+       case when max(gap) > median(gap) then first(at_block order by gap desc nulls last, at_block) end as widest_gap_ends_at
   from heights group by epoch order by epoch`,
   },
 ];

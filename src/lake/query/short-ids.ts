@@ -1,6 +1,6 @@
 /** Cut ids in what is asked of the lake. */
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { CANDIDATES_MAX, chooseById, splitCutId } from '../../core/cut-ids.ts';
+import { CANDIDATES_MAX, chooseById, splitCutId } from '../../core/ids.ts';
 import { UsageError } from '../../core/errors.ts';
 import type { Inquiry } from './questions.ts';
 

@@ -1,15 +1,18 @@
 /** What is recorded of the lake, and the one lock of who builds it. */
 import { sql } from 'kysely';
-import type { Pool } from 'pg';
+import type { Pool, QueryResultRow } from 'pg';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import type { Database } from '../../postgres/database.ts';
 import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
-import { ACTION, atOneMoment, type LakeSnapshot } from './warehouse-snapshot.ts';
-
-const RECORD = 'record what the lake holds';
-const DECIDE = 'decide a commit of the lake';
+import {
+  ACTION,
+  readAtOnce,
+  readSegmentMonths,
+  type SegmentMonth,
+  type WarehouseReader,
+} from './warehouse-reader.ts';
 
 /** A table as the last build left it. */
 export interface RecordedTable {
@@ -24,8 +27,8 @@ export interface RecordedTable {
 /** The newest commit of a table, as it was decided. */
 export interface DecidedCommit {
   readonly version: number;
-  /** Undefined once it is known to lie in the store. */
-  readonly content: Buffer | undefined;
+  /** Null once it is known to lie in the store. */
+  readonly content: Buffer | null;
 }
 
 /** The store's public side. */
@@ -40,49 +43,43 @@ export class LakeStore {
 
   /** Runs `work` while no other process builds or tidies the lake; everything it reads is of one moment. */
   async exclusively<Result>(
-    work: (snapshot: LakeSnapshot) => Promise<Result>,
+    work: (reader: WarehouseReader) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result> {
     return onOwnConnection(this.#pool, ACTION, async (client) => {
       await takeLock(client, 'mirror.lake', 'session', signal);
-      return atOneMoment(client, work);
+      return readAtOnce(client, work);
     });
   }
 
-  /** The warehouse as it is now, without waiting for a build. */
-  async snapshot<Result>(
-    work: (snapshot: LakeSnapshot) => Promise<Result>,
-    signal: AbortSignal,
-  ): Promise<Result> {
-    signal.throwIfAborted();
-    return onOwnConnection(this.#pool, ACTION, (client) => atOneMoment(client, work));
+  /** What is loaded now, in the order of months and segments; does not wait for a build. */
+  async segmentMonths(): Promise<readonly SegmentMonth[]> {
+    return readSegmentMonths(this.#pool);
   }
 
   /** @returns the number of the build that begins now; higher than all before */
   async beginBuild(atLeast: number): Promise<number> {
-    return mapDatabaseError(RECORD, async () => {
-      const { rows } = await this.#pool.query<{ build: bigint }>(
-        `select setval('mirror.lake_builds', greatest(nextval('mirror.lake_builds'), $1)) as build`,
-        [atLeast],
-      );
-      return Number(rows[0]?.build);
-    });
+    const [row] = await this.#query<{ build: number }>(
+      `select setval('mirror.lake_builds', greatest(nextval('mirror.lake_builds'), $1))::int as build`,
+      atLeast,
+    );
+    return Number(row?.build);
   }
 
   async record(tables: readonly RecordedTable[]): Promise<void> {
-    await mapDatabaseError(RECORD, () =>
-      this.#pool.query(
-        `insert into mirror.lake_tables (name, table_id, version, build)
-          select * from unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[])
-          on conflict (name) do update set table_id = excluded.table_id, version = excluded.version,
-            build = excluded.build, built_at = clock_timestamp()`,
-        [
-          tables.map(({ table }) => table),
-          tables.map(({ tableId }) => tableId),
-          tables.map(({ version }) => version),
-          tables.map(({ build }) => build),
-        ],
-      ),
+    await this.#query(
+      `insert into mirror.lake_tables (name, table_id, version, build)
+        select "table", "tableId", version, build
+          from jsonb_to_recordset($1) as t ("table" text, "tableId" uuid, version bigint, build bigint)
+        on conflict (name) do update set table_id = excluded.table_id, version = excluded.version,
+          build = excluded.build, built_at = clock_timestamp()`,
+      JSON.stringify(tables),
+    );
+  }
+
+  async recorded(): Promise<readonly RecordedTable[]> {
+    return this.#query(
+      'select name as "table", table_id as "tableId", version::int, build::int from mirror.lake_tables',
     );
   }
 
@@ -91,55 +88,37 @@ export class LakeStore {
    * `parts`, the oldest proofs first.
    */
   async filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
-    const { rows } = await mapDatabaseError(RECORD, () =>
-      this.#pool.query<{ key: string }>(
-        `with held as (
-           select key, proven_at from unnest($1::text[]) as named (key) left join mirror.lake_proofs using (key)),
-         turn as (
-           select key from held where proven_at is not null order by proven_at, key
-            limit (select ceil(count(proven_at) / $2::numeric) from held))
-         select key from held where proven_at is null union select key from turn`,
-        [keys, parts],
-      ),
+    const rows = await this.#query<{ key: string }>(
+      `with held as (
+         select key, proven_at from unnest($1::text[]) as named (key) left join mirror.lake_proofs using (key)),
+       turn as (
+         select key from held where proven_at is not null order by proven_at, key
+          limit (select ceil(count(proven_at) / $2::numeric) from held))
+       select key from held where proven_at is null union select key from turn`,
+      keys,
+      parts,
     );
     return new Set(rows.map(({ key }) => key));
   }
 
   /** They were read, and are what their log says. Forgets the files that are not in `live`. */
   async noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
-    await mapDatabaseError(RECORD, () =>
-      this.#pool.query(
-        `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
-         insert into mirror.lake_proofs (key) select unnest($1::text[])
-           on conflict (key) do update set proven_at = excluded.proven_at`,
-        [keys, live],
-      ),
+    await this.#query(
+      `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
+       insert into mirror.lake_proofs (key) select unnest($1::text[])
+         on conflict (key) do update set proven_at = excluded.proven_at`,
+      keys,
+      live,
     );
-  }
-
-  async recorded(): Promise<readonly RecordedTable[]> {
-    const { rows } = await mapDatabaseError(RECORD, () =>
-      this.#pool.query<{ name: LakeTable; table_id: string; version: bigint; build: bigint }>(
-        'select name, table_id, version, build from mirror.lake_tables',
-      ),
-    );
-    return rows.map(({ name, table_id: tableId, version, build }) => ({
-      table: name,
-      tableId,
-      version: Number(version),
-      build: Number(build),
-    }));
   }
 
   async decidedCommit(store: string, table: LakeTable): Promise<DecidedCommit | undefined> {
-    const { rows } = await mapDatabaseError(DECIDE, () =>
-      this.#pool.query<{ version: bigint; content: Buffer | null }>(
-        'select version, content from mirror.lake_commits where store = $1 and name = $2',
-        [store, table],
-      ),
+    const [row] = await this.#query<DecidedCommit>(
+      'select version::int, content from mirror.lake_commits where store = $1 and name = $2',
+      store,
+      table,
     );
-    const [row] = rows;
-    return row && { version: Number(row.version), content: row.content ?? undefined };
+    return row;
   }
 
   /**
@@ -153,24 +132,34 @@ export class LakeStore {
     { version, content }: { readonly version: number; readonly content: Buffer },
     after: number | undefined,
   ): Promise<boolean> {
-    const statement =
-      after === undefined
-        ? `insert into mirror.lake_commits (store, name, version, content) values ($1, $2, $3, $4)
-            on conflict do nothing`
-        : `update mirror.lake_commits set version = $3, content = $4
-            where store = $1 and name = $2 and version = $5`;
-    const given = [store, table, version, content, ...(after === undefined ? [] : [after])];
-    const { rowCount } = await mapDatabaseError(DECIDE, () => this.#pool.query(statement, given));
-    return rowCount === 1;
+    const decided = await this.#query(
+      `insert into mirror.lake_commits as known (store, name, version, content) values ($1, $2, $3, $4)
+        on conflict (store, name) do update set version = excluded.version, content = excluded.content
+          where known.version = $5
+        returning version`,
+      store,
+      table,
+      version,
+      content,
+      after,
+    );
+    return decided.length === 1;
   }
 
   /** The commit lies in the store: its content need not be kept. */
   async forgetContent(store: string, table: LakeTable, version: number): Promise<void> {
-    await mapDatabaseError(DECIDE, () =>
-      this.#pool.query(
-        'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
-        [store, table, version],
-      ),
+    await this.#query(
+      'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
+      store,
+      table,
+      version,
+    );
+  }
+
+  async #query<Row extends QueryResultRow>(statement: string, ...values: readonly unknown[]): Promise<Row[]> {
+    return mapDatabaseError(
+      'record what the lake holds',
+      async () => (await this.#pool.query<Row>(statement, [...values])).rows,
     );
   }
 }

@@ -26,12 +26,13 @@ export const MADE_WHERE_ASKED: readonly LakeColumn[] = [
     name: 'is_counted',
     type: 'BOOLEAN',
     comment:
-      'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Made here and by the query command',
+      'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
   },
   {
     name: 'both_sides',
     type: 'BOOLEAN',
-    comment: 'Whether the release sent what the party receives as well. Made here and by the query command',
+    comment:
+      'Whether the release sent what the party receives as well. Not in the stored table; added by this page and by `query`',
   },
 ];
 

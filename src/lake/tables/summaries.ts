@@ -30,7 +30,6 @@ export const SUMMARY_FORM = 2;
 
 interface SummaryShape {
   readonly description: string;
-  readonly isByMonth: true;
   readonly columns: readonly LakeColumn[];
   /** Whether it depends on which rows count, and so on the coverage of other parties. */
   readonly isOfCounted: boolean;
@@ -75,7 +74,6 @@ const WITHIN = '(account_from_party_id is not distinct from account_to_party_id)
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   daily_flows: {
     description: 'What moved each day, each entry once: parts, to be added up',
-    isByMonth: true,
     columns: [
       plain('day', 'DATE', 'UTC'),
       text('asset_id', 'Asset'),
@@ -97,7 +95,6 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
   monthly_fees: {
     description: 'Fees that parties paid, each entry once: parts, to be added up',
-    isByMonth: true,
     columns: [
       text('party_id', 'Who paid'),
       text('asset_id', 'Asset'),
@@ -116,7 +113,6 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
   monthly_balances: {
     description: 'Balances after the last entries of each account: parts, of which the latest count',
-    isByMonth: true,
     columns: [
       text('party_id', 'Owner'),
       text('asset_id', 'Asset'),
@@ -133,7 +129,6 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
   monthly_activity: {
     description: 'Entries of each exported ledger: parts, to be added up',
-    isByMonth: true,
     columns: [
       text('party_id', 'Whose export'),
       text('asset_id', 'Asset'),

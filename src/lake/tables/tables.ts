@@ -24,29 +24,29 @@ const MONTH_COMMENT = 'Month of vega_time in UTC, as 2023-05: the partition';
 interface TableShape {
   readonly description: string;
   readonly columns: readonly LakeColumn[];
-  readonly isByMonth: boolean;
+  /** It has no partitions: the others lie by month. */
+  readonly isWhole?: true;
 }
 
 export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   ledger_entries: {
     description: 'One row for each exported ledger entry; repeated rows are kept',
     columns: ENTRIES,
-    isByMonth: true,
   },
-  parties: { description: 'Every party that was seen', columns: PARTIES, isByMonth: false },
-  checkpoints: { description: 'Every distinct checkpoint', columns: CHECKPOINTS, isByMonth: false },
+  parties: { description: 'Every party that was seen', columns: PARTIES, isWhole: true },
+  checkpoints: { description: 'Every distinct checkpoint', columns: CHECKPOINTS, isWhole: true },
   coverage: {
     description: 'Whose ledger is loaded, and when: decides which rows of ledger_entries count',
     columns: COVERAGE,
-    isByMonth: false,
+    isWhole: true,
   },
   ...SUMMARIES,
 };
 
 /** Of a table, its partition included. */
 function columnsOf(table: LakeTable): readonly LakeColumn[] {
-  const { columns, isByMonth } = SHAPES[table];
-  return isByMonth ? [...columns, text('month', MONTH_COMMENT)] : columns;
+  const { columns, isWhole } = SHAPES[table];
+  return isWhole ? columns : [...columns, text('month', MONTH_COMMENT)];
 }
 
 /** And of a table as a question sees it, what is made where it is asked included. */
@@ -98,7 +98,7 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     description: shape.description,
     format: { provider: 'parquet', options: {} },
     schemaString: schemaText(fieldsOf(table)),
-    partitionColumns: shape.isByMonth ? ['month'] : [],
+    partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
       // Without it, a compaction by others writes statistics of amounts that its readers cannot hold.
       'delta.dataSkippingStatsColumns': shape.columns
@@ -124,8 +124,8 @@ export function withNewColumns(table: LakeTable, metaData: MetaData): MetaData |
   const { fields } = schemaShape.parse(JSON.parse(metaData.schemaString));
   const known = new Map(fields.map((field) => [field.name, field]));
   const differing = wanted.find(({ name, type }) => known.has(name) && known.get(name)?.type !== type);
-  const isByMonth = metaData.partitionColumns.join(',') === (SHAPES[table].isByMonth ? 'month' : '');
-  if (differing !== undefined || !isByMonth) {
+  const isAsMade = metaData.partitionColumns.join(',') === (SHAPES[table].isWhole ? '' : 'month');
+  if (differing !== undefined || !isAsMade) {
     throw new PermanentError(
       `Cannot use the table ${rootOf(table)}: another writer changed its ${differing === undefined ? 'partitions' : `column ${differing.name}`}; remove it and load again`,
       { code: 'LAKE_TABLE_RAISED', meta: { table, column: differing?.name } },

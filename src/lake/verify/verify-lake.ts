@@ -1,22 +1,20 @@
 /** Does the lake hold what its logs say, and what was loaded? */
 import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
-import { measure } from '../../core/file-facts.ts';
+import { measure } from '../../core/byte-sums.ts';
 import type { ListedObject } from '../../objects/object-store.ts';
 import type { LakeCheckOptions, LakeFindings, Problem } from '../../load/ports.ts';
-import type { LakeDeps } from '../build/workshop.ts';
-import { countRows } from '../build/build-entries.ts';
-import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
-import type { TableState } from '../delta/actions.ts';
-import { checkCheckpoints } from '../delta/checkpoint.ts';
-import { listObjects, logAmong, type LogListing } from '../delta/listing.ts';
+import { appIdOf, type LakeDeps } from '../build/workshop.ts';
+import { type AddFile, type TableState, totalOfFiles } from '../delta/actions.ts';
+import { findBrokenCheckpoints } from '../delta/checkpoint.ts';
+import { listObjects, logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { type Engine, openEngine } from '../local/duckdb.ts';
+import { type LakeAccess, openEngine } from '../local/duckdb.ts';
 import { type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
 import type { RecordedTable } from '../store/lake-store.ts';
+import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
-import { appIdOf } from '../build/workshop.ts';
-import { compareByTags, compareWithWarehouse, problem } from './verify-values.ts';
+import { compareWithWarehouse, problem } from './verify-values.ts';
 
 const ATTEMPTS_MAX = 3;
 
@@ -43,42 +41,44 @@ export async function verifyLake(
 async function verifyMoment(
   deps: LakeDeps,
   moment: Moment | undefined,
-  { deep, parts }: LakeCheckOptions,
+  options: LakeCheckOptions,
   signal: AbortSignal,
 ): Promise<LakeFindings> {
-  const recorded = await deps.repository.recorded();
+  const { repository, objects } = deps;
+  const recorded = await repository.recorded();
   const problems: Problem[] = [];
   if (moment === undefined) {
     if (recorded.length > 0)
       problems.push(problem('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone'));
-    return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: await loadedSegments(deps, signal) };
+    const loaded = new Set((await repository.segmentMonths()).map(({ segmentId }) => segmentId));
+    return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: loaded.size };
   }
   await using engine = await openEngine(deps.scratchDir);
-  const states = new Map<LakeTable, TableState>();
-  const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
+  const listed = await listObjects(objects, LAKE_PREFIX, signal);
+  const found = { ...engine, objects, signal, listed, moment, recorded };
+  const live = new Map<LakeTable, readonly AddFile[]>();
   for (const table of LAKE_TABLES) {
-    const found = await checkTable(deps, table, { moment, recorded, listed, engine }, signal);
-    problems.push(...found.problems);
-    if (found.state !== undefined) states.set(table, found.state);
+    const checked = await checkTable(found, table);
+    problems.push(...checked.problems);
+    live.set(table, [...(checked.state?.live.values() ?? [])]);
   }
-  const files = [...states].flatMap(([table, { live }]) =>
-    [...live.values()].map((file) => storedFile(table, file)),
-  );
+  const files = [...live].flatMap(([table, adds]) => adds.map((add) => storedFile(table, add)));
   const keys = files.map(({ key }) => key);
-  const turn = parts === undefined ? new Set(keys) : await deps.repository.filesToProve(keys, parts);
+  const { parts } = options;
+  const turn = parts === undefined ? new Set(keys) : await repository.filesToProve(keys, parts);
   const proven: string[] = [];
   const sizes = new Map(listed.map(({ key, bytes }) => [key, bytes]));
   for (const file of files) {
-    const found = turn.has(file.key) ? await checkFile(deps, file, signal) : checkSize(file, sizes);
-    problems.push(...found);
-    if (found.length === 0 && turn.has(file.key)) proven.push(file.key);
+    const faults = turn.has(file.key) ? await checkFile(found, file) : checkSize(file, sizes);
+    problems.push(...faults);
+    if (faults.length === 0 && turn.has(file.key)) proven.push(file.key);
   }
-  await deps.repository.noteProven(proven, keys);
-  const rows = countRows([...states.values()].flatMap(({ live }) => [...live.values()]));
+  await repository.noteProven(proven, keys);
+  const { rows } = totalOfFiles([...live.values()].flat());
   const counts = { files: files.length, filesRead: turn.size, rows };
   if (problems.length > 0) return { ...counts, problems, segmentsBehind: 0 };
-  const compared = parts === undefined ? undefined : await compareByTags(deps, states, signal);
-  return { ...counts, ...(compared ?? (await compareWithWarehouse(deps, moment, deep, signal))) };
+  const entries = live.get('ledger_entries') ?? [];
+  return { ...counts, ...(await compareWithWarehouse(deps, moment, entries, options, signal)) };
 }
 
 function checkSize({ key, bytes }: StoredFile, sizes: ReadonlyMap<string, bigint>): readonly Problem[] {
@@ -89,39 +89,31 @@ function checkSize({ key, bytes }: StoredFile, sizes: ReadonlyMap<string, bigint
     : [problem('LAKE_FILE_CORRUPT', key, `it has ${listed} bytes, published were ${bytes}`)];
 }
 
-async function loadedSegments({ repository }: LakeDeps, signal: AbortSignal): Promise<number> {
-  const months = await repository.snapshot((snapshot) => snapshot.segmentMonths(signal), signal);
-  return new Set(months.map(({ segmentId }) => segmentId)).size;
-}
-
 /** The lake as it was found. */
-interface FoundLake {
+interface FoundLake extends LakeAccess {
   readonly moment: Moment;
   readonly recorded: readonly RecordedTable[];
   readonly listed: readonly ListedObject[];
-  readonly engine: Engine;
 }
 
 async function checkTable(
-  deps: LakeDeps,
+  found: FoundLake,
   table: LakeTable,
-  { moment, recorded, listed, engine }: FoundLake,
-  signal: AbortSignal,
 ): Promise<{ readonly state?: TableState; readonly problems: readonly Problem[] }> {
+  const { moment, recorded, listed } = found;
   const root = rootOf(table);
   const last = recorded.find((known) => known.table === table);
   const named = moment.tables[table];
   if (named === undefined && last === undefined) return { problems: [] };
   try {
     const log = logAmong(root, listed);
-    const state = await readTable(deps.objects, log, engine, signal, named?.version);
+    const state = await readTable(found, log, named?.version);
     if (state === undefined || named === undefined)
       return { problems: [problem('LAKE_TABLE_MISSING', root, 'the table that was built is gone')] };
-    const problems = [
-      ...identityProblems(root, state, moment, last),
-      ...(await checkpointProblems(deps, log, engine, signal)),
-    ];
-    return { state, problems };
+    const broken = (await findBrokenCheckpoints(found, log)).map((checkpoint) =>
+      problem('LAKE_CHECKPOINT_BROKEN', root, `${checkpoint.state}; 'ledger-mirror lake' takes it away`),
+    );
+    return { state, problems: [...identityProblems(root, state, moment, last), ...broken] };
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
     return { problems: [problem(errorCode(error), root, errorLine(error))] };
@@ -144,29 +136,9 @@ function identityProblems(
   ];
 }
 
-async function checkpointProblems(
-  { objects }: LakeDeps,
-  log: LogListing,
-  engine: Engine,
-  signal: AbortSignal,
-): Promise<readonly Problem[]> {
-  const { root } = log;
-  const { unreadable, isHintWrong } = await checkCheckpoints(objects, log, engine, signal);
-  const message = (what: string): string => `${what}; 'ledger-mirror lake' takes it away`;
-  return [
-    ...unreadable.map((version) =>
-      problem('LAKE_CHECKPOINT_BROKEN', root, message(`checkpoint ${version} cannot be read`)),
-    ),
-    ...(isHintWrong
-      ? [problem('LAKE_CHECKPOINT_BROKEN', root, message('_last_checkpoint names none that can be read'))]
-      : []),
-  ];
-}
-
 async function checkFile(
-  { objects }: LakeDeps,
+  { objects, signal }: FoundLake,
   { key, bytes, sha256 }: StoredFile,
-  signal: AbortSignal,
 ): Promise<readonly Problem[]> {
   try {
     const found = await measure(await objects.read(key, signal));

@@ -13,13 +13,7 @@ import {
   sampleOf,
   type SourceErrorBody,
 } from './error-body.ts';
-import {
-  DECIDING_CHARS,
-  dataEncoding,
-  decodeBase64,
-  encodePlain,
-  type DataEncoding,
-} from './message-data.ts';
+import { dataEncoding, decodeBase64, encodePlain, type DataEncoding } from './message-data.ts';
 import { storable } from '../../core/json-value.ts';
 import { MESSAGE_BYTES_MAX, MessageSplitter, type SplitMessage } from './message-splitter.ts';
 
@@ -30,8 +24,6 @@ const FIRST_LINE_BYTES_MAX = 64 * 1024;
 const BOM = Buffer.from('\ufeff');
 /** They are kept in the manifest; the service sends none. */
 const EXTENSIONS_CHARS_MAX = 64 * 1024;
-/** Stands for the long string that is not parsed; no CSV is only this. */
-const EXCISED = 'ledger-mirror/excised';
 /** gRPC codes that mean "not this question": invalid argument, not found, unimplemented, unauthenticated. */
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 
@@ -81,7 +73,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   }
 
   *#read(message: SplitMessage): Generator<Buffer, void, undefined> {
-    const { value, payload } = parseMessage(message);
+    const value = parseMessage(message);
     const result = isRecord(value) ? value['result'] : undefined;
     const failed = isRecord(value) && value['error'] !== undefined && value['error'] !== null;
     if (!isRecord(result) || failed) throw this.#failure(message, value);
@@ -89,13 +81,11 @@ export class AnswerReader implements AsyncIterable<Buffer> {
     if (typeof data !== 'string') throw notUnderstood(message.bytes, message.offset);
     if (this.#messages === 0) this.#keepFirst(result);
     this.#messages += 1;
-    this.#encoding ??= dataEncoding(
-      payload === undefined ? data : payload.toString('latin1', 0, DECIDING_CHARS),
-    );
-    if (this.#encoding === 'base64') {
-      yield* decodeBase64(payload ?? Buffer.from(data.replaceAll(/\s/g, ''), 'latin1'), message.offset);
-    } else if (payload !== undefined) yield payload;
-    else if (data !== '') yield encodePlain(data, message.offset);
+    this.#encoding ??= dataEncoding(data);
+    if (data === '') return;
+    yield this.#encoding === 'base64'
+      ? decodeBase64(data, message.offset)
+      : encodePlain(data, message.offset);
   }
 
   #keepFirst(result: Record<string, unknown>): void {
@@ -124,27 +114,13 @@ function errorInStream(body: SourceErrorBody, byteOffset: number, csvBytes: numb
   );
 }
 
-/** Parses all but the long string, and hands that on as it lies in the message. */
-function parseMessage(message: SplitMessage): { value: unknown; payload: Buffer | undefined } {
-  const { bytes, long } = message;
-  if (!isUtf8(bytes)) throw notUnderstood(bytes, message.offset);
-  if (long !== undefined) {
-    const head = bytes.toString('utf8', 0, long.start);
-    const value = parseJson(`${head}${EXCISED}${bytes.toString('utf8', long.end)}`, message);
-    const result = isRecord(value) ? value['result'] : undefined;
-    if (isRecord(result) && result['data'] === EXCISED) {
-      return { value, payload: bytes.subarray(long.start, long.end) };
-    }
-  }
-  return { value: parseJson(bytes.toString('utf8'), message), payload: undefined };
-}
-
-function parseJson(text: string, message: SplitMessage): unknown {
+function parseMessage({ bytes, offset }: SplitMessage): unknown {
   try {
-    return JSON.parse(text);
+    if (isUtf8(bytes)) return JSON.parse(bytes.toString('utf8'));
   } catch (error) {
-    throw notUnderstood(message.bytes, message.offset, error);
+    throw notUnderstood(bytes, offset, error);
   }
+  throw notUnderstood(bytes, offset);
 }
 
 /** Drops a byte order mark and white space in front; every chunk handed on has bytes. */

@@ -33,6 +33,24 @@ export function readErrorBody(value: unknown): SourceErrorBody | undefined {
   };
 }
 
+/** What envelopes say where nothing is wrong. */
+const FINE_CODES: readonly unknown[] = [0, 200];
+
+/** Whether an answer under status 200 tells an error, instead of its content or beside it: then it proves nothing. */
+export function tellsError(answer: Readonly<Record<string, unknown>>): boolean {
+  const bare = readErrorBody({ ...answer, error: undefined });
+  return (
+    (bare !== undefined && !FINE_CODES.includes(bare.code)) ||
+    [answer['error'], answer['errors']].some(isTrouble)
+  );
+}
+
+function isTrouble(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  if (isRecord(value)) return Object.keys(value).length > 0 && !FINE_CODES.includes(value['code']);
+  return Boolean(value);
+}
+
 /** What an error's `meta` carries of the body. */
 export function errorBodyMeta(body: SourceErrorBody): Record<string, unknown> {
   return { code: body.code, message: body.message, detailCode: body.detailCode, inner: body.inner };

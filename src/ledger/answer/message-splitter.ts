@@ -8,8 +8,6 @@ import { sampleOf } from './error-body.ts';
 /** Sixty times what the service sends in one message. */
 export const MESSAGE_BYTES_MAX = 64 * 2 ** 20;
 const DEPTH_MAX = 64;
-/** A string at least this long is handed on by its position, so that JSON.parse need not see it. */
-const LONG_STRING_BYTES = 4096;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -22,8 +20,6 @@ export interface SplitMessage {
   readonly bytes: Buffer;
   /** Where it begins in the stream. */
   readonly offset: number;
-  /** Inside of its longest string without escapes, if that is long: positions in `bytes`. */
-  readonly long: { readonly start: number; readonly end: number } | undefined;
 }
 
 export class MessageSplitter {
@@ -36,9 +32,6 @@ export class MessageSplitter {
   #depth = 0;
   #inString = false;
   #isEscaped = false;
-  #hasEscape = false;
-  #stringStart = 0;
-  #long: { start: number; end: number } | undefined;
 
   constructor(bytesMax = MESSAGE_BYTES_MAX) {
     this.#bytesMax = bytesMax;
@@ -79,11 +72,10 @@ export class MessageSplitter {
   #take(): SplitMessage {
     const [only] = this.#pieces;
     const bytes = this.#pieces.length === 1 && only !== undefined ? only : Buffer.concat(this.#pieces);
-    const message = { bytes, offset: this.#offset, long: this.#long };
+    const message = { bytes, offset: this.#offset };
     this.#offset += this.#held;
     this.#pieces = [];
     this.#held = 0;
-    this.#long = undefined;
     return message;
   }
 
@@ -105,16 +97,13 @@ export class MessageSplitter {
     let at = from;
     while (at < chunk.length) {
       if (this.#inString) {
-        at = this.#scanString(chunk, at, this.#held - from);
+        at = this.#scanString(chunk, at);
         continue;
       }
       const byte = chunk[at];
       at += 1;
-      if (byte === QUOTE) {
-        this.#inString = true;
-        this.#hasEscape = false;
-        this.#stringStart = this.#held + at - from;
-      } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      if (byte === QUOTE) this.#inString = true;
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
         this.#depth += 1;
         if (this.#depth > DEPTH_MAX) throw this.#tooDeep();
       } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
@@ -125,32 +114,18 @@ export class MessageSplitter {
     return at;
   }
 
-  /** @param shift what makes a position in the chunk one in the message */
-  #scanString(chunk: Buffer, from: number, shift: number): number {
-    let at = from;
-    if (this.#isEscaped) {
-      this.#isEscaped = false;
-      at += 1;
-    }
+  /** @returns the position behind a quote, or the chunk's end */
+  #scanString(chunk: Buffer, from: number): number {
+    const at = this.#isEscaped ? from + 1 : from;
     const quote = chunk.indexOf(QUOTE, at);
     const end = quote === -1 ? chunk.length : quote;
     let backslashes = 0;
     while (end - backslashes > at && chunk[end - backslashes - 1] === BACKSLASH) backslashes += 1;
-    this.#hasEscape ||= backslashes > 0 || hasByte(chunk, BACKSLASH, at, end);
     const isEscaped = backslashes % 2 === 1;
-    if (quote === -1) {
-      this.#isEscaped = isEscaped;
-      return end;
-    }
-    if (!isEscaped) this.#closeString(quote + shift);
+    this.#isEscaped = quote === -1 && isEscaped;
+    if (quote === -1) return end;
+    this.#inString = isEscaped;
     return quote + 1;
-  }
-
-  #closeString(end: number): void {
-    this.#inString = false;
-    const bytes = end - this.#stringStart;
-    const longest = this.#long === undefined ? LONG_STRING_BYTES : this.#long.end - this.#long.start;
-    if (!this.#hasEscape && bytes >= longest) this.#long = { start: this.#stringStart, end };
   }
 
   #tooLarge(): PermanentError {
@@ -166,10 +141,6 @@ export class MessageSplitter {
       { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: this.#offset } },
     );
   }
-}
-
-function hasByte(chunk: Buffer, byte: number, from: number, to: number): boolean {
-  return chunk.subarray(from, to).includes(byte);
 }
 
 function isSpace(byte: number | undefined): boolean {

@@ -65,7 +65,7 @@ export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Cla
   let audit: AuditReport | undefined;
   let { epoch } = generation;
   if (generation.kind === 'audit') {
-    const replaced = await reserveNext(tx, of, generation, claim.accepted);
+    const replaced = await replaceCurrent(tx, of, generation, claim.accepted);
     if ('doubt' in replaced) return { kind: 'doubt', doubt: replaced.doubt };
     ({ audit, epoch } = replaced);
   }
@@ -85,7 +85,7 @@ export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Cla
   return { kind: 'refused', gaps, audit, isKept: gaps.some(({ isConfirmed }) => !isConfirmed) };
 }
 
-async function reserveNext(
+async function replaceCurrent(
   tx: Tx,
   of: Claimant,
   audit: Generation,
@@ -181,11 +181,16 @@ async function sayComplete(
           where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
           ${of.list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
         and not exists (select from ${rowsTable} r where r.epoch = g.epoch and r.pos > g.last_pos)
-      returning generation_id)
-    update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
-      evidence = ${evidenceJson(claim.evidence)}::jsonb
-    where run_id = ${of.runId} and state in ('queued', 'running') and exists (select from claimed)
-    returning run_id`.execute(tx);
+      returning generation_id),
+    ended as (
+      update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
+        evidence = ${evidenceJson(claim.evidence)}::jsonb
+      where run_id = ${of.runId} and state in ('queued', 'running') and exists (select from claimed)
+      returning run_id, source_url),
+    proven as (
+      update mirror.identity i set source_url = ended.source_url from ended
+      where ended.source_url is not null and i.source_url is distinct from ended.source_url)
+    select run_id from ended`.execute(tx);
   return rows.length === 1;
 }
 

@@ -31,6 +31,8 @@ export interface Generation {
 export interface Lease {
   readonly list: ListName;
   readonly token: string;
+  /** When the request that took it was sent (`performance.now()`). */
+  readonly takenAtMs: number;
 }
 
 export interface PageCommit {
@@ -92,15 +94,14 @@ export async function appendPage(
   const { resumePoint, rows, height, time } = page;
   const { keys, copies, extras } = columnsOf(rows);
   const { rows: found } = await sql<{ base: bigint; epoch: number }>`
-    with counted as (
-      update mirror.list_leases set pages = pages + 1, new_rows = new_rows + ${rows.length}::int
-      where list = ${lease.list} and token = ${lease.token} returning list)
+    with lease as (
+      select from mirror.list_leases where list = ${lease.list} and token = ${lease.token} for update)
     update mirror.generations g
     set sequence = ${resumePoint.sequence}::bigint, last_pos = last_pos + ${keys.length}::int,
       rows = rows + ${rows.length}::int, pages = pages + 1, resume_point = ${JSON.stringify(resumePoint)}::jsonb,
       head_height = greatest(head_height, ${height ?? null}::numeric),
       head_time = greatest(head_time, ${time === undefined ? null : formatInstant(time)}::timestamptz)
-    from counted
+    from lease
     where generation_id = ${generation.generationId} and sequence = ${resumePoint.sequence}::bigint - 1
     returning last_pos - ${keys.length}::int as base, epoch`.execute(tx);
   const [counted] = found;
@@ -217,11 +218,6 @@ export async function readUnheld(
   return keys.filter((key) => !held.has(key));
 }
 
-export interface LocateOptions {
-  /** Counts the rows up to this place, or to the highest of the asked ones where that is higher. */
-  readonly countingTo?: bigint;
-}
-
 export interface Located {
   /** The highest place of these rows. */
   readonly highestPos: bigint;
@@ -229,12 +225,15 @@ export interface Located {
   readonly rowsUpTo: bigint;
 }
 
-/** Where the rows of a newest-first page stand. */
+/**
+ * Where the rows of a newest-first page stand.
+ * @param countingTo counts the rows up to this place, or to the highest of the asked ones where that is higher
+ */
 export async function locateRows(
   db: Db,
   generation: Generation,
   keys: readonly string[],
-  { countingTo }: LocateOptions,
+  countingTo?: bigint,
 ): Promise<Located> {
   const { generationId, list, kind, epoch } = generation;
   const table =
@@ -257,17 +256,16 @@ export async function readLastKey(db: Db, { list, epoch }: Generation): Promise<
   return rows[0]?.key;
 }
 
-/** Parties without a place: `network`, one that was looked up. @returns how many were not known */
-export async function keepUnplaced(tx: Tx, epoch: number, rows: readonly ListedRow[]): Promise<number> {
-  const { keys, extras } = columnsOf(rows);
-  const written = await sql<{ is_new: boolean }>`
+/** Keeps a party without a place: `network`, or one that was looked up. @returns whether it was known */
+export async function keepUnplaced(tx: Tx, epoch: number, { key, extra }: ListedRow): Promise<boolean> {
+  const { rows } = await sql<{ wasKnown: boolean }>`
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
-    select key, ${epoch}::int, ${epoch}::int, extra from unnest(${keys}::text[], ${extras}::jsonb[]) as row (key, extra)
+    values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)
     on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
       pos = case when held.epoch = excluded.epoch then held.pos end,
       gone_since = null, extra = coalesce(excluded.extra, held.extra)
-    returning xmax = 0 as is_new`.execute(tx);
-  return written.rows.filter(({ is_new }) => is_new).length;
+    returning xmax <> 0 as "wasKnown"`.execute(tx);
+  return theOnly(rows).wasKnown;
 }
 
 export function theOnly<Row>(rows: readonly Row[]): Row {

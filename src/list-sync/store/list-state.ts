@@ -28,10 +28,8 @@ export interface ListState {
   readonly list: ListName;
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
-  /** When the source was last read from its oldest row on; undefined before the first complete reading. */
-  readonly lastAuditAt: string | undefined;
-  /** False where the source puts rows between others: then every sync is an audit. */
-  readonly isAppendOnly: boolean;
+  /** When the source was last read from its oldest row on; null before the first complete reading. */
+  readonly lastAuditAt: string | null;
 }
 
 export async function readOpenDoubts(db: Db, subject: string, epoch: number): Promise<readonly OpenDoubt[]> {
@@ -52,24 +50,18 @@ export async function readOpenGaps(db: Db, list: ListName, epoch: number): Promi
 
 /** Both lists, as the current network's. */
 export async function readListState(db: Db): Promise<readonly ListState[]> {
-  const { rows } = await sql<{
-    list: ListName;
-    epoch: number;
-    audited_at: string | null;
-    is_append_only: boolean | null;
-  }>`
-    select lists.list, n.epoch, audited_at, is_append_only
+  const { rows } = await sql<Pick<ListState, 'list' | 'lastAuditAt'> & { readonly epoch: number }>`
+    select lists.list, n.epoch, audited_at as "lastAuditAt"
     from (select max(epoch) as epoch from mirror.networks) n cross join (values ('parties'), ('checkpoints')) as lists (list)
     left join mirror.generations g on g.list = lists.list and g.kind = 'current' and g.epoch = n.epoch`.execute(
     db,
   );
   return Promise.all(
-    rows.map(async ({ list, epoch, audited_at, is_append_only }) => ({
+    rows.map(async ({ list, epoch, lastAuditAt }) => ({
       list,
       doubts: await readOpenDoubts(db, list, epoch),
       gaps: await readOpenGaps(db, list, epoch),
-      lastAuditAt: audited_at ?? undefined,
-      isAppendOnly: is_append_only !== false,
+      lastAuditAt,
     })),
   );
 }

@@ -2,9 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { sql, type Kysely, type Transaction } from 'kysely';
 import { FencedError, type PermanentError } from '../../core/errors.ts';
+import { keepLease, LEASE_MS, type KeptLease } from '../../core/lease.ts';
 import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
-import type { Database, Warehouse } from '../../postgres/database.ts';
+import type { Database } from '../../postgres/database.ts';
 import { retryWhileUnavailable } from '../../postgres/retry-while-unavailable.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
@@ -23,20 +24,17 @@ import {
   type Generation,
   type Lease,
   type Located,
-  type LocateOptions,
   type PageCommit,
 } from './generations.ts';
 import { readOpenDoubts, readOpenGaps, type KnownGap, type OpenDoubt } from './list-state.ts';
 
 type Tx = Transaction<MirrorSchema>;
 
-/** How long a dead worker keeps its list; a live one renews the lease every three seconds. */
-const LEASE = '10 seconds';
+const LEASE_UNTIL = sql`clock_timestamp() + ${LEASE_MS} * interval '1 ms'`;
 
 export interface ListSituation {
   readonly epoch: number;
   readonly current: Generation | undefined;
-  /** Only an audit begun within the last day is resumed. */
   readonly audit: Generation | undefined;
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
@@ -62,14 +60,22 @@ export class ListSession {
     return this.#lease.list;
   }
 
+  /** Renews the lease until it is disposed, and then gives it back: a successor need not wait for its end. */
+  keepLease(): KeptLease {
+    return keepLease({
+      what: `the sync of ${this.list}`,
+      takenAtMs: this.#lease.takenAtMs,
+      renew: () => this.renew(),
+      release: () => this.release(),
+    });
+  }
+
   async renew(): Promise<void> {
-    const { rows } =
-      await sql`update mirror.list_leases set lease_until = clock_timestamp() + ${LEASE}::interval
+    const { rows } = await sql`update mirror.list_leases set lease_until = ${LEASE_UNTIL}
       where list = ${this.list} and token = ${this.#lease.token} returning list`.execute(this.#db);
     if (rows.length === 0) throw new FencedError(`the sync of ${this.list}`);
   }
 
-  /** A successor need not wait for the end of the lease. */
   async release(): Promise<void> {
     await sql`update mirror.list_leases set token = null, lease_until = null
       where list = ${this.list} and token = ${this.#lease.token}`.execute(this.#db);
@@ -117,8 +123,8 @@ export class ListSession {
     return this.#read('compare a page', () => readUnheld(this.#db, generation, keys));
   }
 
-  async locate(generation: Generation, keys: readonly string[], options: LocateOptions): Promise<Located> {
-    return this.#read('compare a page', () => locateRows(this.#db, generation, keys, options));
+  async locate(generation: Generation, keys: readonly string[], countingTo?: bigint): Promise<Located> {
+    return this.#read('compare a page', () => locateRows(this.#db, generation, keys, countingTo));
   }
 
   /** Whether the generation has no place for the party: not listed, or listed without one. */
@@ -134,19 +140,8 @@ export class ListSession {
     });
   }
 
-  /** Whether the party is listed in this epoch, with a place or without. */
-  async isKept(epoch: number, partyId: string): Promise<boolean> {
-    return this.#read('look a party up', async () => {
-      const { rows } =
-        await sql`select from mirror.parties where party_id = ${partyId} and epoch = ${epoch}`.execute(
-          this.#db,
-        );
-      return rows.length === 1;
-    });
-  }
-
-  async keepUnplaced(epoch: number, rows: readonly ListedRow[]): Promise<void> {
-    await this.#write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, rows));
+  async keepUnplaced(epoch: number, row: ListedRow): Promise<void> {
+    await this.#write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, row));
   }
 
   /** Opens the doubt, or keeps the open one; discards what an audit has read. */
@@ -216,14 +211,17 @@ export class ListSession {
 
 export class ListStore {
   readonly #db: Database;
+  readonly #holder: number | undefined;
 
-  constructor(warehouse: Warehouse) {
-    this.#db = warehouse.db;
+  /** @param holder by which others see that this process is there; absent: its leases are soon taken over */
+  constructor(db: Database, holder?: number) {
+    this.#db = db;
+    this.#holder = holder;
   }
 
   /** @returns undefined while another worker has the list */
   async open(list: ListName, runId: string, signal: AbortSignal): Promise<ListSession | undefined> {
-    const token = randomUUID();
+    const [token, takenAtMs] = [randomUUID(), performance.now()];
     const action = `open the sync of ${list}`;
     const isOurs = async (): Promise<true | undefined> => {
       const { rows } = await sql`select from mirror.list_leases where token = ${token}`.execute(this.#db);
@@ -231,20 +229,20 @@ export class ListStore {
     };
     const taken = await retryWhileUnavailable({ action, signal, wasDone: isOurs }, async () => {
       const { rows } = await sql`
-        update mirror.list_leases set token = ${token}, lease_until = clock_timestamp() + ${LEASE}::interval,
-          run_id = ${runId}, started_at = clock_timestamp(), pages = 0, new_rows = 0
-        where list = ${list} and (lease_until is null or lease_until < clock_timestamp()) returning list`.execute(
+        update mirror.list_leases
+        set token = ${token}, lease_until = ${LEASE_UNTIL}, lease_holder = ${this.#holder ?? null}::int
+        where list = ${list} and mirror.is_leased(lease_until, lease_holder) is not true returning list`.execute(
         this.#db,
       );
       return rows.length === 1;
     });
-    return taken ? new ListSession(this.#db, { list, token }, runId, signal) : undefined;
+    return taken ? new ListSession(this.#db, { list, token, takenAtMs }, runId, signal) : undefined;
   }
 
   /** Stores one party that was looked up, without a place in the list. */
   async keepParty(row: ListedRow): Promise<{ readonly wasKnown: boolean }> {
     return inTransaction(this.#db, { action: 'store a party' }, async (tx) => ({
-      wasKnown: (await keepUnplaced(tx, await readEpoch(tx), [row])) === 0,
+      wasKnown: await keepUnplaced(tx, await readEpoch(tx), row),
     }));
   }
 }

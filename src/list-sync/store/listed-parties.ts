@@ -1,7 +1,6 @@
 /** The parties that the source has ever listed, by id. */
 import { sql } from 'kysely';
-import { CANDIDATES_MAX, isCutId, splitCutId } from '../../core/cut-ids.ts';
-import { NETWORK_PARTY } from '../../core/ids.ts';
+import { CANDIDATES_MAX, isCutId, splitCutId, NETWORK_PARTY } from '../../core/ids.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 

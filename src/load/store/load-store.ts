@@ -1,22 +1,14 @@
 /** The warehouse's side of loading: what waits, and the transaction in which segments change place. */
 import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
-import { type Selectable, sql } from 'kysely';
+import { sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import type {
-  LoadedSums,
-  Replacement,
-  ReplacementResult,
-  RowSink,
-  SegmentRecord,
-  QuarantineReason,
-  StaleSegment,
-} from '../ports.ts';
+import type { LoadedSums, Replacement, RowSink, QuarantineReason, StaleSegment } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { CopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
 
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
@@ -49,34 +41,31 @@ export class LoadStore {
   async toLoad(
     partyId: string,
   ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }> {
-    return mapDatabaseError('read what is to be loaded', async () => {
-      const rows = await this.#warehouse.db
+    const rows = await mapDatabaseError('read what is to be loaded', () =>
+      this.#warehouse.db
         .selectFrom('segments')
-        .selectAll()
+        .select(SEGMENT_COLUMNS)
         .where('party_id', '=', partyId)
-        .where((where) =>
-          where.or([
-            where.and([where('status', '=', 'current'), where('loaded_at', 'is', null)]),
-            where.and([where('status', '=', 'superseded'), where('loaded_at', 'is not', null)]),
-          ]),
+        .where(
+          sql<boolean>`(status = 'current' and loaded_at is null or status = 'superseded' and loaded_at is not null)`,
         )
         .orderBy('from_time')
-        .execute();
-      const records = rows.map((row) => ({ record: toSegmentRecord(row), status: row.status }));
-      return {
-        pending: records.flatMap(({ record, status }) => (status === 'current' ? [record] : [])),
-        stale: records.flatMap(({ record, status }) => (status === 'superseded' ? [record] : [])),
-      };
-    });
+        .execute(),
+    );
+    const { pending = [], stale = [] } = Object.groupBy(rows, (row) => (row.isLoaded ? 'stale' : 'pending'));
+    return { pending, stale };
   }
 
-  /** One transaction: stale rows out, new rows in, sums and `loaded_at` set. `write` is called once a segment. */
+  /**
+   * One transaction: stale rows out, new rows in, sums and `loaded_at` set. `write` is called once a segment.
+   * @returns how many rows it removed; undefined where the manifest has moved on meanwhile, and nothing was kept
+   */
   async replace(
     partyId: string,
     replacement: Replacement,
     write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
     signal: AbortSignal,
-  ): Promise<ReplacementResult> {
+  ): Promise<bigint | undefined> {
     const client = await mapDatabaseError('load segments', () => this.#warehouse.pool.connect());
     // Unless it ends well, a COPY may be under way: the connection is given up, and so the transaction.
     let isBroken = true;
@@ -111,7 +100,7 @@ export class LoadStore {
     replacement: Replacement,
     write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
     signal: AbortSignal,
-  ): Promise<ReplacementResult> {
+  ): Promise<bigint | undefined> {
     await statement(async () => {
       await client.query('begin');
       await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
@@ -130,7 +119,7 @@ export class LoadStore {
       isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));
     }
     await statement(() => client.query(isCurrent ? 'commit' : 'rollback'));
-    return { state: isCurrent ? 'done' : 'changed', removedRows: isCurrent ? (removed ?? 0n) : 0n };
+    return isCurrent ? removed : undefined;
   }
 }
 
@@ -190,25 +179,4 @@ async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSum
     ],
   );
   return rowCount === 1;
-}
-
-/** A row of mirror.segments as the stages see it. */
-export function toSegmentRecord(row: Selectable<MirrorSchema['segments']>): SegmentRecord {
-  return {
-    segmentId: row.segment_id,
-    partyId: row.party_id,
-    assetId: row.asset_id ?? undefined,
-    from: row.from_time,
-    to: row.to_time,
-    objectKey: row.object_key,
-    rows: row.rows,
-    bytes: row.bytes,
-    sha256: row.sha256,
-    digest: row.digest,
-    objectBytes: row.object_bytes,
-    objectSha256: row.object_sha256,
-    columns: row.columns,
-    isLoaded: row.loaded_at !== null,
-    valuesDigest: row.values_digest ?? undefined,
-  };
 }

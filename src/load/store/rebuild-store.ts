@@ -2,7 +2,9 @@
 import { type Insertable, sql, type Transaction } from 'kysely';
 import { formatInstant, nowMicros } from '../../core/time.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
-import type { RebuiltParty, RebuiltRange } from '../ports.ts';
+import type { RecordedRange } from '../../ledger/objects/coverage-record.ts';
+import { doRangesOverlap } from '../plan.ts';
+import type { RebuiltParty } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-row.ts';
@@ -68,7 +70,7 @@ export class RebuildStore {
       const known = await readCoverage(tx, { partyId });
       if (coverage.every((range) => known.some((row) => isSame(row, range)))) return;
       // The newest word on what they cover lies in the store.
-      const gone = known.filter((row) => coverage.some((range) => overlap(row, range)));
+      const gone = known.filter((row) => coverage.some((range) => doRangesOverlap(row, range)));
       await supersede(
         tx,
         gone.map(({ coverageId }) => coverageId),
@@ -96,7 +98,7 @@ export class RebuildStore {
   }
 }
 
-function isSame(row: Coverage, range: RebuiltRange): boolean {
+function isSame(row: Coverage, range: RecordedRange): boolean {
   return (
     row.from === range.from &&
     row.to === range.to &&
@@ -104,11 +106,6 @@ function isSame(row: Coverage, range: RebuiltRange): boolean {
     (row.assetId ?? null) === range.assetId &&
     (row.objectKey ?? null) === range.objectKey
   );
-}
-
-function overlap(row: Coverage, { assetId, from, to }: RebuiltRange): boolean {
-  const isOfBoth = row.assetId === undefined || assetId === null || row.assetId === assetId;
-  return isOfBoth && row.from < to && from < row.to;
 }
 
 /** @returns their ids by object key */
@@ -151,7 +148,7 @@ function segmentRow(
   };
 }
 
-function rebuiltRow(partyId: string, range: RebuiltRange, segmentIds: ReadonlyMap<string, bigint>): object {
+function rebuiltRow(partyId: string, range: RecordedRange, segmentIds: ReadonlyMap<string, bigint>): object {
   const objectKey = range.objectKey ?? undefined;
   const segmentId = objectKey === undefined ? undefined : segmentIds.get(objectKey);
   if (objectKey !== undefined && segmentId === undefined)

@@ -1,12 +1,12 @@
 /** What the warehouse says of itself when it is verified. */
 import { type RawBuilder, sql } from 'kysely';
 import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
-import type { Inconsistency, MonthSum, NeverFetched, QuarantineReason, SegmentRecord } from '../ports.ts';
+import type { MonthSum, NeverFetched, Problem, QuarantineReason } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
-import { toSegmentRecord } from './load-store.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
 
 const ACTION = 'verify the warehouse';
 
@@ -64,14 +64,9 @@ export class VerifyStore {
     this.#warehouse = warehouse;
   }
 
-  /** Current segments in the order of their ids, after `after`. */
-  async currentSegments(after: bigint, rowsMax: number): Promise<readonly SegmentRecord[]> {
-    return this.#current(sql<boolean>`segment_id > ${after}`, rowsMax);
-  }
-
   /**
-   * Current segments that a nightly run proves, in order: those published or loaded since their last proof, and of the
-   * others one in `parts`, the oldest proofs first.
+   * Current segments, in order: those published or loaded since their last proof, and of the others one in `parts`, the
+   * oldest proofs first.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
     const rows = await this.#rows(sql<{ segment_id: bigint }>`
@@ -88,7 +83,15 @@ export class VerifyStore {
 
   /** Those of them that are still current, in the order of their ids. */
   async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
-    return this.#current(sql<boolean>`segment_id = any(${segmentIds})`, segmentIds.length);
+    return mapDatabaseError(ACTION, () =>
+      this.#warehouse.db
+        .selectFrom('segments')
+        .select(SEGMENT_COLUMNS)
+        .where('status', '=', 'current')
+        .where(sql<boolean>`segment_id = any(${segmentIds})`)
+        .orderBy('segment_id')
+        .execute(),
+    );
   }
 
   /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
@@ -150,15 +153,15 @@ export class VerifyStore {
   }
 
   /**
-   * Statements about the tables that must hold, each with how often it does not.
+   * Statements about the tables that do not hold.
    * @param isFull also those that read every row
    */
-  async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Inconsistency[]> {
-    const found: Inconsistency[] = [];
+  async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Problem[]> {
+    const found: Problem[] = [];
     for (const { code, message, count } of STATEMENTS.filter((one) => isFull || one.isFull !== true)) {
       signal.throwIfAborted();
       const [row] = await this.#rows(sql<{ count: bigint }>`${sql.raw(count)}`);
-      found.push({ code, message, count: row?.count ?? 0n });
+      if (row?.count !== 0n) found.push({ code, subject: 'mirror', message: `${message}: ${row?.count}` });
     }
     return found;
   }
@@ -178,20 +181,6 @@ export class VerifyStore {
       (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`);
     if (row === undefined) throw new RangeError('a statement without a row');
     return row;
-  }
-
-  async #current(condition: RawBuilder<boolean>, rowsMax: number): Promise<readonly SegmentRecord[]> {
-    return mapDatabaseError(ACTION, async () => {
-      const rows = await this.#warehouse.db
-        .selectFrom('segments')
-        .selectAll()
-        .where('status', '=', 'current')
-        .where(condition)
-        .orderBy('segment_id')
-        .limit(rowsMax)
-        .execute();
-      return rows.map(toSegmentRecord);
-    });
   }
 
   async #rows<Row>(statement: RawBuilder<Row>): Promise<Row[]> {

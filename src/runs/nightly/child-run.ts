@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../../core/errors.ts';
 import { enqueueRun } from '../enqueue.ts';
-import { PRIORITY, type JobDeps, type ReportProgress } from '../job.ts';
+import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
 import { isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run.ts';
 
@@ -17,8 +17,7 @@ export async function workChild(
   parent: Run,
   wanted: Pick<NewRun, 'kind' | 'subject'>,
   deps: JobDeps,
-  signal: AbortSignal,
-  onProgress: ReportProgress,
+  { signal, onProgress }: StageCall,
 ): Promise<Run> {
   const child = await deps.runs.create({ ...wanted, parentRunId: parent.runId });
   let seen = '';

@@ -7,19 +7,19 @@ import {
   RetryableError,
   UnreachableError,
 } from '../../core/errors.ts';
-import { whoseFault } from '../../core/fault.ts';
+import { whoseFault } from '../../core/faults.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { z } from 'zod';
 import { instant } from '../../ledger/json-values.ts';
 import type { ExportRequest, JobContext, JobDeps, ReportProgress } from '../job.ts';
-import { exportKey } from '../progress-hints.ts';
+import { exportKey } from '../progress/progress-hints.ts';
 import { LedgerBatch } from './ledger-batch.ts';
 import type { Run } from '../store/run.ts';
-import { describeError, knownRun, refuseOtherSource } from '../work-run.ts';
+import { describeError, readKnownRun, refuseOtherSource } from '../work-run.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
 const TRIES_MAX = 4;
-/** How soon a job notices that its run was told to stop, and that a ledger takes long. */
+/** How soon a job notices that its run was told to stop, and that its leases are old. */
 const LOOK_EVERY_MS = 2_000;
 
 const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
@@ -51,7 +51,7 @@ export async function exportLedgers(
   deps: JobDeps,
   context: JobContext,
 ): Promise<void> {
-  const run = await knownRun(runId, deps, context);
+  const run = await readKnownRun(runId, deps, context);
   refuseOtherSource(run, deps);
   if (!isAsking(run)) return;
   const clock = await fixClock(run, deps, context.signal);

@@ -2,37 +2,31 @@
  * The ledgers of one job: leased some at a time, exported one after another. What became of them, and what was found
  * to be empty, is written together; a process that is killed asks for those again that were not written.
  */
-import type { Outcome } from '../../core/verdict.ts';
+import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import type { ExportRequest, JobDeps, LeasedLedgers, StageCall } from '../job.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /** Written together: at most so many, and so long after they were known. */
 const WRITTEN_TOGETHER_MAX = 100;
 const WRITE_EVERY_MS = 2_000;
-/** Leased together: as many as are done in this time, by how long the last took; somebody may wait for one of them. */
-const LEASED_MS = 5_000;
-const LEASED_FIRST = 10;
-const LEASED_MAX = 100;
-/** One that takes so long is not empty: the others are given back meanwhile. */
-const LONG_MS = 2_000;
+/** Leased together; somebody may wait for one of them, so those not begun by then are given back. */
+const LEASED_TOGETHER = 50;
+const LEASED_MS = 10_000;
 
 export class LedgerBatch {
   readonly #runId: string;
   readonly #deps: Pick<JobDeps, 'stages' | 'nightly'>;
-  /** Not exported yet, in order. */
-  #rest: readonly string[];
+  readonly #partyIds: readonly string[];
   #settled: SettledLedger[] = [];
   #writtenAtMs = performance.now();
   #ledgers: LeasedLedgers | undefined;
   #leased: ReadonlySet<string> = new Set();
   #leasedAtMs = 0;
-  #leasedNext = LEASED_FIRST;
-  #begunAtMs = 0;
   readonly #lost = new Set<string>();
 
   constructor(runId: string, partyIds: readonly string[], deps: Pick<JobDeps, 'stages' | 'nightly'>) {
     this.#runId = runId;
-    this.#rest = partyIds;
+    this.#partyIds = partyIds;
     this.#deps = deps;
   }
 
@@ -41,9 +35,8 @@ export class LedgerBatch {
     return [...this.#lost];
   }
 
-  async export(request: ExportRequest, call: StageCall): Promise<Outcome> {
+  async export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence> {
     if (!this.#leased.has(request.partyId)) await this.#lease(request.partyId);
-    this.#begunAtMs = performance.now();
     return (this.#ledgers ?? this.#deps.stages).export(request, call);
   }
 
@@ -75,7 +68,7 @@ export class LedgerBatch {
   /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
   async look(): Promise<void> {
     await this.write();
-    if (this.#ledgers === undefined || performance.now() - this.#begunAtMs < LONG_MS) return;
+    if (this.#ledgers === undefined || performance.now() - this.#leasedAtMs < LEASED_MS) return;
     this.#leased = new Set();
     await this.#ledgers.giveBack();
   }
@@ -93,16 +86,9 @@ export class LedgerBatch {
   }
 
   async #lease(partyId: string): Promise<void> {
-    const isFirst = this.#leasedAtMs === 0;
-    const count = this.#rest.length;
-    this.#rest = this.#rest.slice(Math.max(0, this.#rest.indexOf(partyId)));
-    const exported = count - this.#rest.length;
-    if (!isFirst && exported > 0) {
-      const eachMs = (performance.now() - this.#leasedAtMs) / exported;
-      this.#leasedNext = Math.max(1, Math.min(LEASED_MAX, Math.floor(LEASED_MS / eachMs)));
-    }
     await this.close();
-    const next = this.#rest.slice(0, this.#leasedNext);
+    const start = this.#partyIds.indexOf(partyId);
+    const next = this.#partyIds.slice(start, start + LEASED_TOGETHER);
     this.#leasedAtMs = performance.now();
     if (next.length > 1) this.#ledgers = await this.#deps.stages.leaseLedgers(next);
     this.#leased = new Set(next);

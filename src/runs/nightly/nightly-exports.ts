@@ -2,10 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../core/time.ts';
-import { worst, type Outcome } from '../../core/verdict.ts';
+import { worst, type VerdictWithEvidence } from '../../core/verdict.ts';
 import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
-import type { ProgressLine } from '../progress-line.ts';
 import { SourceWatch } from './source-watch.ts';
 import type { NightlyScope } from '../store/nightly/nightly-scope.ts';
 import type { Estimate, Plan } from '../store/nightly/nightly-plans.ts';
@@ -34,7 +33,7 @@ export function everyPartyFits(parties: number, secondsPerExport: number | null)
 }
 
 /** Whom the run is about, by the configuration and by what an export took lately. */
-export async function nightlyScope({
+export async function readNightlyScope({
   plans,
   nightlyParties,
 }: Pick<JobDeps, 'plans' | 'nightlyParties'>): Promise<{ scope: NightlyScope; estimate: Estimate }> {
@@ -62,9 +61,9 @@ export async function exportDue(
   signal: AbortSignal,
   watch = new SourceWatch(),
   limits: ExportLimits = {},
-): Promise<Outcome> {
+): Promise<VerdictWithEvidence> {
   const clock = await fixClock(run, deps, signal);
-  const { scope } = await nightlyScope(deps);
+  const { scope } = await readNightlyScope(deps);
   const plan = await deps.plans.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
   await deps.nightly.requeue(run.runId);
   const startedMs = performance.now();
@@ -72,7 +71,6 @@ export async function exportDue(
   const stopped = await feedExports(run, plan, deps, signal, watch, limits);
   const counts = await deps.nightly.counts(run.runId, plan.asked);
   const exported = counts.done - before.done;
-  const secondsPerExport = exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported;
   const summary = await deps.nightly.summary(run.runId);
   const { late, oldestFrontier } = await deps.plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
   const left = counts.due + counts.queued;
@@ -82,6 +80,7 @@ export async function exportDue(
       lacking > 0 ? 'incomplete' : 'complete',
       summary.suspicious > 0 ? 'suspicious' : 'complete',
     ]),
+    // What is undefined is left out of the evidence.
     evidence: {
       closedTo: formatInstant(clock.closedTo),
       clock: clock.from,
@@ -91,21 +90,21 @@ export async function exportDue(
       suspicious: summary.suspicious,
       incomplete: summary.incomplete,
       deferred: plan.deferred,
-      ...(plan.deferred === 0
-        ? {}
-        : { deferredSince: plan.deferredSince, deferredNeverAsked: plan.deferredNeverAsked }),
+      deferredSince: plan.deferred === 0 ? undefined : plan.deferredSince,
+      deferredNeverAsked: plan.deferred === 0 ? undefined : plan.deferredNeverAsked,
       unasked: left,
-      ...(left === 0 ? {} : { unaskedParties: summary.unasked }),
+      unaskedParties: left === 0 ? undefined : summary.unasked,
       notDue: plan.notDue,
       late,
       oldestFrontier,
       newRows: summary.rows,
+      replacedRows: summary.replacedRows,
       newBytes: summary.bytes,
       newSegments: summary.segments,
-      ...(secondsPerExport === undefined ? {} : { secondsPerExport }),
-      ...(stopped === undefined ? {} : { reason: `stopped early: ${stopped}` }),
-      ...(summary.failed.length === 0 ? {} : { failures: summary.failed }),
-      ...(summary.doubted.length === 0 ? {} : { doubted: summary.doubted }),
+      secondsPerExport: exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported,
+      reason: stopped && `stopped early: ${stopped}`,
+      failures: summary.failed.length === 0 ? undefined : summary.failed,
+      doubted: summary.doubted.length === 0 ? undefined : summary.doubted,
     },
   };
 }
@@ -115,57 +114,49 @@ export async function exportDue(
  * @returns why it stopped before that, where it did
  */
 async function feedExports(
-  run: Run,
+  { runId }: Run,
   plan: Plan,
   deps: JobDeps,
   signal: AbortSignal,
   watch: SourceWatch,
   limits: ExportLimits,
 ): Promise<string | undefined> {
-  const { runId } = run;
   const standstill = new Standstill(limits);
   const startedMs = performance.now();
-  // Counting a hundred thousand again and again would cost more than handing them out.
-  let due: number | undefined;
   for (;;) {
-    const counts = await deps.nightly.counts(runId, plan.asked, due);
+    const counts = await deps.nightly.counts(runId, plan.asked);
     await tellExports(runId, counts, deps);
-    if (counts.due + counts.queued === 0 && due === undefined) return undefined;
+    if (counts.due + counts.queued === 0) return undefined;
     const stopped = (await deps.runs.get(runId))?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
-    const state = standstill.look(counts);
-    const reason = await reasonToStop(run, counts, state, standstill, deps, limits);
+    const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
+    const reason =
+      latency === undefined
+        ? await findReasonToStop(runId, counts, standstill, deps, limits)
+        : 'the source answers much slower than usual';
     if (reason !== undefined) {
-      deps.log.warn({ runId, ...counts, reason }, 'No more exports in this nightly run');
+      deps.log.warn({ runId, ...counts, ...latency, reason }, 'No more exports in this nightly run');
       await deps.runs.keep(runId, { stopped: reason });
-      continue;
+      return reason;
     }
     const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
-    const taken = room > 0 && counts.due > 0 ? await deps.nightly.take(runId, room) : [];
-    if (taken.length > 0) await queueLedgers(runId, taken, counts, deps);
-    // At the end, and where some were queued again, it is counted.
-    const isKnown = state === 'moves' && taken.length < counts.due && (room <= 0 || taken.length > 0);
-    due = isKnown ? counts.due - taken.length : undefined;
-    const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
-    if (latency !== undefined) {
-      deps.log.warn({ ...latency, runId }, 'The source is unwell: no more exports in this nightly run');
-      await deps.runs.keep(runId, { stopped: 'the source answers much slower than usual' });
-    }
+    if (room > 0 && counts.due > 0)
+      await queueLedgers(runId, await deps.nightly.take(runId, room), counts, deps);
     const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
     await sleep(pollMs, undefined, { signal });
   }
 }
 
 /** What was lost with its queue is queued again; what nobody works ends the asking. */
-async function reasonToStop(
-  { runId }: Run,
+async function findReasonToStop(
+  runId: string,
   counts: NightlyCounts,
-  state: ReturnType<Standstill['look']>,
   standstill: Standstill,
   deps: JobDeps,
-  { untilMs }: ExportLimits,
+  { untilMs = Infinity }: ExportLimits,
 ): Promise<string | undefined> {
-  if (untilMs !== undefined && Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
+  if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
+  const state = standstill.look(counts);
   if (state === 'moves') return undefined;
   if (await deps.nightly.isExporting()) {
     standstill.reset();
@@ -233,22 +224,18 @@ async function queueLedgers(
   );
 }
 
-/** How far the list is, and below it the export in hand. */
+/** How far the run is, and below it the export in hand. */
 async function tellExports(runId: string, counts: NightlyCounts, deps: JobDeps): Promise<void> {
-  const inHand = await deps.progress.read(`${runId}.export`);
-  deps.progress.report(runId, [
-    exportsLine(counts),
-    ...(counts.queued === 0 ? [] : inHand.map((line) => ({ ...line, isPart: true }))),
-  ]);
-}
-
-function exportsLine(counts: NightlyCounts): ProgressLine {
+  const inHand = counts.queued === 0 ? [] : await deps.progress.read(`${runId}.export`);
   const done = counts.done + counts.failed;
-  return {
-    label: 'exports',
-    done: String(done),
-    total: String(done + counts.due + counts.queued),
-    unit: 'parties',
-    ...(counts.failed > 0 ? { note: `${counts.failed} failed` } : {}),
-  };
+  deps.progress.report(runId, [
+    {
+      label: 'exports',
+      done: String(done),
+      total: String(done + counts.due + counts.queued),
+      unit: 'parties',
+      note: counts.failed > 0 ? `${counts.failed} failed` : undefined,
+    },
+    ...inHand.map((line) => ({ ...line, isPart: true })),
+  ]);
 }

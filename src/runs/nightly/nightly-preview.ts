@@ -1,7 +1,10 @@
 /** What a nightly run that began now would ask the source, and how long that should take. Nothing is asked. */
 import type { Config } from '../../config/environment.ts';
-import { nightlyScope } from './nightly-exports.ts';
+import { readNightlyScope } from './nightly-exports.ts';
 import type { JobDeps } from '../job.ts';
+
+/** Requests for the newest page and one that joins it, of each of the two lists, and one request for `network`. */
+const LIST_REQUESTS = 5;
 
 export interface NightlyPreview {
   /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */
@@ -28,15 +31,15 @@ export async function describeNightly(
   jobs: Pick<JobDeps, 'plans' | 'nightlyParties' | 'nightlyExportsMax'>,
   { sourceRate, sourceRetention, nightlyAuditShare }: AuditSettings,
 ): Promise<NightlyPreview> {
-  const { scope, estimate } = await nightlyScope(jobs);
+  const { scope, estimate } = await readNightlyScope(jobs);
   const { asked, deferred, notDue } = await jobs.plans.preview(scope, jobs.nightlyExportsMax);
   const auditable = await jobs.plans.auditable(sourceRetention);
-  const { isFirst, listRequests, quarantined, secondsPerExport } = estimate;
-  const requests = asked + listRequests;
+  const { isFirst, quarantined, secondsPerExport } = estimate;
+  const requests = asked + LIST_REQUESTS;
   return {
     isFirst,
     lists: {
-      requests: listRequests,
+      requests: LIST_REQUESTS,
       known: isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
     },
     exports: { due: asked + deferred, asked, deferred, notDue, quarantined },

@@ -3,23 +3,24 @@
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
 import { PermanentError } from '../../core/errors.ts';
-import { worst, type Outcome, type Verdict } from '../../core/verdict.ts';
+import { worst, type Verdict, type VerdictWithEvidence } from '../../core/verdict.ts';
 import { exportDue } from './nightly-exports.ts';
-import type { JobDeps, ReportProgress } from '../job.ts';
-import type { ProgressLine } from '../progress-line.ts';
+import type { JobDeps, StageCall } from '../job.ts';
+import type { ProgressLine } from '../progress/progress-line.ts';
 import { workChild } from './child-run.ts';
 import { nextScheduledMs } from './schedule.ts';
 import type { Completeness } from '../store/completeness.ts';
 import type { Run } from '../store/run.ts';
+import { errorIn } from '../run-document.ts';
 import { describeError } from '../work-run.ts';
 
 const HOUR_MS = 3_600_000;
 
 /** Takes over what an earlier delivery of the run's job did. */
-export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): Promise<Outcome> {
+export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
+  const { signal } = call;
   const { runId } = run;
-  const onProgress: ReportProgress = (lines) => deps.progress.report(runId, lines);
   await tryStore(deps, signal);
   await stages.catchUpWithStore(signal);
   const lists = await syncLists(run, deps, signal);
@@ -33,13 +34,13 @@ export async function runNightly(run: Run, deps: JobDeps, signal: AbortSignal): 
   const merged = await mergeOnce(run, deps, signal);
   await stages.recordCoverage(signal);
   const wanted = { kind: 'load', subject: 'warehouse and lake' } as const;
-  const load = await workChild(run, wanted, deps, signal, onProgress);
-  const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, { signal, onProgress });
+  const load = await workChild(run, wanted, deps, call);
+  const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, call);
   log.info({ runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const verdicts: Verdict[] = [
-    ...lists.map(({ verdict }) => (verdict === undefined || verdict === 'failed' ? 'incomplete' : verdict)),
+    ...lists.map(({ verdict }) => (verdict === null || verdict === 'failed' ? 'incomplete' : verdict)),
     exports.verdict,
     load.verdict ?? 'failed',
     verify.verdict,
@@ -71,28 +72,28 @@ async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: Abort
 /** Of a run that ended by an error, a report as well: what was held then, and why it ended. */
 export async function reportFailedNightly(
   run: Run,
-  outcome: Outcome,
+  result: VerdictWithEvidence,
   deps: JobDeps,
   signal: AbortSignal,
-): Promise<Outcome> {
-  return deps.stages.publishReport(run, outcome, await deps.completeness(), signal);
+): Promise<VerdictWithEvidence> {
+  return deps.stages.publishReport(run, result, await deps.completeness(), signal);
 }
 
 /** A report that the store refuses is told; what may pass is tried again with the run. */
 async function publishReport(
   run: Run,
-  outcome: Outcome,
+  result: VerdictWithEvidence,
   covers: Completeness,
   { stages, log }: JobDeps,
   signal: AbortSignal,
-): Promise<Outcome> {
+): Promise<VerdictWithEvidence> {
   try {
-    return await stages.publishReport(run, outcome, covers, signal);
+    return await stages.publishReport(run, result, covers, signal);
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
     log.warn({ err: error, runId: run.runId }, 'The report of the nightly run could not be published');
-    const evidence = { ...outcome.evidence, reportProblem: describeError(error) };
-    return { verdict: worst([outcome.verdict, 'incomplete']), evidence };
+    const evidence = { ...result.evidence, reportProblem: describeError(error) };
+    return { verdict: worst([result.verdict, 'incomplete']), evidence };
   }
 }
 
@@ -103,10 +104,7 @@ async function tryStore({ stages, log }: JobDeps, signal: AbortSignal): Promise<
 }
 
 function isUnreached({ verdict, evidence }: Run): boolean {
-  const { error } = evidence;
-  const isAway =
-    typeof error === 'object' && error !== null && 'unreachable' in error && error.unreachable === true;
-  return verdict === 'failed' && isAway;
+  return verdict === 'failed' && errorIn(evidence)?.isUnreachable === true;
 }
 
 function isCovered({ covered, wanted, openDoubts }: Completeness): boolean {
@@ -142,7 +140,10 @@ async function syncLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<
     deps.progress.report(run.runId, [...shown.values()].flat());
   };
   const syncs = ['parties', 'checkpoints'].map((list) =>
-    workChild(run, { kind: 'sync', subject: list }, deps, signal, (lines) => show(list, lines)),
+    workChild(run, { kind: 'sync', subject: list }, deps, {
+      signal,
+      onProgress: (lines) => show(list, lines),
+    }),
   );
   return Promise.all(syncs);
 }

@@ -1,6 +1,6 @@
 /** Publishes what the mirror held when a nightly run ended, and that run's verdict. */
 import { errorCode } from '../../core/errors.ts';
-import type { Outcome } from '../../core/verdict.ts';
+import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import { version } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { type NightlyReport, readReport, reportKey } from './report-form.ts';
@@ -19,11 +19,11 @@ export interface ReportDeps {
  */
 export async function publishReport(
   run: Run,
-  outcome: Outcome,
+  result: VerdictWithEvidence,
   covers: Completeness,
   { store, objects }: ReportDeps,
   signal: AbortSignal,
-): Promise<Outcome> {
+): Promise<VerdictWithEvidence> {
   const key = reportKey(run);
   const { settledAt, ...held } = await store.holdings(signal);
   const report: NightlyReport = {
@@ -32,11 +32,11 @@ export async function publishReport(
     runId: run.runId,
     subject: run.subject,
     startedAt: run.startedAt ?? run.queuedAt,
-    sourceUrl: run.sourceUrl ?? null,
-    verdict: outcome.verdict,
+    sourceUrl: run.sourceUrl,
+    verdict: result.verdict,
     covers: { ...covers },
     ...held,
-    evidence: { ...outcome.evidence },
+    evidence: { ...result.evidence },
   };
   const told = await publishOnce(key, report, objects, signal);
   // What a killed delivery saw settled is not known: the next report names what has changed since the run began.

@@ -27,18 +27,12 @@ export async function sendNotices({
     if (run === undefined) continue;
     try {
       if (!untold.isStartTold) {
-        const begun: Run = {
-          ...run,
-          state: 'running',
-          verdict: undefined,
-          finishedAt: undefined,
-          evidence: {},
-        };
+        const begun: Run = { ...run, state: 'running', verdict: null, finishedAt: null, evidence: {} };
         await tell(begun, `run_${run.runId}_started`, 'run.started');
         await runs.keep(run.runId, { told: 'started' });
       }
       if (!isOver(run)) continue;
-      await tell(run, `run_${run.runId}`, endOf(run, untold));
+      await tell(run, `run_${run.runId}`, classifyEnd(run, untold));
       await runs.keep(run.runId, { told: 'ended' });
     } catch (error) {
       log.warn({ runId: run.runId, reason: errorLine(error) }, 'A notice could not be posted to NOTIFY_URL');
@@ -51,7 +45,7 @@ function isWanted(wanted: readonly string[], { kind }: Run, type: NoticeType): b
   return wanted.some((word) => word === 'all' || word === kind || `run.${word}` === type);
 }
 
-function endOf({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {
+function classifyEnd({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {
   if (state === 'cancelled') return 'run.cancelled';
   if (verdict !== 'complete') return 'run.failed';
   return verdictBefore === null || verdictBefore === 'complete' ? 'run.finished' : 'run.recovered';

@@ -38,12 +38,12 @@ export interface PostOptions {
 }
 
 /** @returns a function that throws RetryableError `NOTIFY_FAILED` where the receiver does not accept */
-export function posterTo(url: URL, options: PostOptions): (notice: Notice) => Promise<void> {
-  const { target, authorization } = withoutCredentials(url);
+export function openPoster(url: URL, options: PostOptions): (notice: Notice) => Promise<void> {
+  const { target, authorization } = splitCredentials(url);
   return ({ id, type, run }) => {
     const message = hideSecretsIn({ type, ...run });
-    const body = JSON.stringify(options.format === 'slack' ? { text: lineOf(message) } : message);
-    return pRetry(() => post(target, { ...headersOf(id, body, options), ...authorization }, body), {
+    const body = JSON.stringify(options.format === 'slack' ? { text: formatLine(message) } : message);
+    return pRetry(() => post(target, { ...makeHeaders(id, body, options), ...authorization }, body), {
       retries: RETRIES,
       randomize: true,
     });
@@ -62,7 +62,7 @@ async function post(target: URL, headers: Record<string, string>, body: string):
 }
 
 /** `fetch` refuses a URL with a user: it goes where every other client puts it. */
-function withoutCredentials(url: URL): { target: URL; authorization: Record<string, string> } {
+function splitCredentials(url: URL): { target: URL; authorization: Record<string, string> } {
   const target = new URL(url);
   target.username = '';
   target.password = '';
@@ -71,7 +71,7 @@ function withoutCredentials(url: URL): { target: URL; authorization: Record<stri
   return { target, authorization: { authorization: `Basic ${Buffer.from(pair).toString('base64')}` } };
 }
 
-function headersOf(id: string, body: string, { version, secret }: PostOptions): Record<string, string> {
+function makeHeaders(id: string, body: string, { version, secret }: PostOptions): Record<string, string> {
   const timestamp = String(Math.floor(Date.now() / 1_000));
   const headers = {
     'content-type': 'application/json',
@@ -93,7 +93,7 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 /** For people, in a chat. */
-function lineOf(message: Readonly<Record<string, unknown>>): string {
+function formatLine(message: Readonly<Record<string, unknown>>): string {
   const { type, kind, subject, verdict, runId } = message;
   const what = WORDS[String(type)] ?? `ended ${String(verdict)}`;
   return `ledger-mirror: ${String(kind)} run (${String(subject)}) ${what}; run ${String(runId)}`;

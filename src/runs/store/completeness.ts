@@ -12,7 +12,7 @@ export interface Completeness {
   readonly wanted: number;
   /** Those among them that are covered without a gap, from the beginning, in this epoch. */
   readonly covered: number;
-  /** Those among them of which nothing at all is covered in this epoch. */
+  /** Those among them for which the source was never asked in this epoch. */
   readonly neverAsked: number;
   /** Every covered ledger reaches at least this instant; RFC 3339, null where none is covered. */
   readonly coveredTo: string | null;
@@ -54,7 +54,10 @@ const COVERED = sql`
              or ((select assets from demanded) > 0
                  and count(*) filter (where is_unbroken and asset_id is not null) >= (select assets from demanded)) as is_covered,
            min(known_to) filter (where is_unbroken) as known_to
-    from exported group by party_id)`;
+    from exported group by party_id),
+  answered as (
+    select distinct party_id from mirror.exports
+    where last_asked_at >= (select case when is_first then '-infinity' else started_at end from network))`;
 
 /** All of it is of one instant. */
 export function readCompleteness(db: Database): Promise<Completeness> {
@@ -67,11 +70,11 @@ export function readCompleteness(db: Database): Promise<Completeness> {
              (select cardinality(party_ids) from chosen) as configured,
              count(*)::int as wanted,
              (count(*) filter (where l.is_covered))::int as covered,
-             (count(*) filter (where l.party_id is null))::int as "neverAsked",
+             (count(*) filter (where l.party_id is null and a.party_id is null))::int as "neverAsked",
              min(l.known_to) filter (where l.is_covered) as "coveredTo",
              (select count(*) from mirror.doubts
                where closed_at is null and epoch = (select epoch from network))::int as "openDoubts"
-      from wanted left join ledgers l using (party_id)`,
+      from wanted left join ledgers l using (party_id) left join answered a using (party_id)`,
   );
 }
 

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
-import { partitionOf } from './nightly/nightly-plans.ts';
+import { namePartition } from './nightly/nightly-plans.ts';
 
 const ACTION = 'forget old runs';
 const BATCH = 1_000;
@@ -13,19 +13,12 @@ interface Forgotten {
   readonly nightlyLists: number;
 }
 
-/** A foreign key that names runs. */
-interface Reference {
-  readonly table: string;
-  readonly column: string;
-}
-
-/** The newest run of each kind and subject stays: the status goes by it. So does what another table names. */
+/** The newest run of each kind and subject stays: the status goes by it. So does a run with others below it. */
 export async function forgetHistory(db: Database, retentionMs: number): Promise<Forgotten> {
   const nightlyLists = await dropLists(db, retentionMs);
-  const references = await runReferences(db);
   let runs = 0;
   for (let batch = 0; batch < BATCHES_MAX; batch += 1) {
-    const deleted = await deleteRuns(db, retentionMs, references);
+    const deleted = await deleteRuns(db, retentionMs);
     runs += deleted;
     if (deleted < BATCH) break;
   }
@@ -52,33 +45,11 @@ async function dropLists(db: Database, retentionMs: number): Promise<number> {
        order by finished_at limit ${BATCH}`,
   );
   for (const { run_id: runId } of old)
-    await readRows(db, ACTION, sql`drop table if exists ${sql.id('mirror', partitionOf(runId))}`);
+    await readRows(db, ACTION, sql`drop table if exists ${sql.id('mirror', namePartition(runId))}`);
   return old.length;
 }
 
-/** Tables that refer to runs, as the schema says, whoever they belong to; those whose rows go with the run keep none. */
-function runReferences(db: Database): Promise<readonly Reference[]> {
-  return readRows(
-    db,
-    ACTION,
-    sql<Reference>`
-      select c.relname as table, a.attname as column
-        from pg_constraint k join pg_class c on c.oid = k.conrelid
-        join pg_attribute a on a.attrelid = k.conrelid and a.attnum = k.conkey[1]
-       where k.contype = 'f' and k.confrelid = 'mirror.runs'::regclass and c.relname <> 'source_costs'
-         and k.confdeltype <> 'c'`,
-  );
-}
-
-async function deleteRuns(
-  db: Database,
-  retentionMs: number,
-  references: readonly Reference[],
-): Promise<number> {
-  const named = references.map(
-    ({ table, column }) =>
-      sql`and not exists (select from ${sql.id('mirror', table)} t where t.${sql.id(column)} = old.run_id)`,
-  );
+async function deleteRuns(db: Database, retentionMs: number): Promise<number> {
   const { runs } = await readRow(
     db,
     ACTION,
@@ -88,10 +59,10 @@ async function deleteRuns(
          where state in ('done', 'cancelled') and finished_at < ${before(retentionMs)}
            and exists (select from mirror.runs later where later.kind = r.kind and later.subject = r.subject
                         and later.state = 'done' and later.queued_at > r.queued_at)
+           and not exists (select from mirror.runs below where below.parent_run_id = r.run_id)
          order by finished_at limit ${BATCH}),
-      free as materialized (select run_id from old where true ${sql.join(named, sql` `)}),
-      costs as (delete from mirror.source_costs where run_id in (select run_id from free)),
-      gone as (delete from mirror.runs where run_id in (select run_id from free) returning 1)
+      costs as (delete from mirror.source_costs where run_id in (select run_id from old)),
+      gone as (delete from mirror.runs where run_id in (select run_id from old) returning 1)
       select count(*)::int as runs from gone`,
   );
   return runs;

@@ -5,6 +5,7 @@ import { copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { Holding, NightlyReport, RowSum } from '../report/report-form.ts';
+import { RunStore } from './run-store.ts';
 
 const ACTION = 'sum up what is held';
 const HELD_MAX = 1_000;
@@ -145,12 +146,7 @@ export class ReportStore {
 
   /** @param settledAt changes after it are told by the next report */
   async notePublished(runId: string, key: string, heldAt: string, settledAt: string): Promise<void> {
-    await readRows(
-      this.#warehouse.db,
-      'note the report of a run',
-      sql`update mirror.runs set params = params || ${JSON.stringify({ report: { key, heldAt, settledAt } })}::jsonb
-        where run_id = ${runId}`,
-    );
+    await new RunStore(this.#warehouse.db).keep(runId, { report: { key, heldAt, settledAt } });
   }
 
   /** Brings a run back from its report; one that is known stays as it is. @returns whether it was not known */

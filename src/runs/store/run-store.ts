@@ -1,17 +1,17 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { type RawBuilder, sql } from 'kysely';
-import { CANDIDATES_MAX } from '../../core/cut-ids.ts';
+import { CANDIDATES_MAX } from '../../core/ids.ts';
 import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { RunKind, RunState } from '../../postgres/schema.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
-import { type NewRun, type Run, type RunRow, toRun } from './run.ts';
+import { type NewRun, type Run, RUN_COLUMNS } from './run.ts';
 import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
 
 interface RunFilter {
   readonly kind?: RunKind | undefined;
-  readonly subject?: string;
+  readonly subject?: string | undefined;
   readonly states?: readonly RunState[];
   /** Only runs queued before this one: the last of the page before. */
   readonly before?: string | undefined;
@@ -62,14 +62,17 @@ export class RunStore {
       sql`insert into mirror.runs (run_id, kind, subject, parent_run_id, slot, source_url, params)
         values (${uuidv7()}, ${kind}, ${subject}, ${parentRunId ?? null}, ${scheduleKey ?? null}, ${sourceUrl ?? null},
                 ${JSON.stringify(params)}::jsonb)
-        on conflict do nothing returning *`,
+        on conflict do nothing returning ${RUN_COLUMNS}`,
     );
     if (inserted !== undefined) return inserted;
     const isSame =
       scheduleKey === undefined
         ? sql`parent_run_id = ${parentRunId ?? null} and kind = ${kind} and subject = ${subject}`
         : sql`slot = ${scheduleKey}`;
-    const [existing] = await this.#readRuns('read a run', sql`select * from mirror.runs where ${isSame}`);
+    const [existing] = await this.#readRuns(
+      'read a run',
+      sql`select ${RUN_COLUMNS} from mirror.runs where ${isSame}`,
+    );
     if (existing === undefined) throw new TypeError('a run was in the way of another, and is gone');
     return existing;
   }
@@ -78,7 +81,7 @@ export class RunStore {
   async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
     const [run] = await this.#readRuns(
       'look for an equal run',
-      sql`select * from mirror.runs
+      sql`select ${RUN_COLUMNS} from mirror.runs
         where kind = ${kind} and subject = ${subject} and ${IS_OPEN} and not cancel_requested and parent_run_id is null
           and params - ${NOT_ASKED}::text[] = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]
         order by queued_at desc limit 1`,
@@ -138,7 +141,10 @@ export class RunStore {
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    const [run] = await this.#readRuns('read a run', sql`select * from mirror.runs where run_id = ${runId}`);
+    const [run] = await this.#readRuns(
+      'read a run',
+      sql`select ${RUN_COLUMNS} from mirror.runs where run_id = ${runId}`,
+    );
     return run;
   }
 
@@ -146,7 +152,7 @@ export class RunStore {
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     return this.#readRuns(
       'look for a run',
-      sql`select * from mirror.runs
+      sql`select ${RUN_COLUMNS} from mirror.runs
         where starts_with(run_id::text, ${prefix}) and right(run_id::text, length(${suffix})) = ${suffix}
         order by run_id limit ${CANDIDATES_MAX}`,
     );
@@ -164,48 +170,33 @@ export class RunStore {
     ];
     return this.#readRuns(
       'list runs',
-      sql`select * from mirror.runs where ${sql.join(conditions, sql` and `)}
+      sql`select ${RUN_COLUMNS} from mirror.runs where ${sql.join(conditions, sql` and `)}
         order by queued_at desc, run_id desc limit ${Math.min(limit, LISTED_MAX)}`,
     );
   }
 
   /** Remembers the run's job, so that whoever misses it can ask the queue for it. */
   async noteJob(runId: string, jobId: string): Promise<void> {
-    await readRows(
-      this.#db,
-      "remember a run's job",
-      sql`update mirror.runs set job_id = ${jobId} where run_id = ${runId}`,
-    );
+    await this.#update("remember a run's job", runId, sql`job_id = ${jobId}`);
   }
 
   /** Counts one more attempt. @returns undefined where the run has ended, or a living process works it */
-  async start(runId: string): Promise<Run | undefined> {
-    const [run] = await this.#readRuns(
-      'start a run',
-      sql`update mirror.runs set state = 'running', attempts = attempts + 1,
-          started_at = coalesce(started_at, clock_timestamp()), heartbeat_at = clock_timestamp()
-        where run_id = ${runId} and ${IS_OPEN} and ${IS_IDLE} returning *`,
-    );
-    return run;
+  start(runId: string): Promise<Run | undefined> {
+    const started = sql`state = 'running', attempts = attempts + 1,
+      started_at = coalesce(started_at, clock_timestamp()), heartbeat_at = clock_timestamp()`;
+    return this.#update('start a run', runId, started, sql`${IS_OPEN} and ${IS_IDLE}`);
   }
 
   /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
-    const [run] = await this.#readRuns(
-      'renew a run',
-      sql`update mirror.runs set heartbeat_at = clock_timestamp() where run_id = ${runId} and ${IS_OPEN} returning *`,
-    );
+    const run = await this.#update('renew a run', runId, sql`heartbeat_at = clock_timestamp()`, IS_OPEN);
     return { cancelRequested: run?.cancelRequested ?? true };
   }
 
   /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
   async giveBack(runId: string, { hasTried = true }: { readonly hasTried?: boolean } = {}): Promise<void> {
-    await readRows(
-      this.#db,
-      'give a run back',
-      sql`update mirror.runs set heartbeat_at = null, attempts = attempts - ${hasTried ? 0 : 1}::int
-        where run_id = ${runId} and state = 'running'`,
-    );
+    const free = sql`heartbeat_at = null, attempts = attempts - ${hasTried ? 0 : 1}::int`;
+    await this.#update('give a run back', runId, free, sql`state = 'running'`);
   }
 
   /** Whom nobody was told of, oldest first. */
@@ -215,16 +206,12 @@ export class RunStore {
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
-    await readRows(
-      this.#db,
-      'update a run',
-      sql`update mirror.runs set params = params || ${evidenceJson(params)}::jsonb where run_id = ${runId}`,
-    );
+    await this.#update('update a run', runId, sql`params = params || ${evidenceJson(params)}::jsonb`);
   }
 
   /**
-   * Records the verdict once; a run that has one already keeps it. A list that was proven complete proves which
-   * source the mirror is of: that address is shown from then on.
+   * Records the verdict once; a run that has one already keeps it: a complete sync was given its verdict by the
+   * statement that proved it (list-sync/store/claim.ts), and only ends here.
    */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
     const rows = await readRows(
@@ -235,12 +222,12 @@ export class RunStore {
           update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
             finished_at = clock_timestamp()
           where run_id = ${runId} and ${IS_OPEN}
-          returning kind, source_url, extract(epoch from finished_at - queued_at)::float8 as seconds),
-        proven as (
-          update mirror.identity i set source_url = ended.source_url from ended
-           where ended.kind = 'sync' and ${verdict} = 'complete' and ended.source_url is not null
-             and i.source_url is distinct from ended.source_url)
-        select kind, seconds from ended`,
+          returning kind, finished_at - queued_at as lasted)
+        select kind, extract(epoch from lasted)::float8 as seconds from (
+          select kind, lasted from ended
+          union all
+          select kind, finished_at - queued_at from mirror.runs
+          where run_id = ${runId} and kind = 'sync' and verdict = 'complete' and ${verdict} = 'complete') as over`,
     );
     for (const { kind, seconds } of rows) this.#onEnded({ kind, verdict, durationMs: seconds * 1_000 });
   }
@@ -266,27 +253,42 @@ export class RunStore {
   }
 
   async markCancelled(runId: string): Promise<void> {
-    await readRows(
+    const cancelled = sql`state = 'cancelled', finished_at = clock_timestamp()`;
+    await this.#update('cancel a run', runId, cancelled, IS_OPEN);
+  }
+
+  /**
+   * Unfinished runs that nobody has renewed for `staleMs`, oldest first; orphans are parts of a run that has ended.
+   */
+  stale(staleMs: number): Promise<readonly (Run & { readonly isOrphan: boolean })[]> {
+    return readRows(
       this.#db,
-      'cancel a run',
-      sql`update mirror.runs set state = 'cancelled', finished_at = clock_timestamp()
-        where run_id = ${runId} and ${IS_OPEN}`,
-    );
-  }
-
-  /** Unfinished runs that nobody has renewed for `staleMs`, oldest first. */
-  stale(staleMs: number): Promise<readonly Run[]> {
-    return this.#readRuns(
       'look for stale runs',
-      sql`select * from mirror.runs
-        where ${IS_OPEN} and coalesce(heartbeat_at, queued_at) < clock_timestamp() - ${staleMs} * interval '1 millisecond'
-        order by queued_at limit ${LISTED_MAX}`,
+      sql<Run & { isOrphan: boolean }>`
+        select ${RUN_COLUMNS}, exists (select from mirror.runs parent
+            where parent.run_id = r.parent_run_id and parent.state in ('done', 'cancelled')) as "isOrphan"
+          from mirror.runs r
+         where ${IS_OPEN} and coalesce(heartbeat_at, queued_at) < clock_timestamp() - ${staleMs} * interval '1 millisecond'
+         order by queued_at limit ${LISTED_MAX}`,
     );
   }
 
-  async #readRuns(action: string, statement: RawBuilder<unknown>): Promise<readonly Run[]> {
-    const rows = await readRows(this.#db, action, statement as RawBuilder<RunRow>);
-    return rows.map(toRun);
+  /** @returns the run as it is now; undefined where the condition does not hold */
+  async #update(
+    action: string,
+    runId: string,
+    changes: RawBuilder<unknown>,
+    condition: RawBuilder<unknown> = sql`true`,
+  ): Promise<Run | undefined> {
+    const [run] = await this.#readRuns(
+      action,
+      sql`update mirror.runs set ${changes} where run_id = ${runId} and ${condition} returning ${RUN_COLUMNS}`,
+    );
+    return run;
+  }
+
+  #readRuns(action: string, statement: RawBuilder<unknown>): Promise<readonly Run[]> {
+    return readRows(this.#db, action, statement as RawBuilder<Run>);
   }
 }
 

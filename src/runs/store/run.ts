@@ -1,59 +1,40 @@
-/** A run, as it is recorded. */
-import type { Selectable } from 'kysely';
+/** A run, as it is recorded in a row of `mirror.runs`. */
+import { sql } from 'kysely';
 import type { Verdict } from '../../core/verdict.ts';
-import type { MirrorSchema, RunKind, RunState } from '../../postgres/schema.ts';
+import type { RunKind, RunState } from '../../postgres/schema.ts';
 
+/** Times are RFC 3339. */
 export interface Run {
   readonly runId: string;
-  readonly parentRunId: string | undefined;
+  readonly parentRunId: string | null;
   readonly kind: RunKind;
   readonly subject: string;
-  /** The source that it asks; undefined where it asks none. */
-  readonly sourceUrl: string | undefined;
-  readonly scheduleKey: string | undefined;
+  /** The source that it asks; null where it asks none. */
+  readonly sourceUrl: string | null;
+  readonly scheduleKey: string | null;
   readonly params: Readonly<Record<string, unknown>>;
   readonly state: RunState;
-  readonly verdict: Verdict | undefined;
+  readonly verdict: Verdict | null;
   readonly evidence: Readonly<Record<string, unknown>>;
   readonly queuedAt: string;
-  readonly startedAt: string | undefined;
-  readonly heartbeatAt: string | undefined;
-  readonly finishedAt: string | undefined;
+  readonly startedAt: string | null;
+  readonly heartbeatAt: string | null;
+  readonly finishedAt: string | null;
   readonly attempts: number;
   readonly cancelRequested: boolean;
   /** Of the job that was queued for it last. */
-  readonly jobId: string | undefined;
+  readonly jobId: string | null;
 }
 
-export interface NewRun {
-  readonly kind: RunKind;
-  readonly subject: string;
+/** The columns under the names of `Run`. */
+export const RUN_COLUMNS = sql`run_id as "runId", parent_run_id as "parentRunId", kind, subject,
+  source_url as "sourceUrl", slot as "scheduleKey", params, state, verdict, evidence, queued_at as "queuedAt",
+  started_at as "startedAt", heartbeat_at as "heartbeatAt", finished_at as "finishedAt", attempts,
+  cancel_requested as "cancelRequested", job_id as "jobId"`;
+
+export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
   readonly parentRunId?: string | undefined;
   /** At most one run has a given key, which tells its scheduled time. */
   readonly scheduleKey?: string | undefined;
-  readonly params?: Readonly<Record<string, unknown>>;
-}
-
-export type RunRow = Selectable<MirrorSchema['runs']>;
-
-export function toRun(row: RunRow): Run {
-  return {
-    runId: row.run_id,
-    parentRunId: row.parent_run_id ?? undefined,
-    kind: row.kind,
-    subject: row.subject,
-    sourceUrl: row.source_url ?? undefined,
-    scheduleKey: row.slot ?? undefined,
-    params: row.params,
-    state: row.state,
-    verdict: row.verdict ?? undefined,
-    evidence: row.evidence,
-    queuedAt: row.queued_at,
-    startedAt: row.started_at ?? undefined,
-    heartbeatAt: row.heartbeat_at ?? undefined,
-    finishedAt: row.finished_at ?? undefined,
-    attempts: row.attempts,
-    cancelRequested: row.cancel_requested,
-    jobId: row.job_id ?? undefined,
-  };
+  readonly params?: Run['params'];
 }

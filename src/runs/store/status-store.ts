@@ -1,12 +1,11 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
 import type { Pool } from 'pg';
-import type { MirrorFacts, RunsQuestion, StatusStore } from '../../api/http/ports.ts';
+import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { answerWithin } from '../../postgres/transaction.ts';
-import { type RunDocument, toDocument } from '../run-document.ts';
-import { readCompleteness } from './completeness.ts';
-import { type RunLinePage, RunLogStore } from './run-log-store.ts';
-import type { Run } from './run.ts';
+import { toDocument } from '../run-document.ts';
+import { type Completeness, readCompleteness } from './completeness.ts';
+import { readLines } from './run-log-store.ts';
 import { RunStore } from './run-store.ts';
 
 const LIMIT_MS = 30_000;
@@ -47,56 +46,52 @@ const FACTS = `
       where epoch = (select epoch from network) and closed_at is null),
     'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
+    'openNightlyRun', (select run_id from mirror.runs
+      where kind = 'nightly' and state in ('queued', 'running') order by queued_at limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
-export class PostgresStatusStore implements StatusStore {
-  readonly #pool: Pool;
-  readonly #db: Database;
-  readonly #runs: RunStore;
-  readonly #limitMs: number;
+/** What the tables of the mirror say; how its work stands is told beside. */
+type StoredFacts = Omit<MirrorFacts, 'lists' | 'work' | 'lakeCommitsDecidedBy'>;
+type StoredStatus = Omit<StatusStore, 'facts'> & { facts(): Promise<StoredFacts> };
 
-  /** @param limitMs how long each answer may take */
-  constructor({ pool, db }: Pick<Warehouse, 'pool' | 'db'>, limitMs = LIMIT_MS) {
-    this.#pool = pool;
-    this.#db = db;
-    this.#runs = new RunStore(db);
-    this.#limitMs = limitMs;
-  }
+/** @param limitMs how long each answer may take */
+export function openStatusStore(
+  { pool, db }: Pick<Warehouse, 'pool' | 'db'>,
+  limitMs = LIMIT_MS,
+): StoredStatus {
+  const runs = new RunStore(db);
+  return {
+    facts: () => answerWithin(limitMs, 'read how the mirror stands', () => readFacts(pool, db)),
+    runs: async (question) => {
+      const found = await answerWithin(limitMs, 'list runs', () => runs.list(question));
+      return found.map(toDocument);
+    },
+    run: async (runId) => {
+      const run = await answerWithin(limitMs, 'read a run', () => runs.get(runId));
+      return run && toDocument(run);
+    },
+    logs: (...page) => answerWithin(limitMs, 'read the log of a run', () => readLines(db, ...page)),
+  };
+}
 
-  logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage> {
-    const store = new RunLogStore(this.#db);
-    return answerWithin(this.#limitMs, 'read the log of a run', () => store.read(runId, rowsMax, after));
-  }
+async function readFacts(pool: Pool, db: Database): Promise<StoredFacts> {
+  const [found, coverage] = await Promise.all([
+    pool.query<{ facts: Omit<StoredFacts, 'coverage'> }>(FACTS),
+    readCompleteness(db),
+  ]);
+  const [row] = found.rows;
+  if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
+  const { streams, ...facts } = row.facts;
+  return {
+    ...facts,
+    coverage,
+    streams: streams.map((stream) =>
+      stream.name === 'ledger' ? { ...stream, asOfTime: ledgersAsOf(coverage) } : stream,
+    ),
+  };
+}
 
-  facts(): Promise<MirrorFacts> {
-    return answerWithin(this.#limitMs, 'read how the mirror stands', () => this.#facts());
-  }
-
-  async #facts(): Promise<MirrorFacts> {
-    const [found, coverage] = await Promise.all([
-      this.#pool.query<{ facts: Omit<MirrorFacts, 'coverage'> }>(FACTS),
-      readCompleteness(this.#db),
-    ]);
-    const [row] = found.rows;
-    if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
-    const { streams, ...facts } = row.facts;
-    return {
-      ...facts,
-      coverage,
-      // The ledgers are as fresh as the one that is covered the least far.
-      streams: streams.map((stream) =>
-        stream.name === 'ledger' ? { ...stream, asOfTime: coverage.coveredTo } : stream,
-      ),
-    };
-  }
-
-  async runs({ rowsMax: limit, ...question }: RunsQuestion): Promise<readonly RunDocument[]> {
-    const list = (): Promise<readonly Run[]> => this.#runs.list({ ...question, limit });
-    return (await answerWithin(this.#limitMs, 'list runs', list)).map(toDocument);
-  }
-
-  async run(runId: string): Promise<RunDocument | undefined> {
-    const run = await answerWithin(this.#limitMs, 'read a run', () => this.#runs.get(runId));
-    return run && toDocument(run);
-  }
+/** They are as fresh as the one that is covered the least far, and of no instant while one is not covered. */
+function ledgersAsOf({ wanted, covered, coveredTo }: Completeness): string | null {
+  return covered === wanted ? coveredTo : null;
 }

@@ -6,14 +6,13 @@ import { floorSecond, type Micros } from '../../core/time.ts';
 import { ServiceError } from './errors.ts';
 import type { Network } from '../network/network.ts';
 import type { Query } from './query.ts';
-import type { Movement } from '../network/cycle.ts';
 import { rfc3339Nano } from '../network/times.ts';
 
 /** The service sends what it has as soon as it has this much. */
 const PIECE_BYTES = 1_048_576;
-/** No row is longer: four ids, three amounts, a type and a time. */
-const ROW_BYTES_MAX = 2_048;
 const ID = /^[0-9a-f]{64}$/i;
+/** One that is asked for and that nobody has. */
+const NO_ASSET = -1;
 
 export interface ExportRequest {
   partyId: string;
@@ -64,32 +63,26 @@ export function disposition(request: ExportRequest, zoneMinutes: number): string
  * @param call the number of this call
  */
 export function* csvPieces(network: Network, request: ExportRequest, call: number): Generator<Buffer> {
-  let piece = Buffer.allocUnsafeSlow(PIECE_BYTES + ROW_BYTES_MAX);
-  let bytes = piece.write(network.release.header, 0, 'latin1');
-  for (const { movement, write } of movementsOf(network, request, call)) {
-    bytes += piece.write(write(movement), bytes, 'latin1');
-    if (bytes < PIECE_BYTES) continue;
-    yield piece.subarray(0, bytes);
-    piece = Buffer.allocUnsafeSlow(PIECE_BYTES + ROW_BYTES_MAX);
-    bytes = 0;
+  let piece = network.release.header;
+  for (const row of selectRows(network, request, call)) {
+    piece += row;
+    if (piece.length < PIECE_BYTES) continue;
+    yield Buffer.from(piece, 'latin1');
+    piece = '';
   }
-  if (bytes > 0) yield piece.subarray(0, bytes);
+  if (piece !== '') yield Buffer.from(piece, 'latin1');
 }
 
-function* movementsOf(
-  network: Network,
-  request: ExportRequest,
-  call: number,
-): Generator<{ movement: Movement; write: (movement: Movement) => string }> {
+function* selectRows(network: Network, request: ExportRequest, call: number): Generator<string> {
+  const { release, ledger, chain } = network;
   const { block: headBlock } = network.head();
   const party = network.parties.indexOf(request.partyId, headBlock);
   if (party === undefined) return;
   const { assetId, from, to } = request;
-  const asset = assetId === undefined ? undefined : (network.assetOf(assetId) ?? ('unknown' as const));
-  const write = network.release.rowWriter(network.names(), party);
+  const asset = assetId === undefined ? undefined : (network.assetOf(assetId) ?? NO_ASSET);
+  const write = release.rowWriter(network, party);
   const asked = { party, asset, from, to, headBlock, call };
-  for (const movement of network.release.select(network.ledger, network.chain, asked))
-    yield { movement, write };
+  for (const movement of release.select(ledger, chain, asked)) yield write(movement);
 }
 
 /** The pieces up to a byte, where the query fails. */

@@ -4,12 +4,12 @@ import { exportFailure, gatewayError, ServiceError } from './errors.ts';
 import { asMessages, csvPieces, disposition, enveloped, exportRequest, failingAt } from './export.ts';
 import type { SandboxRequest } from './faults.ts';
 import {
-  CheckpointList,
   checkpointsFailed,
+  openCheckpointList,
+  openPartyList,
   pageJson,
   pageOfParty,
   partiesFailed,
-  PartyList,
 } from './lists.ts';
 import type { Head, Network } from '../network/network.ts';
 import { pageOf, pageRequest, type PageParameters } from './paging.ts';
@@ -77,17 +77,11 @@ export class Handlers {
   ): string {
     if (admission.refused !== undefined) throw admission.refused;
     const request = pageRequest(asked.page);
-    const { parties, checkpoints, chain, settings } = this.#network;
-    if (list === 'checkpoints') {
-      return pageJson(list, pageOf(new CheckpointList(checkpoints, chain, head), request, checkpointsFailed));
-    }
-    const partyList = new PartyList(parties, chain, head, settings.zoneMinutes);
-    return pageJson(
-      list,
-      asked.partyId === ''
-        ? pageOf(partyList, request, partiesFailed)
-        : pageOfParty(partyList, asked.partyId, head),
-    );
+    const network = this.#network;
+    if (list === 'checkpoints')
+      return pageJson(list, pageOf(openCheckpointList(network, head), request, checkpointsFailed));
+    if (asked.partyId !== '') return pageJson(list, pageOfParty(network, asked.partyId, head));
+    return pageJson(list, pageOf(openPartyList(network, head), request, partiesFailed));
   }
 
   async #export(exchange: Exchange, request: SandboxRequest): Promise<void> {

@@ -2,14 +2,8 @@
  * The service's rate limit on list calls: a bucket of tokens for each client, and a second one for calls
  * that were refused. Who empties that as well is banned, and learns for how long.
  */
+import type { RateLimit } from '../options.ts';
 import { ServiceError } from './errors.ts';
-
-export interface RateLimit {
-  /** Tokens that come back each second. */
-  perSecond: number;
-  burst: number;
-  banMs: number;
-}
 
 /** Beyond these, the clients that were silent the longest are forgotten. */
 const CLIENTS_MAX = 10_000;

@@ -8,8 +8,7 @@ import { noise, STREAM } from '../network/random.ts';
 /** A question with its names resolved. */
 export interface Selected {
   readonly party: number;
-  /** 'unknown': one that is asked for and that nobody has. */
-  readonly asset: number | 'unknown' | undefined;
+  readonly asset: number | undefined;
   /** Whole seconds, half-open. */
   readonly from: Micros | undefined;
   readonly to: Micros | undefined;
@@ -29,7 +28,6 @@ const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
 /** 0.71.1 to 0.71.5: what leaves the party, filtered rightly, in an order that changes from call to call. */
 export function outgoingUnordered(ledger: Ledger, chain: Chain, asked: Selected): Iterable<Movement> {
-  if (asked.asset === 'unknown') return [];
   const blocks = blocksWithin(chain, asked.headBlock, asked.from, asked.to);
   return ledger.outgoing(asked.party, blocks, asked.asset, asked.call);
 }
@@ -57,7 +55,6 @@ export function* wrongFilters(ledger: Ledger, chain: Chain, asked: Selected): Ge
 /** 0.73: right, but bounds and order are by the entry's own time, which is not exported. */
 export function* rightFilters(ledger: Ledger, chain: Chain, asked: Selected): Generator<Movement> {
   const { party, asset, from, to, headBlock } = asked;
-  if (asset === 'unknown') return;
   const earliest = from === undefined ? undefined : from - BigInt(ENTRY_OFFSET_MICROS_MAX);
   const blocks = blocksWithin(chain, headBlock, earliest, to);
   for (const block of byBlock(ledger.movementsOfPair(party, blocks))) {

@@ -3,11 +3,11 @@
  * for anyone who wants to try a client without asking the real one.
  */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import { isIPv6 } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Exchange } from './answer.ts';
-import type { Fault, Misbehaviour, Route, SandboxRequest } from './faults.ts';
+import type { Fault, Route, SandboxRequest } from './faults.ts';
 import { Handlers } from './handlers.ts';
 import { Network } from '../network/network.ts';
 import { sandboxSettings, type SandboxOptions } from '../options.ts';
@@ -15,7 +15,6 @@ import { sandboxSettings, type SandboxOptions } from '../options.ts';
 export interface Sandbox extends AsyncDisposable {
   /** Where the interface is served, without a slash at the end. */
   readonly url: string;
-  readonly port: number;
   readonly network: Network;
   /** Questions so far that kill a node of this release: an end without a start. */
   readonly fatalQuestions: () => number;
@@ -61,14 +60,17 @@ export async function startSandbox(
     response.once('close', () => {
       onAnswered?.(judged.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
     });
-    void answer(handlers, judged, judge?.(judged) ?? {}, settings.latencyMs, request, response);
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    response.on('error', () => gone.abort());
+    const misbehaviour = judge?.(judged) ?? {};
+    const exchange = { request, response, misbehaviour, signal: gone.signal };
+    void answer(handlers, judged, exchange, settings.latencyMs);
   });
   const port = await listen(server, settings.port, settings.host);
-  let stopped: Promise<void> | undefined;
-  const stop = (): Promise<void> => (stopped ??= close(server));
+  const stop = (): Promise<void> => close(server);
   return {
-    url: urlOf(settings.host, port),
-    port,
+    url: `http://${isIPv6(settings.host) ? `[${settings.host}]` : settings.host}:${port}`,
     network,
     fatalQuestions: () => fatalQuestions,
     advance: (durationMs) => network.advance(durationMs),
@@ -78,19 +80,17 @@ export async function startSandbox(
 }
 
 function sandboxRequest(request: IncomingMessage, nths: Map<Route, number>): SandboxRequest {
-  const target = request.url ?? '/';
-  const at = target.indexOf('?');
-  const path = at < 0 ? target : target.slice(0, at);
+  const [path = '/', ...rest] = (request.url ?? '/').split('?');
+  const queryText = rest.join('?');
   const route = ROUTES.get(path) ?? 'other';
   const nth = (nths.get(route) ?? 0) + 1;
   nths.set(route, nth);
-  const query = at < 0 ? '' : target.slice(at + 1);
   return {
     route,
     method: request.method ?? 'GET',
     path,
-    queryText: query,
-    query: new URLSearchParams(query),
+    queryText,
+    query: new URLSearchParams(queryText),
     nth,
     authorization: request.headers.authorization,
   };
@@ -100,44 +100,29 @@ function sandboxRequest(request: IncomingMessage, nths: Map<Route, number>): San
 async function answer(
   handlers: Handlers,
   judged: SandboxRequest,
-  misbehaviour: Misbehaviour,
+  exchange: Exchange,
   latencyMs: number,
-  request: IncomingMessage,
-  response: ServerResponse,
 ): Promise<void> {
-  const gone = new AbortController();
-  response.once('close', () => gone.abort());
-  response.on('error', () => gone.abort());
-  const exchange: Exchange = { request, response, misbehaviour, signal: gone.signal };
+  const { misbehaviour, response, signal } = exchange;
   try {
-    const waitMs = latencyMs + (misbehaviour.delayMs ?? 0);
-    if (waitMs > 0) await delay(waitMs, undefined, { signal: gone.signal });
-    if (misbehaviour.until !== undefined) await settledOrGone(misbehaviour.until, gone.signal);
+    const delayMs = latencyMs + (misbehaviour.delayMs ?? 0);
+    if (delayMs > 0) await sleep(delayMs, undefined, { signal });
+    if (misbehaviour.until !== undefined) await Promise.race([misbehaviour.until, once(signal, 'abort')]);
+    signal.throwIfAborted();
     await handlers.answer(exchange, judged);
   } catch (error) {
-    if (gone.signal.aborted) return;
+    if (signal.aborted) return;
     // A defect of the sandbox: the client sees a broken connection, the process a failure.
     response.destroy();
     throw error;
   }
 }
 
-/** @throws the signal's reason where the client goes away first */
-async function settledOrGone(held: Promise<unknown>, gone: AbortSignal): Promise<void> {
-  gone.throwIfAborted();
-  await Promise.race([held, once(gone, 'abort')]);
-  gone.throwIfAborted();
-}
-
 async function listen(server: Server, port: number, host: string): Promise<number> {
   server.listen(port, host);
   await once(server, 'listening');
-  const address: AddressInfo | string | null = server.address();
+  const address = server.address();
   return typeof address === 'object' && address !== null ? address.port : 0;
-}
-
-function urlOf(host: string, port: number): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 async function close(server: Server): Promise<void> {

@@ -3,28 +3,30 @@
  * the height that is shown (`firstHeight` + ordinal − 1) can be larger than a JavaScript number holds.
  */
 import type { Micros } from '../../core/time.ts';
+import type { Settings } from '../options.ts';
+import type { IdCipher } from './ids.ts';
 import { noise, STREAM } from './random.ts';
 
-export interface ChainOptions {
-  /** The instant the network began. */
-  genesis: Micros;
-  /** Mean time between two blocks; each block is up to this much late. */
-  blockIntervalMs: number;
-  /** Height of the first block. */
-  firstHeight: bigint;
+/** What parties, checkpoints and ledger are computed from. */
+export interface Foundation {
+  readonly seed: number;
+  readonly settings: Settings;
+  readonly ids: IdCipher;
+  readonly chain: Chain;
 }
 
 export class Chain {
   readonly #seed: number;
   readonly #genesis: Micros;
+  /** The mean; each block is up to this much late. */
   readonly #intervalMicros: number;
   readonly #firstHeight: bigint;
 
-  constructor(seed: number, options: ChainOptions) {
+  constructor(seed: number, settings: Settings) {
     this.#seed = seed;
-    this.#genesis = options.genesis;
-    this.#intervalMicros = Math.round(options.blockIntervalMs * 1000);
-    this.#firstHeight = options.firstHeight;
+    this.#genesis = settings.genesis;
+    this.#intervalMicros = settings.blockIntervalMs * 1000;
+    this.#firstHeight = settings.firstHeight;
   }
 
   heightOf(block: number): bigint {

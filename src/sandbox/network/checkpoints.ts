@@ -3,23 +3,13 @@
  * withdrawal makes one too), some of them the same to the last letter.
  */
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
-import type { Chain } from './chain.ts';
-import { KIND, type IdCipher } from './ids.ts';
+import { TIE_ROWS_MAX } from '../options.ts';
+import type { Foundation } from './chain.ts';
+import { KIND } from './ids.ts';
 import { noise, STREAM } from './random.ts';
 
 /** Heights are laid out in stretches of this many, each with the same number of rows. */
 const STRETCH_HEIGHTS = 32;
-/** More rows of one height than any page the tests ask for. */
-export const TIE_ROWS_MAX = 1000;
-
-export interface CheckpointOptions {
-  /** Blocks between two checkpoint heights. */
-  checkpointBlocks: number;
-  /** How many rows each of the tied heights in a stretch of 32 heights has. */
-  tieRows: readonly number[];
-  /** Whole days older than this vanish; undefined keeps all. */
-  checkpointRetentionMs: number | undefined;
-}
 
 export interface CheckpointRow {
   atBlock: bigint;
@@ -28,33 +18,30 @@ export interface CheckpointRow {
 }
 
 export class Checkpoints {
-  readonly #seed: number;
-  readonly #ids: IdCipher;
-  readonly #chain: Chain;
-  readonly #options: CheckpointOptions;
+  readonly #network: Foundation;
+  /** Between two checkpoint heights. */
+  readonly #spacingBlocks: number;
   readonly #stretchRows: number;
 
-  constructor(seed: number, ids: IdCipher, chain: Chain, options: CheckpointOptions) {
-    this.#seed = seed;
-    this.#ids = ids;
-    this.#chain = chain;
-    this.#options = options;
-    const tied = options.tieRows.reduce((sum, rows) => sum + rows, 0);
-    this.#stretchRows = STRETCH_HEIGHTS - options.tieRows.length + tied;
+  constructor(network: Foundation) {
+    const { tieRows, checkpointIntervalMs } = network.settings;
+    this.#network = network;
+    this.#spacingBlocks = network.chain.blocksIn(checkpointIntervalMs);
+    this.#stretchRows = STRETCH_HEIGHTS - tieRows.length + tieRows.reduce((sum, rows) => sum + rows, 0);
   }
 
   /** Positions that are served when `block` is the newest: from inclusive, to exclusive. */
   visible(block: number, head: Micros): { from: number; to: number } {
-    const { checkpointBlocks, checkpointRetentionMs } = this.#options;
-    const to = this.#rowsBefore(Math.floor(block / checkpointBlocks));
-    if (checkpointRetentionMs === undefined) return { from: 0, to };
-    const oldest = head - BigInt(Math.round(checkpointRetentionMs * 1000));
-    return { from: Math.min(to, this.floor(this.#chain.firstFrom(oldest - (oldest % DAY_MICROS)))), to };
+    const { chain, settings } = this.#network;
+    const to = this.#rowsBefore(Math.floor(block / this.#spacingBlocks));
+    if (settings.checkpointRetentionMs === undefined) return { from: 0, to };
+    const oldest = head - BigInt(settings.checkpointRetentionMs) * 1000n;
+    return { from: Math.min(to, this.floor(chain.firstFrom(oldest - (oldest % DAY_MICROS)))), to };
   }
 
   /** The first position at `block` or later. */
   floor(block: number): number {
-    return this.#rowsBefore(Math.max(0, Math.ceil(block / this.#options.checkpointBlocks) - 1));
+    return this.#rowsBefore(Math.max(0, Math.ceil(block / this.#spacingBlocks) - 1));
   }
 
   /**
@@ -65,18 +52,19 @@ export class Checkpoints {
   row(position: number, turn = 0): CheckpointRow {
     const { slot, before } = this.#slotAt(position);
     const rows = this.#rowsOf(slot);
-    const block = (slot + 1) * this.#options.checkpointBlocks;
+    const block = (slot + 1) * this.#spacingBlocks;
     const nth = this.#distinct(slot, (position - before + turn) % rows);
+    const { chain, ids } = this.#network;
     return {
-      atBlock: this.#chain.heightOf(block),
-      hash: this.#ids.id(KIND.state, block * TIE_ROWS_MAX + nth),
-      blockHash: this.#ids.id(KIND.block, block),
+      atBlock: chain.heightOf(block),
+      hash: ids.id(KIND.state, block * TIE_ROWS_MAX + nth),
+      blockHash: ids.id(KIND.block, block),
     };
   }
 
   /** Which of a height's different checkpoints its nth row shows: half of the tied rows repeat the one before. */
   #distinct(slot: number, nth: number): number {
-    const word = noise(this.#seed, STREAM.checkpointTwins, slot);
+    const word = noise(this.#network.seed, STREAM.checkpointTwins, slot);
     let distinct = nth;
     while (distinct > 0 && ((word >>> (distinct % 32)) & 1) === 1) distinct -= 1;
     return distinct;
@@ -101,14 +89,14 @@ export class Checkpoints {
 
   /** Each tied height lies somewhere in its own section of the stretch. */
   #rowsOf(slot: number): number {
-    const { tieRows } = this.#options;
+    const { tieRows } = this.#network.settings;
     const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
     const within = slot % STRETCH_HEIGHTS;
     const section = Math.floor(within / sectionHeights);
     const rows = tieRows[section];
     if (rows === undefined) return 1;
     const stretch = Math.floor(slot / STRETCH_HEIGHTS);
-    const word = noise(this.#seed, STREAM.checkpointTies, stretch * STRETCH_HEIGHTS + section);
+    const word = noise(this.#network.seed, STREAM.checkpointTies, stretch * STRETCH_HEIGHTS + section);
     return within === section * sectionHeights + (word % sectionHeights) ? rows : 1;
   }
 }

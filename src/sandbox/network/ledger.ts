@@ -10,6 +10,7 @@ import {
   ROWS_PER_CYCLE,
   type Movement,
 } from './cycle.ts';
+import type { Foundation } from './chain.ts';
 import type { Parties } from './parties.ts';
 import { fraction, noise, STREAM } from './random.ts';
 
@@ -17,16 +18,6 @@ import { fraction, noise, STREAM } from './random.ts';
 const ORDER_PIECES = 16;
 /** Parties arrive all along, so that on the average they are there for half of the history. */
 const LATE_ARRIVAL = 2;
-
-export interface LedgerOptions {
-  /** Entries a party has at the end of the history, on the average. */
-  entriesMean: number;
-  /** The most that a party makes who was there from the beginning. */
-  entriesMax: number;
-  /** What the very first pair exports each instead; 0 leaves it to chance as well. */
-  whaleEntries: number;
-  historyBlocks: number;
-}
 
 /** Blocks, both inclusive. */
 export interface BlockRange {
@@ -45,17 +36,16 @@ interface Pair {
 
 export class Ledger {
   readonly #seed: number;
+  readonly #network: Foundation;
   readonly #parties: Parties;
-  readonly #partiesMax: number;
-  readonly #options: LedgerOptions;
   readonly #typicalEntries: number;
 
-  constructor(seed: number, parties: Parties, partiesMax: number, options: LedgerOptions) {
-    this.#seed = seed;
+  constructor(network: Foundation, parties: Parties) {
+    const { entriesMean, entriesMax } = network.settings;
+    this.#seed = network.seed;
+    this.#network = network;
     this.#parties = parties;
-    this.#partiesMax = partiesMax;
-    this.#options = options;
-    this.#typicalEntries = typicalEntries(LATE_ARRIVAL * options.entriesMean, options.entriesMax);
+    this.#typicalEntries = findTypicalEntries(LATE_ARRIVAL * entriesMean, entriesMax);
   }
 
   /** Every movement of the pair that `party` belongs to, both sides, in the order they happened. */
@@ -98,14 +88,15 @@ export class Ledger {
   /** Twins begin together, when the later of them arrives; the last of an odd number has none. */
   #pairOf(party: number): Pair | undefined {
     const number = Math.floor(party / 2);
-    if (number * 2 + 1 >= this.#partiesMax) return undefined;
+    const { partiesMax, entriesMax, whaleEntries, historyMs } = this.#network.settings;
+    if (number * 2 + 1 >= partiesMax) return undefined;
     const chance = fraction(noise(this.#seed, STREAM.activity, number));
-    const byChance = Math.min(this.#options.entriesMax, this.#typicalEntries * (1 / chance - 1));
-    const entries = number === 0 && this.#options.whaleEntries > 0 ? this.#options.whaleEntries : byChance;
+    const byChance = Math.min(entriesMax, this.#typicalEntries * (1 / chance - 1));
+    const entries = number === 0 && whaleEntries > 0 ? whaleEntries : byChance;
     return {
       number,
       startBlock: this.#parties.arrivalBlock(number * 2 + 1),
-      spacing: (this.#options.historyBlocks * ROWS_PER_CYCLE) / entries,
+      spacing: (this.#network.chain.blocksIn(historyMs) * ROWS_PER_CYCLE) / entries,
       phase: fraction(noise(this.#seed, STREAM.phase, number)),
     };
   }
@@ -147,7 +138,7 @@ function inRange(block: number, blocks: BlockRange): boolean {
  * The scale `s` of the tail: a share u of all pairs makes s·(1/u − 1) entries or more, capped, and this
  * is the s whose mean is `mean`. Half of all pairs make less than s.
  */
-function typicalEntries(mean: number, max: number): number {
+function findTypicalEntries(mean: number, max: number): number {
   let [low, high] = [0, mean];
   for (let round = 0; round < 60; round += 1) {
     const scale = (low + high) / 2;

@@ -1,6 +1,6 @@
 /** A whole network from one seed: its chain, parties, checkpoints and ledger, and how far it has come. */
 import type { Micros } from '../../core/time.ts';
-import { Chain } from './chain.ts';
+import { Chain, type Foundation } from './chain.ts';
 import { Checkpoints } from './checkpoints.ts';
 import { ASSET_UNITS } from './cycle.ts';
 import { IdCipher, KIND } from './ids.ts';
@@ -8,7 +8,7 @@ import { Ledger } from './ledger.ts';
 import type { Settings } from '../options.ts';
 import { Parties } from './parties.ts';
 import { seedWord } from './random.ts';
-import { RELEASES, type Names, type Release } from '../release.ts';
+import { RELEASES, type Release } from '../release.ts';
 
 /** The newest block, and the instant the network has reached. */
 export interface Head {
@@ -16,7 +16,8 @@ export interface Head {
   time: Micros;
 }
 
-export class Network {
+export class Network implements Foundation {
+  readonly seed: number;
   readonly settings: Settings;
   readonly release: Release;
   readonly ids: IdCipher;
@@ -28,16 +29,14 @@ export class Network {
   #reached: Micros;
 
   constructor(settings: Settings) {
-    const seed = seedWord(settings.seed);
+    this.seed = seedWord(settings.seed);
     this.settings = settings;
     this.release = RELEASES[settings.release];
     this.ids = new IdCipher(settings.seed);
-    this.chain = new Chain(seed, settings);
-    const historyBlocks = this.chain.blocksIn(settings.historyMs);
-    this.parties = new Parties(seed, this.ids, this.chain, { ...settings, historyBlocks });
-    const checkpointBlocks = this.chain.blocksIn(settings.checkpointIntervalMs);
-    this.checkpoints = new Checkpoints(seed, this.ids, this.chain, { ...settings, checkpointBlocks });
-    this.ledger = new Ledger(seed, this.parties, settings.partiesMax, { ...settings, historyBlocks });
+    this.chain = new Chain(this.seed, settings);
+    this.parties = new Parties(this);
+    this.checkpoints = new Checkpoints(this);
+    this.ledger = new Ledger(this, this.parties);
     this.#reached = settings.genesis;
   }
 
@@ -57,14 +56,5 @@ export class Network {
   assetOf(id: string): number | undefined {
     const asset = this.ids.indexOf(KIND.asset, id);
     return asset !== undefined && asset < ASSET_UNITS.length ? asset : undefined;
-  }
-
-  /** What the release needs to write rows. */
-  names(): Names {
-    return {
-      ids: this.ids,
-      timeOf: (block) => this.chain.timeOf(block),
-      zoneMinutes: this.settings.zoneMinutes,
-    };
   }
 }

@@ -2,7 +2,7 @@
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import type { ListedRow, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
-import { answeredAt, blockOf } from '../wire/answer-headers.ts';
+import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
 import type { OpenAnswer, Question, SourceCaller } from '../caller.ts';
 import { answerError, errorBodyOf } from '../retry/failure.ts';
@@ -34,14 +34,14 @@ const IN_VAIN_MS = 60_000;
 const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
 
 export class HttpListSource implements ListSource {
-  readonly baseUrl: string;
+  readonly #baseUrl: string;
   readonly #caller: SourceCaller;
   readonly #limits: HttpLimits;
   readonly #retries: RetryLimits;
   #inVainUntilMs = 0;
 
   constructor(options: ListSourceOptions) {
-    this.baseUrl = options.baseUrl;
+    this.#baseUrl = options.baseUrl;
     this.#caller = options.caller;
     this.#limits = options.limits ?? LIST_LIMITS;
     this.#retries = options.retries ?? LIST_RETRIES;
@@ -76,7 +76,7 @@ export class HttpListSource implements ListSource {
     // A source that does not know the filter ignores it, and sends any party, or all of them.
     if (page.rows.length > 1 || (row !== undefined && row.key !== asked)) {
       throw new PermanentError(
-        `Cannot look up party ${asked} at ${this.baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${page.rows.length} rows, so it did not filter`,
+        `Cannot look up party ${asked} at ${this.#baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${page.rows.length} rows, so it did not filter`,
         { code: 'PAGE_SHAPE', meta: { asked, rows: page.rows.length } },
       );
     }
@@ -93,7 +93,7 @@ export class HttpListSource implements ListSource {
     const attemptsMax = Math.min(this.#retries.attemptsMax, isInVain ? ATTEMPTS_AFTER_FAILURE : Infinity);
     const question: Question = {
       route: list,
-      action: `list ${list}`,
+      action: `read the list of ${list} from`,
       url,
       limits: this.#limits,
       retries: { ...this.#retries, attemptsMax },
@@ -113,7 +113,7 @@ export class HttpListSource implements ListSource {
   }
 
   #url(list: PageQuestion['list'], parameters: readonly (readonly [string, string])[]): URL {
-    const url = new URL(`${this.baseUrl}/api/v2/${list}`);
+    const url = new URL(`${this.#baseUrl}/api/v2/${list}`);
     // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
     for (const [name, value] of parameters) url.searchParams.set(name, value);
     return url;
@@ -170,15 +170,13 @@ async function readPage(
   rowsMax: number,
 ): Promise<Page> {
   const body = await readWhole(answer.body, PAGE_BYTES_MAX);
-  // Short bodies only: proxies send error bodies with 200.
-  if (body.length < 4096 && errorBodyOf(body) !== undefined) {
+  try {
+    return { ...parsePage(list, body, rowsMax), ...readSourceClock(answer.headers) };
+  } catch (error) {
+    // Proxies send the service's error bodies with 200.
+    if (errorCode(error) !== 'ANSWER_NOT_UNDERSTOOD' || errorBodyOf(body) === undefined) throw error;
     throw answerError(`list ${list}`, whereOf(url), { status: 200, headers: answer.headers, body });
   }
-  return {
-    ...parsePage(list, body, rowsMax),
-    ...blockOf(answer.headers),
-    answeredAt: answeredAt(answer.headers),
-  };
 }
 
 /** A 404 of the service has its own code; one without it means that the path is wrong. */

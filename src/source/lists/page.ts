@@ -1,10 +1,9 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
-import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../core/errors.ts';
 import { storable } from '../../core/json-value.ts';
 import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { hideSecrets } from '../../core/secrets.ts';
-import { isRecord, sampleOf } from '../../ledger/answer/error-body.ts';
+import { isRecord, sampleOf, tellsError } from '../../ledger/answer/error-body.ts';
 import type { ListedRow, ListName, Page } from '../../list-sync/ports.ts';
 import { findExcess, type JsonBounds } from './bounded-json.ts';
 
@@ -24,11 +23,14 @@ const VALUES_BESIDE_ROWS_MAX = 1_000;
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
+/** Passes over a byte order mark. */
+const UTF8 = new TextDecoder('utf-8', { fatal: true });
+
 export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
 
 /**
  * @param rowsMax how many rows were asked for: more are refused, before they are parsed where they are many
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error page)
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error page), or tells an error
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
  */
 export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRows {
@@ -37,8 +39,10 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
     valuesMax: rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX,
   });
   const answer = objectAt(list, parseExact(list, body), '');
+  if (tellsError(answer)) throw notUnderstood(list, body, 'tells an error');
   // An empty field may be left out or null.
   const page = objectAt(list, answer[list] === null ? {} : answer[list], list);
+  if (tellsError(page)) throw notUnderstood(list, body, 'tells an error');
   const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
   const edges: unknown = page['edges'] ?? [];
   if (!Array.isArray(edges)) throw shape(list, `${list}.edges`, edges, 'an array');
@@ -92,7 +96,8 @@ function partyRow(node: Record<string, unknown>, cursor: string, error: RowError
   const id = typeof given === 'string' ? canonicalPartyId(given) : undefined;
   if (id === undefined)
     throw error('.node.id', given, `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`);
-  return { cursor, key: id, extra: extraOf(extra) };
+  // The spelling is kept: the source may compare ids letter by letter when it is asked for one.
+  return { cursor, key: id, extra: extraOf(given === id ? extra : { ...extra, id: given }) };
 }
 
 function checkpointRow(node: Record<string, unknown>, cursor: string, error: RowError): ListedRow {
@@ -118,34 +123,18 @@ function hashText(given: unknown, path: string, error: RowError): string {
   throw error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
 }
 
-function extraOf(extra: Record<string, unknown>): Record<string, unknown> | undefined {
-  for (const _ in extra) {
-    const kept = storable(extra);
-    return isRecord(kept) ? kept : undefined;
-  }
-  return undefined;
+function extraOf(extra: Record<string, unknown>): ListedRow['extra'] {
+  return Object.keys(extra).length === 0 ? undefined : storable(extra);
 }
 
-/**
- * JSON.parse, but a number that would lose digits comes as the text it was written with. Searching the text for such a
- * number is slower than parsing it, so the text is searched for any number first.
- */
+/** JSON.parse, but a number that would lose digits comes as the text it was written with. */
 function parseExact(list: ListName, body: Buffer): unknown {
-  if (!isUtf8(body)) throw notJson(list, body, undefined);
-  const text = body.toString('utf8').replace(/^\ufeff/, '');
   try {
-    const value: unknown = JSON.parse(text);
-    return holdsNumber(value) && LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : value;
+    const text = UTF8.decode(body);
+    return LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
   } catch (error) {
-    throw notJson(list, body, error);
+    throw notUnderstood(list, body, 'is no JSON', error);
   }
-}
-
-function holdsNumber(value: unknown): boolean {
-  if (Array.isArray(value)) return value.some(holdsNumber);
-  if (!isRecord(value)) return typeof value === 'number';
-  for (const name in value) if (holdsNumber(value[name])) return true;
-  return false;
 }
 
 function exactNumber(_key: string, value: unknown, context: { source?: string } = {}): unknown {
@@ -171,10 +160,10 @@ function shape(list: ListName, path: string, value: unknown, accepted: string): 
   );
 }
 
-function notJson(list: ListName, body: Buffer, cause: unknown): RetryableError {
+function notUnderstood(list: ListName, body: Buffer, state: string, cause?: unknown): RetryableError {
   const sample = sampleOf(body);
   return new RetryableError(
-    `Cannot read a page of ${list}: the answer is no JSON (${body.length} bytes, beginning ${JSON.stringify(sample)})`,
+    `Cannot read a page of ${list}: the answer ${state} (${body.length} bytes, beginning ${JSON.stringify(sample)})`,
     { code: 'ANSWER_NOT_UNDERSTOOD', meta: { list, bytes: body.length, sample }, cause },
   );
 }

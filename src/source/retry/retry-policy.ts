@@ -2,7 +2,7 @@
  * The retry policy as data: what a status, a gRPC code or an errno means, and how long each
  * is waited for. The text of a message decides nothing, with the one exception named below.
  */
-import { networkFault } from '../../core/fault-table.ts';
+import { classifyErrno } from '../../core/faults.ts';
 import type { SourceErrorBody } from '../../ledger/answer/error-body.ts';
 
 export interface RetryRule {
@@ -65,7 +65,7 @@ const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   16: 'SOURCE_UNAUTHORIZED',
 };
 
-/** undici's own; the network's are in `networkFault`. */
+/** undici's own; the network's are in `classifyErrno`. */
 const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_CONNECT_TIMEOUT: 'SOURCE_UNREACHABLE',
   UND_ERR_PRX_CONN: 'SOURCE_UNREACHABLE',
@@ -93,7 +93,7 @@ export function codeOfStatus(
 
 /** What an error of the transport means: an unknown errno counts as a broken connection, and is retried. */
 export function codeOfErrno(errno: string): FailureCode {
-  const fault = networkFault(errno);
+  const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? 'SOURCE_UNREACHABLE' : 'SOURCE_CERTIFICATE';
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }

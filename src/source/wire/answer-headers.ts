@@ -1,6 +1,6 @@
 /** What the headers of an answer say: how long to wait, how much is left, and how far the source is. */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Micros } from '../../core/time.ts';
+import type { Page } from '../../list-sync/ports.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
 const UINT64_MAX = 2n ** 64n - 1n;
@@ -31,21 +31,17 @@ export function exhaustedForMs(headers: IncomingHttpHeaders): number | undefined
     : 1000;
 }
 
-/** The source's last block; it sends 0 where it does not know. */
-export function blockOf(headers: IncomingHttpHeaders): {
-  blockHeight: bigint | undefined;
-  blockTime: Micros | undefined;
-} {
-  const height = unsigned(headers['x-block-height']);
+/** The source's last block, where it sends one other than 0, and when it answered, by its own clock. */
+export function readSourceClock(
+  headers: IncomingHttpHeaders,
+): Pick<Page, 'blockHeight' | 'blockTime' | 'answeredAt'> {
   const nanos = unsigned(headers['x-block-timestamp']);
-  return { blockHeight: height, blockTime: nanos === undefined ? undefined : nanos / 1000n };
-}
-
-/** When the answer was given, by the server's own clock. */
-export function answeredAt(headers: IncomingHttpHeaders): Micros | undefined {
-  const text = single(headers.date);
-  const ms = text === undefined ? Number.NaN : Date.parse(text);
-  return Number.isNaN(ms) ? undefined : BigInt(ms) * 1000n;
+  const ms = Date.parse(single(headers.date) ?? '');
+  return {
+    blockHeight: unsigned(headers['x-block-height']),
+    blockTime: nanos === undefined ? undefined : nanos / 1000n,
+    answeredAt: Number.isNaN(ms) ? undefined : BigInt(ms) * 1000n,
+  };
 }
 
 function unsigned(header: string | string[] | undefined): bigint | undefined {

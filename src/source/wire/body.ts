@@ -1,5 +1,4 @@
 /** The body of an answer: decompressed, counted, and never waited for without a limit. */
-import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { PermanentError, RetryableError } from '../../core/errors.ts';
@@ -81,11 +80,31 @@ export function decoded(body: AsyncIterable<Buffer>, encoding: string | undefine
   );
 }
 
-function gunzipped(body: AsyncIterable<Buffer>): Readable {
+/**
+ * Every member to its end. Node's gunzip ignores all that follows a zero byte behind a member.
+ * @throws RetryableError `SOURCE_BROKE` for bytes behind the last member
+ */
+async function* gunzipped(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
   const gunzip = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
+  let received = 0;
+  const counted = async function* (): AsyncGenerator<Buffer, void, undefined> {
+    for await (const chunk of body) {
+      received += chunk.length;
+      yield chunk;
+    }
+  };
   // The reader of gunzip gets the error; the callback keeps it from being thrown twice.
-  pipeline(body, gunzip, () => undefined);
-  return gunzip;
+  const ended = new Promise<Error | null | undefined>((resolve) => pipeline(counted, gunzip, resolve));
+  yield* gunzip as AsyncIterable<Buffer>;
+  const failed = await ended;
+  if (gunzip.bytesWritten < received) throw trailingBytes();
+  if (failed instanceof Error) throw failed;
+}
+
+function trailingBytes(): RetryableError {
+  return new RetryableError('Cannot read the answer: other bytes follow its last gzip member; ask again', {
+    code: 'SOURCE_BROKE',
+  });
 }
 
 /**

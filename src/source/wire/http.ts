@@ -79,21 +79,19 @@ export class SourceHttp {
    * @throws RetryableError | PermanentError as the retry policy classes the failure
    */
   async get(request: HttpRequest, signal: AbortSignal): Promise<HttpAnswer> {
-    const call = new Call(request, signal);
+    const call = beginCall(request, signal);
     try {
-      const answer = await this.#follow(request, call);
-      return openAnswer(request, answer, call);
+      return openAnswer(call, await this.#follow(call));
     } catch (error) {
-      call.end();
-      throw call.failure(error);
+      throw classifyFailure(call, error);
     }
   }
 
   /** Within the origin only: elsewhere, the Authorization header would be given to a stranger. */
-  async #follow(request: HttpRequest, call: Call): Promise<Dispatcher.ResponseData> {
+  async #follow({ request, signal }: Call): Promise<Dispatcher.ResponseData> {
     let { url } = request;
     for (let redirects = 0; ; redirects += 1) {
-      const answer = await this.#send(url, request.limits, call.signal);
+      const answer = await this.#send(url, request.limits, signal);
       const { location } = answer.headers;
       if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
       const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
@@ -105,7 +103,7 @@ export class SourceHttp {
           body: Buffer.alloc(0),
         });
       }
-      await answer.body.dump({ limit: 65_536, signal: call.signal });
+      await answer.body.dump({ limit: 65_536, signal });
       url = target;
     }
   }
@@ -132,71 +130,45 @@ export function whereOf(url: URL): string {
 }
 
 /** The life of one call: ended by its caller's signal, its own limit or its end. */
-class Call {
-  readonly #request: HttpRequest;
-  readonly #caller: AbortSignal;
-  readonly #controller = new AbortController();
-  readonly #timer: NodeJS.Timeout;
-  readonly #onAbort: () => void;
-
-  constructor(request: HttpRequest, caller: AbortSignal) {
-    this.#request = request;
-    this.#caller = caller;
-    this.#onAbort = () => this.#controller.abort(caller.reason);
-    if (caller.aborted) this.#onAbort();
-    else caller.addEventListener('abort', this.#onAbort, { once: true });
-    const { callMs } = request.limits;
-    this.#timer = setTimeout(() => this.#controller.abort(overtime(request, callMs)), callMs);
-    this.#timer.unref();
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  /** The caller's own reason or the limit's error where it was ended early, otherwise the classified one. */
-  failure(error: unknown): Error {
-    const { action, url } = this.#request;
-    const { aborted } = this.#controller.signal;
-    const reason: unknown = this.#controller.signal.reason;
-    if (aborted) return reason instanceof Error ? reason : new Error(String(reason));
-    return transportError(action, whereOf(url), error);
-  }
-
-  end(): void {
-    clearTimeout(this.#timer);
-    this.#caller.removeEventListener('abort', this.#onAbort);
-  }
+interface Call {
+  readonly request: HttpRequest;
+  readonly caller: AbortSignal;
+  readonly limit: AbortSignal;
+  /** Either of the two. */
+  readonly signal: AbortSignal;
 }
 
-function overtime(request: HttpRequest, callMs: number): RetryableError {
+function beginCall(request: HttpRequest, caller: AbortSignal): Call {
+  const limit = AbortSignal.timeout(request.limits.callMs);
+  return { request, caller, limit, signal: AbortSignal.any([caller, limit]) };
+}
+
+/** The caller's own reason or the limit's error where the call was ended early, otherwise the classified one. */
+function classifyFailure({ request, caller, limit }: Call, error: unknown): Error {
+  const { action, url, limits } = request;
+  if (caller.aborted) {
+    const reason: unknown = caller.reason;
+    return reason instanceof Error ? reason : new Error(String(reason));
+  }
+  if (!limit.aborted) return transportError(action, whereOf(url), error);
   return new RetryableError(
-    `Cannot ${request.action} ${whereOf(request.url)}: the call took longer than ${callMs / 1000} s`,
-    { code: 'SOURCE_TIMEOUT', meta: { callMs } },
+    `Cannot ${action} ${whereOf(url)}: the call took longer than ${limits.callMs / 1000} s`,
+    { code: 'SOURCE_TIMEOUT', meta: { callMs: limits.callMs }, cause: error },
   );
 }
 
-function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call: Call): HttpAnswer {
+function openAnswer(call: Call, answer: Dispatcher.ResponseData): HttpAnswer {
   let wireBytes = 0;
   const count = (bytes: number): void => {
     wireBytes += bytes;
   };
-  const encoding = answer.headers['content-encoding'];
-  const { drip, headersMs } = request.limits;
-  const wire = guardBody(answer.body, new DripGuard(drip, headersMs), count, request.usefulBytes);
-  const body = classified(call, async function* () {
-    yield* decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding);
-    const failed = trailerError(request.action, whereOf(request.url), answer.trailers);
-    if (failed !== undefined) throw failed;
-  });
   return {
     status: answer.statusCode,
     headers: answer.headers,
-    body,
+    body: readBody(call, answer, count),
     wireBytes: () => wireBytes,
-    framing: framingOf(answer.headers),
+    framing: readFraming(answer.headers),
     [Symbol.asyncDispose]() {
-      call.end();
       // Closes the connection of an unfinished answer, which cancels the request at the source.
       answer.body.destroy();
       return Promise.resolve();
@@ -204,20 +176,25 @@ function openAnswer(request: HttpRequest, answer: Dispatcher.ResponseData, call:
   };
 }
 
-function framingOf(headers: IncomingHttpHeaders): Framing {
+function readFraming(headers: IncomingHttpHeaders): Framing {
   if (headers['content-length'] !== undefined) return 'length';
   return (headers['transfer-encoding'] ?? '').includes('chunked') ? 'chunked' : 'none';
 }
 
-async function* classified(
+async function* readBody(
   call: Call,
-  open: () => AsyncIterable<Buffer>,
+  answer: Dispatcher.ResponseData,
+  count: (bytes: number) => void,
 ): AsyncGenerator<Buffer, void, undefined> {
+  const { action, url, limits, usefulBytes } = call.request;
+  const encoding = answer.headers['content-encoding'];
+  const guard = new DripGuard(limits.drip, limits.headersMs);
   try {
-    yield* open();
+    const wire = guardBody(answer.body, guard, count, usefulBytes);
+    yield* decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding);
+    const failed = trailerError(action, whereOf(url), answer.trailers);
+    if (failed !== undefined) throw failed;
   } catch (error) {
-    throw call.failure(error);
-  } finally {
-    call.end();
+    throw classifyFailure(call, error);
   }
 }

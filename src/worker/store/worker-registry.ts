@@ -1,4 +1,4 @@
-/** Which long-lived processes work jobs now. A command works its own job only where there is none. */
+/** Which long-lived processes work jobs now, and when they begin nightly runs. A command works its own job only where there is none. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
@@ -6,6 +6,7 @@ import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
+const IS_ALIVE = sql`heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'`;
 
 interface WorkerEntry {
   readonly name: string;
@@ -16,6 +17,16 @@ interface WorkerEntry {
   readonly schedules: Readonly<
     Record<'nightly' | 'audit', { readonly pattern: string; readonly tz: string }>
   >;
+}
+
+/** Who works, for the status. */
+interface WorkerFacts {
+  /** Long-lived processes that were heard of just now. */
+  readonly workers: number;
+  /** A nightly run was begun by the schedule before: somebody counts on it. */
+  readonly isScheduled: boolean;
+  /** When the youngest of them begins nightly runs; null where none is there. */
+  readonly schedule: { readonly pattern: string; readonly tz: string } | null;
 }
 
 export class WorkerRegistry {
@@ -53,9 +64,21 @@ export class WorkerRegistry {
       'look for workers',
       sql<{ isAny: boolean }>`
         select exists (select from mirror.workers
-          where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
-            and (${sourceUrl}::text is null or source_url = ${sourceUrl})) as "isAny"`,
+          where ${IS_ALIVE} and (${sourceUrl}::text is null or source_url = ${sourceUrl})) as "isAny"`,
     );
     return isAny;
+  }
+
+  facts(): Promise<WorkerFacts> {
+    return readRow(
+      this.#db,
+      'look for workers',
+      sql<WorkerFacts>`
+        with alive as (
+          select * from mirror.workers where ${IS_ALIVE})
+        select (select count(*) from alive)::int as workers,
+               exists (select from mirror.runs where kind = 'nightly' and slot is not null) as "isScheduled",
+               (select schedules->'nightly' from alive order by started_at desc limit 1) as schedule`,
+    );
   }
 }

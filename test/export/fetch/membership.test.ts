@@ -90,7 +90,6 @@ function answerOf(csv: Buffer): Parameters<typeof receive>[0] {
     contentType: 'text/csv',
     form: () => 'csv',
     isFramed: true,
-    isMeasured: false,
     extensions: () => [],
     chunks: (async function* () {
       yield csv;

@@ -66,7 +66,6 @@ function answer(chunks: Iterable<Buffer> | AsyncIterable<Buffer>): ExportAnswer 
     extensions: () => [],
     form: () => 'csv',
     isFramed: true,
-    isMeasured: false,
     chunks: (async function* all() {
       yield* chunks;
     })(),

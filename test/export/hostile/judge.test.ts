@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { makeLedger, toLedgerRow, writeInstant, type LedgerRow } from './ledger.ts';
-import { PARTLY, REFUSED, WHOLE, type Expected, type Verdict } from './case.ts';
+import { PARTLY, REFUSED, WHOLE, type Expected, type Verdict } from './cases/case.ts';
 import { judgeOutcome } from './judge.ts';
 
 const PARTY = 'ab'.repeat(32);

@@ -1,6 +1,6 @@
 /** Holds a mirror's outcome against what is right. Pure. */
 import type { LedgerRow } from './ledger.ts';
-import type { Expected, Verdict } from './case.ts';
+import type { Expected, Verdict } from './cases/case.ts';
 
 export interface Outcome {
   readonly verdict: Verdict;

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { HOUR, toLedgerRow, type Entry, type LedgerRow } from './ledger.ts';
-import { honestAnswer, type ExportRequest, type HostileCase, type Phase } from './case.ts';
+import { honestAnswer, type ExportRequest, type HostileCase, type Phase } from './cases/case.ts';
 import { answerCheckpoints, answerParties } from './lists.ts';
 import { refusal, type Reply } from './reply.ts';
 import { DEFAULT_NAMES, readHead, readTime, type Head, type Names } from './request.ts';

@@ -229,7 +229,7 @@ describe('closed segments of a month that is over', () => {
     await using scene = await openScene();
     const { world } = scene;
     expect(await scene.merge(0n)).toMatchObject({ into: 0, left: 1 });
-    const lease = await world.repository.acquire({ partyId: PARTY }, 60_000);
+    const lease = await world.repository.acquire({ partyId: PARTY });
     expect(await scene.merge()).toMatchObject({ into: 0, left: 1 });
     if (lease !== undefined) await world.repository.release(lease);
     expect(await scene.merge()).toMatchObject({ into: 1, left: 0 });

@@ -74,6 +74,12 @@ describe('the audit of closed segments', () => {
     expect(chooseAudited([segment(3, changes)], choice)).toEqual([]);
   });
 
+  test('takes ranges without entries before the newest one, and leaves those behind it to the overlap check', () => {
+    const empty = { content: undefined, objectKey: undefined, rows: 0n };
+    const rows = [segment(9, empty), segment(5), segment(3, empty)];
+    expect(chooseAudited(rows, choice).map(({ coverageId }) => coverageId)).toEqual([9n, 5n]);
+  });
+
   test('asks for nothing where the share is none', () => {
     expect(chooseAudited(days(40), { ...choice, share: 0 })).toEqual([]);
   });

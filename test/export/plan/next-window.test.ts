@@ -9,7 +9,7 @@ import type { SourceProfile } from '../../../src/export/store/source-profile.ts'
 import { closedRange } from '../../../src/export/validate/judge.ts';
 
 const NOW = 20_000n * DAY_MICROS;
-const NOTHING = { bytes: 0, sample: { bucketSeconds: 1, buckets: [] }, sortedTo: undefined };
+const NOTHING = { bytes: 0, stretches: [], sortedTo: undefined };
 
 function covered(from: Micros, to: Micros, coverageId: bigint): Coverage {
   return {

@@ -1,53 +1,59 @@
 import { expect, test } from 'vitest';
 import { DAY_MICROS, SECOND_MICROS } from '../../../src/core/time.ts';
-import type { Range } from '../../../src/export/plan/ranges.ts';
-import { Silence } from '../../../src/export/plan/silence.ts';
-import { secondOf } from '../../../src/export/validate/tail.ts';
+import { type Range, secondOf } from '../../../src/export/plan/ranges.ts';
+import { countSilence, latestEnd, type Silence } from '../../../src/export/plan/silence.ts';
 
-const NIGHT: Range = { from: 0n, to: 40n * SECOND_MICROS };
+const LONG: Range = { from: 0n, to: 40n * DAY_MICROS };
+const DAY = secondOf(DAY_MICROS);
+const NONE: Silence = { times: 0 };
 
-function shortened(range: Range, silence: Silence): Range {
-  const cut = silence.cut(range);
-  return cut === undefined ? range : { ...range, to: BigInt(cut) * SECOND_MICROS };
+function shorten(range: Range, silence: Silence): Range {
+  const end = latestEnd(silence, range);
+  return end < secondOf(range.to) ? { ...range, to: BigInt(end) * SECOND_MICROS } : range;
+}
+
+function count(silence: Silence, range: Range): Silence {
+  const counted = countSilence(silence, range);
+  if (counted === undefined) throw new Error('given up');
+  return counted;
 }
 
 test('a range is asked for twice, halved twice, and then given up', () => {
-  const silence = new Silence();
+  let silence = NONE;
   const asked: number[] = [];
-  let mayHelp = true;
-  while (mayHelp) {
-    const range = shortened(NIGHT, silence);
-    asked.push(secondOf(range.to));
-    mayHelp = silence.met(range);
+  for (let next: Silence | undefined = silence; next !== undefined;) {
+    silence = next;
+    const range = shorten(LONG, silence);
+    asked.push(secondOf(range.to) / DAY);
+    next = countSilence(silence, range);
   }
   expect(asked).toEqual([40, 40, 20, 10]);
   // As the next night finds it: with one question it is known whether that has changed.
-  const later = new Silence(JSON.parse(JSON.stringify(silence.state)) as Silence['state']);
-  expect(secondOf(shortened(NIGHT, later).to)).toBe(10);
-  expect(later.met(shortened(NIGHT, later))).toBe(false);
+  expect(countSilence(silence, shorten(LONG, silence))).toBeUndefined();
 });
 
 test('an answer starts the count again, and what is left is asked for in parts as short', () => {
-  const silence = new Silence();
-  silence.met(NIGHT);
-  silence.met(NIGHT);
-  silence.broken();
-  const rest = { from: 20n * SECOND_MICROS, to: NIGHT.to };
-  expect(silence.cut(rest)).toBeUndefined();
-  expect(silence.cut(NIGHT)).toBe(20);
-  expect([silence.met(rest), silence.met(rest)]).toEqual([true, true]);
-  expect(silence.cut(rest)).toBe(30);
+  const answered = { ...count(count(NONE, LONG), LONG), times: 0 };
+  const rest = { from: 20n * DAY_MICROS, to: LONG.to };
+  expect(latestEnd(answered, rest)).toBe(40 * DAY);
+  expect(latestEnd(answered, LONG)).toBe(20 * DAY);
+  expect(latestEnd(count(count(answered, rest), rest), rest)).toBe(30 * DAY);
 });
 
 test('of all times, it is the last half year that is halved', () => {
-  const silence = new Silence();
-  const to = 20_000n * DAY_MICROS;
-  silence.met({ from: 0n, to });
-  silence.met({ from: 0n, to });
-  expect(silence.cut({ from: 0n, to })).toBe(secondOf(to - 90n * DAY_MICROS));
+  const ever = { from: 0n, to: 20_000n * DAY_MICROS };
+  expect(latestEnd(count(count(NONE, ever), ever), ever)).toBe(secondOf(ever.to - 90n * DAY_MICROS));
 });
 
 test('where a range cannot be asked for in parts, nothing is given up', () => {
-  const silence = new Silence();
-  for (let time = 0; time < 10; time += 1) expect(silence.met(NIGHT)).toBe(true);
+  let silence = NONE;
+  for (let time = 0; time < 10; time += 1) silence = count(silence, LONG);
+  expect(silence.secondsMax).toBe(20 * DAY);
+});
+
+test('a range of less than a day says nothing about the windows of the rest, and is given up all the same', () => {
+  const short = { from: 0n, to: 41n * SECOND_MICROS };
+  const counted = count(count(count(NONE, short), short), short);
+  expect(counted.secondsMax).toBeUndefined();
+  expect(countSilence(counted, short)).toBeUndefined();
 });

@@ -2,8 +2,7 @@ import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { SECOND_MICROS } from '../../../src/core/time.ts';
 import { WindowPlan, type Seen } from '../../../src/export/plan/window-plan.ts';
-import type { Range } from '../../../src/export/plan/ranges.ts';
-import { secondOf } from '../../../src/export/validate/tail.ts';
+import { type Range, secondOf } from '../../../src/export/plan/ranges.ts';
 import { TimeHistogram } from '../../../src/export/plan/time-histogram.ts';
 
 const SEGMENT_BYTES = 64_000;
@@ -88,7 +87,7 @@ function exportAll(rows: readonly number[], order: Order, kill: (streamBytes: nu
     const { bytes, seen, state } = stream(answer, asked, plan, kill(streamBytes));
     if (state === 'killed') {
       spent.killedBytes += bytes;
-      plan = new WindowPlan(SEGMENT_BYTES, undefined, kept);
+      plan = new WindowPlan(SEGMENT_BYTES, kept);
       continue;
     }
     spent.askedBytes += bytes + repeatedBytes(rows, from);
@@ -112,7 +111,11 @@ function stream(
   const isOneSecond = secondOf(asked.to) - secondOf(asked.from) < 2;
   const histogram = new TimeHistogram();
   let [bytes, isSorted, last, mustRun] = [0, true, Number.NEGATIVE_INFINITY, false];
-  const seen = (): Seen => ({ bytes, sample: histogram.sample(256), sortedTo: isSorted ? last : undefined });
+  const seen = (): Seen => ({
+    bytes,
+    stretches: histogram.stretches(256),
+    sortedTo: isSorted ? last : undefined,
+  });
   for (const second of answer) {
     histogram.add(second, ROW_BYTES);
     bytes += ROW_BYTES;
@@ -188,22 +191,19 @@ describe('a window plan', () => {
   test('halves the windows of a stream that broke twice', () => {
     const range = { from: 0n, to: 1000n * SECOND_MICROS };
     const plan = new WindowPlan(SEGMENT_BYTES * 100);
-    const sample = {
-      bucketSeconds: 1,
-      buckets: [...Array(600).keys()].map((second) => [second, 1000] as const),
-    };
-    plan.broke({ bytes: 600_000, sample, sortedTo: undefined });
+    const stretches = [...Array(600).keys()].map((from) => ({ from, to: from + 1, bytes: 1000 }));
+    plan.broke({ bytes: 600_000, stretches, sortedTo: undefined });
     expect(plan.cut(range)).toBeUndefined();
-    plan.broke({ bytes: 600_000, sample, sortedTo: undefined });
+    plan.broke({ bytes: 600_000, stretches, sortedTo: undefined });
     expect(plan.cut(range)).toBeLessThan(400n * SECOND_MICROS);
-    const remembered = new WindowPlan(SEGMENT_BYTES * 100, undefined, structuredClone(plan.toJson()));
+    const remembered = new WindowPlan(SEGMENT_BYTES * 100, structuredClone(plan.toJson()));
     expect(remembered.cut(range)).toBe(plan.cut(range));
   });
 
   test('can be made from any remembered state', () => {
     fc.assert(
       fc.property(fc.anything(), fc.integer({ min: 2, max: 1000 }), (hint, length) => {
-        const plan = new WindowPlan(SEGMENT_BYTES, undefined, hint);
+        const plan = new WindowPlan(SEGMENT_BYTES, hint);
         const range = { from: 5n * SECOND_MICROS, to: BigInt(5 + length) * SECOND_MICROS };
         expect(plan.cut(range)).toBeUndefined();
       }),

@@ -6,7 +6,7 @@
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { LakeStore } from '../../../src/lake/store/lake-store.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
-import { openDoubleStore } from '../../support/s3-double.ts';
+import { openDoubleStore } from '../../support/stores/s3-double.ts';
 
 const [url = '', endpoint = '', scratchDir = '', killedAt = ''] = process.argv.slice(2);
 const STEPS = [

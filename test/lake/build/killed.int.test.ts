@@ -19,7 +19,7 @@ import { HEADER_13 } from '../../ledger/csv.ts';
 import { PARTY_A, publish, row13 } from '../../load/published.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { runScript } from '../../support/process.ts';
-import { openDoubleStore, S3Double } from '../../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../../support/stores/s3-double.ts';
 
 const WORKER = join(import.meta.dirname, 'killed-worker.ts');
 const ROWS = 40;
@@ -146,10 +146,10 @@ test('a build killed between a checkpoint and its pointer leaves a readable tabl
 /** Commits that change nothing, as many as lie between two checkpoints. */
 async function fillLogs({ deps }: World, tables: readonly string[]): Promise<void> {
   await using engine = await openDuckDb(deps.scratchDir);
-  const reader = { connection: engine.connection, folder: deps.scratchDir };
+  const access = { ...engine, objects: deps.objects, signal };
   for (const table of tables) {
     const root = `lake/${table}`;
-    const state = await readTable(deps.objects, await listLog(deps.objects, root, signal), reader, signal);
+    const state = await readTable(access, await listLog(deps.objects, root, signal));
     const [txn] = [...(state?.txns.values() ?? [])];
     expect(txn?.appId).toContain(appIdOf(''));
     for (let version = 1; version < COMMITS_BETWEEN_CHECKPOINTS - 1; version += 1)

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
-import { openDoubleStore, S3Double } from '../../support/s3-double.ts';
+import { openDoubleStore, S3Double } from '../../support/stores/s3-double.ts';
 import { entry, type SegmentRows, WarehouseDouble } from '../entries-double.ts';
 
 const signal = new AbortController().signal;

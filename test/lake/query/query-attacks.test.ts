@@ -6,7 +6,6 @@ import { Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../../src/core/errors.ts';
 import { type Engine, openDuckDb } from '../../../src/lake/local/duckdb.ts';
-import { resultWriter } from '../../../src/lake/query/query-output.ts';
 import { type QueryFormat, runQuery } from '../../../src/lake/query/query.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'ledger-mirror query '));
@@ -134,7 +133,8 @@ describe('a result on a terminal', () => {
     expect(table).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/);
   });
 
-  it('is whole in formats for programs', () => {
-    expect(resultWriter('csv', []).begin()).toBe('\n');
+  it('is whole in formats for programs', async () => {
+    const escape = '\u001b]0;PWNED\u0007';
+    expect(await run(`select '${escape}' as text`, 'csv')).toBe(`text\n${escape}\n`);
   });
 });

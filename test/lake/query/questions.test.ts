@@ -16,6 +16,7 @@ import {
 import { askedColumns } from '../../../src/lake/tables/tables.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
+import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { FileStore } from '../../../src/objects/file-store.ts';
 import { entry, type EntryRow, WarehouseDouble } from '../entries-double.ts';
@@ -313,5 +314,24 @@ describe('ready questions', () => {
     expect(() => inquiry(question!, { since: '2026-02-01', until: '2026-01-01' })).toThrow(
       '--since, --until: 2026-02-01T00:00:00.000000Z is not before 2026-01-01T00:00:00.000000Z; give a range that is not empty',
     );
+  });
+});
+
+describe('the cadence of checkpoints', () => {
+  it.each([
+    ['ends the widest gap at the first block of several', [5, 15, 17, 27, 28], 15],
+    ['has no widest gap where all are alike', [5, 10, 15, 20], null],
+    ['has no widest gap with one checkpoint', [5], null],
+  ])('%s', async (_name, blocks, endsAt) => {
+    const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror cadence '));
+    await using engine = await openDuckDb(folder);
+    const rows = blocks.map((block) => `(1, ${block})`).join(', ');
+    await engine.connection.run(`create table checkpoints as from (values ${rows}) as t(epoch, at_block)`);
+    const { sql } = inquiry(readyQuestion('cadence')!);
+    for (let asked = 0; asked < 20; asked += 1) {
+      const [row] = (await engine.connection.runAndReadAll(sql)).getRowObjects();
+      expect(row?.['widest_gap_ends_at']).toBe(endsAt);
+    }
+    await rm(folder, { recursive: true });
   });
 });

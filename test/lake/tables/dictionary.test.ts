@@ -15,10 +15,10 @@ describe('the data dictionary', () => {
     }));
     expect(documented).toEqual(
       LAKE_TABLES.map((table) => {
-        const { columns, isByMonth } = SHAPES[table];
+        const { columns, isWhole } = SHAPES[table];
         const own = columns.map(({ name, type, comment }) => `${name} | ${type} | ${comment}`);
         const month = 'month | VARCHAR | Month of vega_time in UTC, as 2023-05: the partition';
-        return { table, columns: isByMonth ? [...own, month] : own };
+        return { table, columns: isWhole ? own : [...own, month] };
       }),
     );
   });

@@ -30,6 +30,17 @@ function refuse(status: number, headers: Record<string, string> = {}) {
   return (): Answer => ({ status, headers: { ...JSON_TYPE, ...headers }, body });
 }
 
+interface AnyPage {
+  readonly edges?: readonly unknown[];
+}
+
+function withError(body: string): string {
+  const [[list, page] = ['', {}]] = Object.entries(JSON.parse(body) as Record<string, AnyPage | null>);
+  const partial = { ...page, edges: page?.edges?.slice(0, -1) ?? [] };
+  const error = { code: 13, message: `shard 3 of 3 timed out${' '.repeat(5_000)}`, details: [] };
+  return JSON.stringify({ [list]: partial, error });
+}
+
 export const FAULTS_IN_ANSWERS: readonly Fault[] = [
   declare(
     'answers-html-now-and-then',
@@ -60,6 +71,12 @@ export const FAULTS_IN_ANSWERS: readonly Fault[] = [
     'every third answer is an error body under status 200',
     NOW_AND_THEN,
     (answer) => ({ ...answer, body: '{"code":13,"message":"Internal error","details":[]}' }),
+  ),
+  declare(
+    'tells-an-error-beside-rows',
+    'every third answer is a page without its last row, and an error of 5 kB beside it',
+    NOW_AND_THEN,
+    (answer) => ({ ...answer, body: withError(answer.body) }),
   ),
   declare('cuts-answers', 'every third answer breaks off with its connection', NOW_AND_THEN, (answer) => ({
     ...answer,

@@ -48,7 +48,7 @@ describe('a list request', () => {
       authorization: `Basic ${Buffer.from('me:p@ss').toString('base64')}`,
     });
     expect(server.asked[0]).toMatch(/^\/base\/api\/v2\/parties\?/);
-    expect(source.baseUrl).toBe(`http://127.0.0.1:${server.port}/base`);
+    expect(source.ledger.baseUrl).toBe(`http://127.0.0.1:${server.port}/base`);
     const own = testSource(url, { sourceAuthorization: 'Bearer t' });
     await own.lists.page(PARTIES, NEVER);
     expect(seen[1]).toMatchObject({ authorization: 'Bearer t' });

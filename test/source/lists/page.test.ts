@@ -197,6 +197,31 @@ describe('an answer that is no page', () => {
     }
   });
 
+  const rows = JSON.parse(pageJson('parties', [{ id: ID }])) as { parties: object };
+  const long = 'x'.repeat(5_000);
+
+  test.each([
+    ['an error beside its rows', { ...rows, error: { code: 13, message: `shard 3 of 3 timed out ${long}` } }],
+    ['an error of another form beside its rows', { ...rows, error: { code: 'INTERNAL' } }],
+    ['errors beside an empty page', { parties: { edges: [] }, errors: [{ message: 'partial' }] }],
+    ['an error instead of a page', { parties: null, error: { code: 13, message: long } }],
+    ['an error within the page', { parties: { ...rows.parties, error: 'partial' } }],
+    ['a bare error', { code: 13, message: long, details: [] }],
+  ])('is retryable where it tells %s', (_what, answer) => {
+    expect(() => parsePage('parties', Buffer.from(JSON.stringify(answer)), ROWS_MAX)).toThrow(
+      /tells an error/,
+    );
+  });
+
+  test.each([
+    ['no error', { error: null, errors: [] }],
+    ['an empty error', { error: {}, errors: null }],
+    ['a code of success', { code: 0, message: 'ok', error: { code: 0, message: '' } }],
+  ])('is read where its envelope tells %s', (_what, beside) => {
+    const answer = Buffer.from(JSON.stringify({ ...beside, ...rows }));
+    expect(parsePage('parties', answer, ROWS_MAX).rows).toHaveLength(1);
+  });
+
   test('fails with a known error for any bytes', () => {
     const json = pageJson('checkpoints', [NODE, NODE]);
     fc.assert(

@@ -1,4 +1,5 @@
 /** What a network does to an answer: on real sockets, with limits short enough for a test. */
+import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
@@ -141,11 +142,33 @@ describe('a body that breaks its announcement', () => {
       'SOURCE_BROKE',
     ],
     ['no gzip', Buffer.from(CSV), 'SOURCE_BROKE'],
+    ['gzip and zero bytes', Buffer.concat([gzipSync(CSV), Buffer.alloc(512)]), 'SOURCE_BROKE'],
+    ['gzip and text behind a zero byte', Buffer.concat([gzipSync(CSV), Buffer.from('\0x')]), 'SOURCE_BROKE'],
+    ['gzip and text', Buffer.concat([gzipSync(CSV), Buffer.from('{"error":{}}')]), 'SOURCE_BROKE'],
   ])('is an error where its encoding is wrong: %s', async (_, body, code) => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(body),
     );
     expect(await exportFailure(server)).toMatchObject({ code });
+  });
+
+  test('is an error where bytes follow its gzip in later pieces', async () => {
+    const server = await serve((_request, response) => {
+      response.writeHead(200, { 'content-encoding': 'gzip' }).write(gzipSync(CSV));
+      setTimeout(() => response.write(Buffer.alloc(1)), 50);
+      setTimeout(() => response.end(gzipSync(CSV)), 100);
+    });
+    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
+  });
+
+  test('is read to the end of its last gzip member, however its bytes are cut', async () => {
+    const members = Buffer.concat([gzipSync(CSV), gzipSync(''), gzipSync('3,4\n'.repeat(9))]);
+    const server = await serve((_request, response) => {
+      response.writeHead(200, { 'content-encoding': 'gzip' });
+      Readable.from([...members].map((byte) => Buffer.from([byte]))).pipe(response);
+    });
+    await using answer = await limited(server).ledger.ask({ partyId: PARTY }, NEVER);
+    expect(await textOf(answer.chunks)).toBe(`${CSV}${'3,4\n'.repeat(9)}`);
   });
 
   test('is an error where its encoding was not asked for', async () => {

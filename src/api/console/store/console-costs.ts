@@ -1,17 +1,22 @@
 /** What a run cost, stage by stage: its own part, and each run below it. */
-import type { StageCost } from '../console-ports.ts';
-import type { Rows } from './console-ledgers.ts';
+import type { Rows } from '../../../postgres/rows.ts';
 
-interface CostRow {
+/** What a stage of a run asked the source, and how long it took. Counts are decimal text. */
+export interface StageCost {
+  readonly stage: string;
+  readonly requests: string;
+  readonly retries: string;
+  readonly bytes: string;
+  readonly seconds: number;
+}
+
+interface CostRow extends Omit<StageCost, 'stage' | 'seconds'> {
   readonly kind: string;
   readonly subject: string;
   readonly isOwn: boolean;
   readonly startedMs: number | null;
   readonly endedMs: number;
-  readonly requests: string;
   readonly listRequests: string;
-  readonly retries: string;
-  readonly bytes: string;
 }
 
 const COSTS = `

@@ -2,18 +2,17 @@
  * The console's questions about parties and their ledgers. Pages go by key, never by offset; sizes are
  * summed for the rows of a page only, so that a million parties cost what fifty do.
  */
-import type {
-  AccountQuestion,
-  BalancePoint,
-  FlowDay,
-  PartiesQuestion,
-  PartyLedger,
-  PartyPage,
-  PartySummary,
-} from '../console-ports.ts';
+import { splitCutId } from '../../../core/ids.ts';
+import type { AccountQuestion, EntriesQuestion, PartiesQuestion } from '../questions.ts';
+import type { PlainRow, Rows } from '../../../postgres/rows.ts';
 
-/** Runs one statement of the store. */
-export type Rows = <Row extends object>(action: string, text: string, values: unknown[]) => Promise<Row[]>;
+const PARTIES_PAGE = 25;
+const ENTRIES_PAGE = 50;
+const BALANCE_POINTS_MAX = 600;
+
+type Page<Name extends string> = Readonly<Record<Name, readonly PlainRow[]>> & {
+  readonly next: string | null;
+};
 
 /** For each row of `page`, which has a party_id: what is mirrored of its ledger. */
 const SUMMARY = `
@@ -53,22 +52,6 @@ function byExport(column: (typeof EXPORT_PAGES)[keyof typeof EXPORT_PAGES]): str
   ${SUMMARY} order by page.at desc, page.export_id desc`;
 }
 
-type KeyedSummary = PartySummary & { readonly key: string };
-
-export async function readParties(
-  rows: Rows,
-  { view, prefix, suffix, after, rowsMax }: PartiesQuestion,
-): Promise<PartyPage> {
-  const found =
-    view === 'id'
-      ? await rows<KeyedSummary>('list parties', BY_ID, [prefix, after ?? '', rowsMax + 1, suffix])
-      : await rows<KeyedSummary>('list parties', byExport(EXPORT_PAGES[view]), [after, rowsMax + 1]);
-  const shown = found.slice(0, rowsMax);
-  // A party whose assets are asked one by one has an export for each.
-  const parties = [...new Map(shown.map(({ key: _key, ...party }) => [party.partyId, party])).values()];
-  return { parties, next: found.length > rowsMax ? (shown.at(-1)?.key ?? null) : null };
-}
-
 const PARTY = `
   with page as (select $1::text as party_id, '' as key)
   select summary.*, pa.first_seen_at as "firstSeenAt",
@@ -101,21 +84,6 @@ const ACCOUNTS = `
 
 const TYPES = `with ${NEWEST} select distinct transfer_type as type from newest order by 1 limit 200`;
 
-export async function readParty(rows: Rows, partyId: string): Promise<PartyLedger | undefined> {
-  const [[party], accounts, types] = await Promise.all([
-    rows<Omit<PartyLedger, 'summedMax' | 'accounts' | 'transferTypes'> & { readonly key: string }>(
-      'read a party',
-      PARTY,
-      [partyId],
-    ),
-    rows<PartyLedger['accounts'][number]>("list a party's accounts", ACCOUNTS, [partyId]),
-    rows<{ type: string }>("list a party's transfer types", TYPES, [partyId]),
-  ]);
-  if (party === undefined) return undefined;
-  const { key: _key, ...rest } = party;
-  return { ...rest, summedMax: SUMMED_MAX, accounts, transferTypes: types.map(({ type }) => type) };
-}
-
 /**
  * Movements between two of its own accounts are neither received nor sent. The first day of what is read may lack
  * entries, where the ledger began before it.
@@ -130,10 +98,7 @@ const FLOWS = `
     or date_trunc('day', vega_time, $3) > (select date_trunc('day', min(vega_time), $3) from newest))
   group by 1 order by 1`;
 
-export function readFlows(rows: Rows, partyId: string, assetId: string, zone: string): Promise<FlowDay[]> {
-  return rows<FlowDay>("sum up a ledger's flows", FLOWS, [partyId, assetId, zone]);
-}
-
+/** The last balance of each of as many equal parts of the account's time. */
 const BALANCE = `
   with ${NEWEST},
   moved as (
@@ -144,20 +109,88 @@ const BALANCE = `
       and ((account_from_party_id = $1 and account_from_account_type = $3 and account_from_market_id is not distinct from $4)
         or (account_to_party_id = $1 and account_to_account_type = $3 and account_to_market_id is not distinct from $4))),
   bounds as materialized (
-    select min(vega_time) as first, greatest(extract(epoch from max(vega_time) - min(vega_time)) / $5::int, 0.000001) as step
+    select min(vega_time) as first, greatest(extract(epoch from max(vega_time) - min(vega_time)) / ${BALANCE_POINTS_MAX}, 0.000001) as step
     from moved)
   select distinct on (part) at, balance from (
     select vega_time as at, balance::text as balance, floor(extract(epoch from vega_time - first) / step) as part
     from moved, bounds where balance is not null) parts
   order by part, at desc`;
 
-export function readBalance(rows: Rows, question: AccountQuestion): Promise<BalancePoint[]> {
-  const { partyId, assetId, accountType, marketId, pointsMax } = question;
-  return rows<BalancePoint>("read an account's balance", BALANCE, [
-    partyId,
-    assetId,
-    accountType,
-    marketId ?? null,
-    pointsMax,
-  ]);
+/** What is equal is told apart by nothing: within an instant a page goes on after so many rows. */
+const ENTRIES = `
+  select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, transfer_type as "transferType",
+    asset_id as "assetId", quantity::text as quantity,
+    account_from_party_id as "fromParty", account_from_account_type as "fromAccount", account_from_balance::text as "fromBalance",
+    account_to_party_id as "toParty", account_to_account_type as "toAccount", account_to_balance::text as "toBalance"
+  from mirror.ledger_entries
+  where party_id = $1 and ($2::text is null or asset_id = $2) and ($3::text is null or transfer_type = $3)
+    and vega_time >= coalesce($4::date::timestamp at time zone 'UTC', '-infinity')
+    and vega_time < coalesce(($5::date + 1)::timestamp at time zone 'UTC', 'infinity')
+    and vega_time <= coalesce($6::timestamptz, 'infinity')
+  order by vega_time desc, segment_id, tableoid, ctid offset $7::int limit ${ENTRIES_PAGE + 1}`;
+
+/** Parties and what is mirrored of their ledgers; no page costs more than the first. */
+export class ConsoleLedgers {
+  readonly #rows: Rows;
+
+  constructor(rows: Rows) {
+    this.#rows = rows;
+  }
+
+  async parties({ view, search, after }: PartiesQuestion): Promise<Page<'parties'>> {
+    const { prefix, suffix } = splitCutId(toListed(search));
+    const found = await this.#rows<PlainRow & { readonly partyId: string; readonly key: string }>(
+      'list parties',
+      view === 'id' ? BY_ID : byExport(EXPORT_PAGES[view]),
+      view === 'id' ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix] : [after, PARTIES_PAGE + 1],
+    );
+    const shown = found.slice(0, PARTIES_PAGE);
+    // A party whose assets are asked one by one has an export for each.
+    const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
+    return { parties, next: found.length > PARTIES_PAGE ? (shown.at(-1)?.key ?? null) : null };
+  }
+
+  async party(partyId: string): Promise<PlainRow | undefined> {
+    const [[party], accounts, types] = await Promise.all([
+      this.#rows('read a party', PARTY, [partyId]),
+      this.#rows("list a party's accounts", ACCOUNTS, [partyId]),
+      this.#rows("list a party's transfer types", TYPES, [partyId]),
+    ]);
+    const transferTypes = types.map(({ type }) => type);
+    return party && { ...party, summedMax: SUMMED_MAX, accounts, transferTypes };
+  }
+
+  /** @param zone an IANA time zone, whose days are meant */
+  flows(partyId: string, assetId: string, zone: string): Promise<readonly PlainRow[]> {
+    return this.#rows("sum up a ledger's flows", FLOWS, [partyId, assetId, zone]);
+  }
+
+  balance(partyId: string, { asset, type, market }: AccountQuestion): Promise<readonly PlainRow[]> {
+    return this.#rows("read an account's balance", BALANCE, [partyId, asset, type, market]);
+  }
+
+  /** Newest first. */
+  async entries(partyId: string, question: EntriesQuestion): Promise<Page<'entries'>> {
+    const { asset, type, since, until, after } = question;
+    const [from, seenBefore = '0'] = after?.split('~') ?? [];
+    const values = [partyId, asset, type, since, until, from, seenBefore];
+    const found = await this.#rows<PlainRow & { readonly at: string }>(
+      "list a party's entries",
+      ENTRIES,
+      values,
+    );
+    const entries = found.slice(0, ENTRIES_PAGE);
+    const last = entries.at(-1);
+    if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };
+    const seen = entries.filter(({ at }) => at === last.at).length;
+    // A page that is all of one instant goes on within it.
+    const before = entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
+    return { entries, next: `${last.at}~${before + seen}` };
+  }
+}
+
+/** Ids are listed in small letters, words as they are. */
+function toListed(search: string): string {
+  const id = search.trim().replace(/^0x/i, '');
+  return /^[0-9a-f….]*$/i.test(id) ? id.toLowerCase() : id;
 }

@@ -1,12 +1,31 @@
 /** The console's questions about the mirror's work: what runs, what was published, what was quarantined. */
-import type { Pool } from 'pg';
-import type { ConsoleStore, History, LedgerLine, LiveFacts, QuarantinedExport } from '../console-ports.ts';
-import { readCosts } from './console-costs.ts';
-import { readEntries } from './console-entries.ts';
-import { readBalance, readFlows, readParties, readParty, type Rows } from './console-ledgers.ts';
-import { mapDatabaseError } from '../../../postgres/transaction.ts';
+import { readCosts, type StageCost } from './console-costs.ts';
+import type { PlainRow, Rows } from '../../../postgres/rows.ts';
 
-const QUERY_TIMEOUT_MS = 10_000;
+const LINES_MAX = 16;
+
+type OpenRun = PlainRow & Readonly<{ runId: string; state: string; parentRunId: string | null }>;
+
+/** What is going on now, in one consistent reading that costs the same however large the mirror is. */
+export interface LiveFacts {
+  readonly now: string;
+  /** Processes that work jobs and were heard of lately. */
+  readonly workers: number;
+  /** Runs that have not ended, oldest first; no more than a page can show. */
+  readonly openRuns: readonly OpenRun[];
+  /** Those at the source first; the others wait for their turn. */
+  readonly inFlight: readonly {
+    readonly partyId: string;
+    readonly assetId: string | null;
+    readonly isAtSource: boolean;
+  }[];
+  /** The first of them. */
+  readonly quarantined: readonly PlainRow[];
+  /** How far a nightly run has come with its list of parties. */
+  readonly nightly: PlainRow | null;
+  /** Another text whenever a run began or ended, or something was published. */
+  readonly revision: string;
+}
 
 /** One statement, so that all of it is of one instant. Every part of it is found by an index. */
 const LIVE = `
@@ -20,11 +39,12 @@ const LIVE = `
     'now', clock_timestamp(),
     'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - interval '15 seconds'),
     'openRuns', (select coalesce(json_agg(json_build_object('runId', run_id, 'parentRunId', parent_run_id, 'kind', kind,
-      'subject', subject, 'state', state, 'verdict', verdict, 'evidence', '{}'::json, 'queuedAt', queued_at,
+      'subject', subject, 'state', state, 'verdict', verdict, 'queuedAt', queued_at,
       'startedAt', started_at, 'finishedAt', finished_at, 'attempts', attempts) order by queued_at), '[]') from open_runs),
-    'inFlight', (select coalesce(json_agg(json_build_object('partyId', party_id, 'assetId', asset_id)), '[]') from (
-      select party_id, asset_id from mirror.exports where lease_until > clock_timestamp()
-      order by lease_until limit 16) leased),
+    'inFlight', (select coalesce(json_agg(json_build_object('partyId', party_id, 'assetId', asset_id,
+      'isAtSource', is_at_source)), '[]') from (
+      select party_id, asset_id, is_at_source from mirror.exports where lease_until > clock_timestamp()
+      order by is_at_source desc, lease_until limit 16) leased),
     'quarantined', (select coalesce(json_agg(json_build_object('exportId', export_id::text, 'partyId', party_id,
       'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts, 'reason', quarantine_reason)), '[]') from quarantined),
     'nightly', (select json_build_object('runId', run_id, 'waiting', waiting, 'failed', failed,
@@ -42,6 +62,7 @@ const LIVE = `
       select string_agg(run_id::text || state, ',') from (
         select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;
 
+/** Ledgers that are in flight, quarantined, or were published last, in this order. */
 const LINES = `
   with chosen as (
     (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.exports
@@ -51,10 +72,10 @@ const LINES = `
       where quarantined_at is not null order by quarantined_at desc limit 8)
     union all
     (select party_id, asset_id, 3, 'published', published_at from mirror.segments
-      where status = 'current' order by published_at desc limit $1)),
+      where status = 'current' order by published_at desc limit ${LINES_MAX})),
   ledgers as (
     select distinct on (party_id, asset_id) * from chosen order by party_id, asset_id, rank),
-  shown as (select * from ledgers order by rank, at desc limit $1)
+  shown as (select * from ledgers order by rank, at desc limit ${LINES_MAX})
   select party_id as "partyId", asset_id as "assetId", state,
     (select min(vega_time) from mirror.ledger_entries e where e.party_id = shown.party_id) as "firstEntryAt",
     (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time, 'open', open, 'rows', rows) order by from_time), '[]')
@@ -77,38 +98,44 @@ const NIGHTLY_RUNS = `
   from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
 
+/** Those quarantined last come first. */
 const QUARANTINED = `
   select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId", quarantined_at as since, attempts,
     quarantine_reason as reason
   from mirror.exports
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
-export function openConsoleStore(pool: Pool): ConsoleStore {
-  const rows: Rows = async <Row extends object>(action: string, text: string, values: unknown[]) => {
-    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    const result = await mapDatabaseError(action, () => pool.query<Row>(query));
-    return result.rows;
-  };
-  return {
-    live: async () => {
-      const [row] = await rows<{ found: LiveFacts }>('read what is going on', LIVE, []);
-      if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
-      return row.found;
-    },
-    lines: (linesMax) => rows<LedgerLine>('read the time lines of ledgers', LINES, [linesMax]),
-    history: async () => {
-      const [growth, nightlyRuns] = await Promise.all([
-        rows<History['growth'][number]>('read how the mirror grew', GROWTH, []),
-        rows<History['nightlyRuns'][number]>('read the nightly runs', NIGHTLY_RUNS, []),
-      ]);
-      return { growth, nightlyRuns };
-    },
-    quarantined: (rowsMax) => rows<QuarantinedExport>('list what was quarantined', QUARANTINED, [rowsMax]),
-    parties: (question) => readParties(rows, question),
-    party: (partyId) => readParty(rows, partyId),
-    flows: (partyId, assetId, zone) => readFlows(rows, partyId, assetId, zone),
-    balance: (question) => readBalance(rows, question),
-    entries: (question) => readEntries(rows, question),
-    costs: (runId) => readCosts(rows, runId),
-  };
+export class ConsoleStore {
+  readonly #rows: Rows;
+
+  constructor(rows: Rows) {
+    this.#rows = rows;
+  }
+
+  async live(): Promise<LiveFacts> {
+    const [row] = await this.#rows<{ found: LiveFacts }>('read what is going on', LIVE);
+    if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
+    return row.found;
+  }
+
+  lines(): Promise<readonly PlainRow[]> {
+    return this.#rows('read the time lines of ledgers', LINES);
+  }
+
+  async history(): Promise<Readonly<Record<'growth' | 'nightlyRuns', readonly PlainRow[]>>> {
+    const [growth, nightlyRuns] = await Promise.all([
+      this.#rows('read how the mirror grew', GROWTH),
+      this.#rows('read the nightly runs', NIGHTLY_RUNS),
+    ]);
+    return { growth, nightlyRuns };
+  }
+
+  quarantined(rowsMax: number): Promise<readonly PlainRow[]> {
+    return this.#rows('list what was quarantined', QUARANTINED, [rowsMax]);
+  }
+
+  /** In the order of the stages; none of an unknown run. */
+  costs(runId: string): Promise<readonly StageCost[]> {
+    return readCosts(this.#rows, runId);
+  }
 }

@@ -1,9 +1,8 @@
 /** A short range of a large segment from the warehouse, in the bytes that the source sent. */
-import type { Pool } from 'pg';
 import { formatInstant } from '../../../core/time.ts';
 import { ENTRY_COLUMNS, type EntryColumn, isAmountColumn } from '../../../ledger/canonical.ts';
 import { Speller } from '../../../ledger/spelling.ts';
-import { mapDatabaseError } from '../../../postgres/transaction.ts';
+import type { Rows } from '../../../postgres/rows.ts';
 import type { LedgerQuestion } from '../../../ledger/ledger-range.ts';
 
 /** More are read from the object: then most of the time is that of sending them. */
@@ -32,10 +31,10 @@ interface LoadedRow extends Readonly<Record<EntryColumn | 'effect', string>> {
 }
 
 export class LoadedRows {
-  readonly #pool: Pool;
+  readonly #rows: Rows;
 
-  constructor(pool: Pool) {
-    this.#pool = pool;
+  constructor(rows: Rows) {
+    this.#rows = rows;
   }
 
   /**
@@ -44,15 +43,9 @@ export class LoadedRows {
    */
   async read(segmentId: bigint, { partyId, assetId, from, to }: LedgerQuestion): Promise<Buffer | undefined> {
     if (from === undefined || to === undefined) return undefined;
-    const { rows } = await mapDatabaseError('read loaded entries', () =>
-      this.#pool.query<LoadedRow>(ROWS, [
-        segmentId,
-        partyId,
-        formatInstant(from),
-        formatInstant(to),
-        assetId ?? null,
-      ]),
-    );
+    const range = [formatInstant(from), formatInstant(to)];
+    const values = [segmentId, partyId, ...range, assetId];
+    const rows = await this.#rows<LoadedRow>('read loaded entries', ROWS, values);
     const [first] = rows;
     if (first === undefined || rows.length > ROWS_MAX) return undefined;
     // The segment alone: nothing of it lies in the range.

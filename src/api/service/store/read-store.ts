@@ -2,10 +2,8 @@
  * The mirrored lists for the read API. Every slice is one range of one index, so that a page costs the
  * same at any depth.
  */
-import type { Pool } from 'pg';
 import { NETWORK_PARTY } from '../../../core/ids.ts';
-import { type Micros, parseInstant } from '../../../core/time.ts';
-import { mapDatabaseError } from '../../../postgres/transaction.ts';
+import type { Rows } from '../../../postgres/rows.ts';
 
 /** A slice of a list in one direction from a position, in the order in which it is read. */
 export interface SliceQuestion<Position> {
@@ -34,70 +32,61 @@ export interface CheckpointRow {
   readonly copy: number;
 }
 
+interface EqualCheckpoints extends Omit<CheckpointRow, 'copy'> {
+  readonly copies: number;
+}
+
 /** How the served lists stand: which life of the chain they are of, and as of which block. */
 export interface ListState {
   readonly epoch: number;
-  /** The source's last block when the newest row was read; undefined before the first sync. */
-  readonly headHeight: bigint | undefined;
-  readonly headTime: Micros | undefined;
+  /** The source's last block when the newest row was read, and its nanoseconds since 1970; 0 before the first sync. */
+  readonly headHeight: string;
+  readonly headNanos: string;
   /** Whether the list was ever read to its end. A first reading is served as far as it has come. */
   readonly isComplete: boolean;
 }
 
 export type ListStore = Pick<ReadStore, keyof ReadStore>;
 
-/** What a question may take before its connection is given up. */
-const QUERY_TIMEOUT_MS = 10_000;
-
 const STATE = `
-  select n.epoch, g.head_height, g.head_time, g.claimed_at is not null
-  from (select max(epoch) as epoch from mirror.networks) n
+  select n.epoch, coalesce(g.head_height, 0)::text as "headHeight",
+    trunc(coalesce(extract(epoch from g.head_time), 0) * 1000000000)::text as "headNanos",
+    g.claimed_at is not null as "isComplete"
+  from (select coalesce(max(epoch), 1) as epoch from mirror.networks) n
   left join mirror.generations g on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
 
+/** A party that is known from an earlier life of the chain only is not in the list that is served. */
 const PARTY = `
-  select case when epoch = $1 then pos end from mirror.parties where party_id = $2`;
+  select pos from mirror.parties
+  where party_id = $2 and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
 
 export class ReadStore {
-  readonly #pool: Pool;
+  readonly #rows: Rows;
 
-  constructor(pool: Pool) {
-    this.#pool = pool;
+  constructor(rows: Rows) {
+    this.#rows = rows;
   }
 
-  async state(list: 'parties' | 'checkpoints'): Promise<ListState> {
-    const [row] = await this.#rows<[number, string | null, string | null, boolean]>(
-      'read how a list stands',
-      STATE,
-      [list],
-    );
-    const [epoch = 1, height = null, time = null, isComplete = false] = row ?? [];
-    return {
-      epoch,
-      headHeight: height === null ? undefined : BigInt(height),
-      headTime: time === null ? undefined : parseInstant(time),
-      isComplete,
-    };
+  state(list: 'parties' | 'checkpoints'): Promise<ListState> {
+    return this.#row('read how a list stands', STATE, [list]);
   }
 
-  async parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
+  parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
     const { epoch, rowsMax, beyond } = question;
     const { order, side } = direction(question.ascending);
     const where = beyond === undefined ? 'pos is not null' : `pos ${side} $3`;
-    const rows = await this.#rows<[string, bigint]>(
+    return this.#rows(
       'read a page of parties',
-      `select party_id, pos from mirror.parties where epoch = $1 and ${where} order by pos ${order} limit $2::int`,
+      `select party_id as id, pos from mirror.parties where epoch = $1 and ${where} order by pos ${order} limit $2::int`,
       [epoch, rowsMax, ...(beyond === undefined ? [] : [beyond])],
       `parties ${order} ${where}`,
     );
-    return rows.map(([id, pos]) => ({ id, pos }));
   }
 
   /** Where one party stands; `null` for the network's own, which is listed and has no position. */
-  async party(epoch: number, id: string): Promise<{ pos: bigint | null } | undefined> {
-    const [row] = await this.#rows<[bigint | null]>('look a party up', PARTY, [epoch, id]);
-    if (row === undefined) return undefined;
-    // Known from an earlier life of the chain only: not in the list that is served.
-    return row[0] === null && id !== NETWORK_PARTY ? undefined : { pos: row[0] };
+  async party(epoch: number, id: string): Promise<Pick<PartyRow, 'pos'> | undefined> {
+    const [row] = await this.#rows<Pick<PartyRow, 'pos'>>('look a party up', PARTY, [epoch, id]);
+    return row;
   }
 
   async checkpoints(question: SliceQuestion<CheckpointRow>): Promise<readonly CheckpointRow[]> {
@@ -105,9 +94,10 @@ export class ReadStore {
     const { order, side } = direction(question.ascending);
     const where =
       beyond === undefined ? '' : `and (at_block, hash, block_hash) ${side}= ($3::numeric, $4, $5)`;
-    const rows = await this.#rows<[string, string, string, number]>(
+    const rows = await this.#rows<EqualCheckpoints>(
       'read a page of checkpoints',
-      `select at_block, hash, block_hash, copies from mirror.checkpoints where epoch = $1 ${where}
+      `select at_block as "atBlock", hash, block_hash as "blockHash", copies
+       from mirror.checkpoints where epoch = $1 ${where}
        order by at_block ${order}, hash ${order}, block_hash ${order} limit $2::int`,
       // One more than asked: the row that the slice starts from may have no copy left.
       [epoch, rowsMax + 1, ...(beyond === undefined ? [] : [beyond.atBlock, beyond.hash, beyond.blockHash])],
@@ -116,34 +106,19 @@ export class ReadStore {
     return repeated(rows, question);
   }
 
-  /** 32 bytes that no client knows, the same for every process of this mirror. */
+  /** 32 bytes that no client knows, the same for every process of this mirror: without them nobody can forge. */
   async cursorSecret(): Promise<Buffer> {
-    const [row] = await this.#rows<[Buffer]>(
+    const { secret } = await this.#row<{ secret: Buffer }>(
       "read the cursors' secret",
-      'select cursor_secret from mirror.identity',
-      [],
+      'select cursor_secret as secret from mirror.identity',
     );
-    // The first migration writes the row; a guessable secret in its place would let anybody forge.
-    if (row === undefined) throw new TypeError('mirror.identity has no row');
-    return row[0];
+    return secret;
   }
 
-  /** @param name what a connection keeps the statement's plan under, at most 63 characters */
-  async #rows<Row extends unknown[]>(
-    action: string,
-    text: string,
-    values: unknown[],
-    name?: string,
-  ): Promise<Row[]> {
-    const query = {
-      text,
-      values,
-      rowMode: 'array',
-      query_timeout: QUERY_TIMEOUT_MS,
-      ...(name === undefined ? {} : { name }),
-    };
-    const result = await mapDatabaseError(action, () => this.#pool.query<Row>(query));
-    return result.rows;
+  async #row<Row extends object>(action: string, text: string, values?: unknown[]): Promise<Row> {
+    const [row] = await this.#rows<Row>(action, text, values);
+    if (row === undefined) throw new TypeError(`no row to ${action}`);
+    return row;
   }
 }
 
@@ -153,17 +128,18 @@ function direction(ascending: boolean): { side: '>' | '<'; order: 'asc' | 'desc'
 
 /** Gives every row as often as the source lists it, beginning behind the one that the slice starts from. */
 function repeated(
-  rows: readonly (readonly [string, string, string, number])[],
+  rows: readonly EqualCheckpoints[],
   { ascending, beyond, rowsMax }: SliceQuestion<CheckpointRow>,
 ): readonly CheckpointRow[] {
   const found: CheckpointRow[] = [];
-  for (const [atBlock, hash, blockHash, copies] of rows) {
-    const isStart = beyond?.atBlock === atBlock && beyond.hash === hash && beyond.blockHash === blockHash;
+  for (const { copies, ...row } of rows) {
+    const isStart =
+      beyond?.atBlock === row.atBlock && beyond.hash === row.hash && beyond.blockHash === row.blockHash;
     let copy = ascending ? 0 : copies - 1;
     if (isStart) copy = beyond.copy + (ascending ? 1 : -1);
     for (; copy >= 0 && copy < copies; copy += ascending ? 1 : -1) {
       if (found.length === rowsMax) return found;
-      found.push({ atBlock, hash, blockHash, copy });
+      found.push({ ...row, copy });
     }
   }
   return found;

@@ -9,15 +9,21 @@ import { inquiry, readyQuestion } from '../../../lake/query/questions.ts';
 import { runQuery } from '../../../lake/query/query.ts';
 import type { CommandContext } from '../../context.ts';
 import { formatTable, type Cell } from '../../output/table.ts';
-import { say } from './say.ts';
+
+/** Tells a person. */
+export type Say = (text: string) => void;
 
 const QUESTIONS = [
-  { name: 'top-parties', asks: 'Who moved the most?', rowsShown: 5 },
+  { name: 'top-parties', asks: 'Who has the most entries?', rowsShown: 5 },
   { name: 'daily-flows', asks: 'What moved each day?', rowsShown: 5 },
   { name: 'cadence', asks: 'How regular are the checkpoints?', rowsShown: 5 },
 ] as const;
 
-export async function answer(app: App, context: CommandContext): Promise<Readonly<Record<string, unknown>>> {
+export async function answer(
+  app: App,
+  context: CommandContext,
+  say: Say,
+): Promise<Readonly<Record<string, unknown>>> {
   await using lake = await openLake(
     { objects: app.store, scratchDir: scratchDirOf(context.config) },
     context.signal,
@@ -25,8 +31,8 @@ export async function answer(app: App, context: CommandContext): Promise<Readonl
   const answers: Record<string, unknown> = {};
   for (const { name, asks, rowsShown } of QUESTIONS) {
     const rows = await ask(lake, name, context);
-    say(context, `\n${asks}  (query ${name})`);
-    say(context, answerTable(rows, rowsShown, context.stdout.columns));
+    say(`\n${asks}  (query ${name})`);
+    say(answerTable(rows, rowsShown, context.stdout.columns));
     answers[name] = rows;
   }
   return answers;
@@ -53,8 +59,9 @@ async function ask(lake: Lake, name: string, context: CommandContext): Promise<A
 function answerTable(rows: AnswerRows, rowsMax: number, columns: number | undefined): string {
   const header = Object.keys(rows[0] ?? {});
   const short = (cell: AnswerRows[number][string] | undefined): Cell => {
-    // Numbers as `query` writes them: whether one comes as a number or as text says nothing to a reader.
-    if (typeof cell !== 'string') return typeof cell === 'number' ? String(cell) : cell;
+    // Numbers and truth as `query` writes them: whether one comes as a number or as text says nothing to a reader.
+    if (typeof cell === 'number' || typeof cell === 'boolean') return String(cell);
+    if (typeof cell !== 'string') return cell;
     return /^[0-9a-f]{64}$/.test(cell) ? `${cell.slice(0, 8)}…` : cell;
   };
   const cells = rows.map((row) => header.map((name) => short(row[name])));

@@ -3,24 +3,27 @@
  * mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that a real run is not disturbed.
  */
 import { once } from 'node:events';
-import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { basename, join } from 'node:path';
+import { z } from 'zod';
 import { portUnusable } from '../../../api/http/listen.ts';
 import { openApp, type App } from '../../../app/app.ts';
-import { sqlAddress } from '../../../app/doctor/sql-address.ts';
+import { passwordFileOf } from '../../../app/data-dir.ts';
 import { startApi } from '../../../app/serving/serve.ts';
 import type { Config } from '../../../config/environment.ts';
+import { errorCode, UsageError } from '../../../core/errors.ts';
+import { makeFolders } from '../../../core/folders.ts';
 import { worst } from '../../../core/verdict.ts';
 import { runDocument } from '../../../runs/run-document.ts';
+import type { Run } from '../../../runs/store/run.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../../context.ts';
 import { followRun } from '../../follow/follow.ts';
 import { startNight, verifyHere } from '../../follow/start.ts';
+import { formatCount, formatDuration } from '../../output/format.ts';
 import { runSummary } from '../../output/summary.ts';
-import { answer } from './answers.ts';
+import { answer, type Say } from './answers.ts';
 import { demoConfig, startNetwork } from './network.ts';
-import { commandOn, near } from '../../typed.ts';
-import { ledgersOf, say, summary } from './say.ts';
+import { COMMAND, commandOn, near } from '../../typed.ts';
 
 export async function demo(
   options: { readonly keep: boolean },
@@ -29,21 +32,24 @@ export async function demo(
   const startedMs = performance.now();
   const dataDir = demoFolder(context.config);
   if (options.keep) await refuseTakenPort(context.config);
-  await mkdir(dataDir, { recursive: true });
+  await makeFolders(dataDir);
   await using sandbox = await startNetwork(dataDir);
   const demoContext = { ...context, config: demoConfig(context.config, dataDir, sandbox.url) };
-  say(context, `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
-  await using app = await openApp(demoContext);
+  // With --json stdout belongs to the document.
+  const out = context.isJson ? context.stderr : context.stdout;
+  const say: Say = (text) => void out.write(`${text}\n`);
+  say(`A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
+  await using app = await openDemo(demoContext, dataDir);
   const nightly = await followRun(app, await startNight(app, 'demo', demoContext), demoContext);
   const command = commandOn(dataDir);
-  say(context, runSummary(runDocument(nightly), command).trimEnd());
+  say(runSummary(runDocument(nightly), command).trimEnd());
   const verified = await verifyHere(app, { isDeep: true }, demoContext, () => undefined);
-  say(context, runSummary(runDocument(verified), command).trimEnd());
-  const answers = await answer(app, demoContext);
+  say(runSummary(runDocument(verified), command).trimEnd());
+  const answers = await answer(app, demoContext, say);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
   const tookMs = performance.now() - startedMs;
-  say(context, summary(verdict, tookMs, ledgersOf(nightly), options.keep, dataDir));
-  if (options.keep) await keepOpen(app, demoContext);
+  say(describeEnd(verdict, tookMs, countLedgers(nightly), options.keep, dataDir));
+  if (options.keep) await keepOpen(app, demoContext.signal, say);
   return {
     exitCode: exitCodeOf(verdict, nightly.evidence),
     document: {
@@ -56,19 +62,30 @@ export async function demo(
   };
 }
 
+async function openDemo(context: CommandContext, dataDir: string): Promise<App> {
+  try {
+    return await openApp(context);
+  } catch (error) {
+    if (errorCode(error) !== 'DATABASE_OLDER') throw error;
+    throw new UsageError([
+      `Cannot use the demo in ${dataDir}: an earlier version made it; remove it with 'rm -rf ${near(dataDir)}'`,
+    ]);
+  }
+}
+
 /** Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one below it. */
 function demoFolder({ dataDir }: Config): string {
   return basename(dataDir) === 'demo' ? dataDir : join(dataDir, 'demo');
 }
 
-async function keepOpen(app: App, context: CommandContext): Promise<void> {
+async function keepOpen(app: App, signal: AbortSignal, say: Say): Promise<void> {
   await app.jobWorker.startAndRegister();
   await using api = await startApi(app);
-  const { host, port, user, database, passwordFile } = sqlAddress(app.databaseUrl, app.config.dataDir);
-  const client = `psql --host=${host} --port=${port} --username=${user} ${database}`;
-  say(context, `SQL, in schema mirror: PGPASSWORD="$(cat '${near(passwordFile)}')" ${client}`);
-  say(context, `The console is open at ${api.url} — Ctrl-C ends it.`);
-  if (!context.signal.aborted) await once(context.signal, 'abort');
+  const { hostname, port, username, pathname } = new URL(app.databaseUrl);
+  const client = `psql --host=${hostname} --port=${port} --username=${username} ${pathname.slice(1)}`;
+  say(`SQL, in schema mirror: PGPASSWORD="$(cat '${near(passwordFileOf(app.config))}')" ${client}`);
+  say(`The console is open at ${api.url} — Ctrl-C ends it.`);
+  if (!signal.aborted) await once(signal, 'abort');
 }
 
 /** Sooner than after a minute of work. */
@@ -81,4 +98,37 @@ async function refuseTakenPort({ apiHost: host, apiPort: port }: Config): Promis
   } finally {
     trial.close();
   }
+}
+
+function describeEnd(
+  verdict: string,
+  tookMs: number,
+  ledgers: number,
+  isKept: boolean,
+  dataDir: string,
+): string {
+  const isComplete = verdict === 'complete';
+  return [
+    '',
+    `${isComplete ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
+    ...(isComplete
+      ? [
+          `Every row that the network lists and every entry of ${formatCount(ledgers)} ledgers is in the mirror, and every sum agrees.`,
+        ]
+      : ['The evidence above says what is missing.']),
+    '',
+    'Next:',
+    `  what can be asked:                ${commandOn(dataDir)} query --list`,
+    `  a question of your own:           ${commandOn(dataDir)} query "select count(*) from entries"`,
+    ...(isKept ? [] : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
+    `  a real service:                   SOURCE_URL=https://… ${COMMAND} nightly`,
+    `  forget the demo:                  rm -rf '${dataDir}'`,
+    '',
+  ].join('\n');
+}
+
+/** Whose ledgers the night asked for. */
+function countLedgers({ evidence }: Run): number {
+  const asked = z.object({ exports: z.object({ parties: z.number() }) }).safeParse(evidence);
+  return asked.success ? asked.data.exports.parties : 0;
 }

@@ -47,8 +47,9 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const rows = await writeOutput(resolve(file), context.signal, (output) =>
     answer(lake, asked, context, output),
   );
-  context.stderr.write(formatWritten(rows, file));
-  return { exitCode: EXIT.done, document: { written: { rows: String(rows), file } } };
+  const written = { rows: String(rows), file };
+  context.stderr.write(formatWritten(written));
+  return { exitCode: EXIT.done, document: { written } };
 }
 
 async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | 'range'>): Promise<Lake> {

@@ -1,6 +1,7 @@
 /** `logs`: the log lines of a run and of those below it, whichever process wrote them. */
 import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 import { findRun, openMirrorReader } from '../../mirror.ts';
+import { byTime, type RunLinePage } from '../../../runs/store/run-log-store.ts';
 import { readableLog } from '../../output/log-lines.ts';
 
 const PAGE_LINES = 1_000;
@@ -12,13 +13,18 @@ export async function logs(
 ): Promise<CommandResult> {
   await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'logs', given);
-  const lines: Record<string, unknown>[] = [];
-  for (let next: string | undefined = '0'; next !== undefined && lines.length < LINES_MAX;) {
-    const page = await app.runLogs.read(runId, PAGE_LINES, next);
-    for (const { at, level, message, fields } of page.lines)
-      lines.push({ level, time: at, msg: message, ...fields });
+  const found: RunLinePage['lines'][number][] = [];
+  for (let next: string | undefined = '0'; next !== undefined && found.length < LINES_MAX;) {
+    const page = await app.status.logs(runId, PAGE_LINES, next);
+    found.push(...page.lines);
     next = page.next;
   }
+  const lines = byTime(found).map(({ at, level, message, fields }) => ({
+    level,
+    time: at,
+    msg: message,
+    ...fields,
+  }));
   const text =
     lines.length === 0
       ? 'No lines are kept of this run.\n'

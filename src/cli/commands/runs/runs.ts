@@ -24,12 +24,12 @@ export async function runs(options: RunsOptions, context: CommandContext): Promi
   const now = Date.now();
   const rows = listed.map((run) => {
     const startMs = Date.parse(run.startedAt ?? run.queuedAt);
-    const tookMs = (run.finishedAt === undefined ? now : Date.parse(run.finishedAt)) - startMs;
+    const tookMs = (run.finishedAt === null ? now : Date.parse(run.finishedAt)) - startMs;
     return [
       run.runId,
       run.kind,
       run.subject,
-      run.parentRunId === undefined ? '' : `${run.parentRunId.slice(0, PARENT_CHARACTERS)}…`,
+      run.parentRunId === null ? '' : `${run.parentRunId.slice(0, PARENT_CHARACTERS)}…`,
       run.verdict ?? run.state,
       formatAge(startMs, now),
       formatDuration(tookMs),

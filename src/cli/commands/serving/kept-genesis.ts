@@ -1,7 +1,8 @@
 /** When a sandbox network began, kept in a file: at every later start it is the same network, grown by the time that has passed. */
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
+import { makeFolders } from '../../../core/folders.ts';
 import type { Micros } from '../../../core/time.ts';
 
 const document = z.object({ genesisMicros: z.string().regex(/^\d{1,18}$/) });
@@ -17,7 +18,7 @@ export async function keptGenesis(path: string, fresh: Micros): Promise<Micros> 
       .catch(() => undefined),
   );
   if (stored.success) return BigInt(stored.data.genesisMicros);
-  await mkdir(dirname(path), { recursive: true });
+  await makeFolders(dirname(path));
   await writeFile(`${path}.new`, JSON.stringify({ genesisMicros: String(fresh) }), { flush: true });
   await rename(`${path}.new`, path);
   return fresh;

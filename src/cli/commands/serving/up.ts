@@ -1,31 +1,22 @@
 /** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
 import { once } from 'node:events';
-import { startFirstRun } from '../../../runs/first-run.ts';
-import { needSource, openApp, type App } from '../../../app/app.ts';
+import { startFirstRun } from '../../../runs/nightly/make-up-missed.ts';
+import { openApp, type App } from '../../../app/app.ts';
 import { requireWritable } from '../../../app/data-dir.ts';
 import { startApi } from '../../../app/serving/serve.ts';
 import { startWorkerHealth } from '../../../app/serving/worker-health.ts';
+import { requireSource } from '../../../config/environment.ts';
 import { refuseOpenListening } from '../../../api/access/hosts.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
 
-export function up(_options: object, context: CommandContext): Promise<CommandResult> {
-  return run({ worker: true, api: true }, context);
+interface Parts {
+  readonly worker: boolean;
+  readonly api: boolean;
 }
 
-export function worker(_options: object, context: CommandContext): Promise<CommandResult> {
-  return run({ worker: true, api: false }, context);
-}
-
-export function serve(_options: object, context: CommandContext): Promise<CommandResult> {
-  return run({ worker: false, api: true }, context);
-}
-
-async function run(
-  parts: { worker: boolean; api: boolean },
-  context: CommandContext,
-): Promise<CommandResult> {
+export async function up(parts: Parts, context: CommandContext): Promise<CommandResult> {
   const { config, log, signal } = context;
-  if (parts.worker) needSource(config);
+  if (parts.worker) requireSource(config);
   // Before anything is started: what would be refused later costs a database first.
   if (parts.api) refuseOpenListening(config.apiHost, config.apiToken);
   await requireWritable(config.dataDir);
@@ -39,10 +30,7 @@ async function run(
 }
 
 /** Ports first: a process that cannot listen must not have begun to work. */
-async function runUntilStopped(
-  parts: { worker: boolean; api: boolean },
-  context: CommandContext,
-): Promise<void> {
+async function runUntilStopped(parts: Parts, context: CommandContext): Promise<void> {
   const { config, log, signal, stderr } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();

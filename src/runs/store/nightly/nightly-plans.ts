@@ -8,7 +8,7 @@ import {
   consideredParties,
   dueParties,
   type NightlyScope,
-  partyIdsOf,
+  selectPartyIds,
   SAYS_OF_ALL,
 } from './nightly-scope.ts';
 
@@ -47,13 +47,9 @@ export interface Estimate {
   readonly quarantined: number;
   /** No list was read yet: the parties are not known. */
   readonly isFirst: boolean;
-  readonly listRequests: number;
   /** From export to export, in the last nightly run that exported anything. */
   readonly secondsPerExport: number | null;
 }
-
-/** The newest page and one that joins it, for each of the two lists, and one request for `network`. */
-const LIST_REQUESTS = 5;
 
 export class NightlyPlans {
   readonly #db: Database;
@@ -76,9 +72,10 @@ export class NightlyPlans {
     );
     if (run?.plan) return run.plan;
     return mapDatabaseError('plan the nightly run', async () => {
-      const partition = sql.id('mirror', partitionOf(runId));
+      const partition = sql.id('mirror', namePartition(runId));
       const plan = await this.#db.transaction().execute(async (tx) => {
         await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
+        // Attached, not created in place: that would wait for whoever reads the table, a backup for hours.
         await sql`create table if not exists ${partition} (like mirror.nightly_units including all)`.execute(
           tx,
         );
@@ -132,7 +129,7 @@ export class NightlyPlans {
       this.#db,
       'look for late ledgers',
       sql<Lateness>`
-        with ${partyIdsOf(partyIds)}
+        with ${selectPartyIds(partyIds)}
         select (select count(*) from (${ASKED}) asked join ids using (party_id)
                  where last_asked_at < clock_timestamp() - (${daysMax} + 1) * interval '1 day')::int as late,
                (select min(known_to) from (
@@ -146,12 +143,11 @@ export class NightlyPlans {
       this.#db,
       'estimate the nightly run',
       sql<Estimate>`
-        with ${partyIdsOf(partyIds)}
+        with ${selectPartyIds(partyIds)}
         select (select count(*) from ids)::int as parties,
           (select count(distinct party_id) from mirror.exports join ids using (party_id)
              where quarantined_at is not null and ${SAYS_OF_ALL})::int as quarantined,
           not exists (select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
-          ${LIST_REQUESTS}::int as "listRequests",
           (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
              where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
              order by queued_at desc limit 1) as "secondsPerExport"`,
@@ -172,12 +168,12 @@ export class NightlyPlans {
 }
 
 /** Its rows are dropped with it, and counted apart from those of other runs. */
-export function partitionOf(runId: string): string {
+export function namePartition(runId: string): string {
   return `nightly_units_${runId.replaceAll('-', '')}`;
 }
 
 function attachStatement(runId: string): string {
-  const name = partitionOf(runId);
+  const name = namePartition(runId);
   return `begin
     if not exists (select from pg_inherits where inhrelid = 'mirror.${name}'::regclass) then
       alter table mirror.nightly_units attach partition mirror.${name} for values in ('${runId}');

@@ -32,7 +32,7 @@ const QUARANTINED_EVERY = 10;
 const NEW_EVERY = 3;
 
 /** Common table expression: `ids`, whom a nightly run may be about; each once, and without reading them twice to be sure. */
-export function partyIdsOf(partyIds: NightlyScope['partyIds']): RawBuilder<unknown> {
+export function selectPartyIds(partyIds: NightlyScope['partyIds']): RawBuilder<unknown> {
   const chosen = partyIds === undefined ? null : [...partyIds];
   return sql`ids as not materialized (
       select party_id from mirror.parties where ${chosen}::text[] is null and party_id <> ${NETWORK_PARTY}
@@ -45,7 +45,7 @@ export function consideredParties({
   everyParty,
   idleNightsMax,
 }: NightlyScope): RawBuilder<unknown> {
-  return sql`${partyIdsOf(partyIds)},
+  return sql`${selectPartyIds(partyIds)},
     known as (
       select ids.party_id, asked.last_asked_at,
              case when asked.quarantined_at is not null then 1

@@ -1,5 +1,5 @@
 /** The ledgers of a nightly run, and what became of them. The verdict is computed from here. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { PermanentError } from '../../../core/errors.ts';
 import { evidenceJson } from '../../../core/json-value.ts';
 import type { Database } from '../../../postgres/database.ts';
@@ -28,8 +28,9 @@ export interface SettledLedger {
 type NamedLedger = Pick<SettledLedger, 'partyId' | 'outcome'>;
 
 interface Sums {
-  /** Decimal text, as the next two. */
+  /** Decimal text, as the next three. */
   readonly rows: string;
+  readonly replacedRows: string;
   readonly bytes: string;
   readonly segments: string;
   readonly suspicious: number;
@@ -45,7 +46,12 @@ interface Summary extends Sums {
   readonly unasked: readonly string[];
 }
 
+type Sql = RawBuilder<unknown>;
+
 const LISTED_MAX = 20;
+/** What is told of a ledger that was not proven complete. */
+const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
+  'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited'))`;
 
 export class NightlyStore {
   readonly #db: Database;
@@ -105,7 +111,7 @@ export class NightlyStore {
       const [ledger, ...others] = ledgers;
       if (ledger === undefined) return;
       // The one that is refused is found by itself.
-      if (others.length === 0) await this.#settle(runId, [bare(ledger)]);
+      if (others.length === 0) await this.#settle(runId, [leaveOutOutcome(ledger)]);
       else for (const one of ledgers) await this.settle(runId, [one]);
     }
   }
@@ -131,19 +137,15 @@ export class NightlyStore {
     );
   }
 
-  /**
-   * @param asked how many were planned: those that are neither open nor failed are done
-   * @param due where it is known how many are not handed out: they are not counted
-   */
-  async counts(runId: string, asked: number, due?: number): Promise<NightlyCounts> {
+  /** @param asked how many were planned: those that are neither open nor failed are done */
+  async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
       sql`(select count(*) from mirror.nightly_units where run_id = ${runId} and state = ${sql.lit(state)})::int`;
     const open = await readRow(
       this.#db,
       'count the ledgers of the nightly run',
       sql<Omit<NightlyCounts, 'done'>>`
-        select coalesce(${due ?? null}::int, ${count('due')}) as due,
-               ${count('queued')} as queued, ${count('failed')} as failed`,
+        select ${count('due')} as due, ${count('queued')} as queued, ${count('failed')} as failed`,
     );
     return { ...open, done: Math.max(0, asked - open.due - open.queued - open.failed) };
   }
@@ -167,47 +169,34 @@ export class NightlyStore {
       'sum up the nightly run',
       sql<Sums>`
         select coalesce(sum((outcome->>'rows')::numeric), 0) as rows, coalesce(sum((outcome->>'bytes')::numeric), 0) as bytes,
+               coalesce(sum((outcome->>'replacedRows')::numeric), 0) as "replacedRows",
                coalesce(sum((outcome->>'segments')::numeric), 0) as segments,
                (count(*) filter (where outcome->>'verdict' = 'suspicious'))::int as suspicious,
                (count(*) filter (where state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')))::int as incomplete
         from mirror.nightly_units where run_id = ${runId}`,
     );
-    const unasked = await this.#named(runId, ['due', 'queued']);
+    const unasked = await this.#list(runId, sql`state in ('due', 'queued')`);
+    const isDoubted = sql`state = 'done' and outcome->>'verdict' <> 'complete'`;
     return {
       ...sums,
-      failed: await this.#named(runId, ['failed']),
-      doubted: sums.suspicious + sums.incomplete === 0 ? [] : await this.#doubted(runId),
+      failed: await this.#list(runId, sql`state = 'failed'`),
+      doubted: sums.suspicious + sums.incomplete === 0 ? [] : await this.#list(runId, isDoubted, DOUBT),
       unasked: unasked.map(({ partyId }) => partyId),
     };
   }
 
-  #doubted(runId: string): Promise<readonly NamedLedger[]> {
+  #list(runId: string, condition: Sql, outcome: Sql = sql`outcome`): Promise<readonly NamedLedger[]> {
     return readRows(
       this.#db,
-      'list the doubted ledgers of the nightly run',
+      'list ledgers of the nightly run',
       sql<NamedLedger>`
-        select party_id as "partyId",
-               jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
-                 'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited')) as outcome
-          from mirror.nightly_units
-         where run_id = ${runId} and state = 'done' and outcome->>'verdict' <> 'complete'
-         order by priority limit ${LISTED_MAX}`,
-    );
-  }
-
-  #named(runId: string, states: readonly ('due' | 'queued' | 'failed')[]): Promise<readonly NamedLedger[]> {
-    return readRows(
-      this.#db,
-      'list the ledgers of the nightly run',
-      sql<NamedLedger>`
-        select party_id as "partyId", outcome from mirror.nightly_units
-         where run_id = ${runId} and state in (${sql.join(states.map((state) => sql.lit(state)))})
-         order by priority limit ${LISTED_MAX}`,
+        select party_id as "partyId", ${outcome} as outcome from mirror.nightly_units
+         where run_id = ${runId} and ${condition} order by priority limit ${LISTED_MAX}`,
     );
   }
 }
 
 /** That it was settled is all that can be said. */
-function bare({ partyId, state }: SettledLedger): SettledLedger {
+function leaveOutOutcome({ partyId, state }: SettledLedger): SettledLedger {
   return { partyId, state, outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } };
 }

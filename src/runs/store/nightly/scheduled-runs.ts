@@ -1,51 +1,42 @@
-/** Whether scheduled times were taken care of. */
-import { type RawBuilder, sql } from 'kysely';
+/** Whether scheduled times were taken care of: by a run, or because the mirror is younger. */
+import { sql } from 'kysely';
 import type { Database } from '../../../postgres/database.ts';
 import { readRow } from '../../../postgres/transaction.ts';
 
-export class ScheduledRuns {
-  readonly #db: Database;
+interface ScheduledTime {
+  readonly isCaredFor: boolean;
+  /** Nightly runs that failed since then, and when the last of them ended. */
+  readonly failed: number;
+  readonly lastFailedAt: string | null;
+}
 
-  constructor(db: Database) {
-    this.#db = db;
-  }
+const IS_OPEN = sql`state in ('queued', 'running')`;
+const isYounger = (scheduledAt: string) =>
+  sql`exists (select from mirror.identity where created_at > ${scheduledAt}::timestamptz)`;
 
-  /**
-   * Whether a scheduled time is taken care of: by a run that ended later and did not fail, by one that is going, or
-   * because the mirror is younger. A run that failed brought nothing: it is tried again.
-   */
-  hasRunSince(scheduledAt: string): Promise<boolean> {
-    const isRun = sql`kind = 'nightly' and (state in ('queued', 'running')
-      or (finished_at >= ${scheduledAt}::timestamptz and verdict is distinct from 'failed'))`;
-    return this.#isCaredFor(scheduledAt, isRun);
-  }
+/** A run counts that is going, or ended later and did not fail: one that failed brought nothing, and is tried again. */
+export function readScheduledTime(db: Database, scheduledAt: string): Promise<ScheduledTime> {
+  return readRow(
+    db,
+    'look for the run of a scheduled time',
+    sql<ScheduledTime>`
+      select count(*) filter (where ${IS_OPEN} or verdict is distinct from 'failed') > 0
+               or ${isYounger(scheduledAt)} as "isCaredFor",
+             (count(*) filter (where verdict = 'failed'))::int as failed,
+             max(finished_at) filter (where verdict = 'failed') as "lastFailedAt"
+        from mirror.runs where kind = 'nightly' and (${IS_OPEN} or finished_at >= ${scheduledAt}::timestamptz)`,
+  );
+}
 
-  /** Nightly runs that failed since a scheduled time, and when the last of them ended. */
-  failedSince(scheduledAt: string): Promise<{ readonly runs: number; readonly lastAt: string | null }> {
-    return readRow(
-      this.#db,
-      'count failed nightly runs',
-      sql<{ runs: number; lastAt: string | null }>`
-        select count(*)::int as runs, max(finished_at) as "lastAt" from mirror.runs
-         where kind = 'nightly' and verdict = 'failed' and finished_at >= ${scheduledAt}::timestamptz`,
-    );
-  }
-
-  /** Whether a list was read as a whole since then, or the mirror is younger. */
-  hasAuditSince(list: string, scheduledAt: string): Promise<boolean> {
-    const isAudit = sql`kind = 'sync' and subject = ${list} and params->>'full' = 'true'
-      and (state in ('queued', 'running') or finished_at >= ${scheduledAt}::timestamptz)`;
-    return this.#isCaredFor(scheduledAt, isAudit);
-  }
-
-  async #isCaredFor(scheduledAt: string, isSuch: RawBuilder<unknown>): Promise<boolean> {
-    const { isCaredFor } = await readRow(
-      this.#db,
-      'look for the run of a scheduled time',
-      sql<{ isCaredFor: boolean }>`
-        select exists (select from mirror.runs where ${isSuch})
-            or exists (select from mirror.identity where created_at > ${scheduledAt}::timestamptz) as "isCaredFor"`,
-    );
-    return isCaredFor;
-  }
+/** Whether a list was read as a whole since then, or the mirror is younger. */
+export async function hasAuditSince(db: Database, list: string, scheduledAt: string): Promise<boolean> {
+  const { isCaredFor } = await readRow(
+    db,
+    'look for the audit of a scheduled time',
+    sql<Pick<ScheduledTime, 'isCaredFor'>>`
+      select ${isYounger(scheduledAt)} or exists (
+        select from mirror.runs where kind = 'sync' and subject = ${list} and params->>'full' = 'true'
+           and (${IS_OPEN} or finished_at >= ${scheduledAt}::timestamptz)) as "isCaredFor"`,
+  );
+  return isCaredFor;
 }

@@ -22,7 +22,7 @@ export function redrawCharts() {
   for (const { redraw } of charts.values()) redraw();
 }
 
-/** A line, or bars, of amounts: numbers byId them, texts are exact. */
+/** A line, or bars, of amounts: numbers place them, texts are exact. */
 export function amounts(label, tone, exact, { bars = false, isBelow = false } = {}) {
   const values = exact.map((amount) => (isBelow ? -Number(amount) : Number(amount)));
   return { label, tone, bars, values, texts: exact.map(count) };

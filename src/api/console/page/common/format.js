@@ -2,6 +2,10 @@
 
 const THIN = '\u202F';
 const GROUP = ',';
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
 export function count(digits) {
@@ -29,14 +33,20 @@ export function plural(amount, one, many = `${one}s`) {
   return `${count(amount)} ${String(amount) === '1' ? one : many}`;
 }
 
+/** As the command line writes it: the two largest units, or tenths of a second below ten; cut, never rounded up. */
 export function duration(ms) {
-  const seconds = Math.max(Math.round(ms / 1_000), 0);
-  if (seconds < 60) return `${seconds} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${String(seconds % 60).padStart(2, '0')} s`;
-  const hours = Math.floor(minutes / 60);
-  if (hours < 48) return `${hours} h ${String(minutes % 60).padStart(2, '0')} min`;
-  return `${Math.floor(hours / 24)} days`;
+  if (ms < SECOND_MS) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 10 * SECOND_MS) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (ms < MINUTE_MS) return `${Math.floor(ms / SECOND_MS)} s`;
+  if (ms < HOUR_MS) return two(ms, [MINUTE_MS, 'min'], [SECOND_MS, 's']);
+  if (ms < DAY_MS) return two(ms, [HOUR_MS, 'h'], [MINUTE_MS, 'min']);
+  return two(ms, [DAY_MS, 'd'], [HOUR_MS, 'h']);
+}
+
+function two(ms, [largeMs, large], [smallMs, small]) {
+  const rest = Math.floor((ms % largeMs) / smallMs);
+  const first = `${Math.floor(ms / largeMs)} ${large}`;
+  return rest === 0 ? first : `${first} ${rest} ${small}`;
 }
 
 /** For the axis of a chart: exactness is in the legend. */

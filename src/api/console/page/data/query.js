@@ -2,7 +2,7 @@
 import { asJson, ask, post, send } from '../common/ask.js';
 import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
-import { plural } from '../common/format.js';
+import { duration, plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
 import { isLonger, resultTable, tabled } from './result.js';
 
@@ -121,7 +121,7 @@ async function answer(asked, run, result) {
     show(target, hint, ...shown);
     const more = isCut ? ', and more: the files hold all of them' : '';
     const below = isLonger(target.querySelector('.result')) ? ', scroll for all of them' : '';
-    const told = `${plural(rows.length, 'row')}${more}${below}, ${(tookMs / 1_000).toFixed(1)} s`;
+    const told = `${plural(rows.length, 'row')}${more}${below}, ${duration(tookMs)}`;
     hint.textContent = told;
     announce(told);
   } catch (error) {

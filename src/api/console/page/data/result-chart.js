@@ -6,7 +6,7 @@ import { count, shortId } from '../common/format.js';
 const LINES_MAX = 6;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 
-/** @returns the chart's byId, or nothing where a line would say nothing */
+/** @returns the chart's place, or nothing where a line would say nothing */
 export function resultChart(columns, rows) {
   const places = (kind) => columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
   const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];

@@ -89,13 +89,22 @@ function listed({ rows, network, list }) {
   return `${plural(rows, 'row')}${network === 'stored' ? ' and network' : ''} listed${list === 'checkpoints' ? ' (repeats included)' : ''}`;
 }
 
+/** An open segment is published again with what came since: its earlier rows are no new entries. */
+function published(rows = 0, replaced = 0) {
+  const grown = BigInt(rows) - BigInt(replaced);
+  const told = plural(grown < 0n ? 0n : grown, 'new entry', 'new entries');
+  return BigInt(replaced) === 0n
+    ? told
+    : `${told} (${plural(rows, 'row')} published, ${count(replaced)} replaced)`;
+}
+
 const SENTENCES = {
   sync: (found) =>
     found.rows === undefined
       ? undefined
       : `${listed(found)}, ${count(found.newRows ?? 0)} of them new, by ${plural(found.requests ?? 0, 'request')}. The pages join what was known.`,
   export: (found) =>
-    `${plural(found.rows ?? 0, 'new entry', 'new entries')}, ${bytes(found.bytes ?? 0)} as CSV, in ${plural(found.segments ?? 0, 'segment')}.`,
+    `${published(found.rows, found.replacedRows)}, ${bytes(found.bytes ?? 0)} as CSV, in ${plural(found.segments ?? 0, 'segment')}.`,
   load: (found) =>
     `${plural(found.rows ?? 0, 'row')} of ${plural(found.segments ?? 0, 'segment')} brought into the warehouse.`,
   verify: ({ checked, problemCount }) =>
@@ -103,7 +112,7 @@ const SENTENCES = {
     `${plural(checked.segments ?? 0, 'segment')}, ${bytes(checked.objectBytes ?? 0)} as stored, compared with their sums: ${problemCount === 0 ? 'everything agrees' : plural(problemCount, 'problem')}.`,
   nightly: ({ exports, verify }) =>
     exports &&
-    `${plural(exports.parties ?? 0, 'ledger')} looked after: ${plural(exports.newRows ?? 0, 'new entry', 'new entries')}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
+    `${plural(exports.parties ?? 0, 'ledger')} looked after: ${published(exports.newRows, exports.replacedRows)}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
 };
 
 /** Plain facts first, then what has parts of its own; at the top those are folded. */

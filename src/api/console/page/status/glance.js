@@ -59,12 +59,10 @@ function showSentence(text) {
 }
 
 function showFreshness(status, nextNightlyRun) {
-  const oldest = status.streams
-    .map((stream) => stream.asOfTime)
-    .filter((at) => at !== null)
-    .toSorted((a, b) => Date.parse(a) - Date.parse(b))[0];
+  const times = status.streams.map((stream) => stream.asOfTime);
+  const oldest = times.includes(null) ? null : times.toSorted((a, b) => Date.parse(a) - Date.parse(b))[0];
   redraw(byId('fresh'), `${oldest} ${nextNightlyRun}`, () => [
-    ...(oldest === undefined ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
+    ...(oldest === null ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
     ...(nextNightlyRun === null ? ['No nightly run is scheduled.'] : []),
   ]);
 }

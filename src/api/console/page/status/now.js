@@ -55,7 +55,10 @@ function makeFlight({ partyId }) {
   const figure = el('span.figures.quiet');
   return {
     node: el('li', partyName(partyId), ' ', figure),
-    update: ({ progress }) => setText(figure, progress[0] === undefined ? 'asked' : bytes(progress[0].done)),
+    update: ({ progress: [received], isAtSource }) => {
+      const place = isAtSource ? 'at the source' : 'waiting for its turn';
+      setText(figure, received === undefined ? place : bytes(received.done));
+    },
   };
 }
 

@@ -1,0 +1,64 @@
+/** What every benchmark needs: a folder and a server that go with it, numbers of the command line, rows of its table. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createLog } from '../../src/core/log.ts';
+import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
+import { migrate } from '../../src/postgres/migrate.ts';
+
+export interface Scratch {
+  readonly folder: string;
+  /** Of a Postgres whose data lie below `data/` in the folder. */
+  readonly connectionString: string;
+}
+
+/** A folder that is removed with the stack. */
+export async function openFolder(stack: AsyncDisposableStack): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
+  stack.defer(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export async function openScratch(stack: AsyncDisposableStack): Promise<Scratch> {
+  const folder = await openFolder(stack);
+  const { connectionString } = stack.use(
+    await startEmbeddedPostgres({
+      dataDir: join(folder, 'data'),
+      log: createLog('warn'),
+      signal: new AbortController().signal,
+    }),
+  );
+  return { folder, connectionString };
+}
+
+/** The same with an empty mirror in it. */
+export async function openScratchWarehouse(
+  stack: AsyncDisposableStack,
+): Promise<Scratch & { readonly warehouse: Warehouse }> {
+  const scratch = await openScratch(stack);
+  const warehouse = stack.use(openWarehouse({ url: scratch.connectionString, onIdleError: () => undefined }));
+  await migrate(warehouse.db);
+  return { ...scratch, warehouse };
+}
+
+/** The plain numbers among the words of the command line. */
+export function givenNumbers(): number[] {
+  return process.argv
+    .slice(2)
+    .filter((word) => /^\d+$/.test(word))
+    .map(Number);
+}
+
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+}
+
+export function say(what: string, value: string, wanted = ''): void {
+  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
+}
+
+export function sayLoad(when: 'before' | 'after'): void {
+  const loads = loadavg().map((load) => load.toFixed(1));
+  say(`load of the machine ${when}`, loads.join(' '));
+}

@@ -1,0 +1,81 @@
+/** What a failure means: to the connection that it broke, and to the work that met it. */
+import { errorCode, FencedError, UnreachableError } from './errors.ts';
+
+/** What an errno of the network says, whoever was called. */
+export type NetworkFault = 'unreachable' | 'certificate';
+
+const BY_ERRNO: Readonly<Partial<Record<string, NetworkFault>>> = {
+  ECONNREFUSED: 'unreachable',
+  ENOTFOUND: 'unreachable',
+  EAI_AGAIN: 'unreachable',
+  EHOSTUNREACH: 'unreachable',
+  EHOSTDOWN: 'unreachable',
+  ENETUNREACH: 'unreachable',
+  ENETDOWN: 'unreachable',
+  ETIMEDOUT: 'unreachable',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'certificate',
+  SELF_SIGNED_CERT_IN_CHAIN: 'certificate',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'certificate',
+  UNABLE_TO_GET_ISSUER_CERT: 'certificate',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'certificate',
+  CERT_HAS_EXPIRED: 'certificate',
+  CERT_NOT_YET_VALID: 'certificate',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'certificate',
+};
+
+/** undefined for what says neither. */
+export function classifyErrno(errno: string): NetworkFault | undefined {
+  return BY_ERRNO[errno];
+}
+
+export type DatabaseFault = 'unreachable' | 'retryable' | 'permanent';
+
+const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08...|53300)$/;
+/** What may pass in a new transaction. */
+const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)$/;
+/** ENOENT: the socket of a server that is stopped. */
+const LOST_ERRNO = new Set(['ECONNRESET', 'EPIPE', 'ENOENT']);
+
+/** The one table from SQLSTATE or errno to whether, and how, work goes on. */
+export function classifyDatabaseCode(code: string): DatabaseFault {
+  const isUnreachable =
+    UNREACHABLE_SQLSTATE.test(code) || LOST_ERRNO.has(code) || classifyErrno(code) === 'unreachable';
+  if (isUnreachable) return 'unreachable';
+  return RETRYABLE_SQLSTATE.test(code) ? 'retryable' : 'permanent';
+}
+
+/**
+ * `export`: of this ledger alone, and counted against it. `source`, `mirror`: every other export would meet it too;
+ * three in a row from different parties end the exports of a nightly run. `nobody`: others were in the way.
+ */
+export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
+
+const NOBODYS: ReadonlySet<string> = new Set([
+  'FENCED',
+  'WAITED_TOO_LONG',
+  'LEASE_LOST',
+  'COVERAGE_CHANGED',
+  'OBJECT_CLEARED',
+  'SEGMENT_UNREADABLE',
+]);
+const OF_THE_SOURCE: ReadonlySet<string> = new Set([
+  'ASSET_REQUIRED',
+  'SOURCE_UNREACHABLE',
+  'SOURCE_BUSY',
+  'SOURCE_RATE_LIMITED',
+  'SOURCE_BANNED',
+  'SOURCE_CLOSED',
+  'SOURCE_CERTIFICATE',
+  'SOURCE_UNAUTHORIZED',
+  'SOURCE_FORBIDDEN',
+  'SOURCE_REDIRECT',
+  'SOURCE_ABSENT',
+]);
+const OF_THE_MIRROR = /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
+
+export function whoseFault(error: unknown): Fault {
+  const code = errorCode(error);
+  if (error instanceof FencedError || NOBODYS.has(code)) return 'nobody';
+  if (OF_THE_MIRROR.test(code)) return 'mirror';
+  return error instanceof UnreachableError || OF_THE_SOURCE.has(code) ? 'source' : 'export';
+}

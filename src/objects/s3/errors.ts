@@ -1,0 +1,198 @@
+/** The one table of what an error of S3, or of the way to it, means: whether to try again, and what to do. */
+import { S3ServiceException } from '@aws-sdk/client-s3';
+import { errorCode, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
+import { classifyErrno } from '../../core/faults.ts';
+
+/**
+ * `wait`: the same call, for as long as the store's patience lasts. `few`: the same call, a few times; more
+ * would not help. `anew`: not this call, but the whole job. `never`: until somebody changes something.
+ */
+export type Retry = 'wait' | 'few' | 'anew' | 'never';
+
+interface Meaning {
+  readonly code: string;
+  readonly retry: Retry;
+  readonly advice: string;
+}
+
+const AWAY: Meaning = {
+  code: 'OBJECT_STORE_UNREACHABLE',
+  retry: 'wait',
+  advice: 'the object store cannot be reached; check its endpoint and the network',
+};
+const BUSY: Meaning = { code: 'OBJECT_STORE_BUSY', retry: 'wait', advice: 'it is tried again' };
+const DAMAGED: Meaning = {
+  code: 'OBJECT_STORE_DAMAGED',
+  retry: 'few',
+  advice: 'the bytes were damaged on the way; check the network and what lies in between',
+};
+const UPLOAD_LOST: Meaning = { ...BUSY, retry: 'anew' };
+const CLOCK: Meaning = {
+  code: 'OBJECT_STORE_REFUSED',
+  retry: 'few',
+  advice: "this machine's clock differs from the store's; set it by NTP",
+};
+const CERTIFICATE = never(
+  'OBJECT_STORE_CERTIFICATE',
+  'give its certificate authority in NODE_EXTRA_CA_CERTS, or an endpoint with the right name',
+);
+const SECRET = never('OBJECT_STORE_CREDENTIALS', 'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY');
+const TOKEN = never('OBJECT_STORE_CREDENTIALS', 'the credentials are no longer valid; give new ones');
+const NO_KEYS = never(
+  'OBJECT_STORE_CREDENTIALS',
+  'no AWS credentials were found; set AWS_ACCESS_KEY_ID or a profile',
+);
+const REGION = never('OBJECT_STORE_REFUSED', 'the bucket lies in another region; give its own');
+const BUCKET = never('OBJECT_STORE_REFUSED', 'there is no such bucket; check OBJECT_STORE_URL');
+const RIGHTS = never(
+  'OBJECT_STORE_REFUSED',
+  'the credentials lack a right; docs/objects.md lists those that are needed',
+);
+const UNKNOWN_CALL = never('OBJECT_STORE_REFUSED', 'the store does not know this operation');
+const REFUSED = never('OBJECT_STORE_REFUSED', 'check the bucket, the region and the rights');
+const PROTOCOL = never(
+  'OBJECT_STORE_CONFIGURATION',
+  'what answers there does not speak this protocol; check whether the endpoint is http or https, and its port',
+);
+const CONFIGURATION = never('OBJECT_STORE_CONFIGURATION', 'check OBJECT_STORE_URL and the AWS variables');
+
+/** By the name of the SDK's error, which is S3's own code where an answer has one. */
+const BY_NAME: Readonly<Partial<Record<string, Meaning>>> = {
+  CredentialsProviderError: NO_KEYS,
+  TokenProviderError: NO_KEYS,
+  SignatureDoesNotMatch: SECRET,
+  InvalidAccessKeyId: SECRET,
+  ExpiredToken: TOKEN,
+  InvalidToken: TOKEN,
+  TokenRefreshRequired: TOKEN,
+  AccessDenied: RIGHTS,
+  AllAccessDisabled: RIGHTS,
+  RequestTimeTooSkewed: CLOCK,
+  RequestExpired: CLOCK,
+  PermanentRedirect: REGION,
+  AuthorizationHeaderMalformed: REGION,
+  IllegalLocationConstraintException: REGION,
+  NoSuchBucket: BUCKET,
+  InvalidBucketName: BUCKET,
+  NotImplemented: UNKNOWN_CALL,
+  MethodNotAllowed: UNKNOWN_CALL,
+  XAmzContentSHA256Mismatch: DAMAGED,
+  XAmzContentChecksumMismatch: DAMAGED,
+  BadDigest: DAMAGED,
+  IncompleteBody: DAMAGED,
+  NoSuchUpload: UPLOAD_LOST,
+  RequestTimeout: BUSY,
+  OperationAborted: BUSY,
+  ConditionalRequestConflict: BUSY,
+  SlowDown: BUSY,
+  TimeoutError: AWAY,
+};
+
+const BY_STATUS: Readonly<Partial<Record<number, Meaning>>> = {
+  301: REGION,
+  307: REGION,
+  403: RIGHTS,
+  409: BUSY,
+  429: BUSY,
+  501: UNKNOWN_CALL,
+};
+
+const BY_ERRNO: Readonly<Partial<Record<string, Meaning>>> = {
+  ECONNRESET: BUSY,
+  ECONNABORTED: BUSY,
+  EPIPE: BUSY,
+  ERR_STREAM_PREMATURE_CLOSE: BUSY,
+  EMFILE: BUSY,
+  ENFILE: BUSY,
+  EPROTO: PROTOCOL,
+  ERR_INVALID_URL: CONFIGURATION,
+};
+
+function never(code: string, advice: string): Meaning {
+  return { code, retry: 'never', advice };
+}
+
+/** Name before status before errno: the name is the most exact. */
+function meaningOf(error: unknown): Meaning {
+  const byName = error instanceof Error ? BY_NAME[error.name] : undefined;
+  if (byName !== undefined) return byName;
+  const status = statusOf(error);
+  if (status !== undefined) return BY_STATUS[status] ?? (status >= 500 ? BUSY : REFUSED);
+  const errno = errorCode(error);
+  const byErrno = BY_ERRNO[errno];
+  if (byErrno !== undefined) return byErrno;
+  const fault = classifyErrno(errno);
+  if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
+  if (errno.startsWith('HPE_') || errno.startsWith('ERR_SSL_')) return PROTOCOL;
+  // Thrown before anything was sent: "Region is missing" and its like.
+  return CONFIGURATION;
+}
+
+/** Whether the same call may succeed later. */
+export function retryOf(error: unknown): Retry {
+  return isAbort(error) ? 'never' : meaningOf(error).retry;
+}
+
+export function statusOf(error: unknown): number | undefined {
+  if (error instanceof S3ServiceException) return error.$metadata.httpStatusCode;
+  // An answer that is no XML: a proxy's page, or nothing at all.
+  const response: unknown = error instanceof Error && '$response' in error ? error.$response : undefined;
+  const status: unknown =
+    typeof response === 'object' && response !== null && 'statusCode' in response
+      ? response.statusCode
+      : undefined;
+  return typeof status === 'number' ? status : undefined;
+}
+
+/** The key (or the upload, the bucket) is not there. */
+export function isMissing(error: unknown): boolean {
+  return statusOf(error) === 404 && !(error instanceof Error && error.name === 'NoSuchBucket');
+}
+
+/** The condition did not hold: something lies under the key. */
+export function isTaken(error: unknown): boolean {
+  return statusOf(error) === 412;
+}
+
+/** The store does not know conditional writes. */
+export function isConditionUnknown(error: unknown): boolean {
+  return statusOf(error) === 501;
+}
+
+/** @param what was done, and to which key: "publish ledger/…" */
+export function s3Error(what: string, url: string, error: unknown): Error {
+  if (error instanceof PermanentError || error instanceof RetryableError) return error;
+  if (isAbort(error)) return error;
+  const { code, retry, advice } = meaningOf(error);
+  const details = {
+    code,
+    cause: error,
+    meta: {
+      status: statusOf(error),
+      name: error instanceof Error ? error.name : 'UNKNOWN',
+      // Marks that the wait is over: retries do not multiply over layers.
+      ...(meaningOf(error).retry === 'wait' ? { attempts: attemptsOf(error) } : {}),
+    },
+  };
+  const message = `Cannot ${what} in ${url}: ${stateOf(error)}; ${advice}`;
+  if (code === AWAY.code) return new UnreachableError(message, details);
+  return retry === 'never' ? new PermanentError(message, details) : new RetryableError(message, details);
+}
+
+function attemptsOf(error: unknown): number {
+  return error instanceof S3ServiceException ? (error.$metadata.attempts ?? 1) : 1;
+}
+
+/** The words that can be searched for: status and S3's own code, or the errno. */
+function stateOf(error: unknown): string {
+  const name = error instanceof Error ? error.name : 'UNKNOWN';
+  const status = statusOf(error);
+  if (status !== undefined) return `${status} ${name}`;
+  const errno = errorCode(error);
+  if (errno !== 'UNKNOWN') return errno;
+  return error instanceof Error ? (error.message.split('\n', 1)[0] ?? name) : name;
+}
+
+function isAbort(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'AbortError';
+}

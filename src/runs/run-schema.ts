@@ -1,0 +1,40 @@
+/** The JSON Schema of a run: OpenAPI's, and the one that ships. Who only looks at runs loads none of it. */
+import { z } from 'zod';
+import { VERDICTS } from '../core/verdict.ts';
+import type { RunKind, RunState } from '../postgres/schema.ts';
+
+export const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'] as const satisfies RunKind[];
+const STATES = ['queued', 'running', 'done', 'cancelled'] as const satisfies RunState[];
+const UUID = z.string().meta({ format: 'uuid' });
+const TEXT_OR_NULL = z.string().nullable();
+const TIME_OR_NULL = TEXT_OR_NULL.meta({ format: 'date-time' });
+
+export const RUN = z.object({
+  id: UUID,
+  runId: UUID,
+  parentRunId: TEXT_OR_NULL,
+  kind: z.enum(RUN_KINDS),
+  subject: z.string(),
+  sourceUrl: TEXT_OR_NULL.optional(),
+  state: z.enum(STATES),
+  status: z.enum(['queued', 'running', 'succeeded', 'failed', 'cancelled']),
+  verdict: z.enum(VERDICTS).nullable(),
+  retryable: z.boolean().describe('Whether the same order may end better another time.'),
+  rows: TEXT_OR_NULL.meta({
+    pattern: String.raw`^\d+$`,
+    description:
+      'Ledger entries published (those among them that replace published ones are `replacedRows` of the evidence), rows of a list, or rows loaded: decimal text.',
+  }),
+  asOf: TIME_OR_NULL.describe('What it was about is complete up to here.'),
+  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  evidence: z
+    .looseObject({})
+    .describe('Rows, bytes, entries and segments are decimal text; other counts are numbers.'),
+  queuedAt: z.string().meta({ format: 'date-time' }),
+  startedAt: TIME_OR_NULL,
+  finishedAt: TIME_OR_NULL,
+  attempts: z.int32().min(0),
+  links: z.record(z.string(), z.string()),
+});
+
+export type DescribedRun = z.infer<typeof RUN>;

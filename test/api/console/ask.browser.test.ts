@@ -1,0 +1,103 @@
+/** Data > Ask as a newcomer uses it: what is told stays true to what was asked. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { LakeAnswer, LakeQueries, LakeQuestion } from '../../../src/api/console/lake-queries.ts';
+import { NO_LAKE } from '../mirror.ts';
+import { type ConsolePage, openPage } from './browser.ts';
+import { type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
+
+const ASSET = 'ab'.repeat(32);
+const DAYS = Array.from({ length: 3_000 }, (_, n) => ({ n, day: `2026-01-${(n % 28) + 1}` }));
+let opened: { readonly console: FixedConsole; readonly view: ConsolePage } | undefined;
+
+afterEach(async () => {
+  await opened?.view[Symbol.asyncDispose]();
+  await opened?.console[Symbol.asyncDispose]();
+});
+
+type Page = ConsolePage['page'];
+
+async function openAsk(rowsOf: (question: LakeQuestion) => Promise<LakeAnswer['rows']>): Promise<Page> {
+  const lake: LakeQueries = {
+    ...NO_LAKE,
+    questions: [
+      { name: 'daily-flows', title: 'what moved', parameters: ['since', 'until', 'asset'] },
+      { name: 'cadence', title: 'how many', parameters: [] },
+    ],
+    ask: async (question: LakeQuestion) => ({ rows: await rowsOf(question), isCut: false, tookMs: 1 }),
+  };
+  const facts = { live: quiet(), status: wholeFacts(), runs: [], settings: [] };
+  const console = await openFixedConsole(facts, 500, { lake });
+  const view = await openPage();
+  opened = { console, view };
+  await view.page.goto(new URL('/data', console.url).href);
+  await view.page.locator('#query-question option').nth(2).waitFor({ state: 'attached' });
+  return view.page;
+}
+
+async function run(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+}
+
+const assets = async (): Promise<LakeAnswer['rows']> => [{ asset_id: ASSET }];
+
+describe('another question', () => {
+  it('takes away the answer to the one before', async () => {
+    const page = await openAsk(async () => [{ n: 1 }]);
+    await page.getByLabel('Question').selectOption('cadence');
+    await run(page);
+    await page.locator('#query-result table').waitFor();
+    await page.getByLabel('Question').selectOption('daily-flows');
+    expect(await page.locator('#query-result').innerText()).toBe('');
+  });
+
+  it('is not given the answer of one that was asked before and is answered late', async () => {
+    const answer = Promise.withResolvers<LakeAnswer['rows']>();
+    const page = await openAsk(async () => answer.promise);
+    await page.getByLabel('Question').selectOption('cadence');
+    await run(page);
+    await page.getByText('Asking the lake').waitFor();
+    await page.getByLabel('Question').selectOption('');
+    answer.resolve([{ n: 1 }]);
+    await page.locator('#query button.primary:not([aria-disabled])').waitFor();
+    expect(await page.locator('#query-result').innerText()).toBe('');
+  });
+});
+
+describe('a ready question', () => {
+  it('says that until is not included and that the beginning of an id is enough, and names the assets', async () => {
+    const page = await openAsk(assets);
+    await page.getByLabel('Question').selectOption('daily-flows');
+    await page.getByLabel('until (not included)').waitFor();
+    const asset = page.getByLabel('asset');
+    expect(await asset.getAttribute('placeholder')).toBe('beginning of an id');
+    const offered = page.locator(`datalist#${await asset.getAttribute('list')} option`);
+    await expect.poll(() => offered.count()).toBe(1);
+    expect(await offered.getAttribute('value')).toBe(ASSET);
+  });
+});
+
+describe('your own SQL', () => {
+  it('begins with an example that counts each entry once', async () => {
+    const page = await openAsk(assets);
+    expect(await page.getByLabel('SQL', { exact: true }).inputValue()).toContain('where is_counted');
+  });
+
+  it.each(['Run', 'CSV'])('is asked for where there is none, by %s', async (button) => {
+    const page = await openAsk(assets);
+    await page.getByLabel('SQL', { exact: true }).fill(' ');
+    await page.getByRole('button', { name: button, exact: true }).click();
+    await expect.poll(() => page.locator('#query').innerText()).toContain('Nothing was asked yet: write SQL');
+  });
+});
+
+it('says of a long result that there is more below', async () => {
+  const page = await openAsk(async () => DAYS);
+  await run(page);
+  await expect.poll(() => page.locator('#query-result').innerText()).toContain('3,000 rows, scroll for all');
+});
+
+it('says of a short result only how many rows it has', async () => {
+  const page = await openAsk(async () => [{ n: 1 }]);
+  await run(page);
+  await expect.poll(() => page.locator('#query-result .hint').innerText()).toBe('1 row, 1 ms');
+});

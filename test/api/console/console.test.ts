@@ -1,0 +1,99 @@
+/** The console's pages: all of it local, nothing inline, everything it names there. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import type { FastifyInstance } from 'fastify';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { apiWithoutDatabase } from '../mirror.ts';
+
+let server: FastifyInstance;
+beforeAll(async () => {
+  server = await apiWithoutDatabase({});
+});
+
+async function bodyOf(url: string): Promise<{ body: string; type: string }> {
+  const { body, headers, statusCode } = await server.inject({ url, headers: { host: 'localhost' } });
+  if (statusCode !== 200) throw new Error(`${url} answered ${statusCode}`);
+  return { body, type: `${headers['content-type']}` };
+}
+
+describe.each(['/', '/login'])('the page %s', (page) => {
+  it('names only what this server has', async () => {
+    const { body, type } = await bodyOf(page);
+    expect(type).toBe('text/html; charset=utf-8');
+    const named = [...body.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = '']) => url);
+    expect(named).toContain('/assets/console.css');
+    const actions = [...body.matchAll(/method="post" action="([^"]*)"/g)].map(([, url = '']) => url);
+    expect(actions).toEqual([page === '/' ? '/logout' : '/login']);
+    for (const url of actions) {
+      expect(server.hasRoute({ method: 'POST', url })).toBe(true);
+    }
+    for (const url of named.filter((one) => !one.startsWith('#') && one !== '/queues')) {
+      expect(url).toMatch(/^\/(?!\/)/);
+      await expect(bodyOf(url)).resolves.toBeDefined();
+    }
+  });
+
+  it('holds no script and no style that its content security policy would refuse', async () => {
+    const { body } = await bodyOf(page);
+    expect(body).not.toMatch(/<style|style=|<script(?![^>]*src=)|\son\w+=|javascript:/i);
+  });
+
+  it('tells its language and title, and labels its parts', async () => {
+    const { body } = await bodyOf(page);
+    expect(body).toMatch(/<html lang="en">/);
+    expect(body).toMatch(/<title>[^<]*ledger-mirror<\/title>/);
+    for (const [, id] of body.matchAll(/aria-labelledby="([^"]*)"/g)) expect(body).toContain(`id="${id}"`);
+    for (const [, id] of body.matchAll(/<input id="([^"]*)"/g)) expect(body).toContain(`for="${id}"`);
+  });
+});
+
+/** Every script of the page, in the folder they are served from. */
+const SCRIPTS = readdirSync(new URL('../../../src/api/console/page/', import.meta.url), {
+  recursive: true,
+  encoding: 'utf8',
+}).filter((file) => file.endsWith('.js'));
+
+describe.each(SCRIPTS)('the script %s', (file) => {
+  it('puts nothing into the page as markup, and names no other host', async () => {
+    const { body } = await bodyOf(`/assets/${file}`);
+    expect(body).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/);
+    expect(body.replace("'http://www.w3.org/2000/svg'", '')).not.toMatch(/https?:\/\//);
+  });
+
+  it('imports only what is served, and finds every place that it fills', async () => {
+    const [{ body: script }, { body: page }] = [await bodyOf(`/assets/${file}`), await bodyOf('/')];
+    for (const [, path = ''] of script.matchAll(/from '(\.[^']*)'/g))
+      expect(SCRIPTS).toContain(join(dirname(file), path));
+    for (const [, id] of script.matchAll(/\b(?:byId|loader)\(\s*'([^']*)'/g))
+      expect(page).toContain(`id="${id}"`);
+  });
+});
+
+describe('an asset', () => {
+  it('is sent packed where the browser unpacks it, and not at all where it has it', async () => {
+    const ask = async (headers: Record<string, string>): Promise<Awaited<ReturnType<typeof server.inject>>> =>
+      server.inject({ url: '/assets/uplot.js', headers: { host: 'localhost', ...headers } });
+    const [plain, packed] = [await ask({}), await ask({ 'accept-encoding': 'gzip, br' })];
+    expect(gunzipSync(packed.rawPayload)).toEqual(plain.rawPayload);
+    const kept = await ask({ 'if-none-match': `${plain.headers.etag}` });
+    expect([kept.statusCode, kept.rawPayload.length]).toEqual([304, 0]);
+  });
+});
+
+describe('the style sheet', () => {
+  it('is every file of the folder, in an order that ends with the phone', async () => {
+    const folder = new URL('../../../src/api/console/page/style/', import.meta.url);
+    const { body, type } = await bodyOf('/assets/console.css');
+    expect(type).toBe('text/css; charset=utf-8');
+    const places = readdirSync(folder).map((file) => ({
+      file,
+      at: body.indexOf(readFileSync(new URL(file, folder), 'utf8')),
+    }));
+    expect(places.filter(({ at }) => at < 0)).toEqual([]);
+    expect(places.toSorted((a, b) => a.at - b.at).map(({ file }) => file)).toMatchObject({
+      0: 'base.css',
+      [places.length - 1]: 'phone.css',
+    });
+  });
+});

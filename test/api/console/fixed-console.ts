@@ -1,0 +1,113 @@
+/** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
+import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
+import type { LiveFacts } from '../../../src/api/console/store/console-store.ts';
+import { listen } from '../../../src/api/http/listen.ts';
+import type { MirrorFacts } from '../../../src/api/http/ports.ts';
+import type { RunDocument } from '../../../src/runs/run-document.ts';
+import { EMPTY_FACTS, apiWithoutDatabase, CALM, NO_LAKE } from '../mirror.ts';
+
+export const PARTY = 'ab'.repeat(32);
+const NOW = '2026-03-01T06:00:00.000000Z';
+
+export interface Facts {
+  live: LiveFacts;
+  status: MirrorFacts;
+  runs: readonly RunDocument[];
+  settings: ConsoleParts['settings'];
+}
+
+export interface FixedConsole extends AsyncDisposable {
+  readonly url: string;
+  /** Change them: the console shows it. */
+  readonly facts: Facts;
+  /** Stops answering; `resume` answers again, at the same address. */
+  interrupt(): Promise<void>;
+  resume(): Promise<void>;
+}
+
+export function quiet(): LiveFacts {
+  return {
+    now: NOW,
+    workers: 1,
+    openRuns: [],
+    inFlight: [],
+    quarantined: [],
+    nightly: null,
+    revision: '0',
+  };
+}
+
+export function wholeFacts(): MirrorFacts {
+  return {
+    ...EMPTY_FACTS,
+    sourceUrl: 'https://ledger.example.com/',
+    streams: EMPTY_FACTS.streams.map((stream) => ({
+      ...stream,
+      verdict: 'complete',
+      checkedAt: '2026-03-01T02:11:00Z',
+      asOfTime: '2026-03-01T02:00:00Z',
+      rows: '1234567',
+    })),
+  };
+}
+
+export async function openFixedConsole(
+  facts: Facts,
+  everyMs: number,
+  parts: Partial<ConsoleParts> = {},
+): Promise<FixedConsole> {
+  const moving: ConsoleParts = {
+    lake: NO_LAKE,
+    store: {
+      live: async () => facts.live,
+      lines: async () => [],
+      history: async () => ({ growth: [], nightlyRuns: [] }),
+      quarantined: async (rowsMax) => facts.live.quarantined.slice(0, rowsMax),
+      costs: async () => [],
+    },
+    ledgers: {
+      parties: async () => ({ parties: [], next: null }),
+      party: async () => undefined,
+      flows: async () => [],
+      balance: async () => [],
+      entries: async () => ({ entries: [], next: null }),
+    },
+    get settings() {
+      return facts.settings;
+    },
+    nextNightlyRun: () => '2026-03-02T02:00:00.000Z',
+    progress: async () => [],
+    exportProgress: async () => [],
+    preview: async () => {
+      throw new Error('this console previews nothing');
+    },
+    upkeep: async () => CALM,
+    ...parts,
+  };
+  const start = async (port: number): ReturnType<typeof listen> => {
+    const server = await apiWithoutDatabase({
+      console: moving,
+      consoleEveryMs: everyMs,
+      status: {
+        facts: async () => facts.status,
+        runs: async () => facts.runs,
+        logs: async () => ({ lines: [], next: undefined }),
+        run: async (id) => facts.runs.find((run) => run.runId === id),
+      },
+    });
+    return listen(server, { host: '127.0.0.1', port, token: undefined });
+  };
+  let server = await start(0);
+  const { url } = server;
+  return {
+    url,
+    facts,
+    interrupt: async () => {
+      await server[Symbol.asyncDispose]();
+    },
+    resume: async () => {
+      server = await start(Number(new URL(url).port));
+    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,123 @@
+/** SQL from the console: real statements in real processes over a real lake, and what none of them may do. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { QueryRunner } from '../../../src/api/console/lake-queries.ts';
+import { openConsoleLake } from '../../../src/app/serving/console-lake.ts';
+import { FileStore } from '../../../src/objects/file-store.ts';
+import { readConfig } from '../../../src/config/environment.ts';
+import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
+import { text } from 'node:stream/consumers';
+import { freshDatabase } from '../../support/database.ts';
+import { openHome, type MirrorHome } from '../../cli/mirror-home.ts';
+
+const database = await freshDatabase();
+const { signal } = new AbortController();
+let sandbox: Sandbox;
+let home: MirrorHome;
+
+beforeAll(async () => {
+  sandbox = await startSandbox({ parties: 5, entriesMean: 40, rateLimit: 'none' });
+  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
+  const { code, stderr } = await home.run(['nightly']);
+  if (code !== 0) throw new Error(stderr);
+});
+
+afterAll(async () => {
+  await home[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
+
+function desk(): ReturnType<typeof openConsoleLake> {
+  return openConsoleLake(
+    readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }),
+    new FileStore(home.objectsDir),
+  );
+}
+
+describe('the Data view', () => {
+  test('shows every table with its columns, and how to read it from elsewhere', async () => {
+    const tables = await desk().tables();
+    const entries = tables.find(({ name }) => name === 'ledger_entries');
+    expect(entries?.columns.find(({ name }) => name === 'quantity')?.comment).toMatch(/\w/);
+    expect(entries?.access.map(({ engine }) => engine)).toEqual(['DuckDB', 'Python', 'Spark', 'psql']);
+    const { rows } = await desk().ask({ sql: 'select count(*) as n from ledger_entries' }, signal);
+    expect(entries?.rows).toBe(String(rows[0]?.['n']));
+  });
+
+  test('reads the tables again when the lake has changed, and not before', async () => {
+    const lake = desk();
+    const before = await lake.tables();
+    expect(await lake.tables()).toBe(before);
+    expect(await home.run(['lake', 'restore', '1'])).toMatchObject({ code: 0 });
+    const after = await lake.tables();
+    expect(after).not.toBe(before);
+    expect(after.map(({ name, rows }) => [name, rows])).toEqual(before.map(({ name, rows }) => [name, rows]));
+  });
+
+  test('answers SQL exactly, and a ready question with its options', async () => {
+    const { rows, isCut } = await desk().ask(
+      { sql: "select 170141183460469231731687303715884105727::hugeint as big, 'a' as word" },
+      signal,
+    );
+    expect({ rows, isCut }).toEqual({
+      rows: [{ big: '170141183460469231731687303715884105727', word: 'a' }],
+      isCut: false,
+    });
+    const asset = sandbox.truth.assetIds()[0] ?? '';
+    const flows = await desk().ask({ question: 'daily-flows', options: { asset } }, signal);
+    expect(new Set(flows.rows.map((row) => row['asset_id']))).toEqual(new Set([asset]));
+  });
+
+  test('cuts an answer that has no end', async () => {
+    const { rows, isCut } = await desk().ask({ sql: 'select * from range(10000000)' }, signal);
+    expect([rows.length, isCut]).toEqual([5_000, true]);
+  });
+
+  test('downloads what it shows as CSV and as Parquet', async () => {
+    const question = { sql: 'select party_id from parties order by 1' };
+    const csv = await text(await desk().file(question, 'csv', signal));
+    expect(csv.trimEnd().split('\n')[0]).toBe('party_id');
+    const parquet = await desk().file(question, 'parquet', signal);
+    expect((await text(parquet)).startsWith('PAR1')).toBe(true);
+  });
+
+  test.each([
+    ['a statement that is wrong', 'select from where', /SQL: /],
+    ['a statement that writes', "copy (select 1) to '/tmp/written-by-a-console'", /SQL: /],
+    ['a file outside', "select * from read_text('/etc/passwd')", /SQL: |Cannot /],
+    ['a table by half of its name', 'select * from checkpoint', /Did you mean "checkpoints"\?/],
+    ['an option in the place of SQL', '--output=/tmp/written-by-a-console', /SQL: /],
+  ])('refuses %s, and says why', async (_, sql, why) => {
+    await expect(desk().ask({ sql }, signal)).rejects.toMatchObject({
+      statusCode: 400,
+      message: expect.stringMatching(why),
+    });
+  });
+
+  test('names the field whose value it refuses, not an option of the command line', async () => {
+    const question = { question: 'top-parties', options: { since: 'yesterday', asset: 'zz' } };
+    await expect(desk().ask(question, signal)).rejects.toMatchObject({
+      message: expect.stringMatching(/^since: "yesterday" is not accepted; /),
+    });
+  });
+
+  test('tells that a statement was ended, wherever in a row its process was killed', async () => {
+    for (const written of ['', '{"a": 1}\n', '{"a": 1}\n{"a']) {
+      const script = `process.stdout.write(${JSON.stringify(written)}, () => process.kill(process.pid, 'SIGKILL'))`;
+      const runner = new QueryRunner({ command: [process.execPath, '-e', script, '--'], env: {} });
+      await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
+        statusCode: 400,
+        message: expect.stringContaining('the statement was ended') as unknown,
+      });
+    }
+  });
+
+  test('asks two statements at once, and tells a third to come again', async () => {
+    const runner = new QueryRunner({ command: ['sleep', '30'], env: { PATH: '/usr/bin:/bin' } });
+    const stop = new AbortController();
+    const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
+    await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({ statusCode: 503 });
+    stop.abort();
+    const ended = await Promise.allSettled(open);
+    expect(ended.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  });
+});

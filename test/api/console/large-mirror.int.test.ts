@@ -1,0 +1,70 @@
+/** What the status and the pages of the console read of a large mirror: plans and blocks, no times. */
+import { Pool } from 'pg';
+import { expect, test } from 'vitest';
+import { ConsoleLedgers } from '../../../src/api/console/store/console-ledgers.ts';
+import { ConsoleStore } from '../../../src/api/console/store/console-store.ts';
+import { openRows } from '../../../src/postgres/rows.ts';
+import { openWarehouse } from '../../../src/postgres/database.ts';
+import { readNightlyScope } from '../../../src/runs/nightly/nightly-exports.ts';
+import { NightlyPlans } from '../../../src/runs/store/nightly/nightly-plans.ts';
+import { openStatusStore } from '../../../src/runs/store/status-store.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { explainStatements } from '../../support/measure/explain-statements.ts';
+import { fillMirror } from '../../support/measure/large-mirror.ts';
+
+const PARTIES = 4_000;
+const ENTRIES = 120_000;
+/** A page of rows, each found by an index, in five months. */
+const PAGE_BLOCKS = 900;
+/** Each table of a row for each party, once or twice; a second look at each row would be thousands. */
+const COUNTED_BLOCKS = 900;
+
+const database = await freshDatabase({ isMigrated: true });
+const { busy, idle, assetId, runId } = await fillMirror(database.pool, {
+  parties: PARTIES,
+  entries: ENTRIES,
+});
+const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const rows = openRows(warehouse.pool);
+const page = new ConsoleStore(rows);
+const ledgers = new ConsoleLedgers(rows);
+const plans = new NightlyPlans(warehouse.db);
+const night = { plans, nightlyParties: { kind: 'all' } as const };
+
+test.each([
+  ['what is going on', () => page.live(), 60],
+  ['the time lines', () => page.lines(), PAGE_BLOCKS],
+  ['a page of parties', () => ledgers.parties({ view: 'id', search: '' }), PAGE_BLOCKS],
+  ['the parties of the newest entries', () => ledgers.parties({ view: 'recent', search: '' }), PAGE_BLOCKS],
+  ['a busy party', () => ledgers.party(busy), 1_300],
+  ['an idle party', () => ledgers.party(idle), 200],
+  ['its flows', () => ledgers.flows(busy, assetId, 'UTC'), 425],
+  ['its balance', () => ledgers.balance(busy, { asset: assetId, type: 'GENERAL' }), 425],
+  ['its entries', () => ledgers.entries(busy, {}), 200],
+  ['its entries until a day', () => ledgers.entries(busy, { until: '2023-03-10' }), 200],
+  ['what a run cost', () => page.costs(runId), 200],
+  ['how the mirror grew', () => page.history(), COUNTED_BLOCKS],
+  ['the status', () => openStatusStore(warehouse).facts(), COUNTED_BLOCKS],
+  ['what a nightly run would ask', async () => plans.preview((await readNightlyScope(night)).scope), 250],
+])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {
+  const explained = await explainStatements(database.pool, work);
+  expect(explained).not.toEqual([]);
+  expect(
+    explained.flatMap(({ scanned }) => scanned).filter((name) => name.startsWith('ledger_entries')),
+  ).toEqual([]);
+  expect(explained.reduce((sum, { buffers }) => sum + buffers, 0)).toBeLessThan(blocksMax);
+});
+
+test('the status reads ranges and segments from their indexes alone, in the order of parties', async () => {
+  // To 4,000 parties what the usual 4 MB are to 100,000: nothing of each can be sorted or grouped in memory.
+  const pool = new Pool({ connectionString: database.url, options: '-c work_mem=160kB' });
+  try {
+    const explained = await explainStatements(pool, () => openStatusStore(warehouse).facts());
+    const scanned = explained.flatMap((statement) => statement.scanned);
+    expect(scanned).toContain('parties');
+    expect(scanned).not.toContain('coverage');
+    expect(scanned).not.toContain('segments');
+  } finally {
+    await pool.end();
+  }
+});

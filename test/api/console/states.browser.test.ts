@@ -1,0 +1,362 @@
+/** The console in states that the demo never shows: everything empty, something wrong, nothing answering. */
+import { Readable } from 'node:stream';
+import { afterEach, describe, expect, it } from 'vitest';
+import { accessibilityFaults } from './accessibility.ts';
+import { type ConsolePage, openPage } from './browser.ts';
+import { type Facts, type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
+import type { ConsoleParts, Upkeep } from '../../../src/api/console/console-data.ts';
+import { StatusError } from '../../../src/api/http/status-error.ts';
+import { CALM, EMPTY_FACTS, NO_LAKE } from '../mirror.ts';
+
+const EVERY_MS = 50;
+let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
+
+async function open(
+  facts: Partial<Facts>,
+  path = '/',
+  parts: Partial<ConsoleParts> = {},
+): Promise<typeof opened> {
+  const all = { live: quiet(), status: EMPTY_FACTS, runs: [], settings: [], ...facts };
+  const fixed = await openFixedConsole(all, EVERY_MS, parts);
+  const view = await openPage();
+  opened = { console: fixed, view };
+  await view.page.goto(new URL(path, fixed.url).href);
+  return opened;
+}
+
+afterEach(async () => {
+  await opened.view[Symbol.asyncDispose]();
+  await opened.console[Symbol.asyncDispose]();
+});
+
+async function expectShown(id: string, text: string): Promise<void> {
+  await opened.view.page.locator(`#${id}`, { hasText: text }).waitFor();
+}
+
+async function expectSentence(text: string): Promise<void> {
+  await opened.view.page.locator('#sentence', { hasText: text }).waitFor();
+}
+
+/** What each view says of a mirror that holds nothing, by the panel's id. */
+const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  '/': { sentence: 'Nothing has been mirrored yet', now: 'Nothing is running' },
+  '/data': { parties: 'No ledger with an entry was exported yet' },
+  '/runs': {
+    runs: 'No run yet',
+    growth: 'Nothing was published yet',
+    'nightly-runs': 'No nightly run yet',
+    lines: 'No ledger was exported yet',
+    quarantine: 'Nothing is in quarantine',
+  },
+  '/settings': { 'settings-title': 'Settings' },
+};
+
+describe('the glance at the status', () => {
+  it.each(Object.entries(EMPTY_VIEWS))(
+    'says of an empty mirror at %s that nothing is there yet',
+    async (path, panels) => {
+      const { view } = await open({}, path);
+      for (const [id, text] of Object.entries(panels)) await expectShown(id, text);
+      await expect.poll(() => view.page.locator('.view:not([hidden]) .loading').count()).toBe(0);
+      expect(await accessibilityFaults(view.page)).toEqual([]);
+      expect([...view.problems, ...view.foreign]).toEqual([]);
+    },
+  );
+
+  it('says as of when the mirror is complete, and asks nothing of a person', async () => {
+    const { view } = await open({ status: wholeFacts() });
+    await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
+    await expect.poll(() => view.page.title()).toBe('✓ Status · ledger-mirror');
+    await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
+  });
+
+  it.each([
+    ['4', true],
+    ['5', false],
+  ])('with %s of 100 bytes free on the disk, warns: %s', async (diskFreeBytes, isTold) => {
+    const upkeep = async (): Promise<Upkeep> => ({ ...CALM, diskFreeBytes, diskBytes: '100' });
+    const { view } = await open({ status: wholeFacts() }, '/', { upkeep });
+    await expectShown('numbers', `${diskFreeBytes} B`);
+    expect(await view.page.getByText('the disk of DATA_DIR is nearly full').count()).toBe(isTold ? 1 : 0);
+  });
+
+  it.each([
+    ['incomplete', 'Sync now'],
+    ['suspicious', 'Read the evidence'],
+    ['failed', 'Sync now'],
+  ] as const)('gives the button that deals with a list that is %s', async (verdict, button) => {
+    const status = wholeFacts();
+    const streams = status.streams.map((stream, index) => (index === 0 ? { ...stream, verdict } : stream));
+    const { view } = await open({ status: { ...status, streams } });
+    await expectSentence('the list of parties is not proven');
+    await expectShown(
+      'attention',
+      `The last sync of parties ${verdict === 'failed' ? verdict : `was ${verdict}`}`,
+    );
+    await view.page.locator('#attention').getByRole('button', { name: button }).waitFor();
+    expect(await accessibilityFaults(view.page)).toEqual([]);
+  });
+
+  it('shows figures that follow what has changed, as the sentence does', async () => {
+    const status = wholeFacts();
+    const { view, console: mirror } = await open({ status });
+    await expectShown('numbers', '0 of 0');
+    const coverage = { ...status.coverage, listed: 9, wanted: 9, covered: 7 };
+    mirror.facts.status = { ...status, coverage, ledger: { ...status.ledger, bytes: '2048' } };
+    await expectSentence('7 of 9 ledgers are covered');
+    await expect.poll(() => view.page.locator('#numbers').innerText()).toMatch(/7 of 9[\s\S]*2\.0 KiB/);
+  });
+
+  it('says what each figure counts, where the same thing has two', async () => {
+    const status = wholeFacts();
+    const streams = status.streams.map((stream) =>
+      stream.name === 'parties' ? { ...stream, rows: '152' } : stream,
+    );
+    const coverage = { ...status.coverage, listed: 151, wanted: 151, covered: 151 };
+    const { view } = await open({ status: { ...status, streams, coverage } });
+    await expect
+      .poll(() => view.page.locator('#streams h3 .figures').allTextContents())
+      .toEqual(['151 and network', '1,234,567 unique', '1,234,567']);
+  });
+
+  it('says which exports are at the source, and which wait for their turn', async () => {
+    const inFlight = ['aa', 'bb'].map((partyId) => ({
+      partyId,
+      assetId: null,
+      isAtSource: partyId === 'bb',
+    }));
+    const { view } = await open({ live: { ...quiet(), inFlight } });
+    await expect
+      .poll(() => view.page.locator('#now .flights li').allInnerTexts())
+      .toEqual(['aa waiting for its turn', 'bb at the source']);
+  });
+
+  it('says that work waits for a worker', async () => {
+    await open({
+      live: { ...quiet(), workers: 0, openRuns: [run({ state: 'queued', verdict: null, finishedAt: null })] },
+    });
+    await expect
+      .poll(() => opened.view.page.locator('#attention').innerText())
+      .toContain('1 run waits and no worker is running');
+  });
+});
+
+function run(changes: Partial<Facts['runs'][number]>): Facts['runs'][number] {
+  return {
+    runId: '01a1fc0b-e1b9-71c1-ace8-91e8d46a6831',
+    parentRunId: null,
+    kind: 'sync',
+    subject: 'parties',
+    state: 'done',
+    verdict: 'complete',
+    evidence: {},
+    queuedAt: '2026-03-01T02:00:00Z',
+    startedAt: '2026-03-01T02:00:00Z',
+    finishedAt: '2026-03-01T02:01:00Z',
+    attempts: 1,
+    ...changes,
+  };
+}
+
+describe('evidence', () => {
+  it.each([
+    [
+      'sync',
+      { list: 'parties', rows: '151', newRows: '151', requests: 4, network: 'stored' },
+      '151 rows and network listed, 151 of them new, by 4 requests.',
+    ],
+    [
+      'sync',
+      { list: 'checkpoints', rows: '2137', newRows: '0', requests: 1 },
+      '2,137 rows listed (repeats included), 0 of them new, by 1 request.',
+    ],
+    ['export', { rows: '9', bytes: '2048', segments: '1' }, '9 new entries, 2.0 KiB as CSV, in 1 segment.'],
+    [
+      'export',
+      { rows: '24', replacedRows: '16', bytes: '2048', segments: '1' },
+      '8 new entries (24 rows published, 16 replaced), 2.0 KiB as CSV, in 1 segment.',
+    ],
+    [
+      'verify',
+      { checked: { segments: 4, objectBytes: '1024' }, problemCount: 0 },
+      '4 segments, 1.0 KiB as stored, compared with their sums: everything agrees.',
+    ],
+  ] as const)('of a run of %s says what each figure counts', async (kind, evidence, said) => {
+    const { view } = await open({ runs: [run({ kind, evidence })] }, '/runs');
+    await view.page.locator('#runs summary').click();
+    expect(await view.page.locator('#runs .said').innerText()).toContain(said);
+  });
+});
+
+describe('the quarantine', () => {
+  it('is shown fifty at a time, and all of it stays over an update', async () => {
+    const quarantined = Array.from({ length: 120 }, (_, at) => ({
+      exportId: `${at}`,
+      partyId: `${at}`.padStart(64, '0'),
+      assetId: null,
+      since: '2026-03-01T02:00:00Z',
+      attempts: 5,
+      reason: { code: 'STREAM_CUT' },
+    }));
+    const { view, console: mirror } = await open({ live: { ...quiet(), quarantined } }, '/runs');
+    const shown = view.page.locator('#quarantine li');
+    await expect.poll(() => shown.count()).toBe(50);
+    await view.page.locator('#quarantine-more').click();
+    await expect.poll(() => shown.count()).toBe(100);
+    mirror.facts.live = { ...quiet(), quarantined: quarantined.slice(10), revision: '2' };
+    await view.page.locator('#quarantine-more').click();
+    await expect.poll(() => shown.count()).toBe(110);
+    await view.page.locator('#quarantine-more').waitFor({ state: 'hidden' });
+  });
+});
+
+describe('the connection to the mirror', () => {
+  it('shows when it is lost, keeps what was known, and heals', async () => {
+    const { view, console: mirror } = await open({ status: wholeFacts() });
+    await expectSentence('The mirror is complete');
+    await view.page.locator('[data-connection=live]').waitFor();
+    await mirror.interrupt();
+    await view.page.locator('#connection', { hasText: 'Connection lost. What you see is as of' }).waitFor();
+    expect(await accessibilityFaults(view.page)).toEqual([]);
+    await expectSentence('The mirror is complete');
+    await mirror.resume();
+    await view.page.locator('#connection', { hasText: /^Live$/ }).waitFor();
+    await view.page.locator('[data-connection=live]').waitFor();
+  });
+});
+
+describe('what the source, or anybody, wrote', () => {
+  const evil = '<img src="/evil" onerror="document.title=1"><script>document.title=2</script>';
+  const facts: Partial<Facts> = {
+    status: { ...wholeFacts(), sourceUrl: evil, ledger: { ...wholeFacts().ledger, quarantined: '1' } },
+    settings: [{ name: evil, value: evil, isSecret: false, origin: evil, help: evil }],
+    runs: [
+      run({
+        subject: evil,
+        evidence: { [evil]: [evil, { [evil]: evil }], error: { code: evil, message: evil } },
+      }),
+    ],
+    live: {
+      ...quiet(),
+      openRuns: [run({ subject: evil, state: 'running', verdict: null, finishedAt: null })],
+      inFlight: [{ partyId: evil, assetId: evil, isAtSource: true }],
+      quarantined: [
+        {
+          exportId: '1',
+          partyId: evil,
+          assetId: evil,
+          since: '2026-03-01T02:00:00Z',
+          attempts: 5,
+          reason: { code: evil, message: evil },
+        },
+      ],
+    },
+  };
+
+  it.each([
+    ['/', '#attention'],
+    ['/runs', '#quarantine'],
+    ['/settings', '#settings'],
+  ])('is text wherever it is shown at %s', async (path, shownIn) => {
+    const { view } = await open(facts, path);
+    await view.page.locator(shownIn, { hasText: evil }).waitFor();
+    if (path === '/runs') {
+      await view.page.locator('#runs summary').click();
+      await view.page.locator('#runs pre', { hasText: 'onerror' }).waitFor({ state: 'attached' });
+    }
+    expect(await view.page.locator('main img, main script, dialog img').count()).toBe(0);
+    expect(await view.page.title()).toContain('ledger-mirror');
+    expect([...view.weights.keys()]).not.toContain('/evil');
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+});
+
+describe('a result', () => {
+  it('separates the thousands of whole numbers, exactly, and of no id and no year', async () => {
+    const rows = [
+      {
+        party_id: 'ab'.repeat(32),
+        year: 2026,
+        at_block: 51234567,
+        code: '00123456',
+        quantity: '170141183460469231731687303715884105727',
+        change: '-1234567',
+        median: '1234.5678',
+      },
+      {
+        party_id: 'cd'.repeat(32),
+        year: 2025,
+        at_block: 1,
+        code: '1234567',
+        quantity: '5',
+        change: '0',
+        median: '0.1',
+      },
+    ];
+    const lake = { ...NO_LAKE, ask: async () => ({ rows, isCut: false, tookMs: 1 }) };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    await view.page.getByRole('button', { name: 'Run', exact: true }).click();
+    const cells = view.page.locator('#query-result tbody tr').first().locator('td');
+    await expect
+      .poll(() => cells.allInnerTexts())
+      .toEqual([
+        'abababab…abab',
+        '2026',
+        '51234567',
+        '00123456',
+        '170,141,183,460,469,231,731,687,303,715,884,105,727',
+        '-1,234,567',
+        '1,234.5678',
+      ]);
+  });
+
+  it.each([
+    ['your own SQL', /^query-\d{4}-\d\d-\d\d\.csv$/],
+    ['top-parties', /^top-parties-\d{4}-\d\d-\d\d\.csv$/],
+  ])('of %s is saved under a name that says what it is and of which day', async (label, name) => {
+    const lake = {
+      ...NO_LAKE,
+      questions: [{ name: 'top-parties', title: 'who', parameters: [] }],
+      file: async () => Readable.from(['party_id\n']),
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    await view.page.getByLabel('Question').selectOption({ label });
+    const [saved] = await Promise.all([
+      view.page.waitForEvent('download'),
+      view.page.getByRole('button', { name: 'CSV' }).click(),
+    ]);
+    expect(saved.suggestedFilename()).toMatch(name);
+  });
+
+  it('that fails shows the engine’s message with the mark below the wrong position', async () => {
+    const said = 'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
+    const ask = async (): Promise<never> => {
+      throw StatusError.ofGateway('invalidArgument', said);
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake: { ...NO_LAKE, ask } });
+    await view.page.getByRole('button', { name: 'Run', exact: true }).click();
+    await expect.poll(() => view.page.locator('#query-result .notice').textContent()).toBe(said);
+  });
+});
+
+describe('a result by day and kind', () => {
+  it('is drawn with a line for each kind, whose latest values stand below it', async () => {
+    const rows = ['2026-02-27', '2026-02-28', '2026-03-01'].flatMap((day, n) =>
+      ['aa', 'bb'].flatMap((asset) =>
+        ['DEPOSIT', 'WITHDRAW', 'BOND'].map((type) => ({
+          day,
+          asset_id: asset.repeat(32),
+          transfer_type: type,
+          entries: (n + 1) * (asset === 'aa' ? 10 : 700),
+        })),
+      ),
+    );
+    const lake = { ...NO_LAKE, ask: async () => ({ rows, isCut: false, tookMs: 1 }) };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    await view.page.getByRole('button', { name: 'Run', exact: true }).click();
+    await view.page.locator('#query-result .u-legend').waitFor();
+    const legend = await view.page.locator('#query-result .u-legend').innerText();
+    expect(legend.replaceAll(/\s+/g, ' ')).toMatch(/2026-03-01aaaaaaaa…aaaa90bbbbbbbb…bbbb6.300/);
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+});

@@ -1,0 +1,101 @@
+/** Gzip: where it is asked for, the same bytes; where not, none; and caches are told. */
+import { get, type IncomingMessage } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gunzipSync } from 'node:zlib';
+import { afterAll, describe, expect, it } from 'vitest';
+import { listen } from '../../../src/api/http/listen.ts';
+import type { ListStore } from '../../../src/api/service/store/read-store.ts';
+import { waitFor } from '../../support/wait-for.ts';
+import { apiWithoutDatabase } from '../mirror.ts';
+
+const IDS = Array.from({ length: 200 }, (_, at) => at.toString(16).padStart(64, '0'));
+const PARTY = 'ab'.repeat(32);
+const ROW = Buffer.from('2023-05-01T00:00:00Z,1,MARGIN\n');
+let released = 0;
+let isEndless = false;
+
+const lists: ListStore = {
+  state: async () => ({ epoch: 1, headHeight: '7', headNanos: '1000', isComplete: true }),
+  parties: async ({ rowsMax }) => IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: BigInt(at) })),
+  party: async (_epoch, id) => (id === 'network' ? undefined : { pos: 1n }),
+  checkpoints: async () => [],
+  cursorSecret: async () => Buffer.alloc(32, 1),
+};
+const server = await apiWithoutDatabase({
+  lists,
+  ledger: {
+    read: async function* () {
+      try {
+        yield Buffer.from('vega_time,quantity,transfer_type\n');
+        const rowsMax = isEndless ? Number.POSITIVE_INFINITY : 5_000;
+        for (let rows = 0; rows < rowsMax; rows += 1) {
+          yield ROW;
+          if (isEndless) await sleep(1);
+        }
+      } finally {
+        released += 1;
+      }
+    },
+  },
+});
+const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
+afterAll(() => api[Symbol.asyncDispose]());
+
+async function ask(path: string, encoding?: string): Promise<IncomingMessage> {
+  const headers = encoding === undefined ? {} : { 'accept-encoding': encoding };
+  return new Promise((resolve, reject) => {
+    get(`${api.url}${path}`, { headers }, resolve).on('error', reject);
+  });
+}
+
+async function bytesOf(response: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+const LIST = '/api/v2/parties?pagination.first=100';
+const EXPORT = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
+
+describe.each([LIST, EXPORT])('an answer to %s', (path) => {
+  it.each(['gzip', 'br, gzip;q=0.5', 'X-GZIP'])(
+    'is gzipped for Accept-Encoding "%s" and unpacks to the same bytes',
+    async (encoding) => {
+      const [plain, packed] = [await ask(path), await ask(path, encoding)];
+      expect([plain.headers['content-encoding'], packed.headers['content-encoding']]).toEqual([
+        undefined,
+        'gzip',
+      ]);
+      const [plainBytes, packedBytes] = [await bytesOf(plain), await bytesOf(packed)];
+      expect(packedBytes.length).toBeLessThan(plainBytes.length);
+      expect(gunzipSync(packedBytes).equals(plainBytes)).toBe(true);
+      for (const { headers } of [plain, packed]) expect(headers.vary).toContain('Accept-Encoding');
+    },
+  );
+
+  it.each(['', 'br', 'gzip;q=0', 'gzip; q=0.00', 'agzip'])(
+    'is not gzipped for Accept-Encoding "%s"',
+    async (encoding) => {
+      const response = await ask(path, encoding);
+      expect(response.headers['content-encoding']).toBeUndefined();
+      await bytesOf(response);
+    },
+  );
+});
+
+describe('gzip compression of answers', () => {
+  it('is skipped for answers too small to gain from it', async () => {
+    const response = await ask(`/api/v2/parties?partyId=${PARTY}`, 'gzip');
+    expect(response.headers['content-encoding']).toBeUndefined();
+    expect(JSON.parse((await bytesOf(response)).toString())).toHaveProperty('parties');
+  });
+
+  it('ends the reading when the client leaves in the middle', async () => {
+    isEndless = true;
+    const before = released;
+    const response = await ask(EXPORT, 'gzip');
+    response.destroy();
+    await expect(waitFor(() => released > before, { what: 'the export let go' })).resolves.toBe(true);
+    isEndless = false;
+  });
+});

@@ -1,0 +1,72 @@
+/** The prompt of `query`: what ends a statement, what help shows, and questions with their options. */
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { readTyped, refuseTerminal } from '../../../src/cli/commands/query/options.ts';
+import { promptForSql } from '../../../src/cli/commands/query/prompt.ts';
+
+/** Types lines, and says what was asked, what was told, and what is remembered. */
+async function converse(...lines: string[]): Promise<{ asked: string[]; told: string; history: string }> {
+  const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-prompt-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const history = join(folder, 'history');
+  const stderr = new PassThrough();
+  const stdin = Readable.from(lines.map((line) => `${line}\n`));
+  const asked: string[] = [];
+  const { signal } = new AbortController();
+  await promptForSql({ history, help: 'what there is\n', stdin, stderr, signal }, async (sql) => {
+    asked.push(sql);
+    if (sql === 'selekt') throw new Error('not SQL');
+  });
+  stderr.end();
+  return { asked, told: await text(stderr), history: await readFile(history, 'utf8') };
+}
+
+describe('the prompt', () => {
+  test('takes statements of several lines, questions of one, and goes on after an error', async () => {
+    const question = 'fees --since 2026-10-01 --asset 30522fbb…';
+    const { asked, told, history } = await converse(
+      'select 1',
+      '  from parties;',
+      'fees',
+      'selekt;',
+      question,
+      'exit',
+      'never',
+    );
+    expect(asked).toEqual(['select 1\n  from parties', 'fees', 'selekt', question]);
+    expect(told).toContain('not SQL');
+    expect(history.split('\n')[0]).toBe('select 1 from parties;');
+  });
+
+  test('shows help, which is no question', async () => {
+    const { asked, told } = await converse('help');
+    expect([asked, told]).toEqual([[], expect.stringContaining('what there is')]);
+  });
+});
+
+describe('a typed question', () => {
+  test.each([
+    ['fees', { sql: 'fees' }],
+    ['fees --since 2026-10-01 --party=3498…0033', { sql: 'fees', since: '2026-10-01', party: '3498…0033' }],
+    ['select 1 --comment', { sql: 'select 1 --comment' }],
+  ])('%s is read with its options', (typed, read) => {
+    expect(readTyped(typed)).toEqual(read);
+  });
+
+  test.each(['fees --month 2026-10', 'fees --since', 'fees --since 2026-10-01 or so'])(
+    '%s is refused',
+    (typed) => {
+      expect(() => readTyped(typed)).toThrow(/is not understood; give --since/);
+    },
+  );
+});
+
+test('a Parquet result is never written to a terminal', () => {
+  expect(() => refuseTerminal({ format: 'parquet' }, { isTTY: true })).toThrow(/give --output FILE/);
+  expect(() => refuseTerminal({ format: 'parquet' }, {})).not.toThrow();
+  expect(() => refuseTerminal({ format: 'csv' }, { isTTY: true })).not.toThrow();
+});

@@ -1,0 +1,27 @@
+import { readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { outputProblem, writeOutput } from '../../../src/cli/output/destination.ts';
+import { scratchFolder } from '../../../src/lake/local/scratch.ts';
+import { tmpdir } from 'node:os';
+
+const { signal } = new AbortController();
+
+describe('the destination of a command', () => {
+  it('is refused with the option where it cannot even be looked at', async () => {
+    await using folder = await scratchFolder(tmpdir());
+    const path = join(folder.path, 'x'.repeat(300));
+    expect(outputProblem('--out', path)).toBe(
+      `--out: cannot write ${path} (ENAMETOOLONG); name a file in a folder that exists`,
+    );
+  });
+
+  it('is written beside what a killed process, or somebody, left under the name of the part', async () => {
+    await using folder = await scratchFolder(tmpdir());
+    const [path, stranger] = [join(folder.path, 'out.csv'), join(folder.path, 'stranger')];
+    await writeFile(stranger, 'theirs');
+    await symlink(stranger, `${path}.partial-${process.pid}`);
+    await writeOutput(path, signal, async (output) => void output.write('ours'));
+    expect([await readFile(path, 'utf8'), await readFile(stranger, 'utf8')]).toEqual(['ours', 'theirs']);
+  });
+});

@@ -1,0 +1,159 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { createProgress } from '../../../src/cli/output/progress.ts';
+import { RateMeter } from '../../../src/runs/progress/rate-meter.ts';
+import { Screen } from '../../../src/cli/output/screen.ts';
+import { openTerminal } from '../../../src/cli/output/terminal.ts';
+import { createLog } from '../../../src/core/log.ts';
+import { rememberSecrets } from '../../../src/core/secrets.ts';
+
+/** What a terminal would show: understands just the sequences that a screen writes. */
+class FakeTerminal {
+  readonly isTTY = true;
+  columns = 100;
+  rows = 12;
+  isCursorVisible = true;
+  #lines: string[] = [''];
+  #row = 0;
+
+  write(text: string): boolean {
+    // oxlint-disable-next-line no-control-regex -- escape sequences are what this reads
+    for (const token of text.match(/\u001B\[[?\d]*[a-zA-Z]|\r|\n|[^\u001B\r\n]+/g) ?? []) this.#apply(token);
+    return true;
+  }
+
+  get shown(): string[] {
+    return this.#lines.slice(0, this.#row);
+  }
+
+  #apply(token: string): void {
+    const up = token.endsWith('A') && token.startsWith('\u001B[') ? token.slice(2, -1) : undefined;
+    if (up !== undefined) this.#row -= Number(up);
+    else if (token === '\u001B[0J') this.#lines.length = this.#row;
+    else if (token === '\u001B[?25l') this.isCursorVisible = false;
+    else if (token === '\u001B[?25h') this.isCursorVisible = true;
+    else if (token === '\n') this.#row += 1;
+    else if (!token.startsWith('\u001B') && token !== '\r') this.#lines[this.#row] = token;
+    if (this.#row < 0) throw new Error('moved above the window');
+  }
+}
+
+beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
+afterEach(() => vi.useRealTimers());
+
+describe('on a terminal', () => {
+  test('draws a bar with count, rate and time left', () => {
+    const terminal = new FakeTerminal();
+    using progress = createProgress({
+      screen: new Screen(terminal),
+      log: createLog('silent'),
+    });
+    const task = progress.task('parties');
+    task.update({ done: 0n, total: 10_000n, unit: 'rows' });
+    vi.advanceTimersByTime(2_000);
+    task.update({ done: 5_000n, total: 10_000n, unit: 'rows', note: 'page 5\u001B[2J' });
+    vi.advanceTimersByTime(200);
+    expect(terminal.shown).toEqual([
+      expect.stringMatching(
+        /^. parties {2}█{10}░{10} {2}50% {2}5,000 \/ 10,000 rows {2}2,500 rows\/s {2}2\.0 s left {2}page 5·\[2J$/,
+      ),
+    ]);
+    expect(terminal.isCursorVisible).toBe(false);
+  });
+
+  test('keeps moving while nothing happens', () => {
+    const terminal = new FakeTerminal();
+    using progress = createProgress({
+      screen: new Screen(terminal),
+      log: createLog('silent'),
+    });
+    progress.task('export');
+    vi.advanceTimersByTime(3_000);
+    const before = terminal.shown;
+    vi.advanceTimersByTime(3_000);
+    expect(terminal.shown).not.toEqual(before);
+    expect(terminal.shown[0]).toMatch(/^. export {2}[56]\.\d s$/);
+  });
+
+  test('leaves finished lines and logs above, and gives the cursor back', () => {
+    const terminal = new FakeTerminal();
+    rememberSecrets(['hunter22']);
+    const { log, progress } = openTerminal({ stream: terminal, level: 'info' });
+    const done = progress.task('parties');
+    const running = progress.task('checkpoints');
+    done.update({ done: 3, unit: 'rows' });
+    running.update({ done: 2_048, unit: 'bytes' });
+    vi.advanceTimersByTime(500);
+    log.info({ runId: 'r1', rows: 3n, seen: 'hunter22' }, 'Page committed');
+    done.finish('complete');
+    done.finish('failed');
+    vi.advanceTimersByTime(500);
+    expect(terminal.shown).toEqual([
+      expect.stringMatching(
+        /^\d\d:\d\d:\d\d info {2}Page committed {2}runId=r1 {2}rows=3 {2}seen=\[secret\]$/,
+      ),
+      '✓ parties  3 rows in 500 ms  complete',
+      expect.stringContaining('checkpoints  2.0 KiB'),
+    ]);
+    progress[Symbol.dispose]();
+    expect(terminal.shown).toHaveLength(2);
+    expect(terminal.isCursorVisible).toBe(true);
+  });
+
+  test('never draws more lines or columns than the window has', () => {
+    const terminal = new FakeTerminal();
+    terminal.rows = 6;
+    terminal.columns = 30;
+    using progress = createProgress({
+      screen: new Screen(terminal),
+      log: createLog('silent'),
+    });
+    for (let index = 0; index < 50; index += 1) {
+      progress.task(`party ${index}`).update({ done: 1, total: 2, unit: 'rows', note: 'x'.repeat(99) });
+    }
+    vi.advanceTimersByTime(500);
+    expect(terminal.shown).toHaveLength(4);
+    expect(terminal.shown.at(-1)).toBe('… and 47 more');
+    expect(Math.max(...terminal.shown.map((line) => line.length))).toBeLessThan(30);
+  });
+});
+
+describe('elsewhere', () => {
+  test('logs at the start, every ten seconds and at the end', () => {
+    const lines: Record<string, unknown>[] = [];
+    const destination = {
+      write: (line: string): number => lines.push(JSON.parse(line) as Record<string, unknown>),
+    };
+    const log = createLog('info', { destination });
+    using progress = createProgress({ log });
+    const task = progress.task('parties');
+    for (let second = 0; second < 25; second += 1) {
+      task.update({ done: BigInt(second) * 100n, unit: 'rows' });
+      vi.advanceTimersByTime(1_000);
+    }
+    task.finish('complete');
+    vi.advanceTimersByTime(60_000);
+    expect(lines.map((line) => line['msg'])).toEqual(['Started', 'Progress', 'Progress', 'Finished']);
+    expect(lines[1]).toMatchObject({ task: 'parties', done: '900', unit: 'rows', perSecond: 100 });
+    expect(lines[3]).toMatchObject({ outcome: 'complete', elapsedMs: 25_000 });
+  });
+});
+
+describe('RateMeter', () => {
+  test('follows the last seconds, not the whole past', () => {
+    const meter = new RateMeter();
+    for (let atMs = 0; atMs <= 60_000; atMs += 100) meter.add(BigInt(atMs), atMs);
+    expect(meter.perSecond).toBeCloseTo(1_000);
+    for (let atMs = 60_100; atMs <= 75_000; atMs += 100) meter.add(60_000n, atMs);
+    expect(meter.perSecond).toBe(0);
+  });
+
+  test('begins again where the count falls, and says nothing from one sample', () => {
+    const meter = new RateMeter();
+    expect(meter.perSecond).toBe(0);
+    meter.add(1_000n, 0);
+    expect(meter.perSecond).toBe(0);
+    meter.add(10n, 1_000);
+    meter.add(20n, 2_000);
+    expect(meter.perSecond).toBe(10);
+  });
+});

@@ -1,0 +1,198 @@
+/** Which parties a nightly run asks, and in which order. */
+import { Kysely, PostgresDialect } from 'kysely';
+import { Pool } from 'pg';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { MirrorSchema } from '../../../src/postgres/schema.ts';
+import { everyPartyFits } from '../../../src/runs/nightly/nightly-exports.ts';
+import { NightlyStore } from '../../../src/runs/store/nightly/nightly-store.ts';
+import { freshDatabase } from '../../support/database.ts';
+import {
+  addExports,
+  addParties,
+  daysAgo,
+  emptyLedgers,
+  emptyLists,
+  emptyRuns,
+  setSourceProfile,
+} from '../../support/mirror-arrange.ts';
+import { recordedExports } from '../../support/mirror-state.ts';
+import { openJobWorld } from '../stages-double.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const { pool } = database;
+let worlds = 0;
+const openWorld = (): ReturnType<typeof openJobWorld> =>
+  openJobWorld(database.url, `plan-${(worlds += 1)}`, {});
+
+beforeEach(async () => {
+  await emptyRuns(pool);
+  await emptyLists(pool);
+  await emptyLedgers(pool);
+});
+
+describe('the plan of a nightly run', () => {
+  const id = (digit: string): string => digit.repeat(64);
+
+  it('puts active parties first and leaves out idle ones that are not due', async () => {
+    await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
+    const asked = { last_asked_at: daysAgo(1), last_entry_at: null, idle_nights: 0, quarantined_at: null };
+    const idle = { ...asked, last_entry_at: daysAgo(90) };
+    await addExports(pool, [
+      { ...asked, party_id: id('1'), last_entry_at: daysAgo(1) },
+      { ...idle, party_id: id('2'), idle_nights: 5 },
+      { ...idle, party_id: id('3'), last_asked_at: daysAgo(20), idle_nights: 4 },
+      { ...asked, party_id: id('4'), quarantined_at: daysAgo(0) },
+    ]);
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const request = {
+      runId: run.runId,
+      partyIds: undefined,
+      exportsMax: undefined,
+      everyParty: false,
+      idleNightsMax: 28,
+    };
+    expect(await world.deps.plans.preview(request)).toMatchObject({
+      parties: 5,
+      notDue: 1,
+      asked: 4,
+      deferred: 0,
+    });
+    expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({ due: 0, queued: 0 });
+    expect(await world.deps.plans.plan(request)).toMatchObject({
+      parties: 5,
+      notDue: 1,
+      asked: 4,
+      deferred: 0,
+    });
+    expect(await world.deps.nightly.take(run.runId, 10)).toEqual([
+      { partyId: id('1'), isIdle: false },
+      { partyId: id('5'), isIdle: true },
+      { partyId: id('4'), isIdle: false },
+      { partyId: id('3'), isIdle: true },
+    ]);
+  });
+
+  it('goes by all assets together where the source demands one, and otherwise by none', async () => {
+    const parties = ['1', '2', '3'].map(id);
+    const never = { asset_id: null, last_asked_at: null, last_entry_at: null, idle_nights: 0 };
+    const idle = { last_asked_at: daysAgo(1), last_entry_at: daysAgo(90), idle_nights: 5 };
+    await addExports(pool, [
+      { ...never, party_id: id('1') },
+      { ...idle, party_id: id('1'), asset_id: id('a') },
+      { ...idle, party_id: id('1'), asset_id: id('b') },
+      { ...idle, party_id: id('2'), asset_id: id('a'), last_entry_at: daysAgo(1), idle_nights: 0 },
+    ]);
+    await using world = await openWorld();
+    const order = async (): Promise<unknown> => {
+      const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+      await world.deps.plans.plan({
+        runId: run.runId,
+        partyIds: parties,
+        exportsMax: undefined,
+        everyParty: false,
+        idleNightsMax: 28,
+      });
+      const taken = await world.deps.nightly.take(run.runId, 10);
+      await world.deps.runs.requestCancel(run.runId);
+      return taken.map(({ partyId }) => partyId.slice(0, 1));
+    };
+    // Nobody was asked for everything yet.
+    expect(await order()).toEqual(['1', '2', '3']);
+    await setSourceProfile(pool, { assetRequired: true });
+    // The second is active, the third new, the first idle and not due.
+    expect(await order()).toEqual(['2', '3']);
+    await setSourceProfile(pool, {});
+  });
+
+  it.each([1_000, 8_000])(
+    'hands out exactly as many as are wanted of %i, without reading the rest',
+    async (due) => {
+      const ids = Array.from({ length: due }, (_, index) => (index + 1).toString(16).padStart(64, '0'));
+      await addParties(pool, ids, 1);
+      await using world = await openWorld();
+      const plan = async (): Promise<string> => {
+        const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+        const all = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
+        await world.deps.plans.plan({ ...all, runId: run.runId });
+        await world.deps.runs.finish(run.runId, 'incomplete', {});
+        return run.runId;
+      };
+      await plan();
+      // The statistics of the table know the first run only.
+      const second = await plan();
+      // One connection: what a backend did is told when that backend is asked.
+      await using counted = countedStore();
+      const before = await counted.buffers();
+      const taken = await counted.nightly.take(second, 200);
+      const buffers = (await counted.buffers()) - before;
+      expect([taken.length, taken[0]?.partyId]).toEqual([200, '1'.padStart(64, '0')]);
+      expect(await world.deps.nightly.counts(second, due)).toMatchObject({ due: due - 200, queued: 200 });
+      // Some ten for each row that is changed, whatever waits behind them.
+      expect(buffers).toBeLessThan(6_000);
+    },
+  );
+
+  it('defers the parties beyond its limit to the next nightly run, and counts them', async () => {
+    await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
+    await addExports(pool, [{ party_id: id('1'), last_asked_at: '2023-01-01Z' }]);
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const request = {
+      runId: run.runId,
+      partyIds: undefined,
+      exportsMax: 2,
+      everyParty: true,
+      idleNightsMax: 28,
+    };
+    const plan = { asked: 2, deferred: 3, deferredNeverAsked: 2 };
+    expect(await world.deps.plans.plan(request)).toMatchObject(plan);
+    // Delivered again, it finds what was planned.
+    await emptyLists(pool);
+    expect(await world.deps.plans.plan(request)).toMatchObject(plan);
+    expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
+  });
+
+  it('counts the nightly runs without new entries, and starts again with an entry', async () => {
+    await addExports(
+      pool,
+      ['1', '2'].map((digit) => ({ party_id: id(digit), idle_nights: 3 })),
+    );
+    await using world = await openWorld();
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.plans.plan({
+      runId: run.runId,
+      partyIds: [id('1'), id('2')],
+      exportsMax: undefined,
+      everyParty: true,
+      idleNightsMax: 28,
+    });
+    const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
+    await world.deps.nightly.settle(run.runId, [idle]);
+    await world.deps.nightly.settle(run.runId, [idle, { ...idle, partyId: id('2'), outcome: { rows: '9' } }]);
+    expect((await recordedExports(pool)).map(({ idleNights }) => idleNights)).toEqual([4, 0]);
+  });
+
+  it('asks every party while the window is long enough', () => {
+    expect(everyPartyFits(1_000_000, null)).toBe(true);
+    expect(everyPartyFits(2_000, 10)).toBe(true);
+    expect(everyPartyFits(2_200, 10)).toBe(false);
+  });
+});
+
+function countedStore(): AsyncDisposable & { nightly: NightlyStore; buffers: () => Promise<number> } {
+  const pool = new Pool({ connectionString: database.url, max: 1 });
+  const db = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) });
+  return {
+    nightly: new NightlyStore(db),
+    buffers: async () => {
+      await pool.query('select pg_stat_force_next_flush()');
+      const { rows } = await pool.query<{ buffers: string }>(
+        `select sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)) as buffers
+           from pg_statio_all_tables where relname like 'nightly_units%'`,
+      );
+      return Number(rows[0]?.buffers ?? 0);
+    },
+    [Symbol.asyncDispose]: () => db.destroy(),
+  };
+}

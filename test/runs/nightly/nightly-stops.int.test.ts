@@ -1,0 +1,181 @@
+/** When the exports of a nightly run stop early, and when they go on. */
+import { describe, expect, it } from 'vitest';
+import { PermanentError, UnreachableError } from '../../../src/core/errors.ts';
+import type { JobDeps } from '../../../src/runs/job.ts';
+import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
+import { SourceWatch } from '../../../src/runs/nightly/source-watch.ts';
+import type { Run } from '../../../src/runs/store/run.ts';
+import { addParties } from '../../support/mirror-arrange.ts';
+import { quarantineCodes } from '../../support/mirror-state.ts';
+import { FIRST, nightlyWorlds, runNight } from './nightly-world.ts';
+import { COMPLETE } from '../stages-double.ts';
+
+const { database, openWorld } = await nightlyWorlds();
+
+describe('the export stage of a nightly run', () => {
+  it('ends with its window and names the parties that are left', async () => {
+    await using world = await openWorld({
+      export: async ({ partyId }) => {
+        if (partyId !== FIRST) await new Promise((resolve) => setTimeout(resolve, 60_000).unref());
+        return COMPLETE;
+      },
+    });
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.runs.start(run.runId);
+    world.work();
+    const night = (await world.deps.runs.get(run.runId)) as Run;
+    const limits = { untilMs: Date.now() + 3_000 };
+    const outcome = await exportDue(night, world.deps, new AbortController().signal, undefined, limits);
+    expect(outcome).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { unasked: 2, reason: 'stopped early: the time of NIGHTLY_WINDOW is over' },
+    });
+    expect(outcome.evidence['unaskedParties']).toHaveLength(2);
+  });
+
+  it('asks the source for nothing where the object store refuses what it will need', async () => {
+    await using world = await openWorld({
+      tryStore: async () => {
+        throw new PermanentError('Cannot write an object: 403 AccessDenied', {
+          code: 'OBJECT_STORE_REFUSED',
+        });
+      },
+    });
+    const run = await runNight(world);
+    expect([run.verdict, run.evidence['error']]).toMatchObject(['failed', { code: 'OBJECT_STORE_REFUSED' }]);
+    expect(world.asked).toEqual([]);
+  });
+
+  it('says that it was the object store that could not be reached, and asks no more', async () => {
+    await using world = await openWorld({
+      export: async () => {
+        throw new UnreachableError('Cannot publish: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+      },
+    });
+    const run = await runNight(world);
+    expect(run.evidence['exports']).toMatchObject({
+      reason: 'stopped early: the object store could not be reached',
+    });
+    // Two jobs are worked at once: the second may have begun before the first failed.
+    const asked = world.asked.filter((one) => one.startsWith('export')).length;
+    expect(asked).toBeLessThan(3);
+    expect(run.evidence['exports']).toMatchObject({ failed: asked, unasked: 3 - asked });
+  });
+
+  it('queues again what was lost with its queue, once nothing has moved for a while', async () => {
+    await using world = await openWorld({});
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    await world.deps.runs.start(run.runId);
+    world.work();
+    let lost = 0;
+    const { queues } = world;
+    const queue: JobDeps['queue'] = {
+      // As if the queue had been flushed as soon as it had taken them.
+      add: async (name, jobs) => {
+        if (lost > 0) return queues.add(name, jobs);
+        lost = jobs.length;
+      },
+      holds: (name, jobId) => queues.holds(name, jobId),
+      open: (name) => queues.open(name),
+    };
+    const night = (await world.deps.runs.get(run.runId)) as Run;
+    const { signal } = new AbortController();
+    const outcome = await exportDue(night, { ...world.deps, queue }, signal, undefined, { stalledMs: 300 });
+    expect(outcome).toMatchObject({ verdict: 'complete', evidence: { parties: 3, unasked: 0 } });
+    expect(lost).toBeGreaterThan(0);
+  });
+
+  it('stops asking where three ledgers in a row fail of the source, blames none of them, and says of what', async () => {
+    const more = [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64));
+    await addParties(database.pool, more);
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
+      },
+    });
+    const run = await runNight(world);
+    const asked = world.asked.filter((one) => one.startsWith('export')).length;
+    // Two jobs are worked at once.
+    expect(asked).toBeLessThan(5);
+    expect(run.verdict).toBe('incomplete');
+    expect(run.evidence['exports']).toMatchObject({
+      reason: 'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
+    });
+    // One that failed at that moment may not be written down yet: then it counts as not asked.
+    const { failed, unasked } = run.evidence['exports'] as { failed: number; unasked: number };
+    expect([failed + unasked, failed <= asked]).toEqual([8, true]);
+    expect(await quarantineCodes(database.pool)).toEqual([]);
+  });
+
+  it('asks for nothing more in its own process while the reason to stop is still being written down', async () => {
+    await addParties(
+      database.pool,
+      [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64)),
+    );
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
+      },
+    });
+    const { runs } = world.deps;
+    const keep = runs.keep.bind(runs);
+    runs.keep = async (runId, params) => {
+      if ('stopped' in params) await new Promise((resolve) => setTimeout(resolve, 500));
+      return keep(runId, params);
+    };
+    await runNight(world);
+    expect(world.asked.filter((one) => one.startsWith('export')).length).toBeLessThan(5);
+  });
+
+  it('goes on where ledgers fail for reasons of their own, however many', async () => {
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: no such party', { code: 'EXPORT_REFUSED' });
+      },
+    });
+    const run = await runNight(world);
+    expect(run.evidence['exports']).toMatchObject({ failed: 3, unasked: 0 });
+  });
+
+  it('ends where no worker takes part, and says so', async () => {
+    await using world = await openWorld({});
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const limits = { noProgressMs: 1_000, stalledMs: 500 };
+    const outcome = await exportDue(run, world.deps, new AbortController().signal, undefined, limits);
+    expect(outcome).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { unasked: 3, reason: expect.stringMatching(/no worker has made progress/) as string },
+    });
+  });
+
+  it.each([
+    [{ lastMs: 6_000, medianMs: 4_000 }, 'more than five seconds'],
+    [{ lastMs: 1_500, medianMs: 120 }, 'ten times the usual'],
+  ])('stops asking a source whose lists take %o: %s', async (latency) => {
+    await using world = await openWorld({ sourceLatency: async () => latency });
+    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const outcome = await exportDue(run, world.deps, new AbortController().signal, new SourceWatch(0));
+    expect(outcome).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { unasked: 3, reason: 'stopped early: the source answers much slower than usual' },
+    });
+  });
+
+  it('stops asking a source that went away', async () => {
+    const many = Array.from({ length: 50 }, (_, index) => (index + 4_097).toString(16).padStart(64, 'a'));
+    await addParties(database.pool, many);
+    await using world = await openWorld({
+      export: async () => {
+        throw new UnreachableError('Cannot reach the source', {
+          code: 'SOURCE_UNREACHABLE',
+          retryAfterMs: 10,
+        });
+      },
+    });
+    const run = await runNight(world);
+    expect(run.verdict).toBe('incomplete');
+    const asked = world.asked.filter((ask) => ask.startsWith('export'));
+    // A few were in hand; the most were left for another night.
+    expect(new Set(asked).size).toBeLessThan(30);
+  });
+});

@@ -1,0 +1,38 @@
+import { describe, expect, test } from 'vitest';
+import { isSlow, SourceWatch } from '../../../src/runs/nightly/source-watch.ts';
+
+const QUICK = { lastMs: 30, medianMs: 25 };
+const SLOW = { lastMs: 1_500, medianMs: 25 };
+
+test.each([
+  [900, 20, false],
+  [1_100, 20, true],
+  [4_000, 800, false],
+  [5_001, 4_000, true],
+])('an answer of %i ms where %i ms are usual: slow is %s', (lastMs, medianMs, expected) => {
+  expect(isSlow({ lastMs, medianMs })).toBe(expected);
+});
+
+describe('the watch on the source’s latency', () => {
+  async function answers(...latencies: (typeof QUICK)[]): Promise<boolean[]> {
+    const watch = new SourceWatch(0);
+    const said: boolean[] = [];
+    for (const latency of latencies) said.push((await watch.unwell(async () => latency)) !== undefined);
+    return said;
+  }
+
+  test('believes three slow answers in a row', async () => {
+    expect(await answers(SLOW, SLOW, SLOW)).toEqual([false, false, true]);
+  });
+
+  test('takes fewer slow answers for a passing delay', async () => {
+    expect(await answers(SLOW, SLOW, QUICK, SLOW, SLOW, QUICK)).not.toContain(true);
+  });
+
+  test('checks only from time to time', async () => {
+    const watch = new SourceWatch(3_600_000);
+    let asked = 0;
+    await watch.unwell(async () => ((asked += 1), SLOW));
+    expect(asked).toBe(0);
+  });
+});

@@ -1,0 +1,112 @@
+/** What NOTIFY_URL receives, on a real socket. */
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { errorLine } from '../../../src/core/errors.ts';
+import { rememberSecrets } from '../../../src/core/secrets.ts';
+import { type Notice, type PostOptions, openPoster } from '../../../src/runs/report/post-report.ts';
+
+const REPORT = {
+  runId: 'r-1',
+  kind: 'nightly',
+  subject: 'scheduled',
+  verdict: 'complete',
+  evidence: { rows: '7' },
+};
+const SECRET = `whsec_${Buffer.from('a key of twenty-four by').toString('base64')}`;
+
+interface Received {
+  readonly url: string | undefined;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** @param statuses of the answers, in their order; the last one for all others */
+async function receiver(...statuses: readonly number[]): Promise<{ received: Received[]; url: URL }> {
+  const received: Received[] = [];
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      received.push({ url: request.url, headers: request.headers, body: Buffer.concat(chunks).toString() });
+      response.writeHead(statuses[received.length - 1] ?? statuses.at(-1) ?? 200).end();
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+  });
+  return {
+    received,
+    url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook/T00?x=1`),
+  };
+}
+
+const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', run: REPORT };
+
+async function deliver(url: URL, options: Partial<PostOptions> = {}, notice = FINISHED): Promise<void> {
+  await openPoster(url, { version: '0.0.0', ...options })(notice);
+}
+
+describe('a notice', () => {
+  test('is the run with a type, and can be verified as Standard Webhooks say', async () => {
+    const { received, url } = await receiver(204);
+    await deliver(url, { secret: SECRET });
+    const [{ headers, body, url: path } = { headers: {}, body: '', url: '' }] = received;
+    expect(path).toBe('/hook/T00?x=1');
+    expect(JSON.parse(body)).toEqual({ type: 'run.finished', ...REPORT });
+    const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${body}`;
+    const key = Buffer.from(SECRET.slice('whsec_'.length), 'base64');
+    expect(headers['webhook-signature']).toBe(
+      `v1,${createHmac('sha256', key).update(signed).digest('base64')}`,
+    );
+  });
+
+  test('has the same id on every try, and the type of what happened', async () => {
+    const { received, url } = await receiver(503, 200);
+    await deliver(url, {}, { ...FINISHED, type: 'run.failed' });
+    expect(received.map(({ headers }) => headers['webhook-id'])).toEqual(['run_r-1', 'run_r-1']);
+    expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({ type: 'run.failed' });
+    expect(received[0]?.headers['webhook-signature']).toBeUndefined();
+  });
+
+  test('goes to a URL with a user, as Basic authentication', async () => {
+    const { received, url } = await receiver(200);
+    url.username = 'me';
+    url.password = 'p@ss:w';
+    await deliver(url);
+    expect(received[0]?.headers.authorization).toBe(`Basic ${btoa('me:p@ss:w')}`);
+  });
+
+  test.each([
+    ['run.started', 'started'],
+    ['run.finished', 'ended complete'],
+    ['run.recovered', 'ended complete again'],
+    ['run.failed', 'ended incomplete'],
+    ['run.cancelled', 'was cancelled'],
+  ] as const)('of %s is one line in the form that Slack takes', async (type, words) => {
+    const { received, url } = await receiver(200);
+    const run = { ...REPORT, verdict: type === 'run.failed' ? 'incomplete' : 'complete' };
+    await deliver(url, { format: 'slack' }, { id: 'run_r-1', type, run });
+    expect(JSON.parse(received[0]?.body ?? '')).toEqual({
+      text: `ledger-mirror: nightly run (scheduled) ${words}; run r-1`,
+    });
+  });
+
+  test('carries no secret, and its failure names no path', async () => {
+    rememberSecrets(['SRC-S3cret-9988']);
+    const { received, url } = await receiver(404);
+    const evidence = { error: { message: 'invalid header SRC-S3cret-9988' } };
+    const failure = await deliver(url, {}, { ...FINISHED, run: { ...REPORT, evidence } }).catch(
+      (error: unknown) => errorLine(error),
+    );
+    expect(failure).toContain('status 404');
+    expect(failure).not.toContain('/hook');
+    expect(received.length).toBe(3);
+    expect(received[0]?.body).toContain('[secret]');
+    expect(received[0]?.body).not.toContain('SRC-S3cret-9988');
+  });
+});

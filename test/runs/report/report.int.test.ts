@@ -1,0 +1,190 @@
+/** The report of a nightly run: published once, compared later, and brought back. */
+import { beforeEach, describe, expect, it } from 'vitest';
+import {
+  compareWithReport,
+  type Comparison,
+  restoreReports,
+} from '../../../src/runs/report/compare-report.ts';
+import { publishReport } from '../../../src/runs/report/nightly-report.ts';
+import {
+  decodeReport,
+  type NightlyReport,
+  readReport,
+  reportKey,
+} from '../../../src/runs/report/report-form.ts';
+import type { Completeness } from '../../../src/runs/store/completeness.ts';
+import { ReportStore } from '../../../src/runs/store/report-store.ts';
+import type { Run } from '../../../src/runs/store/run.ts';
+import { RunStore } from '../../../src/runs/store/run-store.ts';
+import type { Pool } from 'pg';
+import { loadWorld } from '../../load/load-world.ts';
+import { HEADER_12 } from '../../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row12 } from '../../load/published.ts';
+import {
+  addParties,
+  emptyCoverage,
+  emptyRuns,
+  falsifyDigests,
+  removeParty,
+  removeSegmentsOf,
+  renameParty,
+  setMirrorCreatedAt,
+} from '../../support/mirror-arrange.ts';
+
+const world = await loadWorld();
+const { database, warehouse } = world;
+const { pool } = database;
+const { signal } = new AbortController();
+const store = new ReportStore(warehouse);
+const runs = new RunStore(warehouse.db);
+const COVERS: Completeness = {
+  listed: 2,
+  configured: null,
+  wanted: 2,
+  covered: 2,
+  neverAsked: 0,
+  coveredTo: '2023-05-02T00:00:00Z',
+  openDoubts: 0,
+};
+
+beforeEach(async () => {
+  await emptyRuns(pool);
+  await setMirrorCreatedAt(pool, '2020-01-01Z');
+  await addParties(pool, [PARTY_A, PARTY_B]);
+});
+
+async function publishDay(
+  party: string,
+  day: number,
+  rows: number,
+  db: Pick<Pool, 'query'> = pool,
+): Promise<{ key: string }> {
+  const at = (of: number): string => `2023-05-${String(of).padStart(2, '0')}T00:00:00Z`;
+  const times = Array.from(
+    { length: rows },
+    (_, index) => `2023-05-${String(day).padStart(2, '0')} 01:00:0${index}+00`,
+  );
+  return publish(db, world.objects, {
+    party,
+    from: at(day),
+    to: at(day + 1),
+    header: HEADER_12,
+    rows: times.map((time) => row12({ time })),
+  });
+}
+
+async function night(): Promise<{ run: Run; report: NightlyReport; key: string }> {
+  const created = await runs.create({ kind: 'nightly', subject: 'now' });
+  const run = (await runs.start(created.runId)) as Run;
+  const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 } } } as const;
+  const told = await publishReport(run, outcome, COVERS, { store, objects: world.objects }, signal);
+  await runs.finish(run.runId, told.verdict, told.evidence);
+  const key = reportKey(run);
+  expect(told.evidence).toMatchObject({ report: key });
+  return { run, key, report: await readReport(world.objects, key, signal) };
+}
+
+function compare({ report, key }: { report: NightlyReport; key: string }): Promise<Comparison> {
+  return compareWithReport(report, key, { store, objects: world.objects }, signal);
+}
+
+describe('the report of a nightly run', () => {
+  it('says what was held, in sums that add up, and names the ledgers that changed', async () => {
+    await publishDay(PARTY_A, 1, 2);
+    await publishDay(PARTY_B, 1, 3);
+    const first = await night();
+    expect(first.key).toMatch(/^runs\/\d{8}T\d{6}Z\.[0-9a-f-]{36}\.json$/);
+    expect(first.report).toMatchObject({
+      verdict: 'complete',
+      covers: { covered: 2 },
+      lists: { parties: { rows: '2' }, checkpoints: { rows: '0' } },
+      ledgers: { rows: '5', segments: '2' },
+      previous: null,
+    });
+    expect(first.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([
+      [PARTY_A, '2'],
+      [PARTY_B, '3'],
+    ]);
+    await publishDay(PARTY_B, 2, 1);
+    const second = await night();
+    expect(second.report).toMatchObject({ ledgers: { rows: '6' }, previous: first.key });
+    expect(second.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '4']]);
+  });
+
+  it('names a ledger whose publication was under way at the report before', async () => {
+    const publishing = await pool.connect();
+    try {
+      await publishing.query('begin');
+      await publishDay(PARTY_B, 1, 3, publishing);
+      expect((await night()).report.changed).toEqual([]);
+      await publishing.query('commit');
+    } finally {
+      publishing.release();
+    }
+    const { report } = await night();
+    expect(report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '3']]);
+  });
+
+  it('is the one that counts where its run is delivered again', async () => {
+    const { run, key } = await night();
+    const outcome = { verdict: 'incomplete', evidence: {} } as const;
+    const again = await publishReport(run, outcome, COVERS, { store, objects: world.objects }, signal);
+    expect(again).toMatchObject({ verdict: 'complete', evidence: { exports: { parties: 2 }, report: key } });
+  });
+
+  it('agrees later, when rows were only added', async () => {
+    await publishDay(PARTY_A, 1, 2);
+    await publishDay(PARTY_B, 1, 3);
+    const first = await night();
+    await publishDay(PARTY_B, 2, 1);
+    await addParties(pool, ['cc'.repeat(32)]);
+    const second = await night();
+    expect(await compare(first)).toMatchObject({ problemCount: 0, same: 2, grown: 0, lists: 'same' });
+    // The second names one ledger; the first, which it follows, the other.
+    expect(await compare(second)).toMatchObject({ problemCount: 0, same: 2 });
+  });
+
+  it.each([
+    ['a ledger lost a segment', () => removeSegmentsOf(pool, PARTY_B), ['LEDGER_SHRANK', 'LEDGERS_SHRANK']],
+    ['a segment holds other rows', () => falsifyDigests(pool, PARTY_B), ['LEDGER_DIFFERS']],
+    ['a party is gone from the list', () => removeParty(pool, PARTY_B), ['HELD_LIST_SHRANK']],
+    ['a party was replaced', () => renameParty(pool, PARTY_B, 'x'), ['HELD_LIST_DIFFERS']],
+  ])('is contradicted where %s', async (_what, damage, codes) => {
+    await publishDay(PARTY_A, 1, 2);
+    await publishDay(PARTY_B, 1, 3);
+    const told = await night();
+    await emptyCoverage(pool);
+    await damage();
+    expect((await compare(told)).problems.map(({ code }) => code)).toEqual(codes);
+  });
+
+  it('names a report that is missing before it', async () => {
+    await publishDay(PARTY_A, 1, 2);
+    const first = await night();
+    const second = await night();
+    await world.objects.remove(first.key, signal);
+    expect((await compare(second)).problems).toMatchObject([{ code: 'REPORT_MISSING', subject: first.key }]);
+  });
+
+  it('comes back into an empty database with its run', async () => {
+    const { run, key } = await night();
+    await emptyRuns(pool);
+    const problems: string[] = [];
+    const restore = (): Promise<number> =>
+      restoreReports({ store, objects: world.objects }, signal, (where) => problems.push(where));
+    await world.objects.publishBytes('runs/20230101T000000Z.nonsense.json', Buffer.from('{}'), signal);
+    expect([await restore(), await restore()]).toEqual([1, 0]);
+    expect(await runs.get(run.runId)).toMatchObject({
+      kind: 'nightly',
+      verdict: 'complete',
+      evidence: { report: key },
+    });
+    expect(problems).toEqual(Array(2).fill('runs/20230101T000000Z.nonsense.json'));
+  });
+
+  it('is refused where the object is not a report', () => {
+    expect(() => decodeReport('{"format": 1}', 'x.json')).toThrow(
+      expect.objectContaining({ code: 'REPORT_INVALID' }),
+    );
+  });
+});

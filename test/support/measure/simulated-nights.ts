@@ -1,0 +1,86 @@
+/** Nights of a whole mirror by a simulated clock: the network moves ahead, and everything the mirror remembers grows older. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { App } from '../../../src/app/app.ts';
+import { enqueueRun } from '../../../src/runs/enqueue.ts';
+import { forgetHistory } from '../../../src/runs/store/history.ts';
+import type { Run } from '../../../src/runs/store/run.ts';
+import { startSandbox, type Sandbox } from '../sandbox.ts';
+
+const DAY_MS = 86_400_000;
+const LOOK_MS = 50;
+/** By the database's clock: what is kept for a time, or goes by age. */
+const AGED: Readonly<Record<string, readonly string[]>> = {
+  runs: ['queued_at', 'started_at', 'heartbeat_at', 'finished_at'],
+  segments: ['published_at', 'superseded_at', 'removed_at', 'loaded_at'],
+  segment_proofs: ['proven_at'],
+  lake_proofs: ['proven_at'],
+  exports: ['last_asked_at', 'quarantined_at'],
+  run_keys: ['made_at'],
+};
+
+/** All of its parties are there from the first night on, and make an entry or more nearly every day. */
+export function startBusyNetwork(parties: number): Promise<Sandbox> {
+  return startSandbox({
+    parties,
+    partiesMax: parties,
+    historyMs: 7 * DAY_MS,
+    blockIntervalMs: 10_000,
+    entriesMean: 140,
+    entriesMax: 400,
+    checkpointIntervalMs: DAY_MS / 4,
+    rateLimit: 'none',
+  });
+}
+
+export async function passNight(app: App, sandbox: Sandbox, days: number): Promise<Run> {
+  sandbox.advance(days * DAY_MS);
+  for (const [table, columns] of Object.entries(AGED)) {
+    const sets = columns.map((column) => `${column} = ${column} - interval '${days} days'`);
+    await app.warehouse.pool.query(
+      `update mirror.${table} set ${sets.join(', ')}${table === 'runs' ? ` where state in ('done', 'cancelled')` : ''}`,
+    );
+  }
+  const { runId } = await app.jobs.runs.create({ kind: 'nightly', subject: 'now' });
+  const created = await app.jobs.runs.get(runId);
+  if (created === undefined) throw new Error('the run is gone');
+  await enqueueRun(created, app.jobs);
+  for (;;) {
+    const run = await app.jobs.runs.get(runId);
+    if (run?.state === 'done') {
+      await forgetHistory(app.warehouse.db, app.config.historyRetention);
+      return run;
+    }
+    await sleep(LOOK_MS);
+  }
+}
+
+/** Of every table, those of the queues too; of a table in parts, all of them together. */
+export async function countRows({ warehouse: { pool } }: App): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await pool.query<{ name: string }>(
+    `select format('%I.%I', n.nspname, c.relname) as name
+     from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where c.relkind in ('r', 'p') and not c.relispartition
+       and n.nspname not in ('pg_catalog', 'information_schema') order by 1`,
+  );
+  const counts = new Map<string, number>();
+  for (const { name } of rows) {
+    const found = await pool.query<{ count: string }>(`select count(*)::text as count from ${name}`);
+    counts.set(name, Number(found.rows[0]?.count));
+  }
+  return counts;
+}
+
+export interface Kept {
+  readonly partyId: string;
+  readonly year: number;
+  readonly segments: number;
+}
+
+/** Closed current segments of each party, by the year that they end in. */
+export async function closedSegments({ warehouse: { pool } }: App): Promise<readonly Kept[]> {
+  const { rows } = await pool.query<{ party_id: string; year: number; segments: number }>(
+    `select party_id, extract(year from to_time - interval '1 microsecond')::int as year, count(*)::int as segments
+     from mirror.segments where status = 'current' and not open group by 1, 2 order by 1, 2`,
+  );
+  return rows.map(({ party_id: partyId, year, segments }) => ({ partyId, year, segments }));
+}

@@ -1,0 +1,113 @@
+/** A redis-server of our own, to be stopped, killed and started again on the same port. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Child } from '../process.ts';
+import type { RedisCommand } from './redis-binary.ts';
+
+const START_TIMEOUT_MS = 60_000;
+const PORT_ATTEMPTS = 3;
+
+/** Disposing ends the server and removes its folder. */
+export class RedisProcess implements AsyncDisposable {
+  readonly #command: RedisCommand;
+  readonly #dir: string;
+  #child: Child | undefined;
+  #port = 0;
+
+  private constructor(command: RedisCommand, dir: string) {
+    this.#command = command;
+    this.#dir = dir;
+  }
+
+  static async start(command: RedisCommand): Promise<RedisProcess> {
+    const server = new RedisProcess(command, await mkdtemp(join(tmpdir(), 'ledger-mirror-redis-')));
+    await server.start();
+    return server;
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${this.#port}`;
+  }
+
+  /** false where this machine has only the stand-in, which keeps no dump. */
+  get isReal(): boolean {
+    return this.#command.isReal;
+  }
+
+  /** What SAVE and `stop` write and `start` reads; a test may put an older copy in its place. */
+  get dumpFile(): string {
+    return join(this.#dir, 'dump.rdb');
+  }
+
+  /** Starts it, after the first time on the same port, with its dump. */
+  async start(): Promise<void> {
+    if (this.#child?.isRunning === true) return;
+    for (let attempt = 1; ; attempt += 1) {
+      const port = this.#port === 0 ? await freePort() : this.#port;
+      try {
+        this.#child = await this.#launch(port);
+        this.#port = port;
+        return;
+      } catch (error) {
+        if (attempt === PORT_ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  /** Stops it in order: the dump is written. */
+  async stop(): Promise<void> {
+    await this.#child?.end('SIGTERM');
+  }
+
+  /** kill -9: what was written after the last dump is lost. */
+  async kill(): Promise<void> {
+    await this.#child?.end('SIGKILL');
+  }
+
+  /** Connections stay open and nothing answers, until `thaw`. */
+  freeze(): void {
+    this.#child?.signal('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#child?.signal('SIGCONT');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#child?.[Symbol.asyncDispose]();
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  async #launch(port: number): Promise<Child> {
+    const options = {
+      port: String(port),
+      bind: '127.0.0.1',
+      dir: this.#dir,
+      save: '3600 1',
+      appendonly: 'no',
+    };
+    const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
+    const { command, env } = this.#command;
+    const child = new Child(command, [...this.#command.args, ...args], { env, cwd: this.#dir });
+    try {
+      await child.waitForLine(/Ready to accept connections/, START_TIMEOUT_MS);
+      return child;
+    } catch (error) {
+      await child[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (typeof address !== 'object' || address === null) throw new Error('no port');
+  return address.port;
+}
