@@ -61,8 +61,8 @@ export class WindowPlan {
   /** A longer answer is cancelled. */
   readonly streamBytesMax: number;
   readonly #kept: z.output<typeof planSchema>;
-  /** In the last window. */
-  #bytesPerSecond: number | undefined;
+  /** What the last window held says how much the window right behind it may hold. */
+  #last: { readonly toSecond: number; readonly bytesPerSecond: number } | undefined;
 
   /** @param remembered what `toJson` gave in an earlier try; what is none is ignored */
   constructor(segmentBytesMax: number, remembered?: unknown) {
@@ -123,13 +123,16 @@ export class WindowPlan {
     this.#kept.breaks += 1;
     this.#kept.brokenBytes = seen.bytes;
     this.#remember(seen);
+    this.#last = undefined;
   }
 
   /** An answer was cancelled. @param range given where it was too large for it */
   outgrown(seen: Seen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
+    // Another window now would not be the one that is in doubt.
     if (range === undefined) return;
+    this.#last = undefined;
     const from = secondOf(range.from);
     const times = this.#kept.outgrown?.from === from ? this.#kept.outgrown.times + 1 : 1;
     this.#kept.outgrown = { from, to: secondOf(range.to), times };
@@ -158,7 +161,10 @@ export class WindowPlan {
     this.#kept.owedBytes -= bytes;
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
     this.#kept.seen = this.#kept.seen.filter((stretch) => stretch.from >= to);
-    this.#bytesPerSecond = bytes / Math.max(1, to - Math.max(from, firstSecond ?? from));
+    this.#last = {
+      toSecond: to,
+      bytesPerSecond: bytes / Math.max(1, to - Math.max(from, firstSecond ?? from)),
+    };
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
@@ -178,15 +184,14 @@ export class WindowPlan {
   #remember({ stretches, sortedTo }: Seen): void {
     this.#kept.seen = mergeSeen(this.#kept.seen, stretches).slice(0, STRETCHES_MAX);
     this.#kept.sortedTo = sortedTo;
-    this.#bytesPerSecond = undefined;
   }
 
   /** @returns infinite, or not before `to`, where all of it may be asked for */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;
     if (outgrown?.from === from) return this.#cutOutgrown(from, Math.min(to, outgrown.to), outgrown.times);
-    if (this.#bytesPerSecond !== undefined)
-      return from + Math.max(1, Math.floor(this.windowBytes / this.#bytesPerSecond));
+    if (this.#last?.toSecond === from)
+      return from + Math.max(1, Math.floor(this.windowBytes / this.#last.bytesPerSecond));
     const isTooLarge = outgrown !== undefined || this.#isBroken;
     return (isTooLarge ? this.#cutBySeen(from, to) : undefined) ?? Infinity;
   }

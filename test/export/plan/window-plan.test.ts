@@ -200,6 +200,26 @@ describe('a window plan', () => {
     expect(remembered.cut(range)).toBe(plan.cut(range));
   });
 
+  const seconds = (from: bigint, to: bigint): Range => ({ from: from * SECOND_MICROS, to: to * SECOND_MICROS });
+  const NOTHING: Seen = { bytes: 0, stretches: [], sortedTo: undefined };
+
+  test('applies the rate of a window to the window right behind it, and to no other', () => {
+    const plan = new WindowPlan(SEGMENT_BYTES);
+    plan.done(seconds(5000n, 6000n), 100_000, 5000);
+    expect(plan.cut(seconds(0n, 5000n))).toBeUndefined();
+    expect(plan.cut(seconds(6000n, 9000n))).toBe(6448n * SECOND_MICROS);
+  });
+
+  test('proposes the same window after the request that was to confirm it was cancelled', () => {
+    const plan = new WindowPlan(SEGMENT_BYTES);
+    plan.done(seconds(5000n, 6000n), 100_000, 5000);
+    const cut = plan.cut(seconds(6000n, 9000n));
+    plan.outgrown(NOTHING);
+    expect(plan.cut(seconds(6000n, 9000n))).toBe(cut);
+    plan.outgrown(NOTHING, seconds(6000n, 9000n));
+    expect(plan.cut(seconds(6000n, 9000n))).toBe(7500n * SECOND_MICROS);
+  });
+
   test('can be made from any remembered state', () => {
     fc.assert(
       fc.property(fc.anything(), fc.integer({ min: 2, max: 1000 }), (hint, length) => {
