@@ -9,7 +9,7 @@ import { errorCode, PermanentError, UnreachableError } from '../core/errors.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { PostgresState } from '../state/postgres-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
-import { TolerantState } from '../state/tolerant-state.ts';
+import { tolerateOutages } from '../state/tolerant-state.ts';
 import { type Patience, untilReachable } from './reachable.ts';
 
 export interface BaseOptions extends Patience {
@@ -112,5 +112,5 @@ async function openState(
           onConnectionError: (error) => log.debug({ err: error }, 'Redis connection failed'),
         });
   stack.defer(() => inner.close());
-  return new TolerantState(inner, { log });
+  return tolerateOutages(inner, { log });
 }

@@ -1,9 +1,8 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool, type QueryResultRow } from 'pg';
-import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { classifyDatabaseCode } from '../core/faults.ts';
-import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
-import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
+import type { RateSchedule } from './rate-schedule.ts';
+import { StoredState } from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
 /** Writers delete expired rows, a few each time and always more than they add. */
@@ -32,68 +31,53 @@ interface PostgresStateOptions {
   readonly prefix: string;
 }
 
-export class PostgresState implements ResumeState {
-  readonly #pool: Pool;
-  readonly #prefix: string;
+export class PostgresState extends StoredState {
+  protected override readonly store = 'the database';
+  protected override readonly advice = "run 'ledger-mirror migrate' where a table is missing";
+  readonly #options: PostgresStateOptions;
   #setCount = 0;
 
-  constructor({ pool, prefix }: PostgresStateOptions) {
-    this.#pool = pool;
-    this.#prefix = prefix;
+  constructor(options: PostgresStateOptions) {
+    super();
+    this.#options = options;
   }
 
-  async get(key: string): Promise<unknown> {
-    const entry = checkedKey(this.#prefix, key);
-    const [row] = await this.#query<{ value: string }>(`read ${key}`, GET, [entry]);
-    return decodeValue(row?.value);
+  protected override async read(key: string): Promise<string | undefined> {
+    const [row] = await this.#query<{ value: string }>(GET, [this.#entry(key)]);
+    return row?.value;
   }
 
-  async set(key: string, value: unknown, ttlMs: number): Promise<void> {
-    const entry = checkedKey(this.#prefix, key);
-    await this.#query(`remember ${key}`, SET, [entry, encodeValue(key, value), ttlMs / 1000]);
+  protected override async write(key: string, text: string, ttlMs: number): Promise<void> {
+    await this.#query(SET, [this.#entry(key), text, ttlMs / 1000]);
     this.#setCount += 1;
-    if (this.#setCount % SWEEP_EVERY === 0) await this.#query('clear expired state', SWEEP, [SWEEP_ROWS_MAX]);
+    if (this.#setCount % SWEEP_EVERY === 0) await this.#query(SWEEP, [SWEEP_ROWS_MAX]);
   }
 
-  async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
-    const pace = rateScheduleOf(ratePerSecond);
-    const [row] = await this.#query<{ wait_seconds: number }>(`reserve a request of ${budget}`, RESERVE, [
-      checkedKey(this.#prefix, budget),
-      ...[pace.interval, pace.burst, pace.aheadMax].map((micros) => micros / 1e6),
-    ]);
-    return { waitMs: wholeMs(Math.max(0, (row?.wait_seconds ?? 0) * 1e6)) };
+  protected override async take(budget: string, schedule: RateSchedule): Promise<number> {
+    const { interval, burst, aheadMax } = schedule;
+    const seconds = [interval, burst, aheadMax].map((micros) => micros / 1e6);
+    const [row] = await this.#query<{ wait_seconds: number }>(RESERVE, [this.#entry(budget), ...seconds]);
+    return (row?.wait_seconds ?? 0) * 1e6;
+  }
+
+  /** Only an error that Postgres itself answered has a SQLSTATE; any other means that it was not reached. */
+  protected override refusal(error: unknown): ReturnType<StoredState['refusal']> {
+    const sqlstate = error instanceof DatabaseError ? error.code : undefined;
+    const fault = sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
+    if (fault === 'unreachable') return undefined;
+    return { code: `STATE_POSTGRES_${sqlstate}`, meta: { sqlstate }, isRetryable: fault === 'retryable' };
   }
 
   async close(): Promise<void> {
     // The pool is closed by its owner; nothing else is held.
   }
 
-  async #query<Row extends QueryResultRow>(action: string, text: string, values: unknown[]): Promise<Row[]> {
-    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    try {
-      return (await this.#pool.query<Row>(query)).rows;
-    } catch (error) {
-      throw stateError(action, error);
-    }
+  #entry(key: string): string {
+    return `${this.#options.prefix}:${key}`;
   }
-}
 
-/** Only an error that Postgres itself answered has a SQLSTATE; any other means that it was not reached. */
-function stateError(action: string, error: unknown): Error {
-  const state = error instanceof Error ? error.message : String(error);
-  const sqlstate = error instanceof DatabaseError ? error.code : undefined;
-  const fault = sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
-  if (fault === 'unreachable') {
-    return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
-      code: 'STATE_UNREACHABLE',
-      cause: error,
-    });
+  async #query<Row extends QueryResultRow>(text: string, values: unknown[]): Promise<Row[]> {
+    const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
+    return (await this.#options.pool.query<Row>(query)).rows;
   }
-  const details = { code: `STATE_POSTGRES_${sqlstate}`, meta: { sqlstate }, cause: error };
-  return fault === 'retryable'
-    ? new RetryableError(`Cannot ${action}: ${state}`, details)
-    : new PermanentError(
-        `Cannot ${action}: ${state}; run 'ledger-mirror migrate' where a table is missing`,
-        details,
-      );
 }

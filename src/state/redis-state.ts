@@ -1,8 +1,7 @@
 /** Resume state in Redis, the reference: one key for each entry, expired by Redis itself. */
 import { Redis, ReplyError } from 'ioredis';
-import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { rateScheduleOf, wholeMs } from './rate-schedule.ts';
-import { type ResumeState, checkedKey, decodeValue, encodeValue } from './resume-state.ts';
+import type { RateSchedule } from './rate-schedule.ts';
+import { StoredState } from './resume-state.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
@@ -12,17 +11,7 @@ const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 
 /** Answers of a Redis that will serve again: starting, failing over, busy, full. */
-const RETRYABLE_REPLIES = new Set([
-  'LOADING',
-  'READONLY',
-  'MASTERDOWN',
-  'CLUSTERDOWN',
-  'TRYAGAIN',
-  'BUSY',
-  'OOM',
-  'NOREPLICAS',
-  'MISCONF',
-]);
+const RETRYABLE = /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
 
 /** `reserveNext` in rate-schedule.ts, on the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
 const RESERVE = `
@@ -45,11 +34,14 @@ interface RedisStateOptions {
 }
 
 /** Connects in the background; until then, and in an outage, calls end in UnreachableError. */
-export class RedisState implements ResumeState {
+export class RedisState extends StoredState {
+  protected override readonly store = 'Redis';
+  protected override readonly advice = 'see its configuration and REDIS_URL';
   readonly #redis: Redis;
   readonly #prefix: string;
 
   constructor({ url, prefix, onConnectionError }: RedisStateOptions) {
+    super();
     this.#prefix = prefix;
     this.#redis = new Redis(url, {
       connectTimeout: CONNECT_TIMEOUT_MS,
@@ -62,61 +54,29 @@ export class RedisState implements ResumeState {
     this.#redis.on('error', onConnectionError);
   }
 
-  async get(key: string): Promise<unknown> {
-    const entry = this.#entry(key);
-    return decodeValue(await redisCall(`read ${key}`, () => this.#redis.get(entry)));
+  protected override read(key: string): Promise<string | null> {
+    return this.#redis.get(`${this.#prefix}:state:${key}`);
   }
 
-  async set(key: string, value: unknown, ttlMs: number): Promise<void> {
-    const entry = this.#entry(key);
-    const text = encodeValue(key, value);
-    await redisCall(`remember ${key}`, () =>
-      this.#redis.set(entry, text, 'PX', Math.max(1, Math.ceil(ttlMs))),
+  protected override async write(key: string, text: string, ttlMs: number): Promise<void> {
+    await this.#redis.set(`${this.#prefix}:state:${key}`, text, 'PX', Math.max(1, Math.ceil(ttlMs)));
+  }
+
+  protected override async take(budget: string, schedule: RateSchedule): Promise<number> {
+    const { interval, burst, aheadMax } = schedule;
+    return Number(
+      await this.#redis.eval(RESERVE, 1, `${this.#prefix}:rate:${budget}`, interval, burst, aheadMax),
     );
   }
 
-  async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
-    const { interval, burst, aheadMax } = rateScheduleOf(ratePerSecond);
-    const key = checkedKey(`${this.#prefix}:rate`, budget);
-    const waitMicros = await redisCall(`reserve a request of ${budget}`, () =>
-      this.#redis.eval(RESERVE, 1, key, interval, burst, aheadMax),
-    );
-    return { waitMs: wholeMs(Number(waitMicros)) };
+  /** Only an error that Redis itself answered is a reply; its code is the first word. */
+  protected override refusal(error: unknown): ReturnType<StoredState['refusal']> {
+    if (!(error instanceof Error && error instanceof ReplyError)) return undefined;
+    const reply = /^[A-Z]+/.exec(error.message)?.[0] ?? 'ERR';
+    return { code: `STATE_REDIS_${reply}`, meta: { reply }, isRetryable: RETRYABLE.test(reply) };
   }
 
   async close(): Promise<void> {
     this.#redis.disconnect();
   }
-
-  #entry(key: string): string {
-    return checkedKey(`${this.#prefix}:state`, key);
-  }
-}
-
-async function redisCall<Result>(action: string, call: () => Promise<Result>): Promise<Result> {
-  try {
-    return await call();
-  } catch (error) {
-    throw redisError(action, error);
-  }
-}
-
-/** Only an error that Redis itself answered has a code; any other means that it was not reached. */
-function redisError(action: string, error: unknown): Error {
-  const state = error instanceof Error ? error.message : String(error);
-  if (!(error instanceof ReplyError)) {
-    return new UnreachableError(`Cannot ${action}: Redis is not reachable (${state})`, {
-      code: 'STATE_UNREACHABLE',
-      cause: error,
-    });
-  }
-  // The protocol's own error code is the first word of the answer.
-  const reply = /^[A-Z]+/.exec(state)?.[0] ?? 'ERR';
-  const details = { code: `STATE_REDIS_${reply}`, meta: { reply }, cause: error };
-  return RETRYABLE_REPLIES.has(reply)
-    ? new RetryableError(`Cannot ${action}: Redis answers ${state}`, details)
-    : new PermanentError(
-        `Cannot ${action}: Redis answers ${state}; see its configuration and REDIS_URL`,
-        details,
-      );
 }

@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { RedisState } from '../../src/state/redis-state.ts';
-import { TolerantState } from '../../src/state/tolerant-state.ts';
+import { tolerateOutages } from '../../src/state/tolerant-state.ts';
 import { freshRedis, startOwnRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { recordingLog } from './recording-log.ts';
@@ -93,7 +93,7 @@ test('syncs go on through an outage of Redis, which is logged once', async () =>
   await using own = await startOwnRedis();
   const log = recordingLog();
   let nowMs = 0;
-  const state = new TolerantState(new RedisState({ url: own.url, prefix: 'p', onConnectionError: ignore }), {
+  const state = tolerateOutages(new RedisState({ url: own.url, prefix: 'p', onConnectionError: ignore }), {
     log,
     nowMs: () => nowMs,
   });

@@ -2,7 +2,7 @@
 import { createLog } from '../../../src/core/log.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { RedisState } from '../../../src/state/redis-state.ts';
-import { TolerantState } from '../../../src/state/tolerant-state.ts';
+import { tolerateOutages } from '../../../src/state/tolerant-state.ts';
 import { syncList } from '../../../src/list-sync/sync.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { ListStore } from '../../../src/list-sync/store/list-store.ts';
@@ -20,7 +20,7 @@ const { verdict, evidence } = await syncList(
   {
     source: source.lists,
     store: new ListStore(warehouse.db),
-    resumePoints: new TolerantState(redis, { log }),
+    resumePoints: tolerateOutages(redis, { log }),
     log,
     onProgress: ({ pages }) => process.stdout.write(`${pages} pages\n`),
   },
