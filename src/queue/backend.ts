@@ -20,7 +20,7 @@ export interface BullWorker extends Pick<Worker, 'close'> {
   on(event: 'failed', listener: (job: BullJob | undefined, error: Error) => void): unknown;
 }
 export type BullProcessor = (job: BullJob) => Promise<void>;
-export type BullWorkerOptions = Pick<
+type BullWorkerOptions = Pick<
   WorkerOptions,
   'concurrency' | 'lockDuration' | 'stalledInterval' | 'maxStalledCount' | 'settings'
 >;

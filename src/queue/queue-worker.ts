@@ -7,32 +7,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
 import { FencedError, PermanentError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import type { BullJob, BullProcessor, BullWorker, JobData } from './backend.ts';
+import type { BullJob, BullProcessor, BullWorker } from './backend.ts';
 
 /** A job that does nothing: taking it proves that jobs are taken. */
 export const CANARY = 'canary';
 /** A worker that is cut off from its store cannot close in order. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
-export interface WorkedJob {
-  readonly id: string;
-  readonly name: string;
-  readonly data: JobData;
-  /** When a scheduled job was due, in milliseconds since 1970. */
-  readonly dueMs: number;
-  readonly attempt: number;
-}
-
-/** Signs of life of this process's worker on one queue. */
-export interface Pulse {
-  readonly queue: string;
-  readonly activeJobs: number;
-  /** Since a job was last taken or finished here. */
-  readonly quietMs: number;
-  /** How often the worker was replaced because it took nothing. */
-  readonly rebuilds: number;
-}
-
+export type WorkedJob = ReturnType<typeof toWorkedJob>;
 export type JobProcessor = (job: WorkedJob, signal: AbortSignal) => Promise<void>;
 
 /** One delivery of a job, worked. */
@@ -42,13 +24,20 @@ export interface JobReport {
   readonly durationMs: number;
 }
 
+/** Signs of life of a worker. */
+export interface Pulse {
+  readonly activeJobs: number;
+  /** Since a job was last taken or finished here. */
+  readonly quietMs: number;
+  /** How often the worker was replaced because it took nothing. */
+  readonly rebuilds: number;
+}
+
 interface QueueWorkerOptions {
   readonly queue: string;
   /** Opens a worker; it takes jobs from then on. */
   readonly open: (processor: BullProcessor) => BullWorker;
-  readonly process: JobProcessor;
-  /** Aborted when this process stops working jobs. */
-  readonly stop: AbortSignal;
+  readonly process: (job: WorkedJob) => Promise<void>;
   readonly onJob: (report: JobReport) => void;
   readonly log: Log;
   /** The worker is replaced when canaries were accepted for this long and none was taken. */
@@ -69,8 +58,7 @@ export class QueueWorker {
     this.#worker = this.#open();
   }
 
-  /** Its signs of life. */
-  get pulse(): Omit<Pulse, 'queue'> {
+  get pulse(): Pulse {
     const quietMs = performance.now() - this.#atMs;
     return { activeJobs: this.#activeJobs, quietMs, rebuilds: this.#rebuilds };
   }
@@ -79,8 +67,17 @@ export class QueueWorker {
   async onCanary(): Promise<void> {
     const nowMs = performance.now();
     this.#temptedSinceMs ??= nowMs;
-    const isSilent = this.#activeJobs === 0 && nowMs - this.#temptedSinceMs > this.#options.silentMaxMs;
-    if (isSilent) await this.#rebuild();
+    if (this.#activeJobs > 0 || nowMs - this.#temptedSinceMs <= this.#options.silentMaxMs) return;
+    const { queue, log } = this.#options;
+    log.warn({ queue, quietMs: Math.round(this.pulse.quietMs) }, 'Worker took no jobs and is replaced');
+    const silent = this.#worker;
+    this.#worker = this.#open();
+    this.#rebuilds += 1;
+    this.#temptedSinceMs = undefined;
+    const closing = silent.close(true).catch((error: unknown) => {
+      log.debug({ err: error, queue }, 'Replaced worker did not close well');
+    });
+    await Promise.race([closing, sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
   }
 
   /** The store did not answer: idleness then says nothing about the worker. */
@@ -97,44 +94,24 @@ export class QueueWorker {
     return this.#options.open((job) => this.#take(job));
   }
 
-  async #rebuild(): Promise<void> {
-    const { queue, log } = this.#options;
-    log.warn({ queue, quietMs: Math.round(this.pulse.quietMs) }, 'Worker took no jobs and is replaced');
-    const silent = this.#worker;
-    this.#worker = this.#open();
-    this.#rebuilds += 1;
-    this.#temptedSinceMs = undefined;
-    const closing = silent.close(true).catch((error: unknown) => {
-      log.debug({ err: error, queue }, 'Replaced worker did not close well');
-    });
-    await Promise.race([closing, sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
-  }
-
   async #take(job: BullJob): Promise<void> {
     this.#note();
     if (job.name === CANARY) return;
+    const { queue, onJob, process } = this.#options;
     const startedMs = performance.now();
     let outcome: JobReport['outcome'] = 'failed';
     this.#activeJobs += 1;
     try {
-      await this.#work(job);
+      await process(toWorkedJob(job));
       outcome = 'done';
+    } catch (error) {
+      // An error that will come again ends the job: the queue must not repeat it for ever.
+      const isFinal = error instanceof PermanentError && !(error instanceof FencedError);
+      throw isFinal ? new UnrecoverableError(error.message) : error;
     } finally {
       this.#activeJobs -= 1;
       this.#note();
-      const durationMs = performance.now() - startedMs;
-      this.#options.onJob({ queue: this.#options.queue, outcome, durationMs });
-    }
-  }
-
-  /** An error that will come again ends the job: the queue must not repeat it for ever. */
-  async #work(job: BullJob): Promise<void> {
-    try {
-      await this.#options.process(toWorkedJob(job), this.#options.stop);
-    } catch (error) {
-      if (error instanceof PermanentError && !(error instanceof FencedError))
-        throw new UnrecoverableError(error.message);
-      throw error;
+      onJob({ queue, outcome, durationMs: performance.now() - startedMs });
     }
   }
 
@@ -144,12 +121,15 @@ export class QueueWorker {
   }
 }
 
-function toWorkedJob(job: BullJob): WorkedJob {
+function toWorkedJob(job: BullJob) {
   return {
     id: job.id ?? '',
     name: job.name,
     data: job.data,
-    // Of a job that is late, time and delay would make another instant: two runs for one scheduled time.
+    /**
+     * When a scheduled job was due, in milliseconds since 1970. Of a job that is late, time and delay would make another
+     * instant: two runs for one scheduled time.
+     */
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };

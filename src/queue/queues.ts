@@ -4,15 +4,22 @@ import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { within } from '../core/waiting.ts';
 import {
-  type BullJob,
+  type BullProcessor,
   type BullQueue,
-  type BullWorkerOptions,
+  type BullWorker,
   type JobData,
   QUEUE_NAMES,
   type QueueBackend,
   type QueueName,
 } from './backend.ts';
-import { CANARY, type JobProcessor, type JobReport, type Pulse, QueueWorker } from './queue-worker.ts';
+import {
+  CANARY,
+  type JobProcessor,
+  type JobReport,
+  type Pulse,
+  QueueWorker,
+  type WorkedJob,
+} from './queue-worker.ts';
 
 export interface NewJob {
   readonly name: string;
@@ -21,14 +28,6 @@ export interface NewJob {
   readonly jobId: string;
   /** 1 is served first. */
   readonly priority: number;
-}
-
-/** What a queue holds. */
-interface Depth {
-  readonly queue: QueueName;
-  readonly jobs: Readonly<Record<string, number>>;
-  /** Since the oldest of the jobs that come next was added; 0 where none waits. */
-  readonly oldestMs: number;
 }
 
 /** A lock not renewed for this long makes a job another worker's: renewed at half of it. */
@@ -41,6 +40,8 @@ const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
+/** For workers and connections that do not close in order. */
+const FORCED_MS = 1_000;
 /** Canaries of several rounds stay untouched by bad luck once in a hundred times; replacing a worker costs one connection. */
 const SILENT_MAX_MS = 45_000;
 /** Jobs of a state that are looked at: those of one priority are ordered by age, canaries among the first. */
@@ -63,7 +64,15 @@ interface QueuesOptions {
   readonly silentMaxMs?: number;
 }
 
-export class Queues implements AsyncDisposable {
+/** What a queue holds, without canaries. */
+interface Depth {
+  readonly queue: QueueName;
+  readonly jobs: Readonly<Record<string, number>>;
+  /** Since the oldest of the jobs that come next was added; 0 where none waits. */
+  readonly oldestMs: number;
+}
+
+export class Queues {
   readonly #options: QueuesOptions;
   readonly #queues = new Map<QueueName, BullQueue>();
   readonly #queueWorkers = new Map<QueueName, QueueWorker>();
@@ -75,7 +84,7 @@ export class Queues implements AsyncDisposable {
     this.#options = options;
   }
 
-  get kind(): 'redis' | 'postgres' {
+  get kind(): QueueBackend['kind'] {
     return this.#options.backend.kind;
   }
 
@@ -85,37 +94,25 @@ export class Queues implements AsyncDisposable {
 
   /** @throws RetryableError `QUEUE_UNAVAILABLE` where the store does not answer in time */
   async add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> {
-    const entries = jobs.map((job) => ({
-      name: job.name,
-      data: job.data,
-      opts: { ...RETRIED, jobId: job.jobId, priority: job.priority, sizeLimit: PAYLOAD_BYTES_MAX },
+    const entries = jobs.map(({ name, data, ...opts }) => ({
+      name,
+      data,
+      opts: { ...RETRIED, ...opts, sizeLimit: PAYLOAD_BYTES_MAX },
     }));
     await bounded(`add jobs to the queue ${queue}`, () => this.#queue(queue).addBulk(entries));
   }
 
   /** Whether the job waits, or is worked. */
   async holds(queue: QueueName, jobId: string): Promise<boolean> {
-    const state = await bounded(`look for a job in the queue ${queue}`, () =>
-      this.#queue(queue).getJobState(jobId),
-    );
+    const look = () => this.#queue(queue).getJobState(jobId);
+    const state = await bounded(`look for a job in the queue ${queue}`, look);
     return OPEN.some((open) => open === state);
   }
 
-  /** Jobs that wait or are worked. */
+  /** Jobs that wait or are worked, without canaries. */
   async open(queue: QueueName): Promise<number> {
-    const counts = await this.counts(queue);
-    const count = OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
-    if (count > LOOKED_AT_MAX) return count;
-    return (await this.#look(queue, OPEN)).filter(isWork).length;
-  }
-
-  /** The first jobs of each state, canaries too. */
-  async #look(queue: QueueName, states: readonly (typeof OPEN)[number][]): Promise<readonly BullJob[]> {
-    const jobs: readonly (BullJob | undefined)[] = await bounded(`look at the queue ${queue}`, () =>
-      this.#queue(queue).getJobs([...states], 0, LOOKED_AT_MAX - 1, true),
-    );
-    // A job that ends between the count and the look is no longer there.
-    return jobs.filter((job) => job !== undefined);
+    const { jobs } = await this.depth(queue);
+    return OPEN.reduce((sum, state) => sum + (jobs[state] ?? 0), 0);
   }
 
   /** Makes the schedule where it is missing or differs. @returns whether it was made */
@@ -123,7 +120,7 @@ export class Queues implements AsyncDisposable {
     queue: QueueName,
     id: string,
     when: { pattern: string; tz: string },
-    { name, data }: { name: string; data: JobData },
+    job: { name: string; data: JobData },
   ): Promise<boolean> {
     const known = await bounded(`look at the schedule ${id}`, () => this.#queue(queue).getJobScheduler(id));
     const isKept =
@@ -131,9 +128,8 @@ export class Queues implements AsyncDisposable {
       known.tz === when.tz &&
       (known.next ?? 0) > Date.now() - SCHEDULE_LATE_MS;
     if (isKept) return false;
-    await bounded(`schedule ${id}`, () =>
-      this.#queue(queue).upsertJobScheduler(id, when, { name, data, opts: RETRIED }),
-    );
+    const make = () => this.#queue(queue).upsertJobScheduler(id, when, { ...job, opts: RETRIED });
+    await bounded(`schedule ${id}`, make);
     return true;
   }
 
@@ -143,13 +139,15 @@ export class Queues implements AsyncDisposable {
 
   async depth(queue: QueueName): Promise<Depth> {
     const jobs = await this.counts(queue);
-    const next = await this.#look(queue, ['waiting', 'prioritized']);
-    const asked = next.filter(isWork);
-    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - (next.length - asked.length));
+    const look = () => this.#queue(queue).getJobs(['waiting', 'prioritized'], 0, LOOKED_AT_MAX - 1, true);
+    const next = await bounded(`look at the queue ${queue}`, look);
+    const canaries = next.filter((job) => job?.name === CANARY).length;
     // One reading of the clock: with two, an empty queue can be a millisecond old.
     const nowMs = Date.now();
-    const oldestMs = Math.max(0, ...asked.map((job) => nowMs - job.timestamp));
-    return { queue, jobs: { ...jobs, prioritized }, oldestMs };
+    // A job that ends between the count and the look is no longer there.
+    const ages = next.flatMap((job) => (job && job.name !== CANARY ? [nowMs - job.timestamp] : []));
+    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - canaries);
+    return { queue, jobs: { ...jobs, prioritized }, oldestMs: Math.max(0, ...ages) };
   }
 
   /** The queues as BullMQ knows them, for its board. */
@@ -164,55 +162,49 @@ export class Queues implements AsyncDisposable {
    */
   async sendCanaries(workerId: string): Promise<void> {
     const opts = { jobId: `${CANARY}.${workerId}`, priority: 1, removeOnComplete: true, removeOnFail: true };
-    await Promise.all(
-      [...this.#queueWorkers].map(async ([queue, queueWorker]) => {
-        try {
-          await bounded(`send a canary through the queue ${queue}`, () =>
-            this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]),
-          );
-        } catch (error) {
-          queueWorker.onStoreAway();
-          throw error;
-        }
-        if (!this.#stop.signal.aborted) await queueWorker.onCanary();
-      }),
-    );
+    const sending = [...this.#queueWorkers].map(async ([queue, queueWorker]) => {
+      const send = () => this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]);
+      try {
+        await bounded(`send a canary through the queue ${queue}`, send);
+      } catch (error) {
+        queueWorker.onStoreAway();
+        throw error;
+      }
+      if (!this.#stop.signal.aborted) await queueWorker.onCanary();
+    });
+    await Promise.all(sending);
   }
 
-  pulses(): readonly Pulse[] {
+  /** Signs of life of this process's worker on each queue. */
+  pulses(): readonly (Pulse & { readonly queue: QueueName })[] {
     return [...this.#queueWorkers].map(([queue, { pulse }]) => ({ queue, ...pulse }));
   }
 
   /** Takes jobs of one queue until the queues are closed. */
   work(queue: QueueName, concurrency: number, process: JobProcessor): void {
     const { backend, log, onJob = () => undefined, silentMaxMs = SILENT_MAX_MS } = this.#options;
-    const options: BullWorkerOptions = {
+    const { signal } = this.#stop;
+    const options = {
       concurrency,
       lockDuration: LOCK_MS,
       stalledInterval: STALLED_CHECK_MS,
       maxStalledCount: ATTEMPTS_MAX,
       settings: {
-        backoffStrategy: (attempt, _type, error) => backoffMs(attempt, error, this.#stop.signal),
+        backoffStrategy: (attempt: number, _type?: string, error?: Error) =>
+          backoffMs(attempt, error, signal),
       },
     };
-    const queueWorker = new QueueWorker({
-      queue,
-      process,
-      onJob,
-      silentMaxMs,
-      stop: this.#stop.signal,
-      log,
-      open: (processor) => {
-        const worker = backend.worker(this.#fullName(queue), processor, options);
-        worker.on('error', (error) => this.#complain(error, queue));
-        worker.on('failed', (job, error) => {
-          if (!this.#stop.signal.aborted)
-            log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
-        });
-        return worker;
-      },
-    });
-    this.#queueWorkers.set(queue, queueWorker);
+    const open = (processor: BullProcessor): BullWorker => {
+      const worker = backend.worker(this.#fullName(queue), processor, options);
+      worker.on('error', (error) => this.#complain(error, queue));
+      worker.on('failed', (job, error) => {
+        if (!signal.aborted)
+          log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
+      });
+      return worker;
+    };
+    const take = (job: WorkedJob): Promise<void> => process(job, signal);
+    this.#queueWorkers.set(queue, new QueueWorker({ queue, open, process: take, onJob, silentMaxMs, log }));
   }
 
   /**
@@ -223,29 +215,22 @@ export class Queues implements AsyncDisposable {
     this.#stop.abort(new DOMException('this process is stopping', 'AbortError'));
     const queueWorkers = [...this.#queueWorkers.values()];
     this.#queueWorkers.clear();
-    const closing = Promise.all(queueWorkers.map((queueWorker) => queueWorker.close()));
-    const isClosed = await Promise.race([closing.then(() => true), sleep(graceMs, false, { ref: false })]);
-    if (isClosed) return;
+    const close = async (limitMs: number, force: boolean): Promise<boolean> => {
+      const closing = Promise.all(queueWorkers.map((queueWorker) => queueWorker.close(force)));
+      return Promise.race([closing.then(() => true), sleep(limitMs, false, { ref: false })]);
+    };
+    if (await close(graceMs, false)) return;
     this.#options.log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
-    await Promise.race([
-      Promise.all(queueWorkers.map((queueWorker) => queueWorker.close(true))),
-      sleep(1_000, undefined, { ref: false }),
-    ]);
+    await close(FORCED_MS, true);
   }
 
   /** Stops working where that was not done before, and closes every connection. */
   async close(graceMs: number): Promise<void> {
     await this.stopWorking(graceMs);
-    await Promise.race([
-      Promise.allSettled([...this.#queues.values()].map((queue) => queue.close())),
-      sleep(2_000, undefined, { ref: false }),
-    ]);
+    const closing = Promise.allSettled([...this.#queues.values()].map((queue) => queue.close()));
+    await Promise.race([closing, sleep(2_000, undefined, { ref: false })]);
     this.#queues.clear();
     await this.#options.backend[Symbol.asyncDispose]();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close(5_000);
   }
 
   /** Sockets outlive their pools for a moment; a stopping server's farewell is no error. */
@@ -268,11 +253,6 @@ export class Queues implements AsyncDisposable {
     this.#queues.set(name, queue);
     return queue;
   }
-}
-
-/** A canary is nobody's work. */
-function isWork({ name }: BullJob): boolean {
-  return name !== CANARY;
 }
 
 /** The delay the other side asked for, else exponential with jitter; none where this process is stopping. */

@@ -6,7 +6,6 @@ import type { JobDeps } from '../runs/job.ts';
 import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
-import type { Pulse } from '../queue/queue-worker.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
@@ -80,7 +79,7 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /** Whether jobs are taken here: on each queue one is being worked, or was lately. */
-  health(): { readonly isHealthy: boolean; readonly queues: readonly Pulse[] } {
+  health(): { readonly isHealthy: boolean; readonly queues: ReturnType<Queues['pulses']> } {
     const queues = this.#options.queues.pulses();
     const isHealthy =
       queues.length > 0 && queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);

@@ -1,0 +1,140 @@
+/** Where queues lie: in Redis, the reference, or in Postgres, where there is no Redis. */
+import { createPostgresBackend, Queue, runMigrations, type Telemetry, withBackend, Worker } from 'bullmq';
+import { Redis } from 'ioredis';
+import { Client } from 'pg';
+import { errorCode, UnreachableError } from '../core/errors.ts';
+import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
+
+const CONNECT_TIMEOUT_MS = 10_000;
+const KEEP_ALIVE_MS = 10_000;
+const RECONNECT_MAX_MS = 2_000;
+/** A connection without an answer for this long is dead. Longer than a worker's wait for a job (10 s). */
+const SILENCE_MAX_MS = 20_000;
+/** Connections to Postgres of one queue or worker, beside the one that listens. */
+const POOL_MAX = 2;
+/** BullMQ's transactions never wait in between: an idle one belongs to a process that hangs. */
+const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
+/** The schema of BullMQ's own tables. */
+const SCHEMA = 'ledger_mirror_queue';
+/** Below 5 BullMQ refuses to work, below 6.2 it advises against it. */
+const REDIS_MIN = { major: 6, minor: 2 };
+
+interface BackendOptions {
+  readonly url: string;
+  /** Absent: no traces. */
+  readonly telemetry?: Telemetry | undefined;
+}
+
+interface RedisOptions extends BackendOptions {
+  /** Two mirrors can share a Redis: each has a prefix of its own. */
+  readonly prefix: string;
+  readonly onError: (error: Error) => void;
+}
+
+/** @throws UnreachableError `REDIS_UNREACHABLE` where no connection comes about */
+export async function openRedisBackend({
+  url,
+  prefix,
+  onError,
+  telemetry,
+}: RedisOptions): Promise<QueueBackend> {
+  const connection = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    keepAlive: KEEP_ALIVE_MS,
+    socketTimeout: SILENCE_MAX_MS,
+    // BullMQ's commands wait for an unreachable Redis; callers bound their own waits.
+    maxRetriesPerRequest: null,
+    retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
+  });
+  // The reason arrives as an event; the failed call only says that the connection is closed.
+  let reason: Error | undefined;
+  connection.on('error', (error) => {
+    reason = error;
+    onError(error);
+  });
+  try {
+    await connection.connect();
+  } catch (error) {
+    connection.disconnect();
+    const { host } = new URL(url);
+    const cause = reason ?? error;
+    const details = { code: 'REDIS_UNREACHABLE', meta: { host }, cause };
+    throw new UnreachableError(
+      `Cannot reach Redis at ${host}: ${errorCode(cause)}; check REDIS_URL`,
+      details,
+    );
+  }
+  const shared = { connection, prefix, ...(telemetry && { telemetry }) };
+  return {
+    kind: 'redis',
+    queue: (name) => new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
+    worker: (name, processor, options) =>
+      new Worker<JobData, void>(name, processor, { ...options, ...shared }),
+    advice: async () => redisAdvice(await connection.info()),
+    [Symbol.asyncDispose]: async () => connection.disconnect(),
+  };
+}
+
+/**
+ * Warnings about a Redis that is too old, evicts keys, or forgets them at a restart.
+ * @param info the text of INFO; Valkey and Dragonfly answer it as Redis does
+ */
+export function redisAdvice(info: string): readonly string[] {
+  const advice: string[] = [];
+  const version = /^redis_version:((\d+)\.(\d+)\S*)/m.exec(info);
+  const [major, minor] = [Number(version?.[2]), Number(version?.[3])];
+  if (major < REDIS_MIN.major || (major === REDIS_MIN.major && minor < REDIS_MIN.minor)) {
+    const needed = `${REDIS_MIN.major}.${REDIS_MIN.minor}`;
+    advice.push(`Redis is ${version?.[1] ?? ''}: BullMQ wants ${needed} at least; use 7 or later`);
+  }
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
+  if (policy !== 'noeviction')
+    advice.push(`maxmemory-policy is ${policy}: keys of jobs may be evicted; set it to noeviction`);
+  if (/^aof_enabled:0/m.test(info))
+    advice.push(
+      'appendonly is off: a restart forgets queued jobs until they are taken up again; set appendonly yes',
+    );
+  return advice;
+}
+
+/** Brings BullMQ's own tables forward first. @throws UnreachableError `DATABASE_UNREACHABLE` */
+export async function openPostgresBackend({ url, telemetry }: BackendOptions): Promise<QueueBackend> {
+  await migrateQueues(url);
+  const connection = {
+    connectionString: url,
+    max: POOL_MAX,
+    schema: SCHEMA,
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    query_timeout: SILENCE_MAX_MS,
+    options: SETTINGS,
+  };
+  const shared = { connection, ...(telemetry && { telemetry }) };
+  const postgres = withBackend(createPostgresBackend);
+  return {
+    kind: 'postgres',
+    queue: (name) => new postgres.Queue<JobData, void>(name, { ...shared, ...RETENTION }),
+    worker: (name, processor, options) =>
+      new postgres.Worker<JobData, void>(name, processor, { ...options, ...shared }),
+    advice: async () => [],
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+}
+
+async function migrateQueues(url: string): Promise<void> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  // Without a listener a connection that breaks would end the process.
+  client.on('error', () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    const message = `Cannot reach the database for the queues: ${errorCode(error)}; check DATABASE_URL`;
+    throw new UnreachableError(message, { code: 'DATABASE_UNREACHABLE', cause: error });
+  }
+  try {
+    await runMigrations(client, SCHEMA);
+  } finally {
+    await client.end();
+  }
+}
