@@ -200,7 +200,10 @@ describe('a window plan', () => {
     expect(remembered.cut(range)).toBe(plan.cut(range));
   });
 
-  const seconds = (from: bigint, to: bigint): Range => ({ from: from * SECOND_MICROS, to: to * SECOND_MICROS });
+  const seconds = (from: bigint, to: bigint): Range => ({
+    from: from * SECOND_MICROS,
+    to: to * SECOND_MICROS,
+  });
   const NOTHING: Seen = { bytes: 0, stretches: [], sortedTo: undefined };
 
   test('applies the rate of a window to the window right behind it, and to no other', () => {
