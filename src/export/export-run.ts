@@ -17,7 +17,7 @@ import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/pub
 import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
-import type { SpoolFile } from './spool/spool-writer.ts';
+import type { SpoolFile } from './spool/range-spool.ts';
 import { Tally } from './validate/tally.ts';
 import { closedBytes, closedRange } from './validate/judge.ts';
 

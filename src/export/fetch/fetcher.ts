@@ -15,7 +15,7 @@ import type { Step } from '../publish/publish.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 import type { AskPlan, Target } from '../plan/remaining.ts';
 import { type ExportDeps, WAIT_MS, waitedTooLong } from '../request.ts';
-import type { SpoolFile } from '../spool/spool-writer.ts';
+import type { SpoolFile } from '../spool/range-spool.ts';
 import { sumBytes } from '../plan/time-histogram.ts';
 
 /** Failures of the source on the way to its first row: its query takes too long, or breaks. */

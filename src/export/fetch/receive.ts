@@ -8,8 +8,7 @@ import { gluedError } from '../../ledger/answer/glued-error.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { RowSum } from '../../ledger/row-sum.ts';
-import { AnswerTotals } from '../read/answer-totals.ts';
-import { type Block, BlockCutter, rowsOf } from '../read/block-cutter.ts';
+import { BlockCutter } from '../read/block-cutter.ts';
 import { BlockFlight } from '../read/block-flight.ts';
 import {
   type BlockFindings,
@@ -20,7 +19,7 @@ import {
 } from '../read/block-reader.ts';
 import type { Unreadable } from '../read/row-filter.ts';
 import type { SpoolOptions } from '../spool/range-spool.ts';
-import { SegmentSpools, type ReceivedSegment } from '../spool/segment-spool.ts';
+import { AnswerRows, type ReceivedSegment } from '../spool/answer-rows.ts';
 import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
 import type { AskPlan } from '../plan/remaining.ts';
@@ -143,14 +142,13 @@ class Receiver implements AsyncDisposable {
   readonly #scope: ExportScope;
   readonly #options: ReceiveOptions;
   readonly #sizes: BlockSizes;
-  readonly #cutter: BlockCutter;
+  readonly #cutter = new BlockCutter();
   readonly #flight: BlockFlight | undefined;
-  readonly #parts: SegmentSpools;
   /** What is kept; and what was asked for, with room for a time that is not exported. */
   readonly #kept: Seconds;
   readonly #asked: Seconds;
   readonly #tail: Tail | undefined;
-  readonly #totals: AnswerTotals;
+  readonly #totals: AnswerRows;
   #header: Buffer | undefined;
   #question: RowQuestion | undefined;
   /** All that came, and what of it was read. */
@@ -166,8 +164,6 @@ class Receiver implements AsyncDisposable {
     this.#scope = scope;
     this.#options = options;
     this.#sizes = options.rowPool?.sizes ?? BLOCK_SIZES;
-    this.#cutter = new BlockCutter(this.#sizes.blockBytes);
-    this.#parts = new SegmentSpools(plan, options);
     this.#kept = secondsOf(plan.question);
     const asked = secondsOf(question);
     this.#asked = { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS };
@@ -176,9 +172,9 @@ class Receiver implements AsyncDisposable {
       closedEnd === undefined
         ? undefined
         : new Tail(plan.question.from ?? 0n, closedEnd, plan.isWindow ? options.tailBytesMax : undefined);
-    this.#totals = new AnswerTotals(this.#parts, this.#tail);
+    this.#totals = new AnswerRows(plan, this.#tail, options);
     if (options.rowPool !== undefined) {
-      this.#flight = new BlockFlight(options.rowPool, (block, findings) => this.#take(block, findings));
+      this.#flight = new BlockFlight(options.rowPool, (rows, findings) => this.#take(rows, findings));
     }
   }
 
@@ -198,20 +194,17 @@ class Receiver implements AsyncDisposable {
   seen(): Seen {
     return {
       bytes: this.#bytes,
-      stretches: this.#parts.stretches(STRETCHES_MAX),
+      stretches: this.#totals.stretches(STRETCHES_MAX),
       sortedTo: this.#totals.sortedTo,
     };
   }
 
   async push(chunk: Buffer): Promise<void> {
     this.#bytes += chunk.length;
-    this.#flight?.check();
-    for (let from = 0; from < chunk.length;) {
-      from += this.#cutter.fill(chunk, from);
-      const isBeginning = this.#bytes <= this.#sizes.beginningBytes;
-      if (this.#flight === undefined || this.#question === undefined || isBeginning) {
-        await this.#readHere();
-      } else if (this.#cutter.isFull) await this.#handOn(this.#flight, this.#question);
+    const { beginningBytes, blockBytes } = this.#sizes;
+    for (let from = 0; from < chunk.length; from += blockBytes) {
+      this.#cutter.push(chunk.subarray(from, from + blockBytes));
+      await this.#read(this.#bytes > beginningBytes ? this.#flight : undefined);
     }
     this.#options.onProgress({ bytes: this.#bytes, rows: this.#totals.rows });
   }
@@ -219,7 +212,7 @@ class Receiver implements AsyncDisposable {
   /** Resolves when all whole rows that came are read. @throws what is wrong with them */
   async settle(): Promise<void> {
     await this.#flight?.landed();
-    await this.#readHere();
+    await this.#read();
   }
 
   async cancelled(): Promise<Outgrown> {
@@ -249,7 +242,7 @@ class Receiver implements AsyncDisposable {
     return {
       state: 'complete',
       ...this.#traitsOf(layout, header),
-      segments: await this.#parts.finish(),
+      segments: await this.#totals.finish(),
       tail: this.#tail,
       before,
       beforeFrom,
@@ -269,7 +262,7 @@ class Receiver implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#flight?.stop();
-    await this.#parts[Symbol.asyncDispose]();
+    await this.#totals[Symbol.asyncDispose]();
   }
 
   /** RFC 4180 lets a last line go without its line end. @returns its sum, where it was read */
@@ -279,8 +272,8 @@ class Receiver implements AsyncDisposable {
     const header = (this.#header ?? rest).toString('latin1').replace(/\r?\n$/, '');
     if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
     const sum = hash('sha256', rest, 'hex');
-    this.#cutter.fill(LINE_END, 0);
-    await this.#readHere();
+    this.#cutter.push(LINE_END);
+    await this.#read();
     return sum;
   }
 
@@ -289,57 +282,44 @@ class Receiver implements AsyncDisposable {
     return { layout, header, farOutside, leaving, leavingSecond };
   }
 
-  async #readHere(): Promise<void> {
-    if (this.#question === undefined && !this.#readHeader()) return;
-    const [block, question] = [this.#cutter.rows(), this.#question];
-    if (block === undefined || question === undefined) return;
-    await this.#take(block, readBlock(question, rowsOf(block)));
-    this.#cutter.drop(block);
+  /** Reads the whole rows that came: here, or once they fill a block, on a thread. */
+  async #read(flight?: BlockFlight): Promise<void> {
+    const block = this.#cutter.take(flight === undefined ? 0 : this.#sizes.blockBytes);
+    if (block === undefined) return;
+    const isFirst = this.#question === undefined;
+    const question = (this.#question ??= this.#readHeader(block));
+    const rows = isFirst ? block.subarray(this.#offset) : block;
+    if (flight === undefined) await this.#take(rows, readBlock(question, rows));
+    else await flight.send(question, rows);
   }
 
-  async #handOn(flight: BlockFlight, question: RowQuestion): Promise<void> {
-    const block = this.#cutter.rows();
-    if (block !== undefined) this.#cutter.leave(block, await flight.send(question, block));
-  }
-
-  /** @returns false where it has not come yet */
-  #readHeader(): boolean {
-    const block = this.#cutter.rows();
-    if (block === undefined) return false;
-    const { line, next } = firstRow(rowsOf(block));
-    const failed = gluedError(rowsOf(block).subarray(0, next), 0n);
+  #readHeader(block: Buffer): RowQuestion {
+    const { line, next } = firstRow(block);
+    const failed = gluedError(block.subarray(0, next), 0n);
     if (failed !== undefined) throw failed;
     const layout = readHeader(line);
-    this.#header = Buffer.from(rowsOf(block).subarray(0, next));
-    this.#question = {
+    this.#header = Buffer.from(block.subarray(0, next));
+    this.#offset = next;
+    return {
       scope: this.#scope,
       layout,
       asked: this.#asked,
       kept: this.#kept,
-      borders: bordersOf([
-        this.#kept.from,
-        this.#kept.to,
-        ...this.#parts.borders,
-        ...(this.#tail?.borders ?? []),
-      ]),
+      borders: bordersOf([this.#kept.from, this.#kept.to, ...this.#totals.borders]),
       tailEnd: this.#tail?.end,
     };
-    this.#cutter.drop({ ...block, bytes: next });
-    this.#offset = next;
-    return true;
   }
 
-  /** Adds what was found, and sends the block's rows on their way into the spool: resolves when they are there. */
-  #take(block: Block, findings: BlockFindings): Promise<unknown> {
+  /** Adds what was found, and sends the rows on their way into the spool: resolves when there is room for more. */
+  #take(rows: Buffer, findings: BlockFindings): Promise<unknown> {
     this.#totals.add(findings);
-    if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, block);
-    this.#offset += block.bytes;
-    return this.#parts.write(this.#header ?? Buffer.alloc(0), rowsOf(block), findings);
+    if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, rows);
+    this.#offset += rows.length;
+    return this.#totals.write(this.#header ?? Buffer.alloc(0), rows, findings);
   }
 
-  #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, block: Block): Error {
+  #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, buffer: Buffer): Error {
     const offset = this.#offset + start;
-    const buffer = rowsOf(block);
     const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
     if (failed !== undefined) return failed;
     const states: Readonly<Record<Unreadable, string>> = {

@@ -18,7 +18,7 @@ import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportStore } from '../store/export-store.ts';
 import type { ExportLease } from '../store/leases.ts';
 import type { Publication } from '../store/publications.ts';
-import type { Spooled } from '../spool/spool-writer.ts';
+import type { Spooled } from '../spool/range-spool.ts';
 import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
 export interface MergeDeps {

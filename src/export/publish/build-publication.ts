@@ -7,11 +7,11 @@ import { segmentKey } from '../../ledger/objects/object-keys.ts';
 import type { Coverage, NewCoverage } from '../store/coverage-rows.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Publication } from '../store/publications.ts';
-import type { ReceivedSegment } from '../spool/segment-spool.ts';
+import type { ReceivedSegment } from '../spool/answer-rows.ts';
 import { instantOf, later } from '../plan/ranges.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import type { Spooled } from '../spool/spool-writer.ts';
+import type { Spooled } from '../spool/range-spool.ts';
 import type { Kept } from './trim.ts';
 import type { ExportRequest } from '../request.ts';
 

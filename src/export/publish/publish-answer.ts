@@ -9,7 +9,7 @@ import { publish, type PublishDeps } from './publish.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { ExportDeps } from '../request.ts';
-import type { ReceivedSegment } from '../spool/segment-spool.ts';
+import type { ReceivedSegment } from '../spool/answer-rows.ts';
 import { isHeld, isSame } from '../validate/judge.ts';
 import { type Kept, trimmed } from './trim.ts';
 

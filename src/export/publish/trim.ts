@@ -6,7 +6,7 @@ import type { Layout } from '../../ledger/header.ts';
 import { type Range, secondOf } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
 import { RangeSpool, type SpoolOptions } from '../spool/range-spool.ts';
-import type { Spooled } from '../spool/spool-writer.ts';
+import type { Spooled } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import { copyStoredRows, type StoredRowsDeps } from './stored-rows.ts';
 

@@ -38,8 +38,6 @@ export interface SpanFindings {
   readonly bytes: number;
   /** How many of them are out of an account of the party. */
   readonly fromRows: number;
-  readonly oldestSecond: number;
-  readonly newestSecond: number;
   /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
   readonly bytesBySecond: Float64Array;
 }
@@ -92,10 +90,22 @@ export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   return reader.findings();
 }
 
+interface Span {
+  readonly from: number;
+  readonly to: number;
+  readonly index: number;
+  readonly sum: RowSum;
+  bytes: number;
+  fromRows: number;
+  readonly bytesBySecond: number[];
+}
+
 class BlockReader {
   readonly #question: RowQuestion;
   readonly #filter: RowFilter;
   readonly #spans: Span[] = [];
+  /** Of the row before. */
+  #span: Span | undefined;
   readonly #runs: number[] = [];
   readonly #found = {
     rows: 0,
@@ -107,10 +117,6 @@ class BlockReader {
     lastSecond: Number.NaN,
     isSorted: true,
   };
-  /** The span of the row before, and the run that it ended. */
-  #current: Span | undefined;
-  #runStart = 0;
-  #runEnd = -1;
   /** Of the rows in the newest second of the tail. */
   readonly #newestSum = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
@@ -129,23 +135,28 @@ class BlockReader {
       this.#unread = { finding, column: filter.column, fieldCount: filter.fieldCount, start, end };
       return;
     }
-    const { second, zoneSeconds } = filter.time;
+    const { second } = filter.time;
     if (!this.#count(finding, second)) return;
     if (filter.leaves) {
       this.#found.leaving += 1;
       if (second > this.#found.leavingSecond) this.#found.leavingSecond = second;
     }
-    this.#keep(buffer, start, end, next, second, zoneSeconds, filter.isFrom);
+    this.#keep(buffer, start, end, next);
   }
 
   findings(): BlockFindings {
-    this.#endRun();
+    const newest = { second: this.#newestSecond, sum: this.#newestSum.plain() };
     return {
       ...this.#found,
-      spans: this.#spans.map((span) => span.findings()),
+      spans: this.#spans.map(({ from, sum, bytes, fromRows, bytesBySecond }) => ({
+        from,
+        sum: sum.plain(),
+        bytes,
+        fromRows,
+        bytesBySecond: new Float64Array(bytesBySecond),
+      })),
       runs: new Float64Array(this.#runs),
-      newest:
-        this.#newestSum.rows === 0 ? undefined : { second: this.#newestSecond, sum: this.#newestSum.plain() },
+      newest: newest.sum.rows === 0 ? undefined : newest,
       unread: this.#unread,
     };
   }
@@ -165,101 +176,42 @@ class BlockReader {
     return finding === 'ok' && isKept;
   }
 
-  #keep(
-    buffer: Buffer,
-    start: number,
-    end: number,
-    next: number,
-    second: number,
-    zone: number,
-    isFrom: boolean,
-  ): void {
-    let span = this.#current;
-    if (span === undefined || second < span.from || second >= span.to || start !== this.#runEnd) {
-      this.#endRun();
-      span = this.#spanOf(second);
-      this.#current = span;
-      this.#runStart = start;
-    }
-    this.#runEnd = next;
+  #keep(buffer: Buffer, start: number, end: number, next: number): void {
+    const { second, zoneSeconds } = this.#filter.time;
+    const span = this.#spanOf(second);
     const hash = hashRow(buffer, start, end);
-    span.add(second, hash, zone, next - start, isFrom);
+    span.sum.add(hash, zoneSeconds);
+    span.bytes += next - start;
+    if (this.#filter.isFrom) span.fromRows += 1;
+    addBytes(span.bytesBySecond, second, next - start);
+    const runs = this.#runs;
+    if (runs.at(-1) === start && runs.at(-3) === span.index) runs[runs.length - 1] = next;
+    else runs.push(span.index, start, next);
     const { tailEnd } = this.#question;
-    if (tailEnd !== undefined && second >= this.#newestSecond && second < tailEnd) {
-      if (second > this.#newestSecond) this.#newestSum.reset();
-      this.#newestSecond = second;
-      this.#newestSum.add(hash, zone);
-    }
+    if (tailEnd === undefined || second < this.#newestSecond || second >= tailEnd) return;
+    if (second > this.#newestSecond) this.#newestSum.reset();
+    this.#newestSecond = second;
+    this.#newestSum.add(hash, zoneSeconds);
   }
 
   #spanOf(second: number): Span {
-    const known = this.#spans.find((span) => second >= span.from && second < span.to);
-    if (known !== undefined) return known;
+    const isOf = ({ from, to }: Span): boolean => second >= from && second < to;
+    if (this.#span !== undefined && isOf(this.#span)) return this.#span;
+    this.#span = this.#spans.find(isOf);
+    if (this.#span !== undefined) return this.#span;
     const { borders } = this.#question;
-    const after = borders.findIndex((border) => border > second);
-    const before = (after === -1 ? borders.length : after) - 1;
-    const span = new Span(
-      borders[before] ?? Number.NEGATIVE_INFINITY,
-      borders[before + 1] ?? Number.POSITIVE_INFINITY,
-      this.#spans.length,
-    );
-    this.#spans.push(span);
-    return span;
-  }
-
-  #endRun(): void {
-    if (this.#current !== undefined) this.#runs.push(this.#current.index, this.#runStart, this.#runEnd);
-    this.#current = undefined;
+    const from = borders.findLast((border) => border <= second) ?? Number.NEGATIVE_INFINITY;
+    const to = borders.find((border) => border > second) ?? Number.POSITIVE_INFINITY;
+    const index = this.#spans.length;
+    this.#span = { from, to, index, sum: new RowSum(), bytes: 0, fromRows: 0, bytesBySecond: [] };
+    this.#spans.push(this.#span);
+    return this.#span;
   }
 }
 
-class Span {
-  readonly from: number;
-  readonly to: number;
-  readonly index: number;
-  readonly #sum = new RowSum();
-  readonly #bytesBySecond: number[] = [];
-  #bytes = 0;
-  #fromRows = 0;
-  #oldestSecond = Number.POSITIVE_INFINITY;
-  #newestSecond = Number.NEGATIVE_INFINITY;
-  #second = Number.NaN;
-  #secondBytes = 0;
-
-  constructor(from: number, to: number, index: number) {
-    this.from = from;
-    this.to = to;
-    this.index = index;
-  }
-
-  add(second: number, hash: string, zone: number, bytes: number, isFrom: boolean): void {
-    this.#sum.add(hash, zone);
-    this.#bytes += bytes;
-    if (isFrom) this.#fromRows += 1;
-    if (second < this.#oldestSecond) this.#oldestSecond = second;
-    if (second > this.#newestSecond) this.#newestSecond = second;
-    if (second !== this.#second) {
-      this.#endSecond();
-      this.#second = second;
-    }
-    this.#secondBytes += bytes;
-  }
-
-  findings(): SpanFindings {
-    this.#endSecond();
-    return {
-      from: this.from,
-      sum: this.#sum.plain(),
-      bytes: this.#bytes,
-      fromRows: this.#fromRows,
-      oldestSecond: this.#oldestSecond,
-      newestSecond: this.#newestSecond,
-      bytesBySecond: new Float64Array(this.#bytesBySecond),
-    };
-  }
-
-  #endSecond(): void {
-    if (this.#secondBytes > 0) this.#bytesBySecond.push(this.#second, this.#secondBytes);
-    this.#secondBytes = 0;
-  }
+/** @param pairs of a second and the bytes in it */
+function addBytes(pairs: number[], second: number, bytes: number): void {
+  const last = pairs.length - 1;
+  if (pairs[last - 1] === second) pairs[last] = (pairs[last] ?? 0) + bytes;
+  else pairs.push(second, bytes);
 }

@@ -8,7 +8,7 @@ import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { RetryableError } from '../../core/errors.ts';
 import type { BlockFindings, RowQuestion } from './block-reader.ts';
-import type { BlockAnswer, BlockTask } from './row-worker.ts';
+import type { BlockTask } from './row-worker.ts';
 
 /** One processor is the caller's. */
 const THREADS_MAX = 4;
@@ -16,7 +16,7 @@ const THREADS_MAX = 4;
 export interface BlockSizes {
   /** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
   readonly beginningBytes: number;
-  /** What a thread is given at once: it stays in the processor's cache, and costs two messages. */
+  /** What a thread is given at once: it stays in the processor's cache, and costs two messages and a copy. */
   readonly blockBytes: number;
 }
 
@@ -32,6 +32,7 @@ const ENVIRONMENT = COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(
 
 export class RowPool implements AsyncDisposable {
   readonly sizes: BlockSizes;
+  /** Started when they are needed. */
   readonly #threads: (RowThread | undefined)[];
   readonly #taskMsMax: number;
   #isClosed = false;
@@ -58,102 +59,65 @@ export class RowPool implements AsyncDisposable {
 
   /** Blocks that wait for a thread, or are being read. */
   get waiting(): number {
-    return this.#threads.reduce((sum, thread) => sum + waitingAt(thread), 0);
+    return this.#threads.reduce((sum, thread) => sum + (thread?.waiting ?? 0), 0);
   }
 
   /**
-   * @param memory begins with `bytes` bytes of whole rows, and must not change before the promise settles
+   * @param rows whole ones
    * @throws RetryableError `ROW_THREAD_LOST` where the thread died or takes too long; the next call gets a new one
    */
-  async read(question: RowQuestion, memory: SharedArrayBuffer, bytes: number): Promise<BlockFindings> {
+  async read(question: RowQuestion, rows: Buffer): Promise<BlockFindings> {
     if (this.#isClosed) throw lost('the process is ending');
-    return await this.#idlest().read({ question, memory, bytes });
+    const counts = this.#threads.map((thread) => thread?.waiting ?? 0);
+    const idlest = counts.indexOf(Math.min(...counts));
+    if (this.#threads[idlest]?.isAlive !== true) this.#threads[idlest] = new RowThread();
+    return await this.#threads[idlest].read({ question, rows }, this.#taskMsMax);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true;
-    for (const thread of this.#threads) await thread?.stop(lost('the process is ending'));
+    for (const thread of this.#threads) await thread?.stop('the process is ending');
   }
-
-  #idlest(): RowThread {
-    let place = 0;
-    for (const [index, thread] of this.#threads.entries()) {
-      if (waitingAt(thread) < waitingAt(this.#threads[place])) place = index;
-    }
-    const thread = this.#threads[place];
-    if (thread?.isAlive === true) return thread;
-    return (this.#threads[place] = new RowThread(this.#taskMsMax));
-  }
-}
-
-function waitingAt(thread: RowThread | undefined): number {
-  return thread?.isAlive === true ? thread.waiting : 0;
-}
-
-interface Waiting {
-  readonly resolve: (findings: BlockFindings) => void;
-  readonly reject: (error: Error) => void;
 }
 
 class RowThread {
   readonly #worker = new Worker(SCRIPT, { execArgv: [], env: ENVIRONMENT, resourceLimits: LIMITS });
-  readonly #waiting = new Map<number, Waiting>();
-  readonly #taskMsMax: number;
-  #timer: NodeJS.Timeout | undefined;
-  #nextId = 0;
-  #isAlive = true;
+  /** Answered in the order in which they were asked. */
+  #asked: PromiseWithResolvers<BlockFindings>[] = [];
+  isAlive = true;
 
-  constructor(taskMsMax: number) {
-    this.#taskMsMax = taskMsMax;
+  constructor() {
     this.#worker.unref();
-    this.#worker.on('message', (answer: BlockAnswer) => this.#answered(answer));
-    this.#worker.on('error', (error) => void this.stop(lost('it failed', error)));
-    this.#worker.on('exit', () => void this.stop(lost('it ended')));
-  }
-
-  get isAlive(): boolean {
-    return this.#isAlive;
+    this.#worker.on('message', (findings: BlockFindings) => this.#asked.shift()?.resolve(findings));
+    this.#worker.on('error', (error) => void this.stop('it failed', error));
+    this.#worker.on('exit', () => void this.stop('it ended'));
   }
 
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#asked.length;
   }
 
-  read(task: Omit<BlockTask, 'id'>): Promise<BlockFindings> {
-    const id = (this.#nextId += 1);
-    return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
-      // While it has work, the process waits for it.
-      this.#worker.ref();
-      this.#timer ??= this.#limit();
-      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
-      this.#worker.postMessage({ id, ...task } satisfies BlockTask);
-    });
+  async read(task: BlockTask, msMax: number): Promise<BlockFindings> {
+    const answer = Promise.withResolvers<BlockFindings>();
+    this.#asked.push(answer);
+    // While it has work, the process waits for it.
+    this.#worker.ref();
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
+    this.#worker.postMessage(task);
+    const limit = setTimeout(() => void this.stop(`it has been at one block for ${msMax} ms`), msMax);
+    try {
+      return await answer.promise;
+    } finally {
+      clearTimeout(limit);
+      if (this.#asked.length === 0) this.#worker.unref();
+    }
   }
 
   /** Whoever waits gets the error. */
-  async stop(error: Error): Promise<void> {
-    this.#isAlive = false;
-    clearTimeout(this.#timer);
-    for (const { reject } of this.#waiting.values()) reject(error);
-    this.#waiting.clear();
+  async stop(state: string, cause?: unknown): Promise<void> {
+    this.isAlive = false;
+    for (const { reject } of this.#asked.splice(0)) reject(lost(state, cause));
     await this.#worker.terminate();
-  }
-
-  #answered({ id, findings }: BlockAnswer): void {
-    this.#waiting.get(id)?.resolve(findings);
-    this.#waiting.delete(id);
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    if (this.#waiting.size > 0) this.#timer = this.#limit();
-    else this.#worker.unref();
-  }
-
-  #limit(): NodeJS.Timeout {
-    return setTimeout(
-      () => void this.stop(lost(`it has been at one block for ${this.#taskMsMax} ms`)),
-      this.#taskMsMax,
-    );
   }
 }
 

@@ -1,12 +1,50 @@
-/** The rows of a range of seconds on their way into one new object, which is begun with the first of them. */
+/**
+ * The rows of a range of seconds on their way into one new object, which is begun with the first of them: header and
+ * rows unchanged, compressed on the way, with every sum of it.
+ */
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import type { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { constants, createGzip, createZstdCompress } from 'node:zlib';
+import { ByteSums } from '../../core/byte-sums.ts';
+import { errorCode, RetryableError } from '../../core/errors.ts';
 import type { Compression } from '../../ledger/objects/object-keys.ts';
 import { RowSum } from '../../ledger/row-sum.ts';
-import { type SpoolFile, type Spooled, SpoolWriter } from './spool-writer.ts';
+
+const PIECE_BYTES = 256 * 2 ** 10;
+const ZSTD_LEVEL = 3;
+const GZIP_LEVEL = 6;
+
+/** Where an object is spooled. */
+export interface SpoolFile {
+  readonly name: string;
+  readonly path: string;
+}
 
 export interface SpoolOptions {
   readonly compression: Compression;
   /** A new place in the spool. */
   readonly spoolFile: () => Promise<SpoolFile>;
+}
+
+/** A finished spool file and what is in it. */
+export interface Spooled extends SpoolFile {
+  readonly rows: number;
+  /** Of the plain CSV, header included. */
+  readonly bytes: bigint;
+  readonly sha256: string;
+  readonly objectBytes: bigint;
+  readonly objectSha256: string;
+  readonly digest: string;
+  readonly rowForm: string;
+}
+
+interface OpenObject {
+  readonly header: Buffer;
+  readonly file: SpoolFile;
+  readonly input: Transform;
+  readonly written: Promise<void>;
 }
 
 export class RangeSpool implements AsyncDisposable {
@@ -16,8 +54,10 @@ export class RangeSpool implements AsyncDisposable {
   /** Whoever adds rows sums them here. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
+  readonly #plain = new ByteSums();
+  readonly #stored = new ByteSums();
   #added: Buffer[] = [];
-  #writer: Promise<SpoolWriter> | undefined;
+  #object: Promise<OpenObject> | undefined;
 
   constructor(from: number, to: number, options: SpoolOptions) {
     this.from = from;
@@ -29,32 +69,74 @@ export class RangeSpool implements AsyncDisposable {
     return second >= this.from && second < this.to;
   }
 
-  /** Until they are flushed, `rows` must not change. */
+  /** `rows` must not change afterwards. */
   add(rows: Buffer): void {
     this.#added.push(rows);
   }
 
-  /** Copies what was added, and writes it. @param header the first one is written */
+  /**
+   * Writes what was added. Resolves when there is room for more.
+   * @param header the header line as it was sent, with its line end; the first one is written
+   * @throws RetryableError `SPOOL_…`
+   */
   async flush(header: Buffer): Promise<void> {
     if (this.#added.length === 0) return;
     const rows = Buffer.concat(this.#added);
     this.#added = [];
-    this.#writer ??= this.#begin(header);
-    await (await this.#writer).write(rows);
+    this.#object ??= this.#begin(header);
+    const { input, written } = await this.#object;
+    if (input.write(rows)) return;
+    // Where writing broke, that is the reason, not what it did to the input.
+    const drained = once(input, 'drain').catch(() => written);
+    await Promise.race([drained, written]);
   }
 
-  /** @returns undefined where no row came */
+  /** Everything on disk, durably. @returns undefined where no row came. @throws RetryableError `SPOOL_…` */
   async finish(): Promise<Spooled | undefined> {
-    return (await this.#writer)?.finish();
+    if (this.#object === undefined) return undefined;
+    const { header, file, input, written } = await this.#object;
+    input.end();
+    await written;
+    const { bytes: objectBytes, sha256: objectSha256 } = this.#stored.facts();
+    const { rows, digest } = this.sum;
+    const sums = { rows, digest: digest.hex(), rowForm: this.sum.form(header) };
+    return { ...file, ...this.#plain.facts(), objectBytes, objectSha256, ...sums };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const writer = await this.#writer?.catch(() => undefined);
-    await writer?.[Symbol.asyncDispose]();
+    const object = await this.#object?.catch(() => undefined);
+    object?.input.destroy();
+    await object?.written.catch(() => undefined);
   }
 
-  async #begin(header: Buffer): Promise<SpoolWriter> {
-    const { compression, spoolFile } = this.#options;
-    return new SpoolWriter(await spoolFile(), header, compression, this.sum);
+  async #begin(header: Buffer): Promise<OpenObject> {
+    const file = await this.#options.spoolFile();
+    const input = this.#plain.through();
+    const steps = [input, ...compressors(this.#options.compression), this.#stored.through()];
+    const written = pipeline([...steps, createWriteStream(file.path, { flush: true })]).catch(
+      (error: unknown) => {
+        throw spoolError(error);
+      },
+    );
+    // Met again by whoever writes next or finishes.
+    written.catch(() => undefined);
+    input.write(header);
+    return { header, file, input, written };
   }
+}
+
+function compressors(compression: Compression): Transform[] {
+  if (compression === 'none') return [];
+  if (compression === 'gzip') return [createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES })];
+  const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;
+  return [createZstdCompress({ params: { [level]: ZSTD_LEVEL, [checksum]: 1 }, chunkSize: PIECE_BYTES })];
+}
+
+/** A full disk is freed, a lost mount comes back: the whole question is asked again later. */
+function spoolError(error: unknown): RetryableError {
+  const code = errorCode(error);
+  return new RetryableError(`Cannot write the spool file: ${code}; check the disk of the object store`, {
+    code: `SPOOL_${code}`,
+    cause: error,
+  });
 }

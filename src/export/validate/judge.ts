@@ -6,7 +6,7 @@ import type { WindowRequest } from '../ports.ts';
 import type { Range } from '../plan/ranges.ts';
 import type { Received } from '../fetch/receive.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import type { ReceivedSegment } from '../spool/segment-spool.ts';
+import type { ReceivedSegment } from '../spool/answer-rows.ts';
 import { compareOverlap, type OverlapFinding } from './overlap-check.ts';
 
 /** What speaks against an answer. */

@@ -43,7 +43,7 @@ export class TestRowPool extends RowPool {
   /** A block that kills the thread that reads it. */
   async kill(): Promise<void> {
     const poison = { layout: undefined } as unknown as RowQuestion;
-    await super.read(poison, new SharedArrayBuffer(8), 8).catch(() => undefined);
+    await super.read(poison, Buffer.alloc(8)).catch(() => undefined);
   }
 }
 

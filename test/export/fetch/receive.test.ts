@@ -236,7 +236,7 @@ describe('the pool of row threads', () => {
 
       override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
         this.blocks += 1;
-        if (this.blocks === 2) super.read(poison, new SharedArrayBuffer(8), 8).catch(() => (deaths += 1));
+        if (this.blocks === 2) super.read(poison, Buffer.alloc(8)).catch(() => (deaths += 1));
         return super.read(...block);
       }
     }
@@ -289,7 +289,7 @@ describe('the pool of row threads', () => {
     const closed = new RowPool(1);
     await closed[Symbol.asyncDispose]();
     const question = { layout: layoutOf(HEADER_12.split(',')) } as unknown as RowQuestion;
-    await expect(closed.read(question, new SharedArrayBuffer(8), 8)).rejects.toMatchObject({
+    await expect(closed.read(question, Buffer.alloc(8))).rejects.toMatchObject({
       code: 'ROW_THREAD_LOST',
     });
   });

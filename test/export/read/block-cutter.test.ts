@@ -9,23 +9,13 @@ interface Cut {
   readonly rest: string;
 }
 
-/** @param isInPlace rows are used as soon as they are there, as at an answer's beginning */
-function cut(chunks: readonly Buffer[], blockBytes: number, isInPlace: boolean): Cut {
-  const cutter = new BlockCutter(blockBytes);
-  const used: SharedArrayBuffer[] = [];
+function cut(chunks: readonly Buffer[], bytesMin: number): Cut {
+  const cutter = new BlockCutter();
   const blocks: string[] = [];
   for (const chunk of chunks) {
-    for (let from = 0; from < chunk.length;) {
-      from += cutter.fill(chunk, from);
-      const block = isInPlace || cutter.isFull ? cutter.rows() : undefined;
-      if (block === undefined) continue;
-      blocks.push(Buffer.from(block.memory, 0, block.bytes).toString('latin1'));
-      if (isInPlace) cutter.drop(block);
-      else {
-        cutter.leave(block, used.shift());
-        used.push(block.memory);
-      }
-    }
+    cutter.push(chunk);
+    const block = cutter.take(bytesMin);
+    if (block !== undefined) blocks.push(block.toString('latin1'));
   }
   return { blocks, rest: cutter.rest.toString('latin1') };
 }
@@ -48,16 +38,15 @@ test('property: blocks hold whole rows, all of them and in order, however the by
     fc.property(
       text,
       fc.array(fc.nat(100), { maxLength: 8 }),
-      fc.integer({ min: 1, max: 40 }),
-      fc.boolean(),
-      (csv, places, blockBytes, isInPlace) => {
+      fc.integer({ min: 0, max: 40 }),
+      (csv, places, bytesMin) => {
         const bytes = Buffer.from(csv);
-        const { blocks, rest } = cut(cutAt(bytes, places), blockBytes, isInPlace);
+        const { blocks, rest } = cut(cutAt(bytes, places), bytesMin);
         expect(blocks.join('') + rest).toBe(bytes.toString('latin1'));
         // In each block as in the whole: a border inside of quotes would show.
         const inBlocks = blocks.map((block) => split(Buffer.from(block, 'latin1')));
         const rows = inBlocks.flatMap((block) => block.rows);
-        expect(rows).toEqual(split(bytes).rows.slice(0, isInPlace ? undefined : rows.length));
+        expect(rows).toEqual(split(bytes).rows.slice(0, bytesMin === 0 ? undefined : rows.length));
         expect(inBlocks.map((block) => block.rest).join('')).toBe('');
       },
     ),
@@ -65,21 +54,10 @@ test('property: blocks hold whole rows, all of them and in order, however the by
   );
 });
 
-test('memory is used again, but for a row that needs more', () => {
-  const rows = [`${'x'.repeat(300)}\n`, ...Array.from({ length: 40 }, () => `${'y'.repeat(30)}\n`)];
-  const cutter = new BlockCutter(64);
-  const memories = new Set<SharedArrayBuffer>();
-  const chunk = Buffer.from(rows.join(''));
-  let used: SharedArrayBuffer | undefined;
-  for (let from = 0; from < chunk.length;) {
-    from += cutter.fill(chunk, from);
-    const block = cutter.isFull ? cutter.rows() : undefined;
-    if (block === undefined) continue;
-    memories.add(block.memory);
-    cutter.leave(block, used);
-    used = block.memory;
-  }
-  expect([...memories].map(({ byteLength }) => byteLength)).toEqual([512, 64, 64]);
+test('no block is taken before it holds so many bytes', () => {
+  const chunks = Array.from({ length: 40 }, () => Buffer.from(`${'y'.repeat(30)}\n`));
+  const { blocks, rest } = cut(chunks, 100);
+  expect([blocks.map((block) => block.length), rest]).toEqual([Array.from({ length: 10 }, () => 124), '']);
 });
 
 test('a row beyond the limit is an error, not an allocation', () => {
@@ -88,7 +66,6 @@ test('a row beyond the limit is an error, not an allocation', () => {
     cut(
       Array.from({ length: 40 }, () => chunk),
       2 ** 16,
-      false,
     ),
   ).toThrow(expect.objectContaining({ code: 'ROW_TOO_LARGE' }));
 });

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { SpoolWriter } from '../../../src/export/spool/spool-writer.ts';
-import { RowSum } from '../../../src/ledger/row-sum.ts';
+import { RangeSpool, type SpoolFile } from '../../../src/export/spool/range-spool.ts';
+import type { Compression } from '../../../src/ledger/objects/object-keys.ts';
 import { plainStream } from '../../../src/ledger/objects/plain-stream.ts';
 
 let folder: string;
@@ -17,6 +17,15 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 
 const HEADER = Buffer.from('a,b\n');
 
+function spoolTo(file: SpoolFile, compression: Compression): RangeSpool {
+  return new RangeSpool(-Infinity, Infinity, { compression, spoolFile: async () => file });
+}
+
+async function write(spool: RangeSpool, rows: Buffer): Promise<void> {
+  spool.add(rows);
+  await spool.flush(HEADER);
+}
+
 function sha256(bytes: Buffer): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
@@ -25,12 +34,12 @@ test.each(['zstd', 'gzip', 'none'] as const)(
   'writes what it was given and sums both forms: %s',
   async (compression) => {
     const path = join(folder, compression);
-    await using writer = new SpoolWriter({ name: compression, path }, HEADER, compression, new RowSum());
+    await using spool = spoolTo({ name: compression, path }, compression);
     const windows = Array.from({ length: 300 }, (_, index) =>
       Buffer.from(`${index},${'x'.repeat(index * 20)}\n`),
     );
-    for (const piece of windows) await writer.write(piece);
-    const spooled = await writer.finish();
+    for (const piece of windows) await write(spool, piece);
+    const spooled = await spool.finish();
     const plain = Buffer.concat([HEADER, ...windows]);
     const stored = await readFile(path);
     expect(await buffer(plainStream(createReadStream(path), compression))).toEqual(plain);
@@ -44,16 +53,11 @@ test.each(['zstd', 'gzip', 'none'] as const)(
 );
 
 test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s', async (compression) => {
-  await using writer = new SpoolWriter(
-    { name: 'full', path: '/dev/full' },
-    HEADER,
-    compression,
-    new RowSum(),
-  );
+  await using spool = spoolTo({ name: 'full', path: '/dev/full' }, compression);
   const fill = async (): Promise<void> => {
     for (let piece = 0; piece < 50; piece += 1)
-      await writer.write(Buffer.alloc(100_000, Math.random().toString()));
-    await writer.finish();
+      await write(spool, Buffer.alloc(100_000, Math.random().toString()));
+    await spool.finish();
   };
   await expect(fill()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_ENOSPC' }));
 });
@@ -61,7 +65,7 @@ test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s'
 test('a file that cannot be flushed is an error', async () => {
   // It takes everything, and cannot be flushed.
   const nowhere = { name: 'null', path: '/dev/null' };
-  await using writer = new SpoolWriter(nowhere, HEADER, 'none', new RowSum());
-  await writer.write(Buffer.alloc(2 ** 20));
-  await expect(writer.finish()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_EINVAL' }));
+  await using spool = spoolTo(nowhere, 'none');
+  await write(spool, Buffer.alloc(2 ** 20));
+  await expect(spool.finish()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_EINVAL' }));
 });
