@@ -1,19 +1,29 @@
 /** The database and the resume state: what every process needs, the one that others are described in first. */
 import { join } from 'node:path';
+import pRetry from 'p-retry';
 import { openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { type Identity, queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
-import { errorCode, PermanentError, UnreachableError } from '../core/errors.ts';
+import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { PostgresState } from '../state/postgres-state.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 import { tolerateOutages } from '../state/tolerant-state.ts';
-import { type Patience, untilReachable } from './reachable.ts';
 
-export interface BaseOptions extends Patience {
+/** For commands that wait for their services. */
+const REACHABLE_MAX_MS = 60_000;
+const RETRY_MIN_MS = 250;
+const RETRY_MAX_MS = 5_000;
+
+export interface BaseOptions {
   readonly config: Config;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  /** How long a service may stay away. Default: a minute. */
+  readonly reachableMaxMs?: number;
 }
 
 export interface Base {
@@ -56,13 +66,11 @@ async function openDatabase(
 
 async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promise<Identity> {
   const identity = await readIdentity(db);
-  const { sourceUrl } = config;
-  const isOther =
-    identity.sourceUrl !== null && sourceUrl !== undefined && shownUrl(sourceUrl) !== identity.sourceUrl;
-  if (isOther) {
+  const [provenUrl, url] = [identity.sourceUrl, config.sourceUrl && shownUrl(config.sourceUrl)];
+  if (provenUrl !== null && url !== undefined && url !== provenUrl) {
     // Workers that were started with the former address refuse the jobs of this one.
     log.warn(
-      { provenUrl: identity.sourceUrl, url: shownUrl(sourceUrl) },
+      { provenUrl, url },
       'SOURCE_URL is not the address that the mirror was read from: start running workers again with it',
     );
   }
@@ -113,4 +121,29 @@ async function openState(
         });
   stack.defer(() => inner.close());
   return tolerateOutages(inner, { log });
+}
+
+/**
+ * Calls `open` until it succeeds, as long as a service may stay away; only errors that say "not reachable" are retried.
+ * @throws UnreachableError the last one, once that is over
+ */
+export async function untilReachable<Result>(
+  what: string,
+  { log, signal, reachableMaxMs = REACHABLE_MAX_MS }: BaseOptions,
+  open: () => Promise<Result>,
+): Promise<Result> {
+  return pRetry(open, {
+    retries: Math.ceil(reachableMaxMs / RETRY_MIN_MS),
+    minTimeout: RETRY_MIN_MS,
+    maxTimeout: RETRY_MAX_MS,
+    maxRetryTime: reachableMaxMs,
+    randomize: true,
+    signal,
+    shouldRetry: ({ error }) => error instanceof UnreachableError,
+    onFailedAttempt: ({ error, attemptNumber, retryDelay }) => {
+      if (!(error instanceof UnreachableError)) return;
+      const reason = errorLine(error);
+      log.warn({ what, reason, attempt: attemptNumber, delayMs: retryDelay }, 'Not reachable yet');
+    },
+  });
 }

@@ -1,11 +1,10 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
-import { type LedgerIndex, ObjectLedgerReader } from '../api/service/ledger-reader.ts';
+import { ObjectLedgerReader } from '../api/service/ledger-reader.ts';
 import { openRows } from '../postgres/rows.ts';
 import { LoadedRows } from '../api/service/store/loaded-rows.ts';
-import { type Config, sourceMissing } from '../config/environment.ts';
+import { sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
-import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
 import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
@@ -15,23 +14,19 @@ import { tidyStore } from '../export/publish/janitor.ts';
 import { recordCoverage } from '../export/publish/record-coverage.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
 import { scratchDirOf } from './data-dir.ts';
-import { lakeDeps } from './lake-deps.ts';
-import { buildLake, type LakeDeps } from '../lake/build/build.ts';
+import { buildLake } from '../lake/build/build.ts';
 import { RowSpool } from '../lake/build/row-spool.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
-import type { LakeCheck } from '../load/ports.ts';
 import { loadAll } from '../load/load-all.ts';
-import { type RebuildDeps, rebuildIfEmpty, watchStore } from '../load/rebuild.ts';
+import { rebuildIfEmpty, watchStore } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
-import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
-import { describeStore } from './doctor/describe-store.ts';
+import { isWrittenOnce } from '../objects/object-store.ts';
+import { describeStore } from './describe-store.ts';
+import type { Services } from './services.ts';
 import type { Source } from '../source/source-client.ts';
-import type { ResumeState } from '../state/resume-state.ts';
 import { lookUpParty } from '../list-sync/look-up.ts';
 import { findListedParties } from '../list-sync/store/listed-parties.ts';
-import type { SyncDeps } from '../list-sync/context.ts';
 import { syncList } from '../list-sync/sync.ts';
-import type { Warehouse } from '../postgres/database.ts';
 import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
 import { BatchStore } from '../export/store/batch-store.ts';
@@ -50,12 +45,7 @@ import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/pr
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;
 
-export interface StageParts {
-  readonly config: Config;
-  readonly log: Log;
-  readonly warehouse: Warehouse;
-  readonly store: ObjectStore;
-  readonly state: ResumeState;
+interface StageParts extends Services {
   /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
@@ -63,38 +53,18 @@ export interface StageParts {
   readonly holder: number;
 }
 
-type FromSource = 'sync' | 'lookUpParty' | 'clock' | 'export' | 'leaseLedgers' | 'sourceLatency';
-
 export function composeStages(parts: StageParts): Stages {
-  return { ...stagesOfSource(parts), ...stagesOfStores(parts) };
-}
-
-function exportSettings(config: StageParts['config']) {
-  return {
-    compression: config.exportCompression,
-    segmentBytesMax: config.exportSegmentMax,
-    retentionMicros: BigInt(config.sourceRetention) * 1000n,
-    exportLimit: config.sourceExportConcurrency,
-    assets: config.sourceAssets,
-  };
+  return { ...stagesOfSource(parts), ...stagesOfLoads(parts), ...stagesOfStore(parts) };
 }
 
 /** @throws UsageError from whatever asks the source where there is none */
-function stagesOfSource({
-  config,
-  log,
-  warehouse,
-  store,
-  state,
-  source,
-  rowPool,
-  holder,
-}: StageParts): Pick<Stages, FromSource> {
+function stagesOfSource(parts: StageParts) {
+  const { config, log, warehouse, state, source, holder } = parts;
   const asked = (): Source => {
     if (source === undefined) throw sourceMissing('this asks the source');
     return source;
   };
-  const syncDeps = (): Omit<SyncDeps, 'onProgress'> => ({
+  const listDeps = () => ({
     source: asked().lists,
     store: new ListStore(warehouse.db, holder),
     resumePoints: state,
@@ -102,22 +72,26 @@ function stagesOfSource({
   });
   const exportFrom = async (
     repository: ExportStore,
-    request: ExportRequest,
+    { clock, ...request }: ExportRequest,
     { signal, onProgress }: StageCall,
   ): Promise<VerdictWithEvidence> => {
     const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
       {
         ...request,
-        closedTo: request.clock.closedTo,
-        seenTime: request.clock.seen,
-        isClockGuessed: request.clock.from === 'guessed',
+        closedTo: clock.closedTo,
+        seenTime: clock.seen,
+        isClockGuessed: clock.from === 'guessed',
       },
       {
         source: asked().ledger,
         repository,
-        objects: store,
-        ...exportSettings(config),
-        rowPool,
+        objects: parts.store,
+        compression: config.exportCompression,
+        segmentBytesMax: config.exportSegmentMax,
+        retentionMicros: BigInt(config.sourceRetention) * 1000n,
+        exportLimit: config.sourceExportConcurrency,
+        assets: config.sourceAssets,
+        rowPool: parts.rowPool,
         onProgress: (progress) => onProgress([exportLine(progress)]),
       },
       signal,
@@ -125,13 +99,13 @@ function stagesOfSource({
     return { verdict, evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }) };
   };
   return {
-    sync: ({ full, ...request }, { signal, onProgress }) =>
+    sync: ({ full: isAudit, ...request }, { signal, onProgress }) =>
       syncList(
-        { ...request, isAudit: full, pageSize: config.sourcePageSize },
-        { ...syncDeps(), onProgress: (progress) => onProgress([syncLine(progress)]) },
+        { ...request, isAudit, pageSize: config.sourcePageSize },
+        { ...listDeps(), onProgress: (progress) => onProgress([syncLine(progress)]) },
         signal,
       ),
-    lookUpParty: (id, signal) => lookUpParty(id, syncDeps(), signal),
+    lookUpParty: (id, signal) => lookUpParty(id, listDeps(), signal),
     clock: openClock(asked),
     sourceLatency: async (signal) => {
       await asked().lists.page(CLOCK_QUESTION, signal);
@@ -147,7 +121,7 @@ function stagesOfSource({
         [Symbol.asyncDispose]: () => repository[Symbol.asyncDispose](),
       };
     },
-  };
+  } satisfies Partial<Stages>;
 }
 
 /** The source's time, as this process read it last. */
@@ -163,35 +137,39 @@ function openClock(asked: () => Source): Stages['clock'] {
   };
 }
 
-/** What works without the source. */
-function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
-  const { config, log, warehouse, store, holder } = parts;
-  const lake = lakeDeps(parts);
+/** From published objects into the warehouse and the lake, and whether all of it agrees. */
+function stagesOfLoads(parts: StageParts) {
+  const { log, warehouse, store, lake } = parts;
   const reports = { store: new ReportStore(warehouse), objects: store };
-  const archive = new ExportArchiveStore(warehouse.db);
-  const reader = new ObjectLedgerReader(
-    exportIndex(new ExportStore(warehouse.db), archive),
-    store,
-    new LoadedRows(openRows(warehouse.pool)),
-  );
-  const catchUp = watchStore(rebuildDeps(parts));
+  const rebuilding = { repository: new RebuildStore(warehouse.db), objects: store };
+  const catchUp = watchStore(rebuilding);
   return {
-    readLedger: (question, signal) => reader.read(question, signal),
-    load: (request, call) => load(request, parts, lake, call),
+    load: async ({ runId, rebuild }, call) => {
+      const rebuilt = rebuild ? await rebuildIfEmpty(rebuilding, call.signal) : undefined;
+      if (rebuilt === undefined) return load(runId, parts, call);
+      log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
+      const restoredReports = await restoreReports(reports, call.signal, (key, error) =>
+        log.warn({ key, reason: error.message }, 'A report could not be read'),
+      );
+      const { verdict, evidence } = await load(runId, parts, call);
+      return {
+        verdict: worst([verdict, rebuilt.problemCount > 0 ? 'incomplete' : 'complete']),
+        evidence: storable({ ...evidence, rebuilt, restoredReports }),
+      };
+    },
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
-      const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
       const { verdict, ...evidence } = await verify(
-        { repository: new VerifyStore(warehouse), objects: store, lake: check },
+        {
+          repository: new VerifyStore(warehouse),
+          objects: store,
+          lake: (options, either) => verifyLake(lake, options, either),
+        },
         signal,
         { deep, scope, onProgress: (counts) => onProgress([verifyLine(counts)]) },
       );
       if (against === undefined) return { verdict, evidence: storable(evidence) };
-      const compared = await compareWithReport(
-        decodeReport(against.text, against.where),
-        against.where,
-        reports,
-        signal,
-      );
+      const report = decodeReport(against.text, against.where);
+      const compared = await compareWithReport(report, against.where, reports, signal);
       return {
         verdict: compared.problemCount === 0 ? verdict : 'failed',
         evidence: storable({ ...evidence, against: compared }),
@@ -204,14 +182,31 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       const { problemCount: problems } = found;
       log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
     },
-    tryStore: async (signal) => {
-      const found = await store.tryOut(signal);
-      return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(store.url, found) };
+  } satisfies Partial<Stages>;
+}
+
+/** What is published, and the store that it lies in. */
+function stagesOfStore({ config, log, warehouse, store: objects, holder }: StageParts) {
+  const archive = new ExportArchiveStore(warehouse.db);
+  const repository = new ExportStore(warehouse.db, holder);
+  const reader = new ObjectLedgerReader(
+    {
+      coverage: (unit) => repository.coverage(unit),
+      currentSegments: (unit, range) => archive.currentSegments(unit, range),
     },
+    objects,
+    new LoadedRows(openRows(warehouse.pool)),
+  );
+  return {
+    readLedger: (question, signal) => reader.read(question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),
+    tryStore: async (signal) => {
+      const found = await objects.tryOut(signal);
+      return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(objects.url, found) };
+    },
     recordCoverage: async (signal) => {
       try {
-        await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects: store }, signal);
+        await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects }, signal);
       } catch (error) {
         signal.throwIfAborted();
         // Nothing is lost by it: the next run records this one as well.
@@ -219,39 +214,22 @@ function stagesOfStores(parts: StageParts): Omit<Stages, FromSource> {
       }
     },
     mergeSegments: async (runId, signal) => {
-      const { compression, segmentBytesMax } = exportSettings(config);
-      const repository = new ExportStore(warehouse.db, holder);
+      const { exportCompression: compression, exportSegmentMax: segmentBytesMax } = config;
       const candidates = new MergeStore(warehouse.db);
-      const deps = { repository, candidates, objects: store, compression, segmentBytesMax, runId, log };
+      const deps = { repository, candidates, objects, compression, segmentBytesMax, runId, log };
       return storable(await mergeAll(deps, signal));
     },
     tidy: async (signal) => {
-      await tidyStore({ objects: store, archive, log }, signal);
+      await tidyStore({ objects, archive, log }, signal);
     },
-  };
-}
-
-function rebuildDeps({ warehouse, store }: StageParts): RebuildDeps {
-  return { repository: new RebuildStore(warehouse.db), objects: store };
+  } satisfies Partial<Stages>;
 }
 
 async function load(
-  { runId, rebuild: isRebuild }: { readonly runId: string; readonly rebuild: boolean },
-  parts: StageParts,
-  lake: LakeDeps,
+  runId: string,
+  { config, warehouse, store, lake, log }: StageParts,
   { signal, onProgress }: StageCall,
 ): Promise<VerdictWithEvidence> {
-  const { config, warehouse, store, log } = parts;
-  const rebuilt = isRebuild ? await rebuildIfEmpty(rebuildDeps(parts), signal) : undefined;
-  if (rebuilt !== undefined)
-    log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
-  const reports = { store: new ReportStore(warehouse), objects: store };
-  const restored =
-    rebuilt === undefined
-      ? undefined
-      : await restoreReports(reports, signal, (key, error) =>
-          log.warn({ key, reason: error.message }, 'A report could not be read'),
-        );
   let [parties, segments, rows] = [0, 0, 0n];
   const kept = new RowSpool(scratchDirOf(config));
   const repository = new LoadStore(warehouse);
@@ -262,30 +240,14 @@ async function load(
     onProgress([loadLine(parties, segments, rows)]);
   });
   // A delivery of this run that was killed has loaded its part already.
-  const loaded = { ...now, ...(await repository.loadedSince(runId)) };
+  const { verdict, ...loaded } = { ...now, ...(await repository.loadedSince(runId)) };
   const built = await buildLake({ ...lake, kept }, signal, (progress) => onProgress([lakeLine(progress)]));
-  if (built.rowsSent > 0n) {
-    const { rowsSent, version } = built;
+  const { rowsSent, version } = built;
+  if (rowsSent > 0n) {
     log.info(
       { rowsSent, version },
       'The warehouse sent rows for the lake that no load had left on this machine',
     );
   }
-  const { verdict, ...evidence } = loaded;
-  const isUnread = rebuilt !== undefined && rebuilt.problemCount > 0;
-  return {
-    verdict: worst([verdict, isUnread ? 'incomplete' : 'complete']),
-    evidence: storable({
-      ...evidence,
-      lake: built,
-      ...(rebuilt === undefined ? {} : { rebuilt, restoredReports: restored }),
-    }),
-  };
-}
-
-function exportIndex(exports: ExportStore, archive: ExportArchiveStore): LedgerIndex {
-  return {
-    coverage: (unit) => exports.coverage(unit),
-    currentSegments: (unit, range) => archive.currentSegments(unit, range),
-  };
+  return { verdict, evidence: storable({ ...loaded, lake: built }) };
 }

@@ -10,7 +10,7 @@ import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
 import { MetricsRegistry } from '../../src/worker/metrics/metrics-registry.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-data.ts';
-import { openStatusSource } from '../../src/app/status-source.ts';
+import { openStatusSource } from '../../src/app/reader.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
 import type { MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';

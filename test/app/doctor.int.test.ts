@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { examine, type Finding } from '../../src/app/doctor/doctor.ts';
+import { examine, type Finding } from '../../src/app/doctor.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/core/log.ts';
 import { nowMicros } from '../../src/core/time.ts';

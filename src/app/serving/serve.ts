@@ -7,7 +7,7 @@ import { openRows } from '../../postgres/rows.ts';
 import { version } from '../../core/version.ts';
 import { ReadStore } from '../../api/service/store/read-store.ts';
 import type { App } from '../app.ts';
-import { storeProbes } from '../open-metrics.ts';
+import { storeProbes } from '../services.ts';
 import { consoleParts } from './console-parts.ts';
 import { Downloads } from '../../api/mirror/downloads.ts';
 import { RunStarts } from '../../api/mirror/start-runs.ts';

@@ -1,5 +1,5 @@
 /** `doctor`: checks the configuration and everything it points to. */
-import { examine } from '../../app/doctor/doctor.ts';
+import { examine } from '../../app/doctor.ts';
 import { createLog } from '../../core/log.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 

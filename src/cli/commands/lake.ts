@@ -1,8 +1,7 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
-import { openStore } from '../../app/app.ts';
+import { openStore } from '../../app/services.ts';
 import { scratchDirOf } from '../../app/data-dir.ts';
-import { lakeDeps } from '../../app/lake-deps.ts';
-import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
+import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
@@ -47,7 +46,7 @@ export async function lake(_options: object, context: CommandContext): Promise<C
 
 export async function lakeVacuum(_options: object, context: CommandContext): Promise<CommandResult> {
   await using app = await openMirror(context);
-  const removed = await vacuumLake(lakeDeps(app), context.signal);
+  const removed = await vacuumLake(app.lake, context.signal);
   return {
     exitCode: EXIT.done,
     document: { removed },
@@ -64,7 +63,7 @@ export async function lakeRestore(
       `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that 'ledger-mirror lake' shows`,
     ]);
   await using app = await openMirror(context);
-  const { version, tables } = await restoreLake(lakeDeps(app), Number(options.version), context.signal);
+  const { version, tables } = await restoreLake(app.lake, Number(options.version), context.signal);
   const changed = tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
   return {
     exitCode: EXIT.done,

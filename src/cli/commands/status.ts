@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/reader.ts';
-import { LAKE_DECIDED_IN_DATABASE } from '../../app/doctor/describe-store.ts';
+import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';

@@ -1,17 +1,18 @@
 /** Looks at everything the configuration points to, and says what is wrong and what to do. */
+import { once } from 'node:events';
 import { statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { version } from '../../core/version.ts';
-import { errorLine } from '../../core/errors.ts';
-import { makeFolders } from '../../core/folders.ts';
-import { formatInstant, type Micros, nowMicros } from '../../core/time.ts';
-import type { Config } from '../../config/environment.ts';
-import { isWrittenOnce } from '../../objects/object-store.ts';
+import { version } from '../core/version.ts';
+import { errorLine } from '../core/errors.ts';
+import { makeFolders } from '../core/folders.ts';
+import { formatInstant, type Micros, nowMicros } from '../core/time.ts';
+import type { Config } from '../config/environment.ts';
+import { isWrittenOnce } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
-import type { SourceClock } from '../../export/plan/source-clock.ts';
-import { LIST_RETRIES } from '../../source/retry/retry.ts';
-import { openApp, type App, type AppOptions } from '../app.ts';
-import { passwordFileOf, requireWritable } from '../data-dir.ts';
+import type { SourceClock } from '../export/plan/source-clock.ts';
+import { LIST_RETRIES } from '../source/retry/retry.ts';
+import { openApp, type App, type AppOptions } from './app.ts';
+import { passwordFileOf, requireWritable } from './data-dir.ts';
 
 export interface Finding {
   readonly what: string;
@@ -37,67 +38,53 @@ const CHECKS_MAX_MS = 8_000;
 
 /** Each check stands alone: one that fails does not hide the others. */
 export async function examine(options: AppOptions): Promise<readonly Finding[]> {
-  const findings: Finding[] = [
+  const findings = [
     { what: 'version', ...pass(`ledger-mirror ${version()}, Node ${process.versions.node}`) },
+    await check('data directory', () => examineDataDir(options.config), options.signal),
   ];
-  findings.push(await check('data directory', () => examineDataDir(options.config)));
-  let app: App;
+  let opened: App;
   try {
-    app = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS, sourceLimits: SOURCE_LIMITS });
+    opened = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS, sourceLimits: SOURCE_LIMITS });
   } catch (error) {
-    findings.push({ what: 'database and queues', ...fail(errorLine(error)) });
-    return findings;
+    return [...findings, { what: 'database and queues', ...fail(errorLine(error)) }];
   }
-  await using opened = app;
+  await using app = opened;
   const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
   const clock = app.config.sourceUrl === undefined ? undefined : app.jobs.stages.clock(limit);
   // Side by side: one that waits for somebody who is away must not keep the others.
   const checked = await Promise.all([
-    check('database', () => examineDatabase(opened), limit),
-    check('rights', () => examineRights(opened), limit),
-    check('queues', () => examineQueues(opened), limit),
-    check('object store', () => examineStore(opened, limit), limit),
+    check('database', () => examineDatabase(app), limit),
+    check('rights', () => examineRights(app), limit),
+    check('queues', () => examineQueues(app), limit),
+    check('object store', () => examineStore(app, limit), limit),
     check('source', () => examineSource(clock), limit),
-    check('clock', () => examineClock(opened, clock, limit), limit),
+    check('clock', () => examineClock(app, clock, limit), limit),
   ]);
   return [...findings, ...checked];
 }
 
 type Result = Omit<Finding, 'what'>;
 
-function pass(detail: string): Result {
-  return { state: 'ok', detail };
-}
+const say =
+  (state: Finding['state']) =>
+  (detail: string): Result => ({ state, detail });
+const [pass, warn, fail] = [say('ok'), say('warning'), say('wrong')];
 
-function warn(detail: string): Result {
-  return { state: 'warning', detail };
-}
-
-function fail(detail: string): Result {
-  return { state: 'wrong', detail };
-}
-
-async function check(what: string, work: () => Promise<Result>, limit?: AbortSignal): Promise<Finding> {
-  const over = Promise.withResolvers<never>();
-  const onLate = (): void => over.reject(limit?.reason as Error);
-  limit?.addEventListener('abort', onLate, { once: true });
+async function check(what: string, work: () => Promise<Result>, limit: AbortSignal): Promise<Finding> {
+  const over = once(limit, 'abort').then((): never => {
+    throw limit.reason as Error;
+  });
   try {
-    return { what, ...(await Promise.race([work(), over.promise])) };
+    return { what, ...(await Promise.race([work(), over])) };
   } catch (error) {
-    const isLate =
-      limit?.aborted === true && limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
+    const isLate = limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
     const late = isLate ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: ` : '';
     return { what, ...fail(`${late}${errorLine(error)}`) };
-  } finally {
-    limit?.removeEventListener('abort', onLate);
   }
 }
 
-async function examineDataDir({
-  dataDir,
-  exportSegmentMax,
-  sourceExportConcurrency,
-}: Config): Promise<Result> {
+async function examineDataDir(config: Config): Promise<Result> {
+  const { dataDir, exportSegmentMax, sourceExportConcurrency } = config;
   const spoolBytes = SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency + 1);
   await requireWritable(dataDir);
   return examineSpace(dataDir, FREE_BYTES_MIN + spoolBytes, 'point DATA_DIR at a larger disk');
@@ -196,21 +183,21 @@ async function examineClock(
   const { rows } = await app.warehouse.pool.query<{ micros: string }>(
     `select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as micros`,
   );
-  const others = [{ whose: "the database's", aheadMs: aheadMs(BigInt(rows[0]?.micros ?? 0)) }];
   // That the source does not answer is another finding.
   const clock = await asked?.catch(() => undefined);
-  if (app.config.sourceUrl !== undefined && clock !== undefined) {
-    const date = await dateOf(app.config.sourceUrl, signal);
-    if (date !== undefined) others.push({ whose: "the source's", aheadMs: aheadMs(date) });
-    const headMs = clock.from === 'source' ? aheadMs(clock.seen) : 0;
-    if (headMs > CLOCK_SKEW_MAX_MS) others.push({ whose: "the source's last block", aheadMs: headMs });
-    if (headMs < -HEAD_AGE_MAX_MS)
-      return warn(
-        `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
-      );
-  }
-  const off = others.filter((other) => Math.abs(other.aheadMs) > CLOCK_SKEW_MAX_MS);
-  const told = (off.length > 0 ? off : others).map(({ whose, aheadMs: ms }) => `${whose} by ${seconds(ms)}`);
+  const date = clock && app.config.sourceUrl && (await readDate(app.config.sourceUrl, signal));
+  const headMs = clock?.from === 'source' ? aheadMs(clock.seen) : 0;
+  if (headMs < -HEAD_AGE_MAX_MS)
+    return warn(
+      `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
+    );
+  const others = [
+    { whose: "the database's", ms: aheadMs(BigInt(rows[0]?.micros ?? 0)) },
+    ...(date === undefined ? [] : [{ whose: "the source's", ms: aheadMs(date) }]),
+    ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
+  ];
+  const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
+  const told = (off.length > 0 ? off : others).map(({ whose, ms }) => `${whose} by ${seconds(ms)}`);
   const differs = `differs from ${told.join(', from ')}`;
   return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
 }
@@ -224,7 +211,7 @@ function seconds(ms: number): string {
 }
 
 /** Whatever it answers, an HTTP server says what time it has. Undefined where this one does not. */
-async function dateOf(url: URL, signal: AbortSignal): Promise<Micros | undefined> {
+async function readDate(url: URL, signal: AbortSignal): Promise<Micros | undefined> {
   try {
     const limit = AbortSignal.any([signal, AbortSignal.timeout(DATE_TIMEOUT_MS)]);
     const response = await fetch(url, { method: 'HEAD', redirect: 'manual', signal: limit });

@@ -1,5 +1,5 @@
 /** What a store was found to do, and what that means, in one line. */
-import type { ConditionSupport, StoreCapabilities } from '../../objects/object-store.ts';
+import type { ConditionSupport, StoreCapabilities } from '../objects/object-store.ts';
 
 /** For `lake`, `status` and `doctor` alike. */
 export const LAKE_DECIDED_IN_DATABASE =
