@@ -38,6 +38,10 @@ export class ByteSums {
   }
 }
 
+export function factsOf(content: Buffer): FileFacts {
+  return { bytes: BigInt(content.length), sha256: createHash('sha256').update(content).digest('hex') };
+}
+
 /** Reads everything. */
 export async function measure(chunks: AsyncIterable<Buffer>): Promise<FileFacts> {
   const sums = new ByteSums();

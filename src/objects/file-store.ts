@@ -2,26 +2,26 @@
  * Objects in a folder. A file is written whole into `.spool`, made durable, then linked to its key: a
  * key is absent or whole at every instant, also after a power cut.
  */
-import { createHash, randomUUID } from 'node:crypto';
-import { createReadStream, type Dirent } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { copyFile, link, open, readdir, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
-import { absent, type FileFacts, measure } from '../core/byte-sums.ts';
+import { absent, factsOf, type FileFacts, measure } from '../core/byte-sums.ts';
 import { makeFolders } from '../core/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
 import type { ConditionSupport, ListedObject, ObjectStore, StoreCapabilities } from './object-store.ts';
 import { Spool } from './spool.ts';
-import { STEP_MAX_MS, trialSteps } from './trial-steps.ts';
+import { tryOutStore } from './trial.ts';
 
 const SPOOL_FOLDER = '.spool';
 /** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
-const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
+const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EXDEV']);
 /** Retryable: space may be freed, a mount may return. */
 const RETRYABLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EBUSY', 'ESTALE', 'ETIMEDOUT']);
+const READ_BYTES = 2 ** 20;
 
 export class FileStore implements ObjectStore {
   readonly url: string;
@@ -47,24 +47,20 @@ export class FileStore implements ObjectStore {
   publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
     return this.#guard('publish', key, async () => {
       signal.throwIfAborted();
+      const target = this.#path(key);
       await syncPath(path);
-      await this.#link(path, this.#path(key), facts, signal);
+      await makeDurableFolders(dirname(target));
+      if (await this.#linkUnlessTaken(path, target)) await syncPath(dirname(target));
+      else await compare(target, facts, signal);
     });
   }
 
   publishBytes(key: string, content: Buffer, signal: AbortSignal, spoolPrefix = ''): Promise<void> {
-    return this.#guard('publish', key, async () => {
-      const path = await this.#spool.path(`${spoolPrefix}bytes.${randomUUID()}`);
-      try {
-        await using file = await open(path, 'wx');
-        await file.writeFile(content, { signal });
-        await file.sync();
-        const sha256 = createHash('sha256').update(content).digest('hex');
-        await this.#link(path, this.#path(key), { bytes: BigInt(content.length), sha256 }, signal);
-      } finally {
-        await unlink(path).catch(absent);
-      }
-    });
+    return this.#guard('publish', key, () =>
+      this.#withSpooled(spoolPrefix, content, signal, (path) =>
+        this.publishFile(key, path, factsOf(content), signal),
+      ),
+    );
   }
 
   async putIfAbsent(
@@ -99,14 +95,13 @@ export class FileStore implements ObjectStore {
         });
       }
       const limits = range === undefined ? {} : { start: Number(range.start), end: Number(range.end) - 1 };
-      return createReadStream('', { fd: file, signal, highWaterMark: 2 ** 20, ...limits });
+      return createReadStream('', { fd: file, signal, highWaterMark: READ_BYTES, ...limits });
     });
   }
 
   async *list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject> {
     checkPrefix(prefix);
-    const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
-    yield* this.#listFolder(folder, prefix, signal);
+    yield* this.#listFolder(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal);
   }
 
   remove(key: string, signal: AbortSignal): Promise<void> {
@@ -125,53 +120,50 @@ export class FileStore implements ObjectStore {
     return this.#known;
   }
 
-  async tryOut(signal: AbortSignal, stepMaxMs = STEP_MAX_MS): Promise<StoreCapabilities> {
-    const step = trialSteps(this.url, signal, stepMaxMs);
-    const key = `probe/${randomUUID()}`;
-    await step('write a file', (either) => this.publishBytes(key, Buffer.from('tried out\n'), either));
-    try {
-      await step('read a file', async (either) => buffer(await this.read(key, either)));
-      const put = await step('write a file that is there', () => this.#linkOver(key));
-      return { put, multipart: put, hasOneWinner: put === 'honoured' };
-    } finally {
-      await step('remove a file', (either) => this.remove(key, either));
-    }
+  tryOut(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities> {
+    const put = (key: string, content: Buffer, either: AbortSignal): Promise<ConditionSupport> =>
+      this.#guard('try out', key, () =>
+        this.#withSpooled('probe.', content, either, async (path) => {
+          // Without hard links the later of two writers wins.
+          const how = await linkOrFail(path, this.#path(key));
+          return how === 'taken' ? 'honoured' : 'ignored';
+        }),
+      );
+    return tryOutStore(this, { put, inParts: put }, signal, stepMaxMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     // Nothing is held between calls.
   }
 
-  /** Without hard links the later of two writers wins. */
-  #linkOver(key: string): Promise<ConditionSupport> {
-    return this.#guard('try out', key, async () => {
-      const path = await this.#spool.path(`probe.${randomUUID()}`);
-      try {
-        await writeFile(path, 'other bytes\n', { flag: 'wx' });
-        await link(path, this.#path(key));
-        return 'ignored';
-      } catch (error) {
-        const code = errorCode(error);
-        if (code === 'EEXIST') return 'honoured';
-        if (code === 'EXDEV' || NO_LINKS.has(code)) return 'ignored';
-        throw error;
-      } finally {
-        await unlink(path).catch(absent);
-      }
-    });
-  }
-
   #path(key: string): string {
     return join(this.#root, checkKey(key));
+  }
+
+  async #withSpooled<Result>(
+    prefix: string,
+    content: Buffer,
+    signal: AbortSignal,
+    use: (path: string) => Promise<Result>,
+  ): Promise<Result> {
+    const path = await this.#spool.path(`${prefix}bytes.${randomUUID()}`);
+    try {
+      await writeFile(path, content, { flag: 'wx', signal });
+      return await use(path);
+    } finally {
+      await unlink(path).catch(absent);
+    }
   }
 
   async *#listFolder(folder: string, prefix: string, signal: AbortSignal): AsyncIterable<ListedObject> {
     signal.throwIfAborted();
     const entries = (await readdir(join(this.#root, folder), { withFileTypes: true }).catch(absent)) ?? [];
-    const named = entries.map((entry) => ({ entry, name: listedName(entry) }));
     // A folder sorts with its slash, as its keys do.
-    for (const { entry, name } of named.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
-      const key = folder + name;
+    const named = entries.map((entry) => ({
+      entry,
+      key: folder + entry.name + (entry.isDirectory() ? '/' : ''),
+    }));
+    for (const { entry, key } of named.toSorted((a, b) => (a.key < b.key ? -1 : 1))) {
       if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;
       if (entry.isDirectory()) yield* this.#listFolder(key, prefix, signal);
       else if (entry.isFile()) {
@@ -181,22 +173,14 @@ export class FileStore implements ObjectStore {
     }
   }
 
-  async #link(from: string, target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
-    await makeDurableFolders(dirname(target));
-    try {
-      await link(from, target);
-    } catch (error) {
-      const code = errorCode(error);
-      if (code === 'EEXIST') return compare(target, facts, signal);
-      if (code !== 'EXDEV' && !NO_LINKS.has(code)) throw error;
-      await this.#copyInto(from, target, facts, signal);
-    }
-    await syncPath(dirname(target));
-  }
-
-  /** Without links: a copy in the spool, renamed. The key names its content, so a race replaces it by itself. */
-  async #copyInto(from: string, target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
-    if ((await stat(target).catch(absent)) !== undefined) return compare(target, facts, signal);
+  /**
+   * Without links, a copy in the spool is renamed. The key names its content, so a race replaces it by itself.
+   * @returns false where something lies there
+   */
+  async #linkUnlessTaken(from: string, target: string): Promise<boolean> {
+    const how = await linkOrFail(from, target);
+    if (how !== 'no links') return how === 'linked';
+    if ((await stat(target).catch(absent)) !== undefined) return false;
     const copy = await this.#spool.path(`${basename(from)}.copy.${randomUUID()}`);
     try {
       await copyFile(from, copy);
@@ -205,6 +189,7 @@ export class FileStore implements ObjectStore {
     } finally {
       await unlink(copy).catch(absent);
     }
+    return true;
   }
 
   async #guard<Result>(action: string, what: string, work: () => Promise<Result>): Promise<Result> {
@@ -223,14 +208,22 @@ export class FileStore implements ObjectStore {
   }
 }
 
-function listedName(entry: Dirent): string {
-  return entry.isDirectory() ? `${entry.name}/` : entry.name;
+async function linkOrFail(from: string, target: string): Promise<'linked' | 'taken' | 'no links'> {
+  try {
+    await link(from, target);
+    return 'linked';
+  } catch (error) {
+    const code = errorCode(error);
+    if (code === 'EEXIST') return 'taken';
+    if (NO_LINKS.has(code)) return 'no links';
+    throw error;
+  }
 }
 
 async function compare(target: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
   const { size } = await stat(target, { bigint: true });
   const readAll = (): Promise<FileFacts> =>
-    measure(createReadStream(target, { signal, highWaterMark: 2 ** 20 }));
+    measure(createReadStream(target, { signal, highWaterMark: READ_BYTES }));
   if (size === facts.bytes && (await readAll()).sha256 === facts.sha256) return;
   throw new PermanentError(
     `Cannot publish ${target}: other bytes lie there already; it was changed from outside, or the disk is failing`,

@@ -1,7 +1,7 @@
 import { pathToFileURL } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { FileStore } from '../../src/objects/file-store.ts';
-import { openS3Store } from '../../src/objects/s3/s3-store.ts';
+import { S3Store } from '../../src/objects/s3/s3-store.ts';
 import { storeUrl } from '../../src/objects/store-url.ts';
 
 describe('the name of a store', () => {
@@ -13,7 +13,7 @@ describe('the name of a store', () => {
     'is that of %s',
     (text) => {
       const url = new URL(text);
-      const store = openS3Store({ url, spoolDir: '/tmp/none', ambient: {} });
+      const store = new S3Store({ url, spoolDir: '/tmp/none', ambient: {} });
       expect(storeUrl(url)).toBe(store.url);
     },
   );

@@ -56,8 +56,8 @@ const PROTOCOL = never(
 );
 const CONFIGURATION = never('OBJECT_STORE_CONFIGURATION', 'check OBJECT_STORE_URL and the AWS variables');
 
-/** By the name of the SDK's error, which is S3's own code where an answer has one. */
-const BY_NAME: Readonly<Partial<Record<string, Meaning>>> = {
+/** By the name of the SDK's error (S3's own code, where its status says less), by status, by errno. */
+const MEANINGS: Readonly<Partial<Record<string, Meaning>>> = {
   CredentialsProviderError: NO_KEYS,
   TokenProviderError: NO_KEYS,
   SignatureDoesNotMatch: SECRET,
@@ -66,15 +66,12 @@ const BY_NAME: Readonly<Partial<Record<string, Meaning>>> = {
   InvalidToken: TOKEN,
   TokenRefreshRequired: TOKEN,
   AccessDenied: RIGHTS,
-  AllAccessDisabled: RIGHTS,
   RequestTimeTooSkewed: CLOCK,
   RequestExpired: CLOCK,
-  PermanentRedirect: REGION,
   AuthorizationHeaderMalformed: REGION,
   IllegalLocationConstraintException: REGION,
   NoSuchBucket: BUCKET,
   InvalidBucketName: BUCKET,
-  NotImplemented: UNKNOWN_CALL,
   MethodNotAllowed: UNKNOWN_CALL,
   XAmzContentSHA256Mismatch: DAMAGED,
   XAmzContentChecksumMismatch: DAMAGED,
@@ -82,22 +79,13 @@ const BY_NAME: Readonly<Partial<Record<string, Meaning>>> = {
   IncompleteBody: DAMAGED,
   NoSuchUpload: UPLOAD_LOST,
   RequestTimeout: BUSY,
-  OperationAborted: BUSY,
-  ConditionalRequestConflict: BUSY,
-  SlowDown: BUSY,
   TimeoutError: AWAY,
-};
-
-const BY_STATUS: Readonly<Partial<Record<number, Meaning>>> = {
   301: REGION,
   307: REGION,
   403: RIGHTS,
   409: BUSY,
   429: BUSY,
   501: UNKNOWN_CALL,
-};
-
-const BY_ERRNO: Readonly<Partial<Record<string, Meaning>>> = {
   ECONNRESET: BUSY,
   ECONNABORTED: BUSY,
   EPIPE: BUSY,
@@ -114,18 +102,16 @@ function never(code: string, advice: string): Meaning {
 
 /** Name before status before errno: the name is the most exact. */
 function meaningOf(error: unknown): Meaning {
-  const byName = error instanceof Error ? BY_NAME[error.name] : undefined;
+  const byName = MEANINGS[nameOf(error)];
   if (byName !== undefined) return byName;
   const status = statusOf(error);
-  if (status !== undefined) return BY_STATUS[status] ?? (status >= 500 ? BUSY : REFUSED);
+  if (status !== undefined) return MEANINGS[status] ?? (status >= 500 ? BUSY : REFUSED);
   const errno = errorCode(error);
-  const byErrno = BY_ERRNO[errno];
-  if (byErrno !== undefined) return byErrno;
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
   if (errno.startsWith('HPE_') || errno.startsWith('ERR_SSL_')) return PROTOCOL;
   // Thrown before anything was sent: "Region is missing" and its like.
-  return CONFIGURATION;
+  return MEANINGS[errno] ?? CONFIGURATION;
 }
 
 /** Whether the same call may succeed later. */
@@ -164,14 +150,15 @@ export function s3Error(what: string, url: string, error: unknown): Error {
   if (error instanceof PermanentError || error instanceof RetryableError) return error;
   if (isAbort(error)) return error;
   const { code, retry, advice } = meaningOf(error);
+  const attempts = (error instanceof S3ServiceException && error.$metadata.attempts) || 1;
   const details = {
     code,
     cause: error,
     meta: {
       status: statusOf(error),
-      name: error instanceof Error ? error.name : 'UNKNOWN',
+      name: nameOf(error),
       // Marks that the wait is over: retries do not multiply over layers.
-      ...(meaningOf(error).retry === 'wait' ? { attempts: attemptsOf(error) } : {}),
+      ...(retry === 'wait' ? { attempts } : {}),
     },
   };
   const message = `Cannot ${what} in ${url}: ${stateOf(error)}; ${advice}`;
@@ -179,18 +166,17 @@ export function s3Error(what: string, url: string, error: unknown): Error {
   return retry === 'never' ? new PermanentError(message, details) : new RetryableError(message, details);
 }
 
-function attemptsOf(error: unknown): number {
-  return error instanceof S3ServiceException ? (error.$metadata.attempts ?? 1) : 1;
-}
-
 /** The words that can be searched for: status and S3's own code, or the errno. */
 function stateOf(error: unknown): string {
-  const name = error instanceof Error ? error.name : 'UNKNOWN';
   const status = statusOf(error);
-  if (status !== undefined) return `${status} ${name}`;
+  if (status !== undefined) return `${status} ${nameOf(error)}`;
   const errno = errorCode(error);
-  if (errno !== 'UNKNOWN') return errno;
-  return error instanceof Error ? (error.message.split('\n', 1)[0] ?? name) : name;
+  if (errno !== 'UNKNOWN' || !(error instanceof Error)) return errno;
+  return error.message.split('\n', 1)[0] ?? error.name;
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : 'UNKNOWN';
 }
 
 function isAbort(error: unknown): error is Error {

@@ -2,32 +2,29 @@
  * Objects in an S3 bucket. Each is written under a condition, with its checksum, and carries the SHA-256
  * of its bytes as metadata: whether a lost or contradicted write has happened is settled by asking.
  */
-import { prefixOf } from '../store-url.ts';
-import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import {
-  CompleteMultipartUploadCommand,
   DeleteObjectCommand,
-  GetObjectCommand,
-  HeadObjectCommand,
   paginateListObjectsV2,
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
 import { PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
-import type { FileFacts } from '../../core/byte-sums.ts';
+import { type FileFacts, factsOf } from '../../core/byte-sums.ts';
 import { checkKey, checkPrefix } from '../../ledger/objects/object-keys.ts';
-import type { ListedObject, ObjectStore, StoreCapabilities } from '../object-store.ts';
+import type { ConditionSupport, ListedObject, ObjectStore, StoreCapabilities } from '../object-store.ts';
+import { Spool } from '../spool.ts';
+import { prefixOf, storeUrl } from '../store-url.ts';
+import { tryOutStore } from '../trial.ts';
 import { openS3Client } from './client.ts';
 import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './errors.ts';
-import { type Range, readObject, type Target } from './reading.ts';
-import { tryOutS3 } from './trial.ts';
-import { abortUploads, type CompleteUpload, PART_BYTES, uploadInParts } from './upload.ts';
-import { Spool } from '../spool.ts';
-import { STEP_MAX_MS } from '../trial-steps.ts';
+import { getObject, type Range, readObject, type Target } from './reading.ts';
+import { abortUploads, PART_BYTES, type Send, uploadInParts } from './upload.ts';
 
 const PATIENCE_MS = 60_000;
+const IF_ABSENT = { IfNoneMatch: '*' } as const;
 
 export interface StoreOptions {
   /** `s3://bucket/prefix?region=…&endpoint=…`, or for a folder `file:///dir`. */
@@ -40,15 +37,9 @@ export interface StoreOptions {
   readonly patienceMs?: number | undefined;
 }
 
-/** @throws UsageError where the endpoint is no URL */
-export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: StoreOptions): S3Store {
-  const prefix = prefixOf(url);
-  return new S3Store(openS3Client(url, ambient, patienceMs), url.host, prefix, new Spool(spoolDir));
-}
+type Outcome = 'written' | 'present';
 
-type Standing = 'nothing' | 'written' | 'present';
-
-class S3Store implements ObjectStore {
+export class S3Store implements ObjectStore {
   readonly url: string;
   readonly #client: S3Client;
   readonly #bucket: string;
@@ -56,12 +47,14 @@ class S3Store implements ObjectStore {
   readonly #spool: Spool;
   #known: StoreCapabilities | undefined;
 
-  constructor(client: S3Client, bucket: string, prefix: string, spool: Spool) {
-    this.#client = client;
-    this.#bucket = bucket;
+  /** @throws UsageError where the endpoint is no URL */
+  constructor({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: StoreOptions) {
+    this.url = storeUrl(url);
+    this.#client = openS3Client(url, ambient, patienceMs);
+    this.#bucket = url.host;
+    const prefix = prefixOf(url);
     this.#prefix = prefix === '' ? '' : `${prefix}/`;
-    this.#spool = spool;
-    this.url = `s3://${bucket}/${prefix}`;
+    this.#spool = new Spool(spoolDir);
   }
 
   spoolPath(name: string): Promise<string> {
@@ -74,35 +67,40 @@ class S3Store implements ObjectStore {
 
   async publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void> {
     await using file = await open(path, 'r');
+    const readPart = async (start: number, length: number): Promise<Buffer> => {
+      const { buffer: part, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, start);
+      return part.subarray(0, bytesRead);
+    };
     const written =
       facts.bytes <= BigInt(PART_BYTES)
         ? await this.#put(key, await file.readFile(), facts, signal)
-        : await this.#writeOnce(key, facts, this.#isSure('multipart'), signal, () => {
-            const complete: CompleteUpload = (command, either) => this.#complete(key, facts, command, either);
-            const upload = { ...this.#target(key), file, bytes: Number(facts.bytes), complete };
-            return uploadInParts(this.#client, { ...upload, sha256: facts.sha256 }, signal);
-          });
-    if (written === 'present') throw this.#conflict(key);
+        : await this.#writeOnce('multipart', key, facts, signal, (conditionally) =>
+            uploadInParts(this.#client, this.#target(key), { ...facts, readPart }, conditionally, signal),
+          );
+    this.#refuseOther(key, written);
   }
 
   async publishBytes(key: string, content: Buffer, signal: AbortSignal): Promise<void> {
-    if ((await this.putIfAbsent(key, content, signal)) === 'present') throw this.#conflict(key);
+    this.#refuseOther(key, await this.putIfAbsent(key, content, signal));
   }
 
-  putIfAbsent(key: string, content: Buffer, signal: AbortSignal): Promise<'written' | 'present'> {
-    const sha256 = createHash('sha256').update(content).digest('hex');
-    return this.#put(key, content, { bytes: BigInt(content.length), sha256 }, signal);
+  putIfAbsent(key: string, content: Buffer, signal: AbortSignal): Promise<Outcome> {
+    return this.#put(key, content, factsOf(content), signal);
   }
 
+  /** By a GET of one byte: an answer to HEAD has no body that could tell an error. */
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined> {
     return this.#guard(`look up ${key}`, async () => {
       try {
-        const command = new HeadObjectCommand(this.#target(key));
-        const found = await this.#client.send(command, { abortSignal: signal });
-        return { bytes: BigInt(found.ContentLength ?? 0), sha256: found.Metadata?.['sha256'] };
+        const found = await getObject(this.#client, this.#target(key), { start: 0n, end: 1n }, signal);
+        await buffer(found.Body);
+        const bytes = BigInt(found.ContentRange?.split('/').at(-1) ?? 0);
+        return { bytes, sha256: found.Metadata?.['sha256'] };
       } catch (error) {
         if (isMissing(error)) return undefined;
-        throw await this.#explained(key, error, signal);
+        // Not satisfiable: what lies there is empty.
+        if (statusOf(error) === 416) return { bytes: 0n, sha256: undefined };
+        throw error;
       }
     });
   }
@@ -130,20 +128,18 @@ class S3Store implements ObjectStore {
       `list ${prefix}`,
       pages,
     )) {
-      for (const { Key: key, Size: size, LastModified: modified } of found) {
-        if (key === undefined) continue;
+      for (const { Key: key = '', Size: size = 0, LastModified: modified } of found) {
         const modifiedAt = BigInt(modified?.getTime() ?? 0) * 1000n;
-        yield { key: key.slice(this.#prefix.length), bytes: BigInt(size ?? 0), modifiedAt };
+        yield { key: key.slice(this.#prefix.length), bytes: BigInt(size), modifiedAt };
       }
       // Some stores send a token with the last page.
       if (isCut !== true) return;
     }
   }
 
-  remove(key: string, signal: AbortSignal): Promise<void> {
-    return this.#guard(`remove ${key}`, async () => {
-      await this.#client.send(new DeleteObjectCommand(this.#target(key)), { abortSignal: signal });
-    });
+  async remove(key: string, signal: AbortSignal): Promise<void> {
+    const command = new DeleteObjectCommand(this.#target(key));
+    await this.#guard(`remove ${key}`, () => this.#client.send(command, { abortSignal: signal }));
   }
 
   async sweep(olderThanMs: number, signal: AbortSignal): Promise<{ removed: number }> {
@@ -159,9 +155,19 @@ class S3Store implements ObjectStore {
     return this.#known ?? this.tryOut(signal);
   }
 
-  async tryOut(signal: AbortSignal, stepMaxMs = STEP_MAX_MS): Promise<StoreCapabilities> {
-    const where = { url: this.url, bucket: this.#bucket, prefix: this.#prefix };
-    this.#known = await tryOutS3(this.#client, where, signal, stepMaxMs);
+  async tryOut(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities> {
+    const put = (key: string, content: Buffer, either: AbortSignal): Promise<ConditionSupport> =>
+      this.#guard('write an object that is there', () =>
+        supportOf(this.#sendPut(key, content, factsOf(content), either)(IF_ABSENT)),
+      );
+    const inParts = (key: string, content: Buffer, either: AbortSignal): Promise<ConditionSupport> => {
+      const source = { ...factsOf(content), readPart: async () => content };
+      const conditionally = (send: Send): Promise<unknown> => send(IF_ABSENT);
+      return this.#guard('send an object in parts', () =>
+        supportOf(uploadInParts(this.#client, this.#target(key), source, conditionally, either)),
+      );
+    };
+    this.#known = await tryOutStore(this, { put, inParts }, signal, stepMaxMs);
     return this.#known;
   }
 
@@ -181,79 +187,46 @@ class S3Store implements ObjectStore {
     return { Bucket: this.#bucket, Key: this.#prefix + checkKey(key) };
   }
 
-  async #put(
-    key: string,
-    content: Buffer,
-    facts: FileFacts,
-    signal: AbortSignal,
-  ): Promise<'written' | 'present'> {
+  #sendPut(key: string, content: Buffer, { sha256 }: FileFacts, signal: AbortSignal): Send {
     const input = {
       ...this.#target(key),
       Body: content,
       ContentLength: content.length,
-      ChecksumSHA256: Buffer.from(facts.sha256, 'hex').toString('base64'),
-      Metadata: { sha256: facts.sha256 },
+      ChecksumSHA256: Buffer.from(sha256, 'hex').toString('base64'),
+      Metadata: { sha256 },
     };
-    return this.#writeOnce(key, facts, this.#isSure('put'), signal, () =>
-      this.#conditionally(key, facts, signal, this.#known?.put !== 'refused', (condition) =>
-        this.#client.send(new PutObjectCommand({ ...input, ...condition }), { abortSignal: signal }),
-      ),
-    );
+    return (condition) =>
+      this.#client.send(new PutObjectCommand({ ...input, ...condition }), { abortSignal: signal });
   }
 
-  /** Only one writer is told that it wrote. */
-  #isSure(how: 'put' | 'multipart'): boolean {
-    return this.#known?.hasOneWinner === true && this.#known[how] === 'honoured';
-  }
-
-  async #complete(
-    key: string,
-    facts: FileFacts,
-    { input }: CompleteMultipartUploadCommand,
-    signal: AbortSignal,
-  ): ReturnType<CompleteUpload> {
-    const { IfNoneMatch: _, ...plain } = input;
-    return this.#conditionally(key, facts, signal, this.#known?.multipart !== 'refused', (condition) =>
-      this.#client.send(new CompleteMultipartUploadCommand({ ...plain, ...condition }), {
-        abortSignal: signal,
-      }),
-    );
-  }
-
-  /** Sends a write with its condition, and without where the store knows none and nothing lies there. */
-  async #conditionally<Output>(
-    key: string,
-    facts: FileFacts,
-    signal: AbortSignal,
-    isKnown: boolean,
-    send: (condition: { IfNoneMatch?: string }) => Promise<Output>,
-  ): Promise<Output> {
-    if (!isKnown) return send({});
-    try {
-      return await send({ IfNoneMatch: '*' });
-    } catch (error) {
-      if (!isConditionUnknown(error) || (await this.#standing(key, facts, signal)) !== 'nothing') throw error;
-      return send({});
-    }
+  #put(key: string, content: Buffer, facts: FileFacts, signal: AbortSignal): Promise<Outcome> {
+    const send = this.#sendPut(key, content, facts, signal);
+    return this.#writeOnce('put', key, facts, signal, (conditionally) => conditionally(send));
   }
 
   /**
    * Writes if absent. The object found afterwards decides, whatever the answer to the write was.
-   * @param isHonoured the store is known to refuse a second writer, so its success needs no check
+   * @param write gets what sends a call under the condition, and without where the store knows none and nothing lies there
    */
   async #writeOnce(
+    how: 'put' | 'multipart',
     key: string,
     facts: FileFacts,
-    isHonoured: boolean,
     signal: AbortSignal,
-    write: () => Promise<unknown>,
-  ): Promise<'written' | 'present'> {
+    write: (conditionally: (send: Send) => Promise<unknown>) => Promise<unknown>,
+  ): Promise<Outcome> {
     const before = await this.#standing(key, facts, signal);
-    if (before !== 'nothing') return before;
+    if (before !== undefined) return before;
     let failure: Error | undefined;
     try {
-      await write();
-      if (isHonoured) return 'written';
+      await write((send) =>
+        send(IF_ABSENT).catch(async (error: unknown) => {
+          if (!isConditionUnknown(error) || (await this.#standing(key, facts, signal))) throw error;
+          return send({});
+        }),
+      );
+      // Only one writer is told that it wrote.
+      if (this.#known?.hasOneWinner === true && this.#known[how] === 'honoured') return 'written';
     } catch (error) {
       signal.throwIfAborted();
       failure = s3Error(`publish ${key}`, this.url, error);
@@ -264,40 +237,28 @@ class S3Store implements ObjectStore {
     const after = await this.#standing(key, facts, signal).catch((error: unknown) => {
       throw failure ?? error;
     });
-    if (after !== 'nothing') return after;
-    throw failure ?? this.#cleared(key);
-  }
-
-  async #standing(key: string, facts: FileFacts, signal: AbortSignal): Promise<Standing> {
-    const found = await this.head(key, signal);
-    if (found === undefined) return 'nothing';
-    return found.bytes === facts.bytes && found.sha256 === facts.sha256 ? 'written' : 'present';
-  }
-
-  /** An answer to HEAD has no body: a GET of one byte asks for the error. */
-  async #explained(key: string, error: unknown, signal: AbortSignal): Promise<unknown> {
-    if ((statusOf(error) ?? 500) >= 500) return error;
-    try {
-      const command = new GetObjectCommand({ ...this.#target(key), Range: 'bytes=0-0' });
-      const { Body: body } = await this.#client.send(command, { abortSignal: signal });
-      if (body instanceof Readable) body.destroy();
-      return error;
-    } catch (explanation) {
-      return isMissing(explanation) || statusOf(explanation) === undefined ? error : explanation;
-    }
-  }
-
-  #conflict(key: string): PermanentError {
-    return new PermanentError(
-      `Cannot publish ${key} in ${this.url}: other bytes lie there already; it was changed from outside`,
-      { code: 'OBJECT_CONFLICT', meta: { key } },
+    if (after !== undefined) return after;
+    throw (
+      failure ??
+      new RetryableError(
+        `Cannot publish ${key} in ${this.url}: it was cleared away at once; look for what else removes objects there`,
+        { code: 'OBJECT_CLEARED', meta: { key } },
+      )
     );
   }
 
-  #cleared(key: string): RetryableError {
-    return new RetryableError(
-      `Cannot publish ${key} in ${this.url}: it was cleared away at once; look for what else removes objects there`,
-      { code: 'OBJECT_CLEARED', meta: { key } },
+  /** Whether these bytes lie under the key; undefined where nothing does. */
+  async #standing(key: string, facts: FileFacts, signal: AbortSignal): Promise<Outcome | undefined> {
+    const found = await this.head(key, signal);
+    if (found === undefined) return undefined;
+    return found.bytes === facts.bytes && found.sha256 === facts.sha256 ? 'written' : 'present';
+  }
+
+  #refuseOther(key: string, outcome: Outcome): void {
+    if (outcome === 'written') return;
+    throw new PermanentError(
+      `Cannot publish ${key} in ${this.url}: other bytes lie there already; it was changed from outside`,
+      { code: 'OBJECT_CONFLICT', meta: { key } },
     );
   }
 
@@ -307,5 +268,17 @@ class S3Store implements ObjectStore {
     } catch (error) {
       throw s3Error(what, this.url, error);
     }
+  }
+}
+
+/** Of a write where something lies already. */
+async function supportOf(write: Promise<unknown>): Promise<ConditionSupport> {
+  try {
+    await write;
+    return 'ignored';
+  } catch (error) {
+    if (isTaken(error)) return 'honoured';
+    if (isConditionUnknown(error)) return 'refused';
+    throw error;
   }
 }

@@ -1,91 +1,77 @@
 /**
- * A large file in parts, by the SDK's own uploader: two parts at a time in memory, each with its SHA-256,
- * made visible by one last call. Part checksums are named in that call only where the store echoed them.
+ * A large object in parts: two at a time in memory, each with its SHA-256, made visible by one last call. Part
+ * checksums are named in that call only where the store echoed them.
  */
-import type { FileHandle } from 'node:fs/promises';
 import {
   AbortMultipartUploadCommand,
+  type CompletedPart,
   CompleteMultipartUploadCommand,
-  type CompleteMultipartUploadCommandOutput,
+  CreateMultipartUploadCommand,
   ListMultipartUploadsCommand,
   type S3Client,
+  UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { Upload } from '@aws-sdk/lib-storage';
+import type { FileFacts } from '../../core/byte-sums.ts';
 import { isMissing } from './errors.ts';
 import type { Target } from './reading.ts';
 
 /** One PUT up to here, parts of this size above: it is held in memory while it is sent. */
 export const PART_BYTES = 16 * 2 ** 20;
-const PARTS_AT_ONCE = 2;
 /** S3 takes 10,000; larger files get larger parts. */
 const PARTS_MAX = 9_000;
-const READ_BYTES = 2 ** 20;
+const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
 /** Aborting an upload must not delay a process that is told to stop. */
 const ABORT_MS_MAX = 3_000;
 
-export interface PartsFile extends Target {
-  readonly file: FileHandle;
-  readonly bytes: number;
-  readonly sha256: string;
-  readonly complete: CompleteUpload;
+export interface PartsSource extends FileFacts {
+  readonly readPart: (start: number, length: number) => Promise<Buffer>;
 }
 
-/** Sends the last call, which makes the object visible. */
-export type CompleteUpload = (
-  command: CompleteMultipartUploadCommand,
+/** Sends a write with its condition, or without. */
+export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unknown>;
+
+/**
+ * @param conditionally sends the last call, which makes the object visible
+ * @throws the SDK's error that came first, after the upload was given up
+ */
+export async function uploadInParts(
+  client: S3Client,
+  target: Target,
+  { bytes: exactBytes, sha256, readPart }: PartsSource,
+  conditionally: (send: Send) => Promise<unknown>,
   signal: AbortSignal,
-) => Promise<CompleteMultipartUploadCommandOutput>;
-
-/** @throws the SDK's error that came first, after the upload was given up */
-export async function uploadInParts(client: S3Client, file: PartsFile, signal: AbortSignal): Promise<void> {
-  const { Bucket, Key, bytes, sha256, complete } = file;
+): Promise<void> {
+  const bytes = Number(exactBytes);
   const failing = new AbortController();
-  const either = AbortSignal.any([signal, failing.signal]);
-  const upload = new Upload({
-    client: sendingThrough(client, async (command) => {
-      if (command instanceof AbortMultipartUploadCommand) return giveUp(client, command);
-      try {
-        if (command instanceof CompleteMultipartUploadCommand) return await complete(command, either);
-        return await client.send(command, { abortSignal: either });
-      } catch (error) {
-        // The other lane stops; its error is not the cause.
-        failing.abort(error);
-        throw error;
-      }
-    }),
-    params: {
-      Bucket,
-      Key,
-      Body: file.file.createReadStream({ autoClose: false, start: 0, highWaterMark: READ_BYTES }),
-      ContentLength: bytes,
-      ChecksumAlgorithm: 'SHA256',
-      Metadata: { sha256 },
-      IfNoneMatch: '*',
-    },
-    queueSize: PARTS_AT_ONCE,
-    partSize: Math.max(PART_BYTES, Math.ceil(bytes / PARTS_MAX)),
-  });
+  const either = { abortSignal: AbortSignal.any([signal, failing.signal]) };
+  const create = new CreateMultipartUploadCommand({ ...target, ...CHECKSUM, Metadata: { sha256 } });
+  const { UploadId } = await client.send(create, either);
+  const upload = { ...target, UploadId };
+  const partBytes = Math.max(PART_BYTES, Math.ceil(bytes / PARTS_MAX));
+  const Parts: CompletedPart[] = [];
+  const starts = Array.from({ length: Math.ceil(bytes / partBytes) }, (_, nth) => nth * partBytes).values();
+  const sendParts = async (): Promise<void> => {
+    for (const start of starts) {
+      const PartNumber = start / partBytes + 1;
+      const Body = await readPart(start, Math.min(partBytes, bytes - start));
+      const part = new UploadPartCommand({ ...upload, ...CHECKSUM, PartNumber, Body });
+      const { ETag, ChecksumSHA256 } = await client.send(part, either);
+      Parts[PartNumber - 1] = { PartNumber, ETag, ChecksumSHA256 };
+    }
+  };
   try {
-    await upload.done();
+    await Promise.all([sendParts(), sendParts()]);
+    const last = { ...upload, MultipartUpload: { Parts } };
+    await conditionally((condition) =>
+      client.send(new CompleteMultipartUploadCommand({ ...last, ...condition }), either),
+    );
   } catch (error) {
-    signal.throwIfAborted();
-    throw failing.signal.aborted ? failing.signal.reason : error;
+    // The other parts stop. Also after an abort: what is left behind costs money; the sweep removes what this misses.
+    failing.abort(error);
+    const abort = new AbortMultipartUploadCommand(upload);
+    await client.send(abort, { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) }).catch(() => undefined);
+    throw error;
   }
-}
-
-type Send = (command: Parameters<S3Client['send']>[0]) => Promise<unknown>;
-
-/** The uploader can be stopped in no other way: it sends without a signal. */
-function sendingThrough(client: S3Client, send: Send): S3Client {
-  return new Proxy(client, {
-    get: (target, name) => (name === 'send' ? send : (Reflect.get(target, name) as unknown)),
-  });
-}
-
-/** Also after an abort: parts left behind cost money. The sweep removes what this misses. */
-async function giveUp(client: S3Client, command: AbortMultipartUploadCommand): Promise<unknown> {
-  const abortSignal = AbortSignal.timeout(ABORT_MS_MAX);
-  return client.send(command, { abortSignal }).catch(() => undefined);
 }
 
 /** Aborts what was begun before, and never finished. @returns how many uploads */
@@ -93,18 +79,16 @@ export async function abortUploads(
   client: S3Client,
   where: { readonly Bucket: string; readonly Prefix: string },
   startedBeforeMs: number,
-  signal: AbortSignal,
+  abortSignal: AbortSignal,
 ): Promise<number> {
   let aborted = 0;
   for (let from = {}; ;) {
-    const list = new ListMultipartUploadsCommand({ ...where, ...from });
-    const page = await client.send(list, { abortSignal: signal });
+    const page = await client.send(new ListMultipartUploadsCommand({ ...where, ...from }), { abortSignal });
     for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
-      if (Key === undefined || UploadId === undefined) continue;
       if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
       const abort = new AbortMultipartUploadCommand({ Bucket: where.Bucket, Key, UploadId });
       try {
-        await client.send(abort, { abortSignal: signal });
+        await client.send(abort, { abortSignal });
         aborted += 1;
       } catch (error) {
         // Finished or aborted since it was listed.
@@ -113,6 +97,6 @@ export async function abortUploads(
     }
     const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
     if (page.IsTruncated !== true || KeyMarker === undefined) return aborted;
-    from = { KeyMarker, ...(UploadIdMarker === undefined ? {} : { UploadIdMarker }) };
+    from = { KeyMarker, UploadIdMarker };
   }
 }

@@ -38,7 +38,7 @@ describe('a build on S3', () => {
     };
     // Beside the logs: the last moment. What is written is looked up first: a file and a commit of five tables, a moment.
     segments.push(segment(BUILDS));
-    expect(await asked()).toEqual({ 'GET list-type&prefix': 1, GET: logs + 1, HEAD: 11, PUT: 11 });
+    expect(await asked()).toEqual({ 'GET list-type&prefix': 1, GET: logs + 1 + 11, PUT: 11 });
     expect(await asked()).toEqual({ 'GET list-type&prefix': 1, GET: logs + 5 + 1 });
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [] });
   });

@@ -8,7 +8,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import type { ConditionSupport, ObjectStore } from '../../../src/objects/object-store.ts';
-import { openS3Store } from '../../../src/objects/s3/s3-store.ts';
+import { S3Store } from '../../../src/objects/s3/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
 export const CREDENTIALS: Credentials = { accessKeyId: 'double', secretAccessKey: 'not-a-secret' };
@@ -19,7 +19,7 @@ export function openDoubleStore(endpoint: string, spoolDir: string): ObjectStore
   url.searchParams.set('endpoint', endpoint);
   const { accessKeyId, secretAccessKey } = CREDENTIALS;
   const ambient = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
-  return openS3Store({ url, spoolDir, ambient });
+  return new S3Store({ url, spoolDir, ambient });
 }
 const PAGE_KEYS = 100;
 const PAGE_UPLOADS = 2;
@@ -135,18 +135,14 @@ export class S3Double implements AsyncDisposable {
         response.write(answer.body?.slice(0, answer.body.length / 2) ?? '', () => request.socket.destroy());
         return;
       }
-      response.end(method === 'HEAD' ? undefined : answer.body);
+      response.end(answer.body);
     } catch (error) {
       if (request.socket.destroyed) return;
       const status = error instanceof Refused ? error.status : 500;
       const code = error instanceof Error ? error.message : 'InternalError';
       if (code === 'hang') return;
       response.writeHead(status, { 'content-type': 'application/xml', 'x-amz-request-id': '1' });
-      response.end(
-        request.method === 'HEAD'
-          ? undefined
-          : `<Error><Code>${code}</Code><Message>${code}</Message></Error>`,
-      );
+      response.end(`<Error><Code>${code}</Code><Message>${code}</Message></Error>`);
     }
   }
 
@@ -154,7 +150,7 @@ export class S3Double implements AsyncDisposable {
     const { method, query, key } = call;
     if (method === 'GET' && query.has('list-type')) return this.#list(query);
     if (method === 'GET' && query.has('uploads')) return this.#listUploads(query);
-    if (method === 'GET' || method === 'HEAD') return this.#get(call);
+    if (method === 'GET') return this.#get(call);
     if (method === 'POST' && query.has('uploads')) return this.#createUpload(call);
     if (method === 'PUT' && query.has('partNumber')) return this.#putPart(call);
     if (method === 'POST' && query.has('uploadId')) return this.#complete(call);
@@ -186,6 +182,7 @@ export class S3Double implements AsyncDisposable {
       status,
       headers: {
         'content-length': length,
+        ...(range === null ? {} : { 'content-range': `bytes ${range[1]}-${range[2]}/${content.length}` }),
         'last-modified': modified.toUTCString(),
         etag: etagOf(content),
         ...described,
