@@ -19,9 +19,7 @@ import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { openPoster } from '../runs/report/post-report.ts';
 import { RunCosts } from '../runs/run-costs.ts';
 import type { MetricsRegistry } from '../worker/metrics/metrics-registry.ts';
-import { RunMetrics } from '../worker/metrics/run-metrics.ts';
-import { readRunFacts } from '../runs/store/run-facts.ts';
-import { nextScheduledMs } from '../runs/nightly/schedule.ts';
+import type { WorkMetrics } from '../worker/metrics/work-metrics.ts';
 import { JobWorker } from '../worker/job-worker.ts';
 import type { BaseOptions } from './base.ts';
 import { openStatusSource } from './reader.ts';
@@ -81,15 +79,10 @@ export async function openApp(options: AppOptions): Promise<App> {
 }
 
 function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: AsyncDisposableStack): JobDeps {
-  const { config, log, warehouse, state, queues, registry, workMetrics } = services;
+  const { config, log, warehouse, state, queues, workMetrics } = services;
   const { db } = warehouse;
   const { sourceUrl, nightlyParties, nightlyExportsMax, nightlyAuditShare } = config;
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
-  const runMetrics = new RunMetrics(registry, {
-    read: () => readRunFacts(db),
-    nextMs: () => nextScheduledMs(schedule, Date.now()),
-    log,
-  });
   const meter = new CostMeter(workMetrics);
   const sourceDeps = { rate: state, bans: openBanStore(db), observer: meter, log, limits };
   const source = sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
@@ -99,7 +92,7 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
   return {
     db,
     stages: composeStages({ ...services, source, rowPool, holder }),
-    runs: new RunStore(db, asked?.url, (ended) => runMetrics.onRun(ended)),
+    runs: new RunStore(db, asked?.url, (ended) => workMetrics.onRun(ended)),
     source: asked,
     completeness: () => readCompleteness(db),
     nightly: new NightlyStore(db),
@@ -107,7 +100,7 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
     queue: queues,
     progress: stack.use(new ProgressHints(state, (lines) => workMetrics.onProgress(lines))),
     costs: stack.use(new RunCosts({ meter, db, log })),
-    notices: openNotices(config, runMetrics),
+    notices: openNotices(config, workMetrics),
     nightlyParties,
     nightlyExportsMax,
     nightlyAuditShare,
@@ -119,7 +112,7 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
 }
 
 /** Posts a notice to NOTIFY_URL, and counts when that is refused. */
-function openNotices(config: Config, metrics: RunMetrics): JobDeps['notices'] {
+function openNotices(config: Config, metrics: WorkMetrics): JobDeps['notices'] {
   const { notifyUrl, notifyOn: wanted, notifySecret: secret, notifyFormat: format } = config;
   if (notifyUrl === undefined) return undefined;
   const post = openPoster(notifyUrl, { version: version(), secret, format });

@@ -8,7 +8,7 @@ import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
 import { readListState } from '../list-sync/store/list-state.ts';
 import { storeUrl } from '../objects/store-url.ts';
 import type { Database, Warehouse } from '../postgres/database.ts';
-import { findMissedMs } from '../runs/nightly/make-up-missed.ts';
+import { findMissedMs } from '../runs/nightly/scheduled.ts';
 import { nextScheduledMs } from '../runs/nightly/schedule.ts';
 import { ProgressHints } from '../runs/progress/progress-hints.ts';
 import { RunStore } from '../runs/store/run-store.ts';

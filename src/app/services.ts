@@ -9,13 +9,14 @@ import type { ObjectStore } from '../objects/object-store.ts';
 import { openObjectStore } from '../objects/open-store.ts';
 import { openPostgresBackend, openRedisBackend } from '../queue/backends.ts';
 import { Queues } from '../queue/queues.ts';
+import { nextScheduledMs } from '../runs/nightly/schedule.ts';
 import { RunLogs } from '../runs/run-logs.ts';
+import { readRunFacts } from '../runs/store/run-facts.ts';
 import { appendLines } from '../runs/store/run-log-store.ts';
 import { SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
 import { MetricsRegistry } from '../worker/metrics/metrics-registry.ts';
-import { addProcessMetrics } from '../worker/metrics/process-metrics.ts';
 import { openMetricsPush } from '../worker/metrics/push-metrics.ts';
-import { addQueueMetrics } from '../worker/metrics/queue-metrics.ts';
+import { addReadMetrics } from '../worker/metrics/read-metrics.ts';
 import { WorkMetrics } from '../worker/metrics/work-metrics.ts';
 import { openTracing } from '../worker/tracing.ts';
 import { type Base, type BaseOptions, openBase, untilReachable } from './base.ts';
@@ -82,12 +83,19 @@ export async function openStore({
  * @returns the registry; a command that ends soon asks for none of it, so the costly part is added at the first call
  */
 export function openMetrics(app: Services, stack: AsyncDisposableStack): () => MetricsRegistry {
-  const { config, log, queues, registry } = app;
+  const { config, log, queues, registry, warehouse } = app;
   let isWhole = false;
   const metrics = (): MetricsRegistry => {
     if (!isWhole) {
-      addProcessMetrics(registry, config.dataDir);
-      addQueueMetrics(registry, { queues, probes: storeProbes(app), log });
+      const schedule = { pattern: config.schedule, tz: config.scheduleTz };
+      addReadMetrics(registry, {
+        queues,
+        probes: storeProbes(app),
+        dataDir: config.dataDir,
+        readRuns: () => readRunFacts(warehouse.db),
+        nextMs: () => nextScheduledMs(schedule, Date.now()),
+        log,
+      });
     }
     isWhole = true;
     return registry;

@@ -5,7 +5,7 @@ import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
-import { keepSchedules, makeUp, type Schedules } from './schedules.ts';
+import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/scheduled.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
@@ -69,7 +69,10 @@ export class JobWorker implements AsyncDisposable {
     );
     await keepSchedules(this.#options);
     this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
-    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', () => makeUp(this.#options));
+    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', async () => {
+      const { schedules, jobs } = this.#options;
+      for (const one of Object.values(SCHEDULED)) await makeUpMissed(one, schedules, jobs);
+    });
     this.#every(RECORD_EVERY_MS, COULD_NOT_RECORD, () =>
       this.#options.jobs.stages.recordCoverage(AbortSignal.timeout(RECORD_EVERY_MS)),
     );

@@ -46,16 +46,13 @@ export function openMetricsPush(
 
 async function post({ url, headers }: Collector, body: string): Promise<void> {
   const signal = AbortSignal.timeout(PUSH_TIMEOUT_MS);
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { ...headers, 'content-type': 'application/json' },
-    body,
-    signal,
-  });
+  const sent = { ...headers, 'content-type': 'application/json' };
+  const response = await fetch(url, { method: 'POST', headers: sent, body, signal });
   await response.body?.cancel();
   if (!response.ok) throw new Error(`status ${response.status}`);
 }
 
+type Labels = Readonly<Partial<Record<string, string | number>>>;
 type Point = Readonly<Record<string, unknown>>;
 
 /** As the specification's JSON has it: 64-bit integers are text. */
@@ -65,57 +62,51 @@ export function toOtlpMetrics(
   nowMs: number,
 ): readonly Point[] {
   const times = { startTimeUnixNano: `${startedMs}000000`, timeUnixNano: `${nowMs}000000` };
-  return objects.flatMap(({ name, help: description, type, values }): Point[] => {
+  const toPoint = (labels: Labels, values: Point): Point => ({
+    ...times,
+    attributes: toAttributes(labels),
+    ...values,
+  });
+  return objects.map(({ name, help: description, type, values }) => {
     // prom-client declares an enum and gives its words.
     const kind = String(type);
-    const one = (what: Point): Point[] => [{ name, description, ...what }];
-    if (kind === 'histogram') {
-      const dataPoints = toHistogramPoints(name, values, times);
-      return one({ histogram: { aggregationTemporality: CUMULATIVE, dataPoints } });
-    }
-    const dataPoints = values.map(({ labels, value }) => ({
-      ...times,
-      attributes: toAttributes(labels),
-      asDouble: value,
-    }));
-    if (kind !== 'counter') return one({ gauge: { dataPoints } });
-    return one({ sum: { aggregationTemporality: CUMULATIVE, isMonotonic: true, dataPoints } });
+    const dataPoints =
+      kind === 'histogram'
+        ? groupBySeries(values).map(([labels, series]) => toPoint(labels, readHistogram(name, series)))
+        : values.map(({ labels, value }) => toPoint(labels, { asDouble: value }));
+    const counted = { aggregationTemporality: CUMULATIVE, dataPoints };
+    if (kind === 'histogram') return { name, description, histogram: counted };
+    if (kind === 'counter') return { name, description, sum: { ...counted, isMonotonic: true } };
+    return { name, description, gauge: { dataPoints } };
   });
 }
 
-interface Buckets {
-  readonly labels: Readonly<Partial<Record<string, string | number>>>;
-  readonly bounds: number[];
-  /** Up to each bound, and in all: Prometheus adds them up. */
-  readonly upTo: number[];
-  count: number;
-  sum: number;
-}
+type Samples = MetricObject['values'];
 
-function toHistogramPoints(name: string, values: MetricObject['values'], times: Point): readonly Point[] {
-  const series = new Map<string, Buckets>();
-  for (const { labels, value, metricName } of values) {
-    const { le, ...others } = labels;
-    const key = JSON.stringify(others);
-    const buckets = series.get(key) ?? { labels: others, bounds: [], upTo: [], count: 0, sum: 0 };
-    series.set(key, buckets);
-    if (metricName === `${name}_sum`) buckets.sum = value;
-    else if (metricName === `${name}_count`) buckets.count = value;
-    else if (le !== '+Inf') {
-      buckets.bounds.push(Number(le));
-      buckets.upTo.push(value);
-    }
+/** The samples of a histogram by their labels. */
+function groupBySeries(values: Samples): readonly (readonly [Labels, Samples])[] {
+  const series = new Map<string, [Labels, Samples]>();
+  for (const sample of values) {
+    const { le: _le, ...labels } = sample.labels;
+    const key = JSON.stringify(labels);
+    const known = series.get(key);
+    if (known === undefined) series.set(key, [labels, [sample]]);
+    else known[1].push(sample);
   }
-  return [...series.values()].map(({ labels, bounds, upTo, count, sum }) => ({
-    ...times,
-    attributes: toAttributes(labels),
-    count: String(count),
-    sum,
-    explicitBounds: bounds,
-    bucketCounts: [...upTo, count].map((total, index) => String(total - (upTo[index - 1] ?? 0))),
-  }));
+  return [...series.values()];
 }
 
-function toAttributes(labels: Readonly<Partial<Record<string, string | number>>>): readonly Point[] {
+/** Prometheus adds buckets up, the last being all; OTLP counts each by itself. */
+function readHistogram(name: string, samples: Samples): Point {
+  const upTo = samples.filter(({ labels }) => labels['le'] !== undefined);
+  return {
+    count: String(upTo.at(-1)?.value ?? 0),
+    sum: samples.find(({ metricName }) => metricName === `${name}_sum`)?.value,
+    explicitBounds: upTo.slice(0, -1).map(({ labels }) => Number(labels['le'])),
+    bucketCounts: upTo.map(({ value }, index) => String(value - (upTo[index - 1]?.value ?? 0))),
+  };
+}
+
+function toAttributes(labels: Labels): readonly Point[] {
   return Object.entries(labels).map(([key, value]) => ({ key, value: { stringValue: String(value) } }));
 }

@@ -1,6 +1,6 @@
 /** Scheduled times that were missed: when they are made up, and when not. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { makeUpMissedAudits, makeUpMissedRun } from '../../../src/runs/nightly/make-up-missed.ts';
+import { makeUpMissed, SCHEDULED } from '../../../src/runs/nightly/scheduled.ts';
 import { lastScheduledMs } from '../../../src/runs/nightly/schedule.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
@@ -14,7 +14,10 @@ import { openJobWorld } from '../stages-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const { pool } = database;
-const SCHEDULE = { pattern: '0 2 * * *', tz: 'UTC' };
+const SCHEDULES = {
+  nightly: { pattern: '0 2 * * *', tz: 'UTC' },
+  audit: { pattern: '0 4 * * 0', tz: 'UTC' },
+};
 const MORNING_MS = Date.UTC(2026, 10, 21, 8);
 let worlds = 0;
 const openWorld = (): ReturnType<typeof openJobWorld> =>
@@ -33,8 +36,8 @@ function addNight(row: Row): Promise<string> {
 describe('a missed scheduled time', () => {
   it('is made up once', async () => {
     await using world = await openWorld();
-    await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
-    await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
+    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
+    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
     const nights = await world.deps.runs.list({ kind: 'nightly', limit: 10 });
     expect(nights.map((night) => night.scheduleKey)).toEqual(['nightly 2026-11-21T02:00:00.000Z']);
     expect((await world.queues.counts('nightly'))['prioritized']).toBe(1);
@@ -47,7 +50,7 @@ describe('a missed scheduled time', () => {
   ])('is not made up where %s', async (_why, arrange) => {
     await arrange();
     await using world = await openWorld();
-    await makeUpMissedRun(SCHEDULE, world.deps, MORNING_MS);
+    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
     expect(await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).toEqual([]);
   });
 
@@ -56,7 +59,7 @@ describe('a missed scheduled time', () => {
     const fail = (at: string): Promise<unknown> =>
       addNight({ subject: 'scheduled', verdict: 'failed', finished_at: at });
     const queued = async (at: string): Promise<readonly (string | null)[]> => {
-      await makeUpMissedRun(SCHEDULE, world.deps, Date.parse(at));
+      await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, Date.parse(at));
       return (await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).map(
         ({ scheduleKey }) => scheduleKey,
       );
@@ -74,7 +77,7 @@ describe('a missed scheduled time', () => {
   });
 
   it('is made up once for each list where it was an audit, and not where one was done since', async () => {
-    const audits = { pattern: '0 4 * * 0', tz: 'UTC' };
+    const { parties, checkpoints } = SCHEDULED;
     const afterMs = Date.UTC(2026, 10, 23, 8);
     for (const [list, full] of [
       ['parties', true],
@@ -88,8 +91,8 @@ describe('a missed scheduled time', () => {
         finished_at: '2026-11-22T05:00Z',
       });
     await using world = await openWorld();
-    await makeUpMissedAudits(audits, world.deps, afterMs);
-    await makeUpMissedAudits(audits, world.deps, afterMs);
+    for (const audit of [parties, checkpoints, parties, checkpoints])
+      await makeUpMissed(audit, SCHEDULES, world.deps, afterMs);
     const made = await world.deps.runs.list({ kind: 'sync', states: ['queued'], limit: 10 });
     expect(made.map(({ scheduleKey, params }) => [scheduleKey, params['full']])).toEqual([
       ['audit checkpoints 2026-11-22T04:00:00.000Z', true],
@@ -98,7 +101,7 @@ describe('a missed scheduled time', () => {
 
   it('is not called missed before the queue had its time', async () => {
     await using world = await openWorld();
-    await makeUpMissedRun(SCHEDULE, world.deps, Date.UTC(2026, 10, 21, 2, 1));
+    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, Date.UTC(2026, 10, 21, 2, 1));
     expect(await world.deps.runs.list({ kind: 'nightly', limit: 10 })).toEqual([]);
   });
 

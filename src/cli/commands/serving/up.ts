@@ -1,6 +1,6 @@
 /** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
 import { once } from 'node:events';
-import { startFirstRun } from '../../../runs/nightly/make-up-missed.ts';
+import { startFirstRun } from '../../../runs/nightly/scheduled.ts';
 import { openApp, type App } from '../../../app/app.ts';
 import { requireWritable } from '../../../app/data-dir.ts';
 import { startApi } from '../../../app/serving/serve.ts';
