@@ -1,4 +1,5 @@
-/** A lake of many entries, built as a load leaves them, and how long each ready question takes on it. */
+/** A lake of many entries, built as the warehouse sends them, and how long each ready question takes on it. */
+import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -12,8 +13,8 @@ import { runQuery } from '../../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 
-/** As a load leaves rows. */
-const TEXT = String.raw`delim = '\t', quote = '', escape = '', nullstr = '\N'`;
+/** As the warehouse sends rows. */
+const TEXT = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
 const SEGMENT_ROWS = 1_000_000;
 const MONTHS = ['2023-05', '2023-06', '2023-07', '2023-08', '2023-09'];
 const PARTIES = 2_000;
@@ -42,7 +43,7 @@ function lines(first: number, rows: number, { month, segmentId }: SegmentMonth):
   return `select ${columns.join(', ')} from range(${first}, ${first + rows}) r(i)`;
 }
 
-/** What a warehouse would say of segments that are left here as text. */
+/** What a warehouse would say of segments that lie here as text. */
 export class BenchWarehouse implements LakeRepository {
   readonly #folder: string;
   readonly #segments: SegmentMonth[] = [];
@@ -53,26 +54,18 @@ export class BenchWarehouse implements LakeRepository {
     this.#folder = folder;
   }
 
-  /** Leaves one more segment as a load does. */
+  /** Has one more segment. */
   async load(month: string, rows: number): Promise<void> {
     const segmentId = BigInt(this.#segments.length + 1);
-    const facts = { valuesDigest: '0'.repeat(64), isOpen: false, objectSha256: '' };
+    const facts = { valuesDigest: '0'.repeat(64), isOpen: false };
     const segment: SegmentMonth = { segmentId, month, rows: BigInt(rows), ...facts };
     await mkdir(this.#folder, { recursive: true });
     await using engine = await openDuckDb(this.#folder, '2GB');
     await engine.connection.run(
-      `copy (${lines(this.#rows, rows, segment)}) to '${this.#path(segment)}' (format csv, header false, delimiter '\t', nullstr '\\N', quote '')`,
+      `copy (${lines(this.#rows, rows, segment)}) to '${this.#path(segment)}' (format csv, header false)`,
     );
     this.#rows += rows;
     this.#segments.push(segment);
-  }
-
-  find(segment: SegmentMonth): Promise<string | undefined> {
-    return Promise.resolve(this.#path(segment));
-  }
-
-  async forget(of: readonly SegmentMonth[]): Promise<void> {
-    for (const segment of of) await rm(this.#path(segment), { force: true });
   }
 
   segmentMonths(): Promise<readonly SegmentMonth[]> {
@@ -84,9 +77,7 @@ export class BenchWarehouse implements LakeRepository {
       mirrorId: 'bench',
       lastBuild: this.#build,
       segmentMonths: () => this.segmentMonths(),
-      rows: () => {
-        throw new Error('every row was left here');
-      },
+      rows: (month, segmentIds) => this.#read(month, segmentIds),
       whole: async function* (table) {
         await Promise.resolve();
         if (table !== 'coverage') return;
@@ -132,7 +123,7 @@ export class BenchWarehouse implements LakeRepository {
     return this.decidedCommit();
   }
 
-  /** Seconds that DuckDB alone, unlimited, takes to write what was left here as Parquet of the same types. */
+  /** Seconds that DuckDB alone, unlimited, takes to write what lies here as Parquet of the same types. */
   async writeAlone(folder: string): Promise<number> {
     const names = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
     const files = (await readdir(this.#folder)).map((name) => `'${join(this.#folder, name)}'`).join(', ');
@@ -152,7 +143,16 @@ export class BenchWarehouse implements LakeRepository {
     return (performance.now() - startMs) / 1000;
   }
 
-  #path({ segmentId, month }: SegmentMonth): string {
+  /** Each once: what the lake has now is not asked again. */
+  async *#read(month: string, segmentIds: readonly bigint[]): AsyncGenerator<Buffer> {
+    for (const segmentId of segmentIds) {
+      const path = this.#path({ segmentId, month });
+      yield* createReadStream(path, { highWaterMark: 2 ** 18 }) as AsyncIterable<Buffer>;
+      await rm(path);
+    }
+  }
+
+  #path({ segmentId, month }: Pick<SegmentMonth, 'segmentId' | 'month'>): string {
     return join(this.#folder, `${segmentId}-${month}`);
   }
 }
@@ -207,7 +207,7 @@ export async function addToMonth(
 
 async function build(warehouse: BenchWarehouse, objects: ObjectStore, scratchDir: string): Promise<number> {
   const startMs = performance.now();
-  const deps = { repository: warehouse, objects, scratchDir, retentionMs: RETENTION_MS, kept: warehouse };
+  const deps = { repository: warehouse, objects, scratchDir, retentionMs: RETENTION_MS };
   await buildLake(deps, signal);
   return (performance.now() - startMs) / 1000;
 }

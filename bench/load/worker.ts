@@ -1,6 +1,5 @@
 /** Stages in a process of their own, for its peak memory: `worker.ts load|lake|both URL OBJECTS SCRATCH`. */
 import { buildLake } from '../../src/lake/build/build.ts';
-import { RowSpool } from '../../src/lake/build/row-spool.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { FileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -12,25 +11,15 @@ const signal = new AbortController().signal;
 const warehouse = openWarehouse({ url, onIdleError: () => undefined });
 const objects = new FileStore(objectsDir);
 const startMs = performance.now();
-let [rows, rowsSent] = [0n, 0n];
-const spool = new RowSpool(scratchDir);
-const keeper = stage === 'load' ? {} : { keeper: spool };
-if (stage !== 'lake')
-  rows = (await loadAll({ repository: new LoadStore(warehouse), objects, ...keeper }, signal)).rows;
+let rows = 0n;
+if (stage !== 'lake') rows = (await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).rows;
 if (stage !== 'load') {
   const repository = new LakeStore(warehouse.pool);
-  const built = await buildLake(
-    { repository, objects, scratchDir, retentionMs: 7 * 86_400_000, kept: spool },
-    signal,
-  );
-  rows = built.rows;
-  rowsSent = built.rowsSent;
+  rows = (await buildLake({ repository, objects, scratchDir, retentionMs: 7 * 86_400_000 }, signal)).rows;
 }
 const seconds = (performance.now() - startMs) / 1000;
 const { user, system } = process.cpuUsage();
 const cpuSeconds = (user + system) / 1e6;
 const peakMb = process.resourceUsage().maxRSS / 1024;
-process.stdout.write(
-  `${JSON.stringify({ rows: Number(rows), rowsSent: Number(rowsSent), seconds, cpuSeconds, peakMb })}\n`,
-);
+process.stdout.write(`${JSON.stringify({ rows: Number(rows), seconds, cpuSeconds, peakMb })}\n`);
 await warehouse[Symbol.asyncDispose]();

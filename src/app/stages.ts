@@ -13,9 +13,7 @@ import { mergeAll } from '../export/merge/merge-all.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
 import { recordCoverage } from '../export/publish/record-coverage.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
-import { scratchDirOf } from './data-dir.ts';
 import { buildLake } from '../lake/build/build.ts';
-import { RowSpool } from '../lake/build/row-spool.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
 import { rebuildIfEmpty, watchStore } from '../load/rebuild.ts';
@@ -227,13 +225,12 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
 
 async function load(
   runId: string,
-  { config, warehouse, store, lake, log }: StageParts,
+  { warehouse, store, lake }: StageParts,
   { signal, onProgress }: StageCall,
 ): Promise<VerdictWithEvidence> {
   let [parties, segments, rows] = [0, 0, 0n];
-  const kept = new RowSpool(scratchDirOf(config));
   const repository = new LoadStore(warehouse);
-  const now = await loadAll({ repository, objects: store, keeper: kept }, signal, (party) => {
+  const now = await loadAll({ repository, objects: store }, signal, (party) => {
     parties += 1;
     segments += party.segments;
     rows += party.rows;
@@ -241,13 +238,6 @@ async function load(
   });
   // A delivery of this run that was killed has loaded its part already.
   const { verdict, ...loaded } = { ...now, ...(await repository.loadedSince(runId)) };
-  const built = await buildLake({ ...lake, kept }, signal, (progress) => onProgress([lakeLine(progress)]));
-  const { rowsSent, version } = built;
-  if (rowsSent > 0n) {
-    log.info(
-      { rowsSent, version },
-      'The warehouse sent rows for the lake that no load had left on this machine',
-    );
-  }
+  const built = await buildLake(lake, signal, (progress) => onProgress([lakeLine(progress)]));
   return { verdict, evidence: storable({ ...loaded, lake: built }) };
 }

@@ -1,7 +1,7 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
 import { PermanentError, UsageError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { isDecidedByStore } from './build/committer.ts';
+import { whoDecides } from './build/committer.ts';
 import { statesOf, TableWriter } from './build/table-writer.ts';
 import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './build/workshop.ts';
 import { type FilesTotal, type TableState, totalOfFiles } from './delta/actions.ts';
@@ -65,15 +65,15 @@ export async function describeLake(
     });
   }
   const moments = momentsAmong(listed).map(({ number }) => number);
-  return { store: objects.url, moments, tables, commitsDecidedBy: await whoDecides(objects, signal) };
+  return { store: objects.url, moments, tables, commitsDecidedBy: await askWhoDecides(objects, signal) };
 }
 
-async function whoDecides(
+async function askWhoDecides(
   objects: ObjectStore,
   signal: AbortSignal,
 ): Promise<LakeOverview['commitsDecidedBy']> {
   try {
-    return (await isDecidedByStore(objects, signal)) ? 'store' : 'database';
+    return await whoDecides(objects, signal);
   } catch (error) {
     if (error instanceof PermanentError) return undefined;
     throw error;
@@ -120,7 +120,7 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
       writers.push(writer);
     }
     const version = await publishTables(shop, statesOf(writers));
-    return { version, tables: writers.filter(({ commits }) => commits > 0).map(({ table }) => table) };
+    return { version, tables: writers.filter(({ isChanged }) => isChanged).map(({ table }) => table) };
   });
 }
 
@@ -146,5 +146,5 @@ async function restoreTable(
       { code: 'LAKE_VERSION_GONE', meta: { table, key } },
     );
   }
-  await writer.commitChange('RESTORE', { add, remove });
+  await writer.commit('RESTORE', { add, remove });
 }

@@ -3,7 +3,7 @@ import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { CopyRows } from './copy-rows.ts';
 import { planReplacements } from './plan.ts';
-import type { LoadedSums, QuarantineReason, Replacement, RowKeeper, RowSink } from './ports.ts';
+import type { LoadedSums, QuarantineReason, Replacement, RowSink } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { LoadStore } from './store/load-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
@@ -11,8 +11,6 @@ import type { SegmentRecord } from './store/segment-records.ts';
 export interface LoadDeps {
   readonly repository: LoadStore;
   readonly objects: ObjectStore;
-  /** Gets the same lines as the warehouse. */
-  readonly keeper?: RowKeeper;
 }
 
 export interface FaultySegment extends QuarantineReason {
@@ -103,7 +101,7 @@ async function replaceOne(
         partyId,
         replacement,
         async (segment, sink) => {
-          const loaded = await copySegment(segment, sink, deps, signal);
+          const loaded = await copySegment(segment, sink, deps.objects, signal);
           rows += loaded.rows;
           effectsContradicted += loaded.effectsContradicted;
           return loaded;
@@ -121,29 +119,22 @@ async function replaceOne(
 async function copySegment(
   segment: SegmentRecord,
   sink: RowSink,
-  { objects, keeper }: LoadDeps,
+  objects: ObjectStore,
   signal: AbortSignal,
 ): Promise<LoadedSums> {
   const rows = new CopyRows(segment);
-  const kept = keeper?.open(segment);
   const reading = readSegment(objects, segment, rows, signal);
   try {
     for (;;) {
       const step = await reading.next().catch((error: unknown) => {
         throw error instanceof PermanentError ? new SegmentFault(segment, error) : error;
       });
-      if (step.done === true) {
-        await kept?.keep();
-        return rows.sums();
-      }
+      if (step.done === true) return rows.sums();
       const months = rows.take();
       if (months.length > 0) await sink.write(months);
-      for (const { month, lines } of months) await kept?.write(month, lines);
     }
-  } catch (error) {
+  } finally {
     await reading.return(undefined);
-    await kept?.discard();
-    throw error;
   }
 }
 

@@ -22,19 +22,6 @@ export interface RowSink {
   write(months: readonly MonthLines[]): Promise<void>;
 }
 
-/** Keeps what the loader has decided, for whoever needs the same rows next. */
-export interface RowKeeper {
-  /** Undefined where nothing more is kept. */
-  open(segment: Pick<SegmentRecord, 'segmentId' | 'objectSha256'>): SegmentKeeper | undefined;
-}
-
-export interface SegmentKeeper {
-  write(month: string, lines: Buffer): Promise<void>;
-  /** The segment was read to its end and proven. */
-  keep(): Promise<void>;
-  discard(): Promise<void>;
-}
-
 export interface MonthSum {
   /** `2023-05` */
   readonly month: string;

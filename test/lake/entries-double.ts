@@ -48,7 +48,7 @@ export class WarehouseDouble implements LakeRepository {
         await Promise.resolve();
         for (const segment of segments.filter(({ segmentId }) => ids.includes(segmentId))) {
           const rows = segment.rows.filter((row) => row.vega_time.startsWith(month));
-          yield Buffer.from(rows.map((row) => copyLine(row, segment.segmentId)).join(''));
+          yield Buffer.from(rows.map((row) => csvLine(row, segment.segmentId)).join(''));
         }
       },
       whole: (table) => this.#whole(table),
@@ -138,27 +138,11 @@ function monthsOf({ segmentId, isOpen = false, rows }: SegmentRows): readonly Se
       const values = ENTRY_COLUMNS.map((name) => row[name]);
       sum.add(hashText(canonicalText(values, [])));
     }
-    const objectSha256 = segmentId.toString(16).padStart(64, '0');
-    return {
-      segmentId,
-      month,
-      rows: BigInt(ofMonth.length),
-      valuesDigest: sum.hex(),
-      isOpen,
-      objectSha256,
-    };
+    return { segmentId, month, rows: BigInt(ofMonth.length), valuesDigest: sum.hex(), isOpen };
   });
 }
 
-function copyLine(row: EntryRow, segmentId: bigint): string {
-  const values: Readonly<Record<string, string | undefined>> = {
-    ...row,
-    segment_id: String(segmentId),
-    extra: '',
-  };
-  const fields = LINE_COLUMNS.map((name) => {
-    const value = values[name] ?? '';
-    return value === '' ? '\\N' : value;
-  });
-  return `${fields.join('\t')}\n`;
+function csvLine(row: EntryRow, segmentId: bigint): string {
+  const values: Readonly<Record<string, string | undefined>> = { ...row, segment_id: String(segmentId) };
+  return `${LINE_COLUMNS.map((name) => values[name] ?? '').join(',')}\n`;
 }

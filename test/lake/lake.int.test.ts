@@ -17,7 +17,6 @@ import {
   readyQuestion,
 } from '../../src/lake/query/questions.ts';
 import { describeLake } from '../../src/lake/overview.ts';
-import { RowSpool } from '../../src/lake/build/row-spool.ts';
 import { SUMMARY_TABLES } from '../../src/lake/tables/summaries.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
@@ -47,7 +46,7 @@ beforeEach(async () => {
   deps = { repository: new LakeStore(warehouse.pool), objects, scratchDir, retentionMs: 7 * 86_400_000 };
 });
 
-async function fill(keeper?: RowSpool): Promise<void> {
+async function fill(): Promise<void> {
   const entry = { time: '2023-05-01 00:00:00.000001+00', from: PARTY_A, to: PARTY_B };
   const header = `${HEADER_12},note`;
   const rows = [
@@ -64,7 +63,7 @@ async function fill(keeper?: RowSpool): Promise<void> {
     { epoch: 1, at_block: '18446744073709551615', hash: 'h2', block_hash: 'b2', copies: 2 },
     { epoch: 1, at_block: '18446744073709551000', hash: 'h1', block_hash: 'b1', copies: 1 },
   ]);
-  await load(keeper);
+  await load();
 }
 
 async function keysBelow(prefix: string): Promise<readonly string[]> {
@@ -73,11 +72,9 @@ async function keysBelow(prefix: string): Promise<readonly string[]> {
   return keys;
 }
 
-async function load(keeper?: RowSpool): Promise<void> {
-  const deps = { repository: new LoadStore(warehouse), objects, ...(keeper && { keeper }) };
-  expect(await loadAll(deps, signal)).toMatchObject({
-    verdict: 'complete',
-  });
+async function load(): Promise<void> {
+  const deps = { repository: new LoadStore(warehouse), objects };
+  expect(await loadAll(deps, signal)).toMatchObject({ verdict: 'complete' });
 }
 
 async function query(sql: string, options: Partial<QueryOptions> = {}): Promise<string> {
@@ -104,7 +101,7 @@ describe('the lake', () => {
     await fill();
     const built = await buildLake(deps, signal);
 
-    expect(built).toMatchObject({ version: 1, changed: LAKE_TABLES, rowsSent: 4n });
+    expect(built).toMatchObject({ version: 1, changed: LAKE_TABLES });
     const columns = `party_id, quantity, effect, transfer_type, asset_id, account_from_market_id, account_from_party_id,
       account_from_account_type, account_to_market_id, account_to_party_id, account_to_account_type, account_to_balance`;
     const inLake = await rowsOf(
@@ -156,20 +153,6 @@ describe('the lake', () => {
     expect(spool).toEqual([]);
     expect(await readdir(deps.scratchDir)).toEqual([]);
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
-  });
-
-  it('takes rows from what the load has left, and from the warehouse where that is gone', async () => {
-    const kept = new RowSpool(deps.scratchDir);
-    await fill(kept);
-    await rm(join(deps.scratchDir, 'rows', (await readdir(join(deps.scratchDir, 'rows')))[0]!), {
-      recursive: true,
-    });
-
-    const built = await buildLake({ ...deps, kept }, signal);
-
-    expect([1n, 3n]).toContain(built.rowsSent);
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
-    expect(await readdir(join(deps.scratchDir, 'rows'))).toEqual([]);
   });
 
   it('lies in S3 as well: its files are fetched for a query', async () => {

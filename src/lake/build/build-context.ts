@@ -1,6 +1,10 @@
 /** What the steps of a build share. */
-import type { AddFile } from '../delta/actions.ts';
-import { builderPath, storedFile } from '../local-files.ts';
+import { randomUUID } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { ByteSums } from '../../core/byte-sums.ts';
+import { literal } from '../local/sql.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import type { TableWriter } from './table-writer.ts';
 import type { Workshop } from './workshop.ts';
@@ -12,12 +16,26 @@ export interface LakeProgress {
 
 export interface Build extends Workshop {
   readonly writers: Readonly<Record<LakeTable, TableWriter>>;
-  /** Rows that no load had left on this machine, and the warehouse sent. */
-  rowsSent: bigint;
   readonly onProgress: (progress: LakeProgress) => void;
 }
 
-/** Where DuckDB finds a file that the table's log names. */
-export async function findFile(build: Build, table: LakeTable, add: AddFile): Promise<string> {
-  return build.written.get(add.path) ?? builderPath(storedFile(table, add), build);
+/** Brings what the warehouse sends to the local disk. */
+export async function fetchCsv(
+  { folder }: Build,
+  csv: AsyncIterable<Buffer>,
+): Promise<{ readonly path: string; readonly sha256: string }> {
+  const path = join(folder, `${randomUUID()}.csv`);
+  const sums = new ByteSums();
+  await pipeline(csv, sums.through(), createWriteStream(path));
+  return { path, sha256: sums.sha256() };
+}
+
+/** DuckDB reads in buffers of the longest line; what is longer is rare, and takes larger ones. */
+export const LINE_BYTES = 4 * 2 ** 20;
+
+/** What was brought, behind FROM, as text. */
+export function csvRows(path: string, columns: readonly string[], lineBytesMax = LINE_BYTES): string {
+  const types = columns.map((name) => `${name}: 'VARCHAR'`).join(', ');
+  return `read_csv(${literal(path)}, header = false, auto_detect = false, delim = ',', quote = '"', escape = '"', nullstr = '',
+    max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${types}})`;
 }

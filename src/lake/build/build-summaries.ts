@@ -18,9 +18,8 @@ import {
   summaryOf,
 } from '../tables/summaries.ts';
 import { rootOf, rowsOf } from '../tables/tables.ts';
-import { type Build, findFile } from './build-context.ts';
-import { csvRows } from './build-whole.ts';
-import type { EntriesFile } from './entries-plan.ts';
+import { type Build, csvRows } from './build-context.ts';
+import type { EntriesFile } from './entries-file.ts';
 
 const OF_TAG = 'of';
 const FORM_TAG = 'form';
@@ -32,7 +31,10 @@ export async function buildSummaries(
   entries: readonly EntriesFile[],
   coveragePath: string,
 ): Promise<void> {
-  const coverage = `(select ${selected(COVERAGE)} from ${csvRows('coverage', coveragePath)})`;
+  const coverage = `(select ${selected(COVERAGE)} from ${csvRows(
+    coveragePath,
+    COVERAGE.map(({ name }) => name),
+  )})`;
   const flipped = await findFlippedFiles(build, entries, coverage);
   for (const table of SUMMARY_TABLES) await buildSummary(build, table, entries, flipped, coverage);
 }
@@ -57,7 +59,7 @@ async function buildSummary(
   }
   const add: AddFile[] = [];
   for (const file of entries.filter(({ add: { path } }) => !usable.has(path))) {
-    const rows = rowsOf('ledger_entries', [await findFile(build, 'ledger_entries', file.add)], false);
+    const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(file.add)], false);
     const tags = {
       [OF_TAG]: file.add.path,
       [FORM_TAG]: String(SUMMARY_FORM),
@@ -66,7 +68,7 @@ async function buildSummary(
     const select = summaryOf(table, isOfCounted ? countedEntries(rows, coverage) : rows);
     add.push(await writer.write(select, { month: file.month, tags }));
   }
-  await writer.commitChange('WRITE', { add, remove });
+  await writer.commit('WRITE', { add, remove });
 }
 
 /** Of counted entries, what a build made that did not come to its end is not trusted. */
@@ -94,7 +96,7 @@ async function findFlippedFiles(
   if (typeof fromMs !== 'number' || typeof toMs !== 'number') return new Set();
   const byPath = new Map<string, string>();
   for (const add of old)
-    if (mayHold(add, fromMs, toMs)) byPath.set(await findFile(build, 'ledger_entries', add), add.path);
+    if (mayHold(add, fromMs, toMs)) byPath.set(await build.writers.ledger_entries.find(add), add.path);
   if (byPath.size === 0) return new Set();
   const found = await run(`with entry as (
       select * from read_parquet(${literals([...byPath.keys()])}, filename = true, hive_partitioning = false, union_by_name = true)
@@ -134,5 +136,5 @@ async function findFormerCoverage(build: Build): Promise<string | undefined> {
   const state = former?.version === named.version ? former : await readTable(build, log, named.version);
   const [file, ...others] = [...(state?.live.values() ?? [])];
   if (state?.metaData.id !== named.id || file === undefined || others.length > 0) return undefined;
-  return findFile(build, 'coverage', file);
+  return build.writers.coverage.find(file);
 }

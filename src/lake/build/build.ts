@@ -6,10 +6,12 @@ import { type FilesTotal, type TableState, totalOfFiles } from '../delta/actions
 import type { Moment } from '../moment.ts';
 import { removeUnnamed } from '../retention.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
-import type { Build, LakeProgress } from './build-context.ts';
+import type { WholeTable } from '../store/warehouse-reader.ts';
+import { selected } from '../tables/columns.ts';
+import { rootOf, SHAPES } from '../tables/tables.ts';
+import { type Build, csvRows, fetchCsv, type LakeProgress } from './build-context.ts';
 import { buildEntries } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
-import { buildWhole } from './build-whole.ts';
 import type { Committer } from './committer.ts';
 import { statesOf, TableWriter } from './table-writer.ts';
 import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './workshop.ts';
@@ -23,7 +25,6 @@ export interface LakeBuild extends FilesTotal {
   readonly version: number;
   /** Tables that changed. */
   readonly changed: readonly LakeTable[];
-  readonly rowsSent: Build['rowsSent'];
   /** Files that nothing names any more and whose time was over. */
   readonly removedFiles: number;
   readonly commitsDecidedBy: Committer['decidedBy'];
@@ -45,14 +46,14 @@ async function run(shop: Workshop, onProgress: Build['onProgress']): Promise<Lak
   const opened: TableWriter[] = [];
   for (const table of LAKE_TABLES) opened.push(await TableWriter.open(table, shop));
   const writers = Object.fromEntries(opened.map((writer) => [writer.table, writer])) as Build['writers'];
-  const build: Build = { ...shop, writers, rowsSent: 0n, onProgress };
+  const build: Build = { ...shop, writers, onProgress };
   await buildWhole(build, 'parties');
   await buildWhole(build, 'checkpoints');
   const coverage = await buildWhole(build, 'coverage');
   const entries = await buildEntries(build);
   await buildSummaries(build, entries, coverage);
 
-  const changed = opened.filter(({ commits }) => commits > 0).map(({ table }) => table);
+  const changed = opened.filter(({ isChanged }) => isChanged).map(({ table }) => table);
   const states = statesOf(opened);
   const isNew = changed.length > 0 || shop.before === undefined || !isNamed(shop.before, states);
   const version = isNew ? await publishTables(shop, states) : shop.before.moment;
@@ -60,10 +61,30 @@ async function run(shop: Workshop, onProgress: Build['onProgress']): Promise<Lak
     version,
     changed,
     ...totalOfFiles(opened.flatMap((writer) => writer.files)),
-    rowsSent: build.rowsSent,
     removedFiles: await removeUnnamed(shop, states),
     commitsDecidedBy: shop.committer.decidedBy,
   };
+}
+
+const CONTENT_TAG = 'content';
+
+/** A table that is written whole, and only where it changed. @returns its rows as CSV on the local disk */
+async function buildWhole(build: Build, table: WholeTable): Promise<string> {
+  const { warehouse, signal, onProgress } = build;
+  const writer = build.writers[table];
+  const { columns } = SHAPES[table];
+  const { path, sha256 } = await fetchCsv(build, warehouse.whole(table, signal));
+  const before = writer.files;
+  if (before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256) return path;
+  const rows = csvRows(
+    path,
+    columns.map(({ name }) => name),
+  );
+  const tags = { [CONTENT_TAG]: sha256 };
+  const file = await writer.write(`select ${selected(columns)} from ${rows}`, { tags });
+  await writer.commit('WRITE', { add: [file], remove: before });
+  onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
+  return path;
 }
 
 function isNamed({ tables }: Moment, states: ReadonlyMap<LakeTable, TableState>): boolean {

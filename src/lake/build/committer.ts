@@ -10,39 +10,34 @@ import { type Commit, encodeCommit, putCommit, secondWriter } from '../delta/log
 import type { LakeRepository } from '../store/lake-store.ts';
 import { rootOf } from '../tables/tables.ts';
 
-type Register = Pick<LakeRepository, 'decidedCommit' | 'decideCommit' | 'forgetContent'>;
-
-export async function isDecidedByStore(objects: ObjectStore, signal: AbortSignal): Promise<boolean> {
+export async function whoDecides(objects: ObjectStore, signal: AbortSignal): Promise<'store' | 'database'> {
   const { put, hasOneWinner } = await objects.capabilities(signal);
-  return put === 'honoured' && hasOneWinner;
+  return put === 'honoured' && hasOneWinner ? 'store' : 'database';
+}
+
+interface Deps {
+  readonly objects: ObjectStore;
+  readonly repository: LakeRepository;
+  readonly signal: AbortSignal;
 }
 
 export class Committer {
-  readonly #objects: ObjectStore;
+  readonly decidedBy: 'store' | 'database';
+  readonly #deps: Deps;
   /** Undefined where the store decides. */
-  readonly #register: Register | undefined;
-  readonly #signal: AbortSignal;
+  readonly #register: LakeRepository | undefined;
   readonly #decided = new Map<LakeTable, number>();
 
-  private constructor(objects: ObjectStore, register: Register | undefined, signal: AbortSignal) {
-    this.#objects = objects;
-    this.#register = register;
-    this.#signal = signal;
-  }
-
-  /** By what the store was found to honour when it was tried out. */
-  static async open(objects: ObjectStore, register: Register, signal: AbortSignal): Promise<Committer> {
-    const isByStore = await isDecidedByStore(objects, signal);
-    return new Committer(objects, isByStore ? undefined : register, signal);
-  }
-
-  get decidedBy(): 'store' | 'database' {
-    return this.#register === undefined ? 'store' : 'database';
+  /** @param decidedBy what the store was found to honour when it was tried out */
+  constructor(deps: Deps, decidedBy: 'store' | 'database') {
+    this.decidedBy = decidedBy;
+    this.#deps = deps;
+    this.#register = decidedBy === 'database' ? deps.repository : undefined;
   }
 
   /** Before a table is read: puts what a dead builder had decided and not put. @returns the log with it */
   async settle(table: LakeTable, log: LogListing): Promise<LogListing> {
-    const decided = await this.#register?.decidedCommit(this.#objects.url, table);
+    const decided = await this.#register?.decidedCommit(this.#deps.objects.url, table);
     if (decided === undefined) return log;
     const { version, content } = decided;
     this.#decided.set(table, version);
@@ -54,16 +49,18 @@ export class Committer {
 
   /** @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's */
   async commit(table: LakeTable, version: number, commit: Commit): Promise<void> {
+    const { url } = this.#deps.objects;
     const content = encodeCommit(commit);
     const after = this.#decided.get(table);
-    const isOurs = await this.#register?.decideCommit(this.#objects.url, table, { version, content }, after);
+    const isOurs = await this.#register?.decideCommit(url, table, { version, content }, after);
     if (isOurs === false) throw secondWriter(rootOf(table), version);
     this.#decided.set(table, version);
     await this.#put(table, version, content);
   }
 
   async #put(table: LakeTable, version: number, content: Buffer): Promise<void> {
-    await putCommit(this.#objects, rootOf(table), version, content, this.#signal);
-    await this.#register?.forgetContent(this.#objects.url, table, version);
+    const { objects, signal } = this.#deps;
+    await putCommit(objects, rootOf(table), version, content, signal);
+    await this.#register?.forgetContent(objects.url, table, version);
   }
 }

@@ -3,12 +3,11 @@
  * appended, and a file is written again only where segments in it are gone. Open segments lie in files of
  * their own, as each is gone soon; so files of closed ones stay as they are.
  */
-import { type AddFile, rowsOfFile } from '../delta/actions.ts';
 import type { SegmentMonth } from '../store/warehouse-reader.ts';
-import { parseIds } from './segment-ids.ts';
+import type { EntriesFile } from './entries-file.ts';
 
 /** Closed files below so many rows are small. */
-export const SMALL_ROWS = 250_000n;
+const SMALL_ROWS = 250_000n;
 /** So many small closed files a month are left alone. */
 export const SMALL_FILES_MAX = 12;
 /** Of the files that a compaction puts together. */
@@ -17,40 +16,32 @@ const COMPACTED_ROWS_MAX = 2_000_000n;
 const BATCH_ROWS_MAX = 4_000_000n;
 const BATCH_SEGMENTS_MAX = 2_000;
 
-export interface EntriesFile {
-  readonly add: AddFile;
-  readonly month: string;
-  readonly rows: bigint;
-  readonly isOpen: boolean;
-  /** Those of which rows lie in the file: all rows of the segment and month do. */
-  readonly segments: ReadonlySet<bigint>;
-}
-
 export interface EntriesPlan {
   /** Each becomes a file. */
   readonly append: readonly (readonly SegmentMonth[])[];
   /** Files of which only some segments stay. */
   readonly rewrite: readonly { readonly file: EntriesFile; readonly keep: readonly SegmentMonth[] }[];
-  /** All of their segments are gone. */
-  readonly drop: readonly EntriesFile[];
+  /** Paths of files that stay as they are. */
+  readonly stay: ReadonlySet<string>;
 }
 
 export function planEntries(wanted: readonly SegmentMonth[], files: readonly EntriesFile[]): EntriesPlan {
   const missing = new Map(wanted.map((segment) => [`${segment.month}/${segment.segmentId}`, segment]));
   const rewrite: { file: EntriesFile; keep: SegmentMonth[] }[] = [];
-  const drop: EntriesFile[] = [];
+  const stay = new Set<string>();
   for (const file of files) {
     const names = [...file.segments].map((id) => `${file.month}/${id}`);
     const keep = names.flatMap((name) => missing.get(name) ?? []);
     for (const name of names) missing.delete(name);
-    if (keep.length === 0) drop.push(file);
-    else if (keep.length < names.length) rewrite.push({ file, keep });
+    if (keep.length === 0) continue;
+    if (keep.length === names.length) stay.add(file.add.path);
+    else rewrite.push({ file, keep });
   }
   const fresh = Map.groupBy(missing.values(), ({ month, isOpen }) => `${month} ${isOpen}`);
   const append = [...fresh.values()].flatMap((segments) =>
     cutByRows(segments, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX),
   );
-  return { append, rewrite, drop };
+  return { append, rewrite, stay };
 }
 
 /** Groups of small closed files of one month, each to become one file. */
@@ -85,16 +76,4 @@ function cutByRows<Part extends { readonly rows: bigint }>(
     rows = part.rows;
   }
   return groups;
-}
-
-export const SEGMENTS_TAG = 'segments';
-export const OPEN_TAG = 'open';
-
-/** What the log says of a file; undefined where another writer made it, and it has to be looked into. */
-export function taggedFile(add: AddFile): EntriesFile | undefined {
-  const month = add.partitionValues['month'];
-  const segments = parseIds(add.tags?.[SEGMENTS_TAG] ?? '');
-  const rows = rowsOfFile(add);
-  if (!month || segments === undefined || rows === undefined) return undefined;
-  return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
 }

@@ -1,15 +1,15 @@
 /** Writes one table: files first, each put where nothing lies, then the commit that names them. */
 import { randomUUID } from 'node:crypto';
-import { copyFile, rename, unlink } from 'node:fs/promises';
-import type { DuckDBConnection } from '@duckdb/node-api';
-import { errorCode, PermanentError } from '../../core/errors.ts';
+import { copyFile, unlink } from 'node:fs/promises';
+import { PermanentError } from '../../core/errors.ts';
 import { type Action, type AddFile, removalOf, replay, type TableState } from '../delta/actions.ts';
 import { findBrokenCheckpoints, removeBroken, writeCheckpoint } from '../delta/checkpoint.ts';
 import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { statisticsJson, type WrittenFile } from '../delta/statistics.ts';
+import { statisticsJson } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
 import { fileFacts } from '../local/fetch-object.ts';
+import { builderPath, storedFile } from '../local-files.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';
 import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
@@ -20,6 +20,8 @@ const COMMITS_BETWEEN_CHECKPOINTS = 30;
 export interface Change {
   readonly add: readonly AddFile[];
   readonly remove: readonly AddFile[];
+  /** False where the same rows stand in other files. */
+  readonly dataChange?: boolean;
 }
 
 export class TableWriter {
@@ -28,8 +30,6 @@ export class TableWriter {
   readonly former: TableState | undefined;
   /** Undefined before its first commit. */
   state: TableState | undefined;
-  /** How many this writer made. */
-  commits = 0;
   readonly #shop: Workshop;
 
   private constructor(table: LakeTable, shop: Workshop, former: TableState | undefined) {
@@ -54,6 +54,10 @@ export class TableWriter {
     return [...(this.state?.live.values() ?? [])];
   }
 
+  get isChanged(): boolean {
+    return this.state !== this.former;
+  }
+
   /** Whether the segments that the table names are those of this warehouse. */
   get isTrusted(): boolean {
     if (this.former === undefined) return true;
@@ -61,20 +65,29 @@ export class TableWriter {
     return txn !== undefined && txn.version <= this.#shop.warehouse.lastBuild;
   }
 
+  /** Where DuckDB finds a file that the table's log names. */
+  async find(add: AddFile): Promise<string> {
+    return this.#shop.written.get(add.path) ?? builderPath(storedFile(this.table, add), this.#shop);
+  }
+
   /** Writes and publishes one file; until a commit names it, it is nobody's. */
   async write(
     select: string,
     { month, tags }: { readonly month?: string; readonly tags: Readonly<Record<string, string>> },
   ): Promise<AddFile> {
-    const { objects, signal, folder, written } = this.#shop;
+    const { objects, signal, connection, folder, written } = this.#shop;
     const name = `${randomUUID()}.parquet`;
     const path = `${month === undefined ? '' : `month=${month}/`}part-${name}`;
     const key = `${rootOf(this.table)}/${path}`;
     const spooled = await objects.spoolPath(`${SPOOL_PREFIX}${name}`);
-    const copied = await this.#copy(select, spooled, key);
+    const copied = await interruptible(connection, `write ${key}`, signal, () =>
+      connection.runAndReadAll(copyStatement(this.table, select, spooled)),
+    );
     const { bytes, sha256 } = await fileFacts(spooled, signal);
     await objects.publishFile(key, spooled, { bytes, sha256 }, signal);
-    await moveFile(spooled, `${folder}/${name}`);
+    // The spool is anyone's to clear, and may be on another disk.
+    await copyFile(spooled, `${folder}/${name}`);
+    await unlink(spooled);
     written.set(path, `${folder}/${name}`);
     return {
       path,
@@ -82,23 +95,17 @@ export class TableWriter {
       size: Number(bytes),
       modificationTime: Date.now(),
       dataChange: true,
-      stats: statisticsJson(copied, SHAPES[this.table].columns.filter(hasStatistics)),
+      stats: statisticsJson(copied.getRowObjectsJson()[0], SHAPES[this.table].columns.filter(hasStatistics)),
       tags: { ...tags, sha256 },
     };
   }
 
-  /** Commits where something changed, or the table is new. @returns whether it did */
-  async commitChange(operation: string, change: Change): Promise<boolean> {
-    const isNeeded = change.add.length + change.remove.length > 0 || this.state === undefined;
-    if (isNeeded) await this.commit(operation, change);
-    return isNeeded;
-  }
-
-  /** @param dataChange false where the same rows stand in other files */
-  async commit(operation: string, { add, remove }: Change, dataChange = true): Promise<void> {
+  /** Commits where something changes, or the table is new. */
+  async commit(operation: string, { add, remove, dataChange = true }: Change): Promise<void> {
+    const before = this.state;
+    if (add.length + remove.length === 0 && before !== undefined) return;
     const { committer, appId, buildNumber } = this.#shop;
     const nowMs = Date.now();
-    const before = this.state;
     const actions: Action[] = [
       ...this.#schemaActions(),
       { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
@@ -110,7 +117,6 @@ export class TableWriter {
     const at = { version, checkpoint: before?.checkpoint ?? -1 };
     const state = replay([...actions, { commitInfo: { timestamp: nowMs } }], at, before);
     this.state = state;
-    this.commits += 1;
     if (state === undefined || version - state.checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
     await writeCheckpoint(this.#shop, rootOf(this.table), state);
     this.state = { ...state, checkpoint: version };
@@ -124,43 +130,11 @@ export class TableWriter {
     const metaData = withNewColumns(this.table, this.state.metaData);
     return metaData === undefined ? [] : [{ metaData }];
   }
-
-  async #copy(select: string, path: string, key: string): Promise<WrittenFile> {
-    const { connection, signal } = this.#shop;
-    const result = await interruptible(connection, `write ${key}`, signal, () =>
-      connection.runAndReadAll(copyStatement(this.table, select, path)),
-    );
-    return writtenFile(result.getRowObjectsJson()[0]);
-  }
 }
 
 /** Tables that never had a commit are left out. */
 export function statesOf(writers: readonly TableWriter[]): ReadonlyMap<LakeTable, TableState> {
   return new Map(writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])));
-}
-
-type JsonRow = ReturnType<
-  Awaited<ReturnType<DuckDBConnection['runAndReadAll']>>['getRowObjectsJson']
->[number];
-
-/** What `return_stats` says of the file. */
-function writtenFile(row: JsonRow | undefined): WrittenFile {
-  const { count, column_statistics: statistics } = row ?? {};
-  const columns = pairs(statistics).map(([name, facts]) => {
-    const texts = pairs(facts).map(([fact, value]): [string, string] => [fact, String(value)]);
-    return [name.replaceAll(/^"|"$/g, ''), Object.fromEntries(texts)] as const;
-  });
-  if (typeof count !== 'string') throw new Error('DuckDB does not say what it wrote');
-  return { rows: BigInt(count), columns: new Map(columns) };
-}
-
-/** A MAP comes as a list of keys and values. */
-function pairs(value: unknown): readonly (readonly [string, unknown])[] {
-  if (!Array.isArray(value)) return [];
-  return (value as readonly { readonly key: unknown; readonly value: unknown }[]).map((entry) => [
-    String(entry.key),
-    entry.value,
-  ]);
 }
 
 /** @throws PermanentError `LAKE_FOREIGN` where another mirror has written the table and this one never */
@@ -172,14 +146,4 @@ function refuseForeign(table: LakeTable, { txns }: TableState, appId: string): v
       'give this mirror an OBJECT_STORE_URL of its own, or remove the table and load again',
     { code: 'LAKE_FOREIGN', meta: { table, others } },
   );
-}
-
-async function moveFile(from: string, to: string): Promise<void> {
-  try {
-    await rename(from, to);
-  } catch (error) {
-    if (errorCode(error) !== 'EXDEV') throw error;
-    await copyFile(from, to);
-    await unlink(from);
-  }
 }

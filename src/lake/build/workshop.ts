@@ -7,10 +7,9 @@ import { sweepScratch } from '../local/scratch.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';
 import type { LakeRepository } from '../store/lake-store.ts';
 import type { WarehouseReader } from '../store/warehouse-reader.ts';
-import type { KeptRows } from './row-spool.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX } from '../tables/tables.ts';
-import { Committer } from './committer.ts';
+import { Committer, whoDecides } from './committer.ts';
 
 /** What a build writes into the spool, and may find there after a crash. */
 export const SPOOL_PREFIX = 'lake-';
@@ -22,8 +21,6 @@ export interface LakeDeps {
   readonly scratchDir: string;
   /** How long files that no newer version names stay. */
   readonly retentionMs: number;
-  /** What loads on this machine have left. */
-  readonly kept?: KeptRows;
 }
 
 export interface Workshop extends LakeDeps, LakeAccess {
@@ -47,7 +44,7 @@ export async function inWorkshop<Result>(
 ): Promise<Result> {
   const { repository, objects, scratchDir } = deps;
   return repository.exclusively(async (warehouse) => {
-    const committer = await Committer.open(objects, repository, signal);
+    const decidedBy = await whoDecides(objects, signal);
     await objects.clearSpool(SPOOL_PREFIX);
     await sweepScratch(scratchDir);
     await using engine = await openEngine(scratchDir, BUILD_MEMORY_LIMIT);
@@ -62,7 +59,7 @@ export async function inWorkshop<Result>(
       warehouse,
       listed,
       before,
-      committer,
+      committer: new Committer({ ...deps, signal }, decidedBy),
       written: new Map(),
       appId: appIdOf(warehouse.mirrorId),
       buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),

@@ -1,32 +1,37 @@
 /** Statistics of a file as its `add` has them, from what DuckDB says of the file it has written. */
+import { z } from 'zod';
+
 const STRING_CHARACTERS_MAX = 32;
 const HIGHEST_CHARACTER = '\u{10FFFF}';
 const MICROS_DIGITS = 6;
 
-/** DuckDB's text of one column's values: min, max, null_count, … */
-export type ColumnFacts = Readonly<Record<string, string>>;
-
-export interface WrittenFile {
-  readonly rows: bigint;
-  readonly columns: ReadonlyMap<string, ColumnFacts>;
-}
+/** A MAP comes as a list of keys and values. */
+const facts = z.array(z.object({ key: z.string(), value: z.coerce.string() }));
+/** What COPY with `return_stats` says: of each column, by its quoted name, min, max, null_count, … */
+const written = z.object({
+  count: z.string(),
+  column_statistics: z.array(z.object({ key: z.string(), value: facts })),
+});
 
 /** @param columns those that have statistics */
 export function statisticsJson(
-  file: WrittenFile,
+  row: unknown,
   columns: readonly { readonly name: string; readonly type: string }[],
 ): string {
-  const part = (pick: (facts: ColumnFacts, type: string) => string | undefined): string =>
+  const { count, column_statistics } = written.parse(row);
+  const known = new Map(column_statistics.map(({ key, value }) => [key.replaceAll(/^"|"$/g, ''), value]));
+  const part = (fact: string, write: (value: string, type: string) => string | undefined): string =>
     columns
       .flatMap(({ name, type }) => {
-        const value = pick(file.columns.get(name) ?? {}, type);
-        return value === undefined ? [] : [`${JSON.stringify(name)}:${value}`];
+        const value = known.get(name)?.find(({ key }) => key === fact)?.value;
+        const text = value === undefined ? undefined : write(value, type);
+        return text === undefined ? [] : [`${JSON.stringify(name)}:${text}`];
       })
       .join(',');
-  const minValues = part(({ min }, type) => (min === undefined ? undefined : bound(type, min, false)));
-  const maxValues = part(({ max }, type) => (max === undefined ? undefined : bound(type, max, true)));
-  const nullCount = part(({ null_count }) => null_count);
-  return `{"numRecords":${file.rows},"minValues":{${minValues}},"maxValues":{${maxValues}},"nullCount":{${nullCount}}}`;
+  const minValues = part('min', (value, type) => bound(type, value, false));
+  const maxValues = part('max', (value, type) => bound(type, value, true));
+  const nullCount = part('null_count', (value) => value);
+  return `{"numRecords":${count},"minValues":{${minValues}},"maxValues":{${maxValues}},"nullCount":{${nullCount}}}`;
 }
 
 /** Strings are cut and times are in whole milliseconds; both so that no value lies outside. */

@@ -17,7 +17,6 @@ export interface SegmentMonth {
   readonly valuesDigest: string;
   /** Whether the segment is open: it will be replaced soon. */
   readonly isOpen: boolean;
-  readonly objectSha256: string;
 }
 
 /** A table that is written whole when it has changed. */
@@ -29,12 +28,9 @@ export interface WarehouseReader {
   readonly lastBuild: number;
   /** In the order of months and segments. */
   segmentMonths(): Promise<readonly SegmentMonth[]>;
-  /**
-   * Rows of a month that came with these segments, as the loader writes its lines: COPY text of
-   * LINE_COLUMNS, in chunks cut anywhere.
-   */
+  /** Rows of a month that came with these segments: LINE_COLUMNS, as CSV like `whole`. */
   rows(month: string, segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
-  /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order. */
+  /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order, in chunks cut anywhere. */
   whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
 }
 
@@ -42,7 +38,7 @@ export interface WarehouseReader {
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
 const SEGMENT_MONTHS = `select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, m.rows,
-    m.values_digest as "valuesDigest", s.open as "isOpen", s.object_sha256 as "objectSha256"
+    m.values_digest as "valuesDigest", s.open as "isOpen"
   from mirror.segment_months m join mirror.segments s using (segment_id)
  order by m.month, segment_id`;
 
@@ -96,5 +92,5 @@ function rowsStatement(month: string, segmentIds: readonly bigint[]): string {
   const columns = LINE_COLUMNS.map((name) => (name === 'vega_time' ? utc(name) : name)).join(', ');
   return `copy (select ${columns} from mirror.ledger_entries
     where vega_time >= ${start} and vega_time < ${end}
-      and segment_id = any ('{${segmentIds.join(',')}}'::bigint[])) to stdout`;
+      and segment_id = any ('{${segmentIds.join(',')}}'::bigint[])) to stdout (format csv)`;
 }

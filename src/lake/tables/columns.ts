@@ -1,5 +1,5 @@
 /** The columns of the lake's tables: names, types in Parquet and what they mean, in the order of their ids. */
-import { isAmountColumn, isPartyColumn } from '../../ledger/canonical.ts';
+import { isAmountColumn } from '../../ledger/canonical.ts';
 import { KNOWN_COLUMNS } from '../../ledger/header.ts';
 
 export interface LakeColumn {
@@ -79,13 +79,8 @@ const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
   account_to_balance: 'Balance of the receiving account after the entry, smallest unit',
 };
 
-/** Of what COPY has written as text; few values have an escape, and `replace` copies every one. */
-const unescaped = (column: string): string =>
-  String.raw`case when contains(${column}, '\') then replace(${column}, '\\', '\') else ${column} end`;
-
 const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
   if (name === 'vega_time') return [time(name, MEANINGS[name])];
-  if (isPartyColumn(name)) return [{ ...text(name, MEANINGS[name]), from: unescaped(name) }];
   return isAmountColumn(name) ? amount(name, MEANINGS[name]) : [text(name, MEANINGS[name])];
 });
 
@@ -94,9 +89,9 @@ const SIDE = `case when account_from_party_id = party_id and account_to_party_id
   when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
 
 export const ENTRIES: readonly LakeColumn[] = [
-  { ...text('party_id', 'The party whose export holds the row'), from: unescaped('party_id') },
+  text('party_id', 'The party whose export holds the row'),
   ...known,
-  { ...text('extra', 'Columns that this version does not know, as JSON'), from: unescaped('extra') },
+  text('extra', 'Columns that this version does not know, as JSON'),
   {
     ...count('segment_id', 'The exported segment that the row came with'),
     from: 'cast(segment_id as BIGINT)',

@@ -159,8 +159,3 @@ export function rowsOf(table: LakeTable, paths: readonly string[], hasMonth: boo
   const files = `read_parquet([${paths.map(literal).join(', ')}], union_by_name = true, ${partitions})`;
   return `(select ${namesOf(all)} from (select ${none} where false union all by name select * from ${files}))`;
 }
-
-/** Columns of text, as `read_csv` is told of them. */
-export function declared(names: readonly string[]): string {
-  return names.map((name) => `${name}: 'VARCHAR'`).join(', ');
-}

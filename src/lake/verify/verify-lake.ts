@@ -64,8 +64,7 @@ async function verifyMoment(
   }
   const files = [...live].flatMap(([table, adds]) => adds.map((add) => storedFile(table, add)));
   const keys = files.map(({ key }) => key);
-  const { parts } = options;
-  const turn = parts === undefined ? new Set(keys) : await repository.filesToProve(keys, parts);
+  const turn = await repository.filesToProve(keys, options.parts ?? 1);
   const proven: string[] = [];
   const sizes = new Map(listed.map(({ key, bytes }) => [key, bytes]));
   for (const file of files) {
@@ -78,7 +77,7 @@ async function verifyMoment(
   const counts = { files: files.length, filesRead: turn.size, rows };
   if (problems.length > 0) return { ...counts, problems, segmentsBehind: 0 };
   const entries = live.get('ledger_entries') ?? [];
-  return { ...counts, ...(await compareWithWarehouse(deps, moment, entries, options, signal)) };
+  return { ...counts, ...(await compareWithWarehouse(deps, found, { moment, entries, deep: options.deep })) };
 }
 
 function checkSize({ key, bytes }: StoredFile, sizes: ReadonlyMap<string, bigint>): readonly Problem[] {

@@ -1,16 +1,18 @@
 /** The rows of the lake beside what was loaded: how many of each segment, and deep, the sums of their values. */
 import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../../ledger/canonical.ts';
 import { hashText, RowDigest } from '../../ledger/digest.ts';
-import type { LakeCheckOptions, LakeFindings, Problem } from '../../load/ports.ts';
+import type { LakeFindings, Problem } from '../../load/ports.ts';
 import type { AddFile } from '../delta/actions.ts';
 import type { LakeDeps } from '../build/workshop.ts';
-import { taggedFile } from '../build/entries-plan.ts';
-import { interruptible, queryRows } from '../local/duckdb.ts';
+import { taggedFile } from '../build/entries-file.ts';
+import { interruptible, type LakeAccess, queryRows } from '../local/duckdb.ts';
 import { literal } from '../local/sql.ts';
+import { bringFiles, storedFile } from '../local-files.ts';
 import type { Moment } from '../moment.ts';
 import { type Lake, openLake } from '../query/lake.ts';
 import type { SegmentMonth } from '../store/warehouse-reader.ts';
 import { SUMMARY_TABLES, summaryDifference } from '../tables/summaries.ts';
+import { rowsOf } from '../tables/tables.ts';
 
 type Comparison = Pick<LakeFindings, 'problems' | 'segmentsBehind'>;
 
@@ -23,38 +25,37 @@ interface CountedRows {
 }
 
 /**
- * A nightly run goes by what the log says of each file, which counted its rows when it was written, and reads none.
+ * Goes by what the log says of each file, which counted its rows when it was written; the files of other writers are read.
  * @param entries the files of `ledger_entries`
  */
 export async function compareWithWarehouse(
   deps: LakeDeps,
-  moment: Moment,
-  entries: readonly AddFile[],
-  { deep, parts }: LakeCheckOptions,
-  signal: AbortSignal,
+  access: LakeAccess,
+  { moment, entries, deep }: { moment: Moment; entries: readonly AddFile[]; deep: boolean },
 ): Promise<Comparison> {
-  const loaded = await deps.repository.segmentMonths();
-  const logged = parts === undefined ? undefined : countByLog(entries);
-  if (logged !== undefined) return compare(loaded, logged);
-  const { objects, scratchDir } = deps;
+  const { repository, objects, scratchDir } = deps;
+  const { signal } = access;
+  const loaded = await repository.segmentMonths();
+  const tagged = entries.flatMap((add) => taggedFile(add) ?? []);
+  const foreign = entries.filter((add) => taggedFile(add) === undefined);
+  const paths = await bringFiles(
+    foreign.map((add) => storedFile('ledger_entries', add)),
+    { ...access, scratchDir },
+  );
+  const { matched, ...compared } = compare(loaded, [
+    ...tagged.map((file) => ({ ...file, place: file.add.path })),
+    ...(await countBySegment(access, paths)),
+  ]);
+  if (!deep) return compared;
   await using lake = await openLake({ objects, scratchDir }, signal);
   // A newer one is there: what is compared would be another lake.
   if (lake.version !== moment.moment) return { problems: [], segmentsBehind: 0 };
-  const { matched, ...compared } = compare(loaded, await countBySegment(lake, signal));
-  const differing = deep ? await checkValues(lake, matched, signal) : [];
-  return { ...compared, problems: [...compared.problems, ...differing] };
+  return { ...compared, problems: [...compared.problems, ...(await checkValues(lake, matched, signal))] };
 }
 
-/** Undefined where another writer made a file, which says nothing of its segments. */
-function countByLog(entries: readonly AddFile[]): readonly CountedRows[] | undefined {
-  const files = entries.map((add) => taggedFile(add));
-  if (!files.every((file) => file !== undefined)) return undefined;
-  return files.map((file) => ({ ...file, place: file.add.path }));
-}
-
-async function countBySegment(lake: Lake, signal: AbortSignal): Promise<readonly CountedRows[]> {
-  const sql = 'select month, segment_id, count(*) from ledger_entries group by 1, 2';
-  const counts = await queryRows({ ...lake, signal }, 'count the rows of segments', sql);
+async function countBySegment(access: LakeAccess, paths: readonly string[]): Promise<readonly CountedRows[]> {
+  const sql = `select month, segment_id, count(*) from ${rowsOf('ledger_entries', paths, true)} group by 1, 2`;
+  const counts = await queryRows(access, 'count the rows of segments', sql);
   return (counts as readonly [string, bigint, bigint][]).map(([month, id, rows]) => ({
     place: `segment ${id}`,
     month,

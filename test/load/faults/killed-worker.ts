@@ -30,10 +30,23 @@ const counted = new Proxy(objects, {
   },
 });
 
+/** Each month of each piece of rows that the warehouse was sent is a step. */
+class CountedStore extends LoadStore {
+  override replace(...given: Parameters<LoadStore['replace']>): ReturnType<LoadStore['replace']> {
+    const [partyId, replacement, write, ...rest] = given;
+    const counted: typeof write = (segment, sink) =>
+      write(segment, {
+        write: async (months) => {
+          await sink.write(months);
+          for (let sent = 0; sent < months.length; sent += 1) step();
+        },
+      });
+    return super.replace(partyId, replacement, counted, ...rest);
+  }
+}
+
 if (stage === 'load') {
-  // Each month of each piece of rows that the warehouse was sent is a step.
-  const kept = { write: async () => step(), keep: async () => undefined, discard: async () => undefined };
-  await loadAll({ repository: new LoadStore(warehouse), objects, keeper: { open: () => kept } }, signal);
+  await loadAll({ repository: new CountedStore(warehouse), objects }, signal);
 } else {
   const scratchDir = join(folder, 'scratch');
   const repository = new LakeStore(warehouse.pool);
