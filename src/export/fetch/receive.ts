@@ -30,8 +30,6 @@ import { Tail } from '../validate/tail.ts';
 const LINE_END = Buffer.from('\n');
 /** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
-/** What is kept of where the bytes lie in time. */
-const STRETCHES_MAX = 256;
 /** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
 const PAD_SECONDS = 2;
 
@@ -194,7 +192,7 @@ class Receiver implements AsyncDisposable {
   seen(): Seen {
     return {
       bytes: this.#bytes,
-      stretches: this.#totals.stretches(STRETCHES_MAX),
+      stretches: this.#totals.stretches(),
       sortedTo: this.#totals.sortedTo,
     };
   }

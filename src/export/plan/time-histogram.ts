@@ -7,27 +7,32 @@ export interface Stretch {
   readonly bytes: number;
 }
 
-const BUCKETS_MAX = 4096;
+/** What is kept of where the bytes of a stream lie. */
+const BUCKETS_MAX = 256;
 
 export class TimeHistogram {
+  readonly #bucketsMax: number;
   #buckets = new Map<number, number>();
   /** Seconds in one bucket; doubles whenever there would be too many. */
   #bucketSeconds = 1;
 
+  constructor(bucketsMax = BUCKETS_MAX) {
+    this.#bucketsMax = bucketsMax;
+  }
+
   add(second: number, bytes: number): void {
     const bucket = Math.floor(second / this.#bucketSeconds);
     this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + bytes);
-    while (this.#buckets.size > BUCKETS_MAX) {
+    while (this.#buckets.size > this.#bucketsMax) {
       this.#buckets = mergePairs(this.#buckets);
       this.#bucketSeconds *= 2;
     }
   }
 
-  /** Apart from one another, in order, and no more of them than that. */
-  stretches(stretchesMax: number): readonly Stretch[] {
-    let [seconds, buckets] = [this.#bucketSeconds, this.#buckets];
-    for (; buckets.size > stretchesMax; seconds *= 2) buckets = mergePairs(buckets);
-    return [...buckets]
+  /** Apart from one another, in order. */
+  stretches(): readonly Stretch[] {
+    const seconds = this.#bucketSeconds;
+    return [...this.#buckets]
       .map(([bucket, bytes]) => ({ from: bucket * seconds, to: (bucket + 1) * seconds, bytes }))
       .toSorted((one, other) => one.from - other.from);
   }

@@ -6,13 +6,15 @@
  * At most twice the ledger is asked for, and what was in flight at each kill: a stream is cancelled only while no more
  * was cancelled than the ledger is known to hold.
  *
+ * Of some ranges the source sends nothing at all before it gives up: its query takes too long. Twice such a range is
+ * halved, which helps where the query takes longer for more; where it does not, nothing will.
+ *
  * It only proposes where to cut. What is left to ask is computed from the warehouse every time, so a plan that is
  * lost or outdated costs bytes at most. Pure.
  */
 import { z } from 'zod';
-import type { Micros } from '../../core/time.ts';
+import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import { instantOf, type Range, secondOf } from './ranges.ts';
-import { countSilence, latestEnd, silenceSchema, USUAL_SECONDS_MAX } from './silence.ts';
 import { findBorder, hasLess, mergeSeen, type Stretch, sumBytes } from './time-histogram.ts';
 
 /** A window's size is an estimate, and stays this far below what a stream may hold. */
@@ -23,10 +25,16 @@ const BROKEN_PART = 0.5;
 /** Smaller windows are not worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
 /** Of what an unsorted stream showed, this part is asked for next: nobody knows how much it did not show. */
-const UNSORTED_PART = 1 / 16;
+const UNSORTED_PART = 1 / 4;
 /** Of a segment: so much may come twice among the cancelled streams themselves. */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 1024;
+const SILENCES_BEFORE_HALVING = 2;
+const HALVINGS_MAX = 2;
+/** No query takes too long for a shorter range: whatever fails there, windows of half of it would fail as well. */
+const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
+/** What nodes keep by default: where a range is halved blindly, earlier times count as empty. */
+const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 const count = z.number().nonnegative();
 const planSchema = z.object({
@@ -40,11 +48,18 @@ const planSchema = z.object({
     .max(STRETCHES_MAX)
     .readonly(),
   sortedTo: z.int().optional(),
-  /** The last range whose answer was too large, in seconds, and how often its beginning was asked for in vain. */
-  outgrown: z.object({ from: z.int(), to: z.int(), times: z.int().positive() }).optional(),
+  /** The last range whose answer was too large, in seconds. */
+  outgrown: z.object({ from: z.int(), to: z.int() }).optional(),
   /** Bytes of cancelled streams, less those of finished windows. */
   owedBytes: z.number(),
-  silence: silenceSchema,
+  silence: z.object({
+    /** In a row. */
+    times: z.int().nonnegative(),
+    /** No longer range is asked for. */
+    secondsMax: z.int().positive().optional(),
+    /** What lies before is taken for empty. */
+    firstSecond: z.int().optional(),
+  }),
 });
 
 /** What was received of an answer that did not come to its end. */
@@ -90,6 +105,11 @@ export class WindowPlan {
     return owedBytes <= sumBytes(seen) + REPEATED_PART * this.streamBytesMax;
   }
 
+  /** Longer ranges than that are not answered. */
+  get isSilent(): boolean {
+    return this.#kept.silence.secondsMax !== undefined;
+  }
+
   /** The same plan, had the stream in hand been cancelled. */
   ifOutgrown(seen: Seen, range: Range): WindowPlan {
     const copy = new WindowPlan(this.streamBytesMax, this.toJson());
@@ -104,7 +124,8 @@ export class WindowPlan {
    */
   cut(range: Range): Micros | undefined {
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
-    const second = Math.min(this.#cutBySize(from, to), latestEnd(this.#kept.silence, range));
+    const { firstSecond = -Infinity, secondsMax = Infinity } = this.#kept.silence;
+    const second = Math.min(this.#cutBySize(from, to), Math.max(from, firstSecond) + secondsMax);
     return second < to ? instantOf(second) : undefined;
   }
 
@@ -113,9 +134,8 @@ export class WindowPlan {
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
     const last = this.#kept.outgrown;
     if (last === undefined || last.to !== to) return undefined;
-    const first = Math.max(from, last.from, last.from === 0 ? to - USUAL_SECONDS_MAX : 0);
-    const second = Math.floor((first + to) / 2);
-    return second > first && second < to ? instantOf(second) : undefined;
+    const second = middleOf(Math.max(from, last.from), to);
+    return second > from && second < to ? instantOf(second) : undefined;
   }
 
   /** An answer broke on its way. */
@@ -133,21 +153,21 @@ export class WindowPlan {
     // Another window now would not be the one that is in doubt.
     if (range === undefined) return;
     this.#last = undefined;
-    const from = secondOf(range.from);
-    const times = this.#kept.outgrown?.from === from ? this.#kept.outgrown.times + 1 : 1;
-    this.#kept.outgrown = { from, to: secondOf(range.to), times };
-  }
-
-  /** Longer ranges than that are not answered. */
-  get isSilent(): boolean {
-    return this.#kept.silence.secondsMax !== undefined;
+    this.#kept.outgrown = { from: secondOf(range.from), to: secondOf(range.to) };
   }
 
   /** Nothing came of a range. @returns false: that will not change */
   silent(range: Range): boolean {
-    const silence = countSilence(this.#kept.silence, range);
-    if (silence !== undefined) this.#kept.silence = silence;
-    return silence !== undefined;
+    const { silence } = this.#kept;
+    silence.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
+    const seconds = secondOf(range.to) - Math.max(secondOf(range.from), silence.firstSecond);
+    // It could not be asked for in windows, so nothing was learned about shorter ones.
+    if (silence.secondsMax !== undefined && seconds > silence.secondsMax) return true;
+    const halvings = silence.times + 1 - SILENCES_BEFORE_HALVING;
+    if (halvings >= HALVINGS_MAX) return false;
+    silence.times += 1;
+    if (halvings >= 0 && seconds > LONG_SECONDS_MIN) silence.secondsMax = Math.floor(seconds / 2);
+    return true;
   }
 
   /**
@@ -161,10 +181,8 @@ export class WindowPlan {
     this.#kept.owedBytes -= bytes;
     const [from, to] = [secondOf(range.from), secondOf(range.to)];
     this.#kept.seen = this.#kept.seen.filter((stretch) => stretch.from >= to);
-    this.#last = {
-      toSecond: to,
-      bytesPerSecond: bytes / Math.max(1, to - Math.max(from, firstSecond ?? from)),
-    };
+    const seconds = Math.max(1, to - Math.max(from, firstSecond ?? from));
+    this.#last = { toSecond: to, bytesPerSecond: bytes / seconds };
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
@@ -189,22 +207,17 @@ export class WindowPlan {
   /** @returns infinite, or not before `to`, where all of it may be asked for */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;
-    if (outgrown?.from === from) return this.#cutOutgrown(from, Math.min(to, outgrown.to), outgrown.times);
+    if (outgrown?.from === from) {
+      const end = Math.min(to, outgrown.to);
+      if (end - from < 2) return Infinity;
+      const second = this.#cutBySeen(from, end);
+      // Where nothing that was seen says where, it is halved blindly.
+      return second !== undefined && second > from && second < end ? second : middleOf(from, end);
+    }
     if (this.#last?.toSecond === from)
       return from + Math.max(1, Math.floor(this.windowBytes / this.#last.bytesPerSecond));
     const isTooLarge = outgrown !== undefined || this.#isBroken;
     return (isTooLarge ? this.#cutBySeen(from, to) : undefined) ?? Infinity;
-  }
-
-  /** @param times how many answers that begin there were too large */
-  #cutOutgrown(from: number, to: number, times: number): number {
-    if (to - from < 2) return Infinity;
-    const leap = times > 1 ? leapBefore(this.#seenWithin(from, to), times) : undefined;
-    const second = leap !== undefined && leap > from ? leap : this.#cutBySeen(from, to);
-    if (second !== undefined && second > from && second < to) return second;
-    // Nothing that was seen says where: halved blindly.
-    const first = from === 0 ? Math.max(0, to - USUAL_SECONDS_MAX) : from;
-    return Math.max(from + 1, Math.floor((first + to) / 2));
   }
 
   #cutBySeen(from: number, to: number): number | undefined {
@@ -216,12 +229,8 @@ export class WindowPlan {
   }
 }
 
-/**
- * Before everything that was seen, ever further: a source that shows the end of a range first would
- * otherwise be asked for all that lies before it again and again.
- */
-function leapBefore(seen: readonly Stretch[], times: number): number | undefined {
-  const [first, last] = [seen[0], seen.at(-1)];
-  if (first === undefined || last === undefined) return undefined;
-  return first.from - (last.to - first.from) * 2 ** (times - 1);
+/** Of a range whose beginning, where it is that of all times, is taken for empty. */
+function middleOf(from: number, to: number): number {
+  const first = from === 0 ? Math.max(0, to - USUAL_SECONDS_MAX) : from;
+  return Math.max(from + 1, Math.floor((first + to) / 2));
 }

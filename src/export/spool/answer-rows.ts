@@ -65,8 +65,8 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /** Bytes by time of the closed ranges. */
-  stretches(stretchesMax: number): readonly Stretch[] {
-    return this.#histogram.stretches(stretchesMax);
+  stretches(): readonly Stretch[] {
+    return this.#histogram.stretches();
   }
 
   /** In the order of the answer. */

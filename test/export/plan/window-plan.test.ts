@@ -1,6 +1,6 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { SECOND_MICROS } from '../../../src/core/time.ts';
+import { DAY_MICROS, SECOND_MICROS } from '../../../src/core/time.ts';
 import { WindowPlan, type Seen } from '../../../src/export/plan/window-plan.ts';
 import { type Range, secondOf } from '../../../src/export/plan/ranges.ts';
 import { TimeHistogram } from '../../../src/export/plan/time-histogram.ts';
@@ -113,7 +113,7 @@ function stream(
   let [bytes, isSorted, last, mustRun] = [0, true, Number.NEGATIVE_INFINITY, false];
   const seen = (): Seen => ({
     bytes,
-    stretches: histogram.stretches(256),
+    stretches: histogram.stretches(),
     sortedTo: isSorted ? last : undefined,
   });
   for (const second of answer) {
@@ -231,5 +231,54 @@ describe('a window plan', () => {
         expect(plan.cut(range)).toBeUndefined();
       }),
     );
+  });
+});
+
+describe('a range of which nothing comes', () => {
+  const LONG: Range = { from: 0n, to: 40n * DAY_MICROS };
+  const plan = (): WindowPlan => new WindowPlan(2 ** 40);
+  const end = (asked: WindowPlan, range: Range): bigint => asked.cut(range) ?? range.to;
+  const silent = (times: number, range: Range, silence = plan()): WindowPlan => {
+    for (let time = 0; time < times; time += 1) expect(silence.silent(range)).toBe(true);
+    return silence;
+  };
+
+  test('is asked for twice, halved twice, and then given up', () => {
+    const silence = plan();
+    const asked: bigint[] = [];
+    for (let mayHelp = true; mayHelp;) {
+      const range = { ...LONG, to: end(silence, LONG) };
+      asked.push(range.to / DAY_MICROS);
+      mayHelp = silence.silent(range);
+    }
+    expect(asked).toEqual([40n, 40n, 20n, 10n]);
+    // As the next night finds it: with one request it is known whether that has changed.
+    const next = new WindowPlan(2 ** 40, silence.toJson());
+    expect(next.silent({ ...LONG, to: end(next, LONG) })).toBe(false);
+  });
+
+  test('starts the count again with an answer, and what is left is asked for in parts as short', () => {
+    const answered = silent(2, LONG);
+    answered.done({ from: 0n, to: 20n * DAY_MICROS }, 1000, undefined);
+    const rest = { from: 20n * DAY_MICROS, to: LONG.to };
+    expect(answered.cut(rest)).toBeUndefined();
+    expect(answered.cut(LONG)).toBe(20n * DAY_MICROS);
+    expect(silent(2, rest, answered).cut(rest)).toBe(30n * DAY_MICROS);
+  });
+
+  test('is halved in its last half year, where it reaches over all times', () => {
+    const ever = { from: 0n, to: 20_000n * DAY_MICROS };
+    expect(silent(2, ever).cut(ever)).toBe(ever.to - 90n * DAY_MICROS);
+  });
+
+  test('is not given up where it cannot be asked for in parts', () => {
+    expect(silent(10, LONG).cut(LONG)).toBe(20n * DAY_MICROS);
+  });
+
+  test('of less than a day says nothing about the windows of the rest, and is given up all the same', () => {
+    const short = { from: 0n, to: 41n * SECOND_MICROS };
+    const silence = silent(3, short);
+    expect(silence.isSilent).toBe(false);
+    expect(silence.silent(short)).toBe(false);
   });
 });
