@@ -29,7 +29,6 @@ import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
 import { BatchStore } from '../export/store/batch-store.ts';
 import { ExportStore } from '../export/store/export-store.ts';
-import { MergeStore } from '../export/store/merge-store.ts';
 import { compareWithReport, restoreReports } from '../runs/report/compare-report.ts';
 import { publishReport } from '../runs/report/nightly-report.ts';
 import { decodeReport } from '../runs/report/report-form.ts';
@@ -213,8 +212,7 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
     },
     mergeSegments: async (runId, signal) => {
       const { exportCompression: compression, exportSegmentMax: segmentBytesMax } = config;
-      const candidates = new MergeStore(warehouse.db);
-      const deps = { repository, candidates, objects, compression, segmentBytesMax, runId, log };
+      const deps = { repository, archive, objects, compression, segmentBytesMax, runId, log };
       return storable(await mergeAll(deps, signal));
     },
     tidy: async (signal) => {

@@ -2,7 +2,7 @@
 import { errorCode, errorLine, UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { monthStart } from '../../core/time.ts';
-import type { MergeStore } from '../store/merge-store.ts';
+import type { ExportArchiveStore } from '../store/export-archive.ts';
 import { type MergeDeps, mergeLedger } from './merge-ledger.ts';
 
 /** Of plain CSV: minutes to read and write, and as many to load again. */
@@ -21,7 +21,7 @@ export interface MergeReport {
 }
 
 export interface MergeAllDeps extends MergeDeps {
-  readonly candidates: MergeStore;
+  readonly archive: Pick<ExportArchiveStore, 'closedTo' | 'mergeable'>;
   readonly log: Log;
   /** `EXPORT_SEGMENT_MAX`. */
   readonly segmentBytesMax: number;
@@ -30,12 +30,12 @@ export interface MergeAllDeps extends MergeDeps {
 
 /** A ledger that cannot be merged does not stop the others, and stays as it is. @throws UnreachableError */
 export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise<MergeReport> {
-  const { candidates, log, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
+  const { archive, log, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
   const sum = { ledgers: 0, segments: 0, into: 0, rows: 0n, bytes: 0n, left: 0, failed: 0 };
-  const closedTo = await candidates.closedTo();
+  const closedTo = await archive.closedTo();
   if (closedTo === undefined) return sum;
   const limits = { before: monthStart(closedTo), bytesMax: BigInt(segmentBytesMax) };
-  for (const scope of await candidates.mergeable(limits, NIGHT_LEDGERS_MAX)) {
+  for (const scope of await archive.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
     if (sum.bytes >= nightBytesMax) {
       sum.left += 1;

@@ -1,27 +1,30 @@
 /**
  * The repository of many parties that are exported one after another, most of them in vain: leased together, read
- * together, and what brought no rows is written together. A party that brings rows is published on its own, as ever.
+ * together, and what brought no rows is written together. A party that brings rows goes its own way, as any other does.
  */
+import { sql } from 'kysely';
 import { errorCode, RetryableError, UnreachableError } from '../../core/errors.ts';
-import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { LEASE_TIMES } from '../../core/lease.ts';
+import type { Database } from '../../postgres/database.ts';
+import { inTransaction, mapDatabaseError } from '../../postgres/transaction.ts';
 import type { ExportScope } from '../ports.ts';
-import { commitEmpty, type EmptyExport, type Leased, leaseParties } from './batch-statements.ts';
-import type { Coverage } from './coverage-rows.ts';
+import { type Coverage, readCoverages } from './coverage-rows.ts';
 import { ExportStore, type OpenPublication } from './export-store.ts';
-import { type ExportLease, releaseLeases, renewLeases } from './leases.ts';
-import type { Publication } from './publications.ts';
+import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import { commitEmpty, type Publication, type Success } from './publications.ts';
 import type { SourceProfile } from './source-profile.ts';
 
-/** A party of the batch that is being worked. */
-interface InHand {
-  readonly leased: Leased;
+/** What is known of a party when its lease was taken. */
+interface Leased {
+  readonly lease: ExportLease;
+  readonly coverage: readonly Coverage[];
+}
+
+/** The party that is being worked, as long as all that came of it is empty. */
+interface InHand extends Leased {
   /** What was committed, if only here. */
-  publication?: Publication | undefined;
-  /** What was read with the lease is what is known. */
-  isFresh: boolean;
-  success?: Pick<EmptyExport, 'contradictions' | 'isDone'>;
+  publication?: Publication;
+  success?: Pick<Success, 'contradictions' | 'isDone'>;
 }
 
 export class BatchStore extends ExportStore implements AsyncDisposable {
@@ -30,9 +33,10 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   readonly #epoch: number | undefined;
   /** Leased, and not begun. */
   readonly #waiting: Map<string, Leased>;
-  readonly #inHand = new Map<bigint, InHand>();
-  #done: EmptyExport[] = [];
-  #renewedAtMs = performance.now();
+  #inHand: InHand | undefined;
+  #done: Success[] = [];
+  /** Of those that wait or are done; those in hand are renewed, and given back, by whoever works them. */
+  #renewedAtMs: number;
   /** Counted at the source, for one request after another. */
   #atSource: ExportLease | undefined;
   /** Whose request is under way. */
@@ -42,17 +46,16 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   private constructor(
     db: Database,
-    profile: SourceProfile,
-    epoch: number | undefined,
-    leased: ReadonlyMap<string, Leased>,
     holder: number | undefined,
+    { profile, epoch }: { readonly profile: SourceProfile; readonly epoch: number | undefined },
+    leased: readonly Leased[],
   ) {
     super(db, holder);
     this.#db = db;
     this.#profile = profile;
     this.#epoch = epoch;
-    this.#waiting = new Map(leased);
-    for (const { lease } of leased.values()) this.#renewedAtMs = lease.takenAtMs;
+    this.#waiting = new Map(leased.map((one) => [one.lease.scope.partyId, one]));
+    this.#renewedAtMs = leased[0]?.lease.takenAtMs ?? 0;
     // What cannot be renewed is found out where it is used.
     this.#timer = setInterval(
       () => void this.#renew().catch(() => undefined),
@@ -64,9 +67,15 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
     const store = new ExportStore(db, holder);
     const [profile, epoch] = [await store.profile(), await store.epoch()];
-    const isApart = profile.assetRequired === true;
-    const leased = isApart ? new Map() : await leaseParties(db, partyIds, holder);
-    return new BatchStore(db, profile, epoch, leased, holder);
+    const leasable = profile.assetRequired === true ? [] : partyIds;
+    const action = `lease the exports of ${leasable.length} parties`;
+    const leased = await inTransaction(db, { action }, async (tx) => {
+      const leases = await takeLeases(tx, leasable, undefined, holder);
+      const ids = leases.map(({ scope }) => scope.partyId);
+      const known = await readCoverages(tx, ids);
+      return leases.map((lease) => ({ lease, coverage: known.get(lease.scope.partyId) ?? [] }));
+    });
+    return new BatchStore(db, holder, { profile, epoch }, leased);
   }
 
   /**
@@ -83,7 +92,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   async giveBack(): Promise<void> {
     const leases = [...this.#waiting.values()].map(({ lease }) => lease);
     this.#waiting.clear();
-    if (leases.length > 0) await mapDatabaseError('release ledgers', () => releaseLeases(this.#db, leases));
+    await mapDatabaseError('release ledgers', () => releaseLeases(this.#db, leases));
   }
 
   /** What was not written is lost with it, and asked for again by whoever has its party next. */
@@ -93,7 +102,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     const leases = this.#held();
     this.#waiting.clear();
     // Where they cannot be given back, they run out by themselves.
-    if (leases.length > 0) await releaseLeases(this.#db, leases).catch(() => undefined);
+    await releaseLeases(this.#db, leases).catch(() => undefined);
   }
 
   override async acquire(scope: ExportScope): Promise<ExportLease | undefined> {
@@ -101,19 +110,17 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     this.#waiting.delete(scope.partyId);
     const { leaseMs, marginMs } = LEASE_TIMES;
     const isHeld = performance.now() - this.#renewedAtMs < leaseMs - marginMs;
-    if (leased === undefined || !isHeld) return super.acquire(scope);
-    if (scope.assetId !== undefined) {
-      await releaseLeases(this.#db, [leased.lease]);
-      return super.acquire(scope);
+    if (leased !== undefined && isHeld && scope.assetId === undefined) {
+      this.#inHand = { ...leased, lease: { ...leased.lease, takenAtMs: this.#renewedAtMs } };
+      return this.#inHand.lease;
     }
-    const lease = { ...leased.lease, takenAtMs: this.#renewedAtMs };
-    this.#inHand.set(lease.exportId, { leased, isFresh: true });
-    return lease;
+    if (leased !== undefined) await super.release(leased.lease);
+    return super.acquire(scope);
   }
 
   override async release(lease: ExportLease): Promise<void> {
-    const inHand = this.#inHand.get(lease.exportId);
-    this.#inHand.delete(lease.exportId);
+    const inHand = this.#inHandOf(lease);
+    this.#inHand = undefined;
     if (inHand?.success !== undefined) {
       this.#done.push({ lease, publication: inHand.publication, ...inHand.success });
       return;
@@ -123,25 +130,22 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   override async coverage(scope: ExportScope): Promise<readonly Coverage[]> {
-    const inHand = this.#handOf(scope);
-    if (inHand === undefined) return super.coverage(scope);
-    if (inHand.publication !== undefined) {
-      // It goes on after all: what it continues from has to be true.
-      await super.commit(inHand.leased.lease, inHand.publication);
-      inHand.publication = undefined;
-      inHand.isFresh = false;
-    }
-    return inHand.isFresh ? inHand.leased.coverage : super.coverage(scope);
+    const inHand = this.#inHand;
+    if (inHand?.lease.scope.partyId !== scope.partyId || scope.assetId !== undefined)
+      return super.coverage(scope);
+    if (inHand.publication === undefined) return inHand.coverage;
+    // It goes on after all: what it continues from has to be true.
+    await this.#goAlone();
+    return super.coverage(scope);
   }
 
   override async quarantineSegment(...given: Parameters<ExportStore['quarantineSegment']>): Promise<void> {
-    for (const inHand of this.#inHand.values()) inHand.isFresh = false;
+    await this.#goAlone();
     await super.quarantineSegment(...given);
   }
 
   override async openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
-    const inHand = this.#inHand.get(lease.exportId);
-    return inHand?.leased.lease.hasIntents === false ? [] : super.openPublications(lease);
+    return this.#inHandOf(lease)?.lease.hasIntents === false ? [] : super.openPublications(lease);
   }
 
   override async epoch(): Promise<number | undefined> {
@@ -164,17 +168,17 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   override async commit(lease: ExportLease, publication: Publication): Promise<void> {
-    const inHand = this.#inHand.get(lease.exportId);
-    if (inHand?.isFresh === true && inHand.publication === undefined && isEmpty(publication, inHand.leased)) {
+    const inHand = this.#inHandOf(lease);
+    if (inHand !== undefined && inHand.publication === undefined && isEmpty(publication, inHand)) {
       inHand.publication = publication;
       return;
     }
-    if (inHand !== undefined) inHand.isFresh = false;
+    await this.#goAlone();
     await super.commit(lease, publication);
   }
 
   override async succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void> {
-    const inHand = this.#inHand.get(lease.exportId);
+    const inHand = this.#inHandOf(lease);
     if (inHand === undefined) return super.succeed(lease, contradictions, isDone);
     inHand.success = { contradictions, isDone };
   }
@@ -199,38 +203,37 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     if (counted !== undefined) await super.leaveSource(counted);
   }
 
-  #handOf({ partyId, assetId }: ExportScope): InHand | undefined {
-    if (assetId !== undefined) return undefined;
-    return this.#inHand.values().find(({ leased }) => leased.lease.scope.partyId === partyId);
+  #inHandOf({ exportId }: ExportLease): InHand | undefined {
+    return this.#inHand?.lease.exportId === exportId ? this.#inHand : undefined;
   }
 
-  /** Those in hand are renewed, and given back, by whoever works them. */
+  /** From here on the party in hand is exported as any other is. */
+  async #goAlone(): Promise<void> {
+    const inHand = this.#inHand;
+    this.#inHand = undefined;
+    if (inHand?.publication !== undefined) await super.commit(inHand.lease, inHand.publication);
+  }
+
   #held(): readonly ExportLease[] {
     return [...this.#waiting.values(), ...this.#done].map(({ lease }) => lease);
   }
 
   async #renew(): Promise<void> {
-    const leases = this.#held();
-    if (leases.length === 0) return;
     const sentAtMs = performance.now();
-    const renewed = await renewLeases(this.#db, leases);
+    const renewed = await renewLeases(this.#db, this.#held());
     for (const [partyId, { lease }] of this.#waiting)
       if (!renewed.has(lease.exportId)) this.#waiting.delete(partyId);
     this.#renewedAtMs = sentAtMs;
   }
 
   async #write(): Promise<readonly string[]> {
+    const asking = this.#asking;
+    // One that pauses between its requests lets others ask.
+    if (asking === undefined) await this.#leave();
     const done = this.#done;
     this.#done = [];
-    const asking = this.#asking;
-    const isGivenBack = done.some(({ lease }) => lease.exportId === this.#atSource?.exportId);
-    // One that pauses between its requests lets others ask.
-    if (asking === undefined && !isGivenBack) await this.#leave();
-    if (done.length === 0) return [];
     try {
       const written = await this.#committed(done, asking);
-      // It is given back with its lease; the request that is under way is counted in its place.
-      if (isGivenBack) this.#atSource = asking;
       return done.filter((one) => !written.has(one)).map(({ lease }) => lease.scope.partyId);
     } catch (error) {
       this.#done = [...done, ...this.#done];
@@ -239,20 +242,17 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   /** One that cannot be written keeps none of the others from it. */
-  async #committed(
-    done: readonly EmptyExport[],
-    asking: ExportLease | undefined,
-  ): Promise<ReadonlySet<EmptyExport>> {
+  async #committed(done: readonly Success[], asking: ExportLease | undefined): Promise<ReadonlySet<Success>> {
     try {
-      return new Set(await commitEmpty(this.#db, done, asking));
+      return await this.#commitTogether(done, asking);
     } catch (error) {
       const mayPass = error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
-      if (error instanceof UnreachableError || mayPass) throw error;
+      if (mayPass) throw error;
     }
-    const written = new Set<EmptyExport>();
+    const written = new Set<Success>();
     for (const one of done) {
       try {
-        for (const ours of await commitEmpty(this.#db, [one], asking)) written.add(ours);
+        for (const ours of await this.#commitTogether([one], asking)) written.add(ours);
       } catch (error) {
         if (error instanceof UnreachableError) throw error;
         await super.release(one.lease);
@@ -260,12 +260,40 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     }
     return written;
   }
+
+  /**
+   * All of it in one transaction, and the leases are given back.
+   * @param asking its request is under way, counted at the source in the place of one that is given back
+   * @returns those that were written; the others' leases are no longer ours
+   * @throws RetryableError `COVERAGE_CHANGED` where that of one is no longer what was planned on: nothing is written
+   */
+  async #commitTogether(
+    done: readonly Success[],
+    asking: ExportLease | undefined,
+  ): Promise<ReadonlySet<Success>> {
+    if (done.length === 0) return new Set();
+    const action = `record ${done.length} exports without entries`;
+    const ours = await inTransaction(this.#db, { action }, async (tx) => {
+      const held = await fenceLeases(
+        tx,
+        done.map(({ lease }) => lease),
+      );
+      const fenced = done.filter(({ lease }) => held.has(lease.exportId));
+      await commitEmpty(tx, fenced);
+      if (asking !== undefined)
+        await sql`update mirror.exports set is_at_source = true
+          where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(tx);
+      return fenced;
+    });
+    if (done.some(({ lease }) => lease.exportId === this.#atSource?.exportId)) this.#atSource = asking;
+    return new Set(ours);
+  }
 }
 
 /** No rows come with it, and none go. */
-function isEmpty({ segments, closes, supersedes, coverage }: Publication, leased: Leased): boolean {
+function isEmpty({ segments, closes, supersedes, coverage }: Publication, known: Leased): boolean {
   if (segments.length > 0 || closes.length > 0 || coverage.some(({ objectKey }) => objectKey !== undefined))
     return false;
-  const withRows = leased.coverage.filter(({ objectKey }) => objectKey !== undefined);
+  const withRows = known.coverage.filter(({ objectKey }) => objectKey !== undefined);
   return supersedes.every((id) => withRows.every(({ coverageId }) => coverageId !== id));
 }

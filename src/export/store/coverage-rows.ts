@@ -56,52 +56,32 @@ export async function readCoverage(
   db: Database,
   { partyId, assetId }: ExportScope,
 ): Promise<readonly Coverage[]> {
-  let query = coverageQuery(db).where('coverage.party_id', '=', partyId);
-  if (assetId !== undefined) {
-    query = query.where((eb) =>
-      eb.or([eb('coverage.asset_id', 'is', null), eb('coverage.asset_id', '=', assetId)]),
-    );
-  }
-  return (await query.execute()).map(coverageOf);
+  return (await readCoverages(db, [partyId], assetId)).get(partyId) ?? [];
 }
 
-/** Known ranges of parties, in every asset, by time; parties of which nothing is known are left out. */
+/** Known ranges of parties, in every asset or what overlaps one; parties of which nothing is known are left out. */
 export async function readCoverages(
   db: Database,
   partyIds: readonly string[],
+  assetId?: string,
 ): Promise<ReadonlyMap<string, readonly Coverage[]>> {
-  const rows = await coverageQuery(db)
-    .where(sql<boolean>`coverage.party_id = any(${[...partyIds]}::text[])`)
-    .execute();
+  const rows = await coverageQuery(db, partyIds, assetId ?? null).execute();
   const byParty = Map.groupBy(rows, (row) => row.party_id);
   return new Map([...byParty].map(([partyId, ranges]) => [partyId, ranges.map(coverageOf)]));
 }
 
 // The row's type is the query's own.
-function coverageQuery(db: Database) {
+function coverageQuery(db: Database, partyIds: readonly string[], asset: string | null) {
   return db
     .selectFrom('coverage')
     .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
-    .select([
-      'coverage.party_id',
-      'coverage.coverage_id',
-      'coverage.asset_id',
-      'coverage.from_time',
-      'coverage.to_time',
-      'coverage.open',
-      'coverage.sides',
-      'coverage.tail',
-      'coverage.run_id',
-      'coverage.epoch',
-      'coverage.checked_at',
-      'segments.quarantine_reason',
-      'segments.loaded_at',
-      'segments.object_key',
-      'segments.rows',
-      'segments.bytes',
-      'segments.digest',
-      'segments.row_form',
-    ])
+    .selectAll('coverage')
+    .select(['segments.quarantine_reason', 'segments.loaded_at', 'segments.object_key'])
+    .select(['segments.rows', 'segments.bytes', 'segments.digest', 'segments.row_form'])
+    .where(sql<boolean>`coverage.party_id = any(${[...partyIds]}::text[])`)
+    .where(
+      sql<boolean>`(${asset}::text is null or coverage.asset_id is null or coverage.asset_id = ${asset}::text)`,
+    )
     .orderBy('coverage.from_time');
 }
 

@@ -1,10 +1,11 @@
 /** What was published, for those who read it back and those who clear up. */
 import { sql } from 'kysely';
 import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
+import type { MergeLimits } from '../merge/plan-merges.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockObjects } from './export-locks.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 
@@ -20,6 +21,12 @@ export interface Segment {
   readonly columns: readonly string[];
 }
 
+interface SegmentRow extends Omit<Segment, 'assetId' | 'from' | 'to'> {
+  readonly assetId: string | null;
+  readonly from: string;
+  readonly to: string;
+}
+
 export class ExportArchiveStore {
   readonly #db: Database;
 
@@ -28,98 +35,99 @@ export class ExportArchiveStore {
   }
 
   /** This lineage of the warehouse, and how far its publications have been numbered. */
-  identity(): Promise<{ warehouseId: string; publicationSeq: bigint }> {
-    return mapDatabaseError('read the identity of the warehouse', () =>
-      this.#db
-        .selectFrom('identity')
-        .select(['warehouse_id as warehouseId', 'publication_seq as publicationSeq'])
-        .executeTakeFirstOrThrow(),
-    );
+  identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }> {
+    const identity = sql<{ warehouseId: string; publicationSeq: bigint }>`
+      select warehouse_id as "warehouseId", publication_seq as "publicationSeq" from mirror.identity`;
+    return readRow(this.#db, 'read the identity of the warehouse', identity);
   }
 
   /** Current segments that overlap the range, by time. */
-  currentSegments(
-    scope: ExportScope,
-    range: { from: Micros; to?: Micros | undefined },
+  async currentSegments(
+    { partyId, assetId }: ExportScope,
+    { from, to }: { readonly from: Micros; readonly to?: Micros | undefined },
   ): Promise<readonly Segment[]> {
-    return mapDatabaseError(`read the segments of party ${scope.partyId}`, async () => {
-      const { assetId } = scope;
-      let query = this.#db
-        .selectFrom('segments')
-        .select([
-          'segment_id as segmentId',
-          'asset_id as assetId',
-          'from_time as from',
-          'to_time as to',
-          'open',
-        ])
-        .select(['object_key as objectKey', 'rows', 'bytes', 'columns'])
-        .where('party_id', '=', scope.partyId)
-        .where('status', '=', 'current')
-        .where('to_time', '>', formatInstant(range.from))
-        .orderBy('from_time')
-        .orderBy('asset_id');
-      if (range.to !== undefined) query = query.where('from_time', '<', formatInstant(range.to));
-      if (assetId !== undefined) {
-        query = query.where((eb) => eb.or([eb('asset_id', 'is', null), eb('asset_id', '=', assetId)]));
-      }
-      return (await query.execute()).map((row) => ({
-        ...row,
-        assetId: row.assetId ?? undefined,
-        from: readInstant(row.from),
-        to: readInstant(row.to),
-      }));
-    });
+    const [asset, end] = [assetId ?? null, to === undefined ? null : formatInstant(to)];
+    const rows = await readRows(
+      this.#db,
+      `read the segments of party ${partyId}`,
+      sql<SegmentRow>`
+        select segment_id as "segmentId", asset_id as "assetId", from_time as "from", to_time as "to", open,
+          object_key as "objectKey", rows, bytes, columns
+        from mirror.segments
+        where party_id = ${partyId} and status = 'current' and to_time > ${formatInstant(from)}::timestamptz
+          and (${end}::timestamptz is null or from_time < ${end}::timestamptz)
+          and (${asset}::text is null or asset_id is null or asset_id = ${asset}::text)
+        order by from_time, asset_id`,
+    );
+    return rows.map((row) => ({
+      ...row,
+      assetId: row.assetId ?? undefined,
+      from: readInstant(row.from),
+      to: readInstant(row.to),
+    }));
+  }
+
+  /** Until when any ledger is closed; undefined where none is. */
+  async closedTo(): Promise<Micros | undefined> {
+    const last = sql<{ to: string | null }>`select max(to_time) as "to" from mirror.coverage where not open`;
+    const { to } = await readRow(this.#db, 'read until when ledgers are closed', last);
+    return to === null ? undefined : readInstant(to);
+  }
+
+  /** Ledgers that have two or more small segments with the same row form that end in one month before that instant. */
+  async mergeable({ before, bytesMax }: MergeLimits, ledgersMax: number): Promise<readonly ExportScope[]> {
+    const ledgers = sql<{ partyId: string; assetId: string | null }>`
+      select party_id as "partyId", asset_id as "assetId" from mirror.segments
+      where status = 'current' and not open and quarantine_reason is null
+        and to_time <= ${formatInstant(before)}::timestamptz and 2 * bytes <= ${String(bytesMax)}::bigint
+      group by party_id, asset_id
+      having count(*) > count(distinct (date_trunc('month', to_time - interval '1 microsecond', 'UTC'), row_form))
+      order by min(to_time), party_id limit ${ledgersMax}`;
+    const rows = await readRows(this.#db, 'list what is to be merged', ledgers);
+    return rows.map(({ partyId, assetId }) => ({ partyId, assetId: assetId ?? undefined }));
   }
 
   /**
    * Marks superseded segments as removed that have been so for longer than this, some at a time.
    * @returns their object keys, which nothing names any more; empty when all are done
    */
-  retire(supersededForMs: number): Promise<readonly string[]> {
-    return mapDatabaseError('retire superseded segments', async () => {
-      const retired = await sql<{ object_key: string }>`
-        update mirror.segments set removed_at = clock_timestamp()
-        where segment_id in (
-          select segment_id from mirror.segments
-          where status = 'superseded' and removed_at is null
-            and superseded_at < clock_timestamp() - ${supersededForMs} * interval '1 ms'
-          order by segment_id limit ${RETIRED_AT_ONCE} for update skip locked)
-        returning object_key`.execute(this.#db);
-      return retired.rows.map((row) => row.object_key);
-    });
+  async retire(supersededForMs: number): Promise<readonly string[]> {
+    const retired = sql<NamedObject>`
+      update mirror.segments set removed_at = clock_timestamp()
+      where segment_id in (
+        select segment_id from mirror.segments
+        where status = 'superseded' and removed_at is null
+          and superseded_at < clock_timestamp() - ${supersededForMs} * interval '1 ms'
+        order by segment_id limit ${RETIRED_AT_ONCE} for update skip locked)
+      returning object_key`;
+    return (await readRows(this.#db, 'retire superseded segments', retired)).map((row) => row.object_key);
   }
 
   /** Forgets segments whose objects were removed longer ago than this, and whose rows are in no table any more. */
-  forget(removedForMs: number): Promise<void> {
-    return mapDatabaseError('forget removed segments', async () => {
-      await sql`
-        delete from mirror.segments s
-        where status = 'superseded' and loaded_at is null
-          and removed_at < clock_timestamp() - ${removedForMs} * interval '1 ms'
-          and not exists (select from mirror.segment_months m where m.segment_id = s.segment_id)
-          and not exists (select from mirror.coverage c where c.segment_id = s.segment_id)`.execute(this.#db);
-    });
+  async forget(removedForMs: number): Promise<void> {
+    const removed = sql`
+      delete from mirror.segments s
+      where status = 'superseded' and loaded_at is null
+        and removed_at < clock_timestamp() - ${removedForMs} * interval '1 ms'
+        and not exists (select from mirror.segment_months m where m.segment_id = s.segment_id)
+        and not exists (select from mirror.coverage c where c.segment_id = s.segment_id)`;
+    await readRows(this.#db, 'forget removed segments', removed);
   }
 
   /** Whether the database still knows the run that published something. */
-  knowsRun(runId: string): Promise<boolean> {
-    return mapDatabaseError('look for a run', async () => {
-      // A run may be forgotten by age, while what it published is current; its party's later segments say so.
-      const found = await sql<{ is_known: boolean }>`
-        select exists (select from mirror.runs where run_id = ${runId}::uuid)
-            or exists (select from mirror.segments where run_id = ${runId}::uuid)
-            or exists (select from mirror.coverage where run_id = ${runId}::uuid)
-            or exists (select from mirror.publications where plan ->> 'runId' = ${runId}) as is_known`.execute(
-        this.#db,
-      );
-      return found.rows[0]?.is_known === true;
-    });
+  async knowsRun(runId: string): Promise<boolean> {
+    // A run may be forgotten by age, while what it published is current; its party's later segments say so.
+    const known = sql<{ is_known: boolean }>`
+      select exists (select from mirror.runs where run_id = ${runId}::uuid)
+          or exists (select from mirror.segments where run_id = ${runId}::uuid)
+          or exists (select from mirror.coverage where run_id = ${runId}::uuid)
+          or exists (select from mirror.publications where plan ->> 'runId' = ${runId}) as is_known`;
+    return (await readRow(this.#db, 'look for a run', known)).is_known;
   }
 
   /** Which of these object keys a segment or an open publication names. */
   referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return mapDatabaseError('look up which objects are referenced', () => namedOf(this.#db, objectKeys));
+    return namedOf(this.#db, objectKeys);
   }
 
   /**
@@ -142,15 +150,18 @@ export class ExportArchiveStore {
   }
 }
 
+interface NamedObject {
+  readonly object_key: string;
+}
+
 async function namedOf(db: Database, objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-  const named = await sql<{ object_key: string }>`
-        select object_key from mirror.segments
-        where object_key = any(${[...objectKeys]}::text[]) and removed_at is null
-        union
-        select planned -> 'manifest' ->> 'objectKey'
-        from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
-        where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${[...objectKeys]}::text[])`.execute(
-    db,
-  );
-  return new Set(named.rows.map((row) => row.object_key));
+  const keys = [...objectKeys];
+  const named = sql<NamedObject>`
+    select object_key from mirror.segments where object_key = any(${keys}::text[]) and removed_at is null
+    union
+    select planned -> 'manifest' ->> 'objectKey'
+    from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
+    where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${keys}::text[])`;
+  const rows = await readRows(db, 'look up which objects are referenced', named);
+  return new Set(rows.map((row) => row.object_key));
 }

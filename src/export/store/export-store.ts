@@ -1,19 +1,25 @@
 /** The export's repository in Postgres: leases, coverage, publications. Leases by the database's clock. */
-import { sql } from 'kysely';
+import { sql, type Updateable } from 'kysely';
 import { evidenceJson } from '../../core/json-value.ts';
 import { FencedError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';
+import type { MirrorSchema } from '../../postgres/schema.ts';
 import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
-import { recordSuccess } from './batch-statements.ts';
 import { type Coverage, readCoverage, REPLACED_ROWS } from './coverage-rows.ts';
 import { lockObjects } from './export-locks.ts';
-import { type ExportLease, releaseLeases, renewLeases, takeLeases } from './leases.ts';
-import { commitPublication, decodePublication, type Publication, publicationRow } from './publications.ts';
-import { quarantineSegment } from './quarantine-segment.ts';
+import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import {
+  commitPublication,
+  decodePublication,
+  type Publication,
+  publicationRow,
+  recordSuccess,
+} from './publications.ts';
+import { quarantineSegment } from './segment-rows.ts';
 import { decodeProfile, encodeProfile, type SourceProfile } from './source-profile.ts';
-import { inTransaction, mapDatabaseError } from '../../postgres/transaction.ts';
+import { inTransaction, mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
@@ -127,8 +133,7 @@ export class ExportStore {
 
   /** @throws FencedError */
   intend(lease: ExportLease, publication: Publication): Promise<void> {
-    return inTransaction(this.#db, { action: `intend to publish ${nameOf(lease.scope)}` }, async (tx) => {
-      await checkFence(tx, lease);
+    return this.#fenced('intend to publish', lease, async (tx) => {
       await lockObjects(
         tx,
         publication.segments.map(({ manifest }) => manifest.objectKey),
@@ -164,20 +169,14 @@ export class ExportStore {
    * @throws RetryableError `COVERAGE_CHANGED` where the ledger's coverage is no longer what was planned on
    */
   commit(lease: ExportLease, publication: Publication): Promise<void> {
-    return inTransaction(
-      this.#db,
-      { action: `commit the publication of ${nameOf(lease.scope)}` },
-      async (tx) => {
-        await checkFence(tx, lease);
-        await commitPublication(tx, lease, publication);
-      },
+    return this.#fenced('commit the publication of', lease, (tx) =>
+      commitPublication(tx, lease, publication),
     );
   }
 
   /** Gives an intended publication up; its objects stay unreferenced. */
   drop(lease: ExportLease, publicationId: string): Promise<void> {
-    return inTransaction(this.#db, { action: `drop a publication of ${nameOf(lease.scope)}` }, async (tx) => {
-      await checkFence(tx, lease);
+    return this.#fenced('drop a publication of', lease, async (tx) => {
       await tx
         .updateTable('publications')
         .set({ state: 'dropped' })
@@ -189,24 +188,15 @@ export class ExportStore {
 
   /** Keeps the plan of windows until the export succeeds. A lease that was taken over keeps nothing. */
   keepPlan(lease: ExportLease, plan: unknown): Promise<void> {
-    return mapDatabaseError(`keep the plan of ${nameOf(lease.scope)}`, async () => {
-      await this.#db
-        .updateTable('exports')
-        .set({ window_plan: evidenceJson(plan) })
-        .where('export_id', '=', lease.exportId)
-        .where('lease_token', '=', lease.token)
-        .execute();
+    return this.#update(`keep the plan of ${nameOf(lease.scope)}`, lease, {
+      window_plan: evidenceJson(plan),
     });
   }
 
   /** Of the source's chain, by the lists; undefined where none is known. */
-  epoch(): Promise<number | undefined> {
-    return mapDatabaseError("read the epoch of the source's chain", async () => {
-      const found = await sql<{
-        epoch: number | null;
-      }>`select max(epoch) as epoch from mirror.checkpoints`.execute(this.#db);
-      return found.rows[0]?.epoch ?? undefined;
-    });
+  async epoch(): Promise<number | undefined> {
+    const newest = sql<{ epoch: number | null }>`select max(epoch) as epoch from mirror.checkpoints`;
+    return (await readRow(this.#db, "read the epoch of the source's chain", newest)).epoch ?? undefined;
   }
 
   /**
@@ -215,7 +205,7 @@ export class ExportStore {
    */
   succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void> {
     return mapDatabaseError(`record the success of ${nameOf(lease.scope)}`, () =>
-      recordSuccess(this.#db, [{ lease, contradictions, isDone }], { isReleased: false }),
+      recordSuccess(this.#db, [{ lease, contradictions, isDone }]),
     );
   }
 
@@ -223,23 +213,24 @@ export class ExportStore {
    * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
    * @throws FencedError
    */
-  fail(
+  async fail(
     lease: ExportLease,
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<Quarantine> {
-    return mapDatabaseError(`record the failure of ${nameOf(lease.scope)}`, async () => {
-      const failed = await sql<Quarantine>`
+    const [failed] = await readRows(
+      this.#db,
+      `record the failure of ${nameOf(lease.scope)}`,
+      sql<Quarantine>`
         update mirror.exports
         set attempts = attempts + 1, last_asked_at = clock_timestamp(),
           quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
           quarantine_reason = ${evidenceJson(reason)}::jsonb
         where export_id = ${lease.exportId} and lease_token = ${lease.token}
-        returning attempts, quarantined_at is not null as "isQuarantined"`.execute(this.#db);
-      const [row] = failed.rows;
-      if (row === undefined) throw new FencedError(nameOf(lease.scope));
-      return row;
-    });
+        returning attempts, quarantined_at is not null as "isQuarantined"`,
+    );
+    if (failed === undefined) throw new FencedError(nameOf(lease.scope));
+    return failed;
   }
 
   /**
@@ -271,50 +262,58 @@ export class ExportStore {
   }
 
   leaveSource(lease: ExportLease): Promise<void> {
-    return mapDatabaseError('free the export limit', async () => {
-      await this.#db
-        .updateTable('exports')
-        .set({ is_at_source: false })
-        .where('export_id', '=', lease.exportId)
-        .where('lease_token', '=', lease.token)
-        .execute();
-    });
+    return this.#update('free the export limit', lease, { is_at_source: false });
   }
 
-  profile(): Promise<SourceProfile> {
-    return mapDatabaseError('read what is known of the source', async () => {
-      const { profile } = await this.#db
-        .selectFrom('source_state')
-        .select('profile')
-        .executeTakeFirstOrThrow();
-      return decodeProfile(profile);
-    });
+  async profile(): Promise<SourceProfile> {
+    const stored = sql<{ profile: unknown }>`select profile from mirror.source_state`;
+    return decodeProfile((await readRow(this.#db, 'read what is known of the source', stored)).profile);
   }
 
   /** Replaces the profile. */
-  learn(profile: SourceProfile): Promise<void> {
-    return mapDatabaseError('record what is known of the source', async () => {
-      await sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`.execute(this.#db);
-    });
+  async learn(profile: SourceProfile): Promise<void> {
+    const replace = sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`;
+    await readRows(this.#db, 'record what is known of the source', replace);
   }
 
   /** The party's first entry among those that are loaded. */
-  firstEntry(partyId: string): Promise<Micros | undefined> {
-    return mapDatabaseError('read the first entry of a ledger', async () => {
-      const found = await sql<{ first: string | null }>`
-        select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`.execute(
-        this.#db,
-      );
-      const first = found.rows[0]?.first ?? undefined;
-      return first === undefined ? undefined : readInstant(first);
+  async firstEntry(partyId: string): Promise<Micros | undefined> {
+    const least = sql<{ first: string | null }>`
+      select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`;
+    const { first } = await readRow(this.#db, 'read the first entry of a ledger', least);
+    return first === null ? undefined : readInstant(first);
+  }
+
+  /** Changes the export's row, where the lease is still held. */
+  async #update(
+    action: string,
+    lease: ExportLease,
+    values: Updateable<MirrorSchema['exports']>,
+  ): Promise<void> {
+    await mapDatabaseError(action, () =>
+      this.#db
+        .updateTable('exports')
+        .set(values)
+        .where('export_id', '=', lease.exportId)
+        .where('lease_token', '=', lease.token)
+        .execute(),
+    );
+  }
+
+  /** In a transaction that another owner, or a lease that has run out, does not let begin. @throws FencedError */
+  #fenced(action: string, lease: ExportLease, work: (tx: Database) => Promise<void>): Promise<void> {
+    const name = nameOf(lease.scope);
+    return inTransaction(this.#db, { action: `${action} ${name}` }, async (tx) => {
+      const held = await fenceLeases(tx, [lease]);
+      if (!held.has(lease.exportId)) throw new FencedError(name);
+      await work(tx);
     });
   }
 
   /** Assets of all entries known so far: asked for where the source demands an asset and none is configured. */
-  knownAssets(): Promise<readonly string[]> {
-    return mapDatabaseError('read the known assets', async () => {
-      // A loose index scan: one look-up for each asset, however many entries there are.
-      const found = await sql<{ asset_id: string }>`
+  async knownAssets(): Promise<readonly string[]> {
+    // A loose index scan: one look-up for each asset, however many entries there are.
+    const known = sql<{ asset_id: string }>`
         with recursive known(asset_id) as (
           (select asset_id from mirror.ledger_entries order by asset_id limit 1)
           union all
@@ -323,19 +322,9 @@ export class ExportStore {
         select asset_id from known where asset_id is not null
         union
         select distinct asset_id from mirror.exports where asset_id is not null
-        order by asset_id limit 1000`.execute(this.#db);
-      return found.rows.map((row) => row.asset_id);
-    });
+        order by asset_id limit 1000`;
+    return (await readRows(this.#db, 'read the known assets', known)).map((row) => row.asset_id);
   }
-}
-
-/** Another owner, or a lease that has run out: what follows must not happen. */
-async function checkFence(tx: Database, lease: ExportLease): Promise<void> {
-  const held = await sql`
-    select from mirror.exports
-    where export_id = ${lease.exportId} and lease_token = ${lease.token} and lease_until > clock_timestamp()
-    for update`.execute(tx);
-  if (held.rows.length !== 1) throw new FencedError(nameOf(lease.scope));
 }
 
 function nameOf(scope: ExportScope): string {

@@ -73,6 +73,18 @@ export async function takeLeases(
   }));
 }
 
+/** Locks these exports until the end of the transaction. @returns those whose leases are held, and have not run out */
+export async function fenceLeases(
+  tx: Database,
+  leases: readonly ExportLease[],
+): Promise<ReadonlySet<bigint>> {
+  const fenced = await sql<{ export_id: bigint }>`
+    select e.export_id from mirror.exports e
+    join ${tokens(leases)} on e.export_id = held.export_id and e.lease_token = held.token
+    where e.lease_until > clock_timestamp() order by e.export_id for update of e`.execute(tx);
+  return new Set(fenced.rows.map((row) => row.export_id));
+}
+
 /** @returns the exports whose leases another has not taken over */
 export async function renewLeases(
   db: Database,

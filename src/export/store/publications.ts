@@ -14,8 +14,8 @@ import {
   newCoverage,
   supersede,
 } from './coverage-rows.ts';
-import type { ExportLease } from './leases.ts';
-import { segmentColumns } from './segment-row.ts';
+import { type ExportLease, releaseLeases } from './leases.ts';
+import { segmentColumns } from './segment-rows.ts';
 
 const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
 
@@ -108,6 +108,54 @@ export async function commitPublication(
     }))
     .where('export_id', '=', lease.exportId)
     .execute();
+}
+
+/** How an export ended. */
+export interface Success {
+  readonly lease: ExportLease;
+  /** In how many runs in a row the source contradicted what is known. */
+  readonly contradictions: number;
+  /** Nothing is left to ask: the plan goes. */
+  readonly isDone: boolean;
+  /** To be written with it; absent where it is committed, or nothing was left to ask. */
+  readonly publication?: Publication | undefined;
+}
+
+/** Everything of many exports without rows, and their leases are given back. Called with all of them fenced. */
+export async function commitEmpty(tx: Database, exports: readonly Success[]): Promise<void> {
+  await supersede(
+    tx,
+    exports.flatMap(({ publication }) => publication?.supersedes ?? []),
+  );
+  const ranges = exports.flatMap(
+    ({ lease, publication }) =>
+      publication?.coverage.map((range) => coverageRow(lease.scope, publication, range)) ?? [],
+  );
+  await insertCoverage(tx, ranges);
+  await recordSuccess(tx, exports);
+  await releaseLeases(
+    tx,
+    exports.map(({ lease }) => lease),
+  );
+}
+
+export async function recordSuccess(tx: Database, exports: readonly Success[]): Promise<void> {
+  const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
+    export_id: String(lease.exportId),
+    published: publication === undefined ? 0 : 1,
+    last_entry_at: publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),
+    contradictions,
+    is_done: isDone,
+  }));
+  await sql`
+    update mirror.exports e
+    set coverage_seq = e.coverage_seq + g.published, last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
+      attempts = 0, quarantined_at = null, quarantine_reason = null,
+      window_plan = case when g.is_done then null else e.window_plan end,
+      contradictions = g.contradictions, last_asked_at = clock_timestamp()
+    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, published int,
+      last_entry_at timestamptz, contradictions int, is_done boolean)
+    where e.export_id = g.export_id`.execute(tx);
 }
 
 /** One settled publication of a scope is kept, for a COMMIT whose answer was lost. */

@@ -1,5 +1,5 @@
 /** The warehouse's side of loading: what waits, and the transaction in which segments change place. */
-import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
+import { quarantineSegment } from '../../export/store/segment-rows.ts';
 import { sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';

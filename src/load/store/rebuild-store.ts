@@ -7,7 +7,7 @@ import { doRangesOverlap } from '../plan.ts';
 import type { RebuiltParty } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
-import { segmentColumns } from '../../export/store/segment-row.ts';
+import { segmentColumns } from '../../export/store/segment-rows.ts';
 import { lockParties } from '../../export/store/export-locks.ts';
 import {
   type Coverage,

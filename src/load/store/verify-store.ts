@@ -1,6 +1,6 @@
 /** What the warehouse says of itself when it is verified. */
 import { type RawBuilder, sql } from 'kysely';
-import { quarantineSegment } from '../../export/store/quarantine-segment.ts';
+import { quarantineSegment } from '../../export/store/segment-rows.ts';
 import type { MonthSum, NeverFetched, Problem, QuarantineReason } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';

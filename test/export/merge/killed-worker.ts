@@ -2,7 +2,7 @@
 import { Pool } from 'pg';
 import { createLog } from '../../../src/core/log.ts';
 import { mergeAll } from '../../../src/export/merge/merge-all.ts';
-import { MergeStore } from '../../../src/export/store/merge-store.ts';
+import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { signal, World } from '../export-world.ts';
 
@@ -12,7 +12,7 @@ const { db } = openWarehouse({ url, onIdleError: () => undefined });
 await mergeAll(
   {
     ...world.deps(),
-    candidates: new MergeStore(db),
+    archive: new ExportArchiveStore(db),
     runId,
     log: createLog('silent'),
     failpoint: (reached) => {

@@ -7,7 +7,6 @@ import { mergeAll, type MergeReport } from '../../../src/export/merge/merge-all.
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
 import type { Step } from '../../../src/export/publish/publish.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
-import { MergeStore } from '../../../src/export/store/merge-store.ts';
 import { RowDigest } from '../../../src/ledger/digest.ts';
 import { manifestKey } from '../../../src/ledger/objects/object-keys.ts';
 import { loadParty } from '../../../src/load/load-party.ts';
@@ -51,7 +50,7 @@ async function openScene(spoils: World['source']['spoils'] = []): Promise<Scene>
       mergeAll(
         {
           ...world.deps(),
-          candidates: new MergeStore(warehouse.db),
+          archive: new ExportArchiveStore(warehouse.db),
           runId: randomUUID(),
           log,
           nightBytesMax,
