@@ -1,10 +1,10 @@
 /** What every step of one sync shares: its session, its source, its limits and what it has seen. */
-import { errorCode, PermanentError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { PermanentError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import { checkPage, doubt, DoubtSeen } from './guards.ts';
 import type { ListName, ListSource, Page, PageQuestion, ResumePointStore } from './ports.ts';
-import type { ResumePointWriter } from './resume-point.ts';
+import type { ResumedFrom, ResumePoints } from './resume-point.ts';
 import type { ListSession, ListStore } from './store/list-store.ts';
 
 export interface SyncProgress {
@@ -33,24 +33,29 @@ export interface SyncDeps {
   readonly log: Log;
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
-  /** Pages after which a list that does not end is given up. */
+  /** After which a list that does not end is given up. */
   readonly ceiling?: Ceiling;
   /** Pause before the source is asked again for rows that it has shown elsewhere. */
   readonly pauseMs?: number;
 }
 
-export interface Ceiling {
+interface Ceiling {
   readonly rows: number;
   readonly requests: number;
 }
 
-export const CEILING: Ceiling = { rows: 50_000_000, requests: 2_000_000 };
-export const PAUSE_MS = 500;
+const CEILING: Ceiling = { rows: 50_000_000, requests: 2_000_000 };
+
+export interface SyncMode {
+  readonly kind: 'first reading' | 'increment' | 'audit';
+  /** Why everything is read again. */
+  readonly because?: string;
+}
 
 export interface SyncContext {
   readonly deps: SyncDeps;
   readonly session: ListSession;
-  readonly writer: ResumePointWriter;
+  readonly resumePoints: ResumePoints;
   readonly list: ListName;
   readonly signal: AbortSignal;
   readonly tally: Tally;
@@ -59,6 +64,8 @@ export interface SyncContext {
 
 /** What one sync has asked and seen. */
 export class Tally {
+  mode: SyncMode = { kind: 'increment' };
+  resumedFrom: ResumedFrom | undefined;
   requests = 0;
   pages = 0;
   newRows = 0;
@@ -79,39 +86,39 @@ export class Tally {
  * @throws DoubtSeen where the second answer contradicts itself too
  */
 export async function askPage(context: SyncContext, question: Omit<PageQuestion, 'list'>): Promise<Page> {
-  const { deps, list, tally } = context;
-  const ceiling = deps.ceiling ?? CEILING;
-  for (let attempt = 1; ; attempt += 1) {
-    if (tally.requests >= ceiling.requests) throw endless(list, `${ceiling.requests} requests`);
+  const { deps, list, tally, signal } = context;
+  for (let isAgain = false; ; isAgain = true) {
+    checkCeiling(context, 'requests', tally.requests + 1);
     tally.requests += 1;
     await deps.failpoint?.('asking');
-    const fault = await lookAtPage(context, question);
-    if (!(fault instanceof DoubtSeen)) return fault;
-    if (attempt === 2) throw fault;
-    tally.warn(`${fault.code}: the page was asked for again`);
-  }
-}
-
-async function lookAtPage(
-  { deps, list, tally, signal }: SyncContext,
-  question: Omit<PageQuestion, 'list'>,
-): Promise<Page | DoubtSeen> {
-  try {
-    const page = await deps.source.page({ list, ...question }, signal);
-    await deps.failpoint?.('received');
-    if (page.blockHeight !== undefined && question.newestFirst) {
-      tally.height = page.blockHeight;
-      tally.time = page.blockTime;
+    try {
+      const page = await deps.source.page({ list, ...question }, signal);
+      await deps.failpoint?.('received');
+      if (page.blockHeight !== undefined && question.newestFirst) {
+        tally.height = page.blockHeight;
+        tally.time = page.blockTime;
+      }
+      const fault = checkPage(list, page);
+      if (fault === undefined) return page;
+      throw fault;
+    } catch (error) {
+      const fault = asDoubt(error);
+      if (fault === undefined || isAgain) throw fault ?? error;
+      tally.warn(`${fault.code}: the page was asked for again`);
     }
-    return checkPage(list, page) ?? page;
-  } catch (error) {
-    if (errorCode(error) !== 'PAGE_SHAPE' || !(error instanceof PermanentError)) throw error;
-    return new DoubtSeen(error.message, { code: error.code, meta: error.meta, cause: error });
   }
 }
 
-export function endless(list: ListName, limit: string): DoubtSeen {
-  return doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${limit}`);
+function asDoubt(error: unknown): DoubtSeen | undefined {
+  if (error instanceof DoubtSeen) return error;
+  if (!(error instanceof PermanentError) || error.code !== 'PAGE_SHAPE') return undefined;
+  return new DoubtSeen(error.message, { code: error.code, meta: error.meta, cause: error });
+}
+
+/** @throws DoubtSeen `LIST_ENDLESS` */
+export function checkCeiling({ deps, list }: SyncContext, what: keyof Ceiling, count: number): void {
+  const most = (deps.ceiling ?? CEILING)[what];
+  if (count > most) throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
 }
 
 /** For bars and logs. */

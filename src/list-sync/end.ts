@@ -5,22 +5,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
-import { PAUSE_MS, reportProgress, type SyncContext } from './context.ts';
-import { doubt, EndNotShown } from './guards.ts';
+import { reportProgress, type SyncContext } from './context.ts';
+import { doubt, EndNotShown, OverlapMissing } from './guards.ts';
+import type { Asked } from './page-requests.ts';
 import type { ListedRow, Page } from './ports.ts';
-import { OverlapMissing, type Reader } from './reader.ts';
+import type { Reader } from './reader.ts';
 
 /** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
 const FIRST_LOOK_PAGES = 16;
 const LOOK_AGAIN_FACTOR = 4;
 /** How often the source is asked for rows that it has shown, before it is doubted. */
 const REACH_ATTEMPTS_MAX = 3;
+const PAUSE_MS = 500;
 
-export interface Newest {
-  readonly page: Page;
-  readonly size: number;
+interface Newest {
+  readonly asked: Asked;
   /** Without `network`, where the source's order has no place for it. */
-  readonly rows: readonly ListedRow[];
+  readonly keys: readonly string[];
   /** Those that are not held yet. */
   readonly unheld: Set<string>;
   /** The last place that was held when the page was asked for, and the last group's rows. */
@@ -28,49 +29,44 @@ export interface Newest {
   readonly lastKeys: readonly string[];
 }
 
-/** @returns the keys of the newest page, all held; or that the resume point was an old one */
-export async function readToEnd(context: SyncContext, reader: Reader): Promise<readonly string[] | 'stale'> {
+/** @returns the keys of the newest page, all held */
+export async function readToEnd(reader: Reader): Promise<readonly string[]> {
+  const { tally } = reader.context;
   let early: Newest | undefined;
   let lookAt = FIRST_LOOK_PAGES;
   for (;;) {
-    const step = await reader.step(false);
-    if (step === 'stale') return step;
-    dropReached(early, step.fresh);
-    if (!step.promisesMore) break;
-    if (early?.unheld.size === 0) return proveEnd(context, reader, early);
+    const { fresh, promisesMore } = await reader.step(false);
+    dropReached(early, fresh);
+    if (!promisesMore) break;
+    if (early?.unheld.size === 0) return proveEnd(reader, early);
     if (reader.pages >= lookAt) {
-      early = await lookForNewest(context, reader, false);
+      early = await lookForNewest(reader);
       lookAt = reader.pages * LOOK_AGAIN_FACTOR;
     }
   }
-  context.tally.phase = 'proving the end';
-  reportProgress(context);
-  return proveEnd(context, reader, await lookForNewest(context, reader, false));
+  tally.phase = 'proving the end';
+  reportProgress(reader.context);
+  return proveEnd(reader, await lookForNewest(reader));
 }
 
-async function proveEnd(
-  context: SyncContext,
-  reader: Reader,
-  found: Newest,
-): Promise<readonly string[] | 'stale'> {
+async function proveEnd(reader: Reader, found: Newest): Promise<readonly string[]> {
+  const { list, tally } = reader.context;
   let newest = found;
-  if ((await reach(context, reader, newest)) === 'stale') return 'stale';
-  await checkWholeList(context, reader, newest);
-  if (!(await showsLastRow(context, reader, newest))) {
-    const isOldest = await isFirstPage(context, reader, newest);
+  await reach(reader, newest);
+  await checkWholeList(reader, newest);
+  if (!(await showsLastRow(reader, newest))) {
+    const isOldest = await isFirstPage(reader, newest);
     // A list of parties cannot show from which end it was read; heights can.
-    if (isOldest && context.list === 'parties') throw noEnd(context);
-    newest = isOldest ? await lookFromEnd(context, reader) : await lookForNewest(context, reader, false);
-    if ((await reach(context, reader, newest)) === 'stale') return 'stale';
-    if (!(await showsLastRow(context, reader, newest))) {
-      if (isOldest) throw noEnd(context);
-      const last = newest.lastKeys.at(-1);
+    if (isOldest && list === 'parties') throw noEnd(reader.context);
+    newest = isOldest ? await lookFromEnd(reader) : await lookForNewest(reader);
+    await reach(reader, newest);
+    if (!(await showsLastRow(reader, newest))) {
+      if (isOldest) throw noEnd(reader.context);
       const state = 'the newest page lacks the row that comes last, oldest first';
-      throw doubt(context.list, 'NEWEST_LACKS_LAST', state, { last });
+      throw doubt(list, 'NEWEST_LACKS_LAST', state, { last: newest.lastKeys.at(-1) });
     }
   }
-  const network = context.tally.network === 'stored' ? [NETWORK_PARTY] : [];
-  return [...new Set([...newest.rows.map(({ key }) => key), ...network])];
+  return [...new Set([...newest.keys, ...(tally.network === 'stored' ? [NETWORK_PARTY] : [])])];
 }
 
 function noEnd({ list }: SyncContext): EndNotShown {
@@ -81,85 +77,70 @@ function noEnd({ list }: SyncContext): EndNotShown {
 }
 
 /** Goes on until every row of the newest page is held. */
-async function reach(context: SyncContext, reader: Reader, newest: Newest): Promise<'stale' | undefined> {
+async function reach(reader: Reader, newest: Newest): Promise<void> {
+  const { list, deps, signal } = reader.context;
   const { unheld } = newest;
   for (let attempt = 1; unheld.size > 0;) {
-    const step = await reader.step(true);
-    if (step === 'stale') return step;
-    dropReached(newest, step.fresh);
-    if (step.fresh.length > 0) continue;
+    const { fresh } = await reader.step(true);
+    dropReached(newest, fresh);
+    if (fresh.length > 0) continue;
     if (attempt >= REACH_ATTEMPTS_MAX) {
       // Rows may have been inserted among the last ones: the end is read again.
       if (reader.generation.kind === 'current') {
-        throw new OverlapMissing('rows of the newest page do not come behind the last ones');
+        throw new OverlapMissing(list, 'rows of the newest page do not come behind the last ones');
       }
       const state = 'rows of the newest page do not come, oldest first';
-      throw doubt(context.list, 'NEWEST_NOT_REACHED', state, { rows: unheld.size, first: [...unheld][0] });
+      throw doubt(list, 'NEWEST_NOT_REACHED', state, { rows: unheld.size, first: [...unheld][0] });
     }
     attempt += 1;
-    await sleep(context.deps.pauseMs ?? PAUSE_MS, undefined, { signal: context.signal });
+    await sleep(deps.pauseMs ?? PAUSE_MS, undefined, { signal });
   }
-  return undefined;
 }
 
 function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): void {
-  if (newest !== undefined) for (const { key } of fresh) newest.unheld.delete(key);
+  for (const { key } of fresh) newest?.unheld.delete(key);
 }
 
 /** A page whose rows are all held proves no end unless it is the last page: the source may ignore the order. */
-async function showsLastRow({ session }: SyncContext, reader: Reader, newest: Newest): Promise<boolean> {
-  if (newest.lastKeys.length === 0 && newest.rows.length === 0) return true;
-  const keys = newest.rows.map(({ key }) => key);
-  if (newest.lastKeys.some((key) => keys.includes(key))) return true;
-  const { highestPos } = await session.locate(reader.generation, keys);
-  return highestPos > newest.lastPos;
+async function showsLastRow(reader: Reader, { keys, lastKeys, lastPos }: Newest): Promise<boolean> {
+  if (lastKeys.length === 0 && keys.length === 0) return true;
+  if (lastKeys.some((key) => keys.includes(key))) return true;
+  const { highestPos } = await reader.context.session.locate(reader.generation, keys);
+  return highestPos !== null && highestPos > lastPos;
 }
 
 /** Whether the source ignores the order: its newest-first page is the first page, oldest first. */
-async function isFirstPage({ session }: SyncContext, reader: Reader, { rows }: Newest): Promise<boolean> {
-  const keys = rows.map(({ key }) => key);
-  const { highestPos, rowsUpTo } = await session.locate(reader.generation, keys, 0n);
-  return highestPos > 0n && rowsUpTo <= BigInt(rows.length);
+async function isFirstPage(reader: Reader, { keys }: Newest): Promise<boolean> {
+  const { highestPos, rowsUpTo } = await reader.context.session.locate(reader.generation, keys, 0n);
+  return highestPos !== null && rowsUpTo <= BigInt(keys.length);
 }
 
 /** A page with room left, and none behind it, shows the whole list: as many rows as are held. */
-async function checkWholeList(context: SyncContext, reader: Reader, newest: Newest): Promise<void> {
-  const { list, session } = context;
-  const { page, size, rows } = newest;
-  if (page.hasNextPage || !reader.hasRoom(size, page.rows.length)) return;
-  const keys = rows.map(({ key }) => key);
-  const { rowsUpTo: expected } = await session.locate(reader.generation, keys, newest.lastPos);
-  if (BigInt(rows.length) === expected) return;
-  if (rows.length === 0) {
+async function checkWholeList(reader: Reader, { asked, keys, lastPos }: Newest): Promise<void> {
+  const { list, session } = reader.context;
+  if (asked.page.hasNextPage || !reader.hasRoom(asked)) return;
+  const { rowsUpTo: expected } = await session.locate(reader.generation, keys, lastPos);
+  if (BigInt(keys.length) === expected) return;
+  if (keys.length === 0) {
     throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', { held: `${expected}` });
   }
   throw doubt(list, 'SETS_DIFFER', 'both orders show other rows of a list that fits one page', {
-    newestFirst: rows.length,
+    newestFirst: keys.length,
     oldestFirst: `${expected}`,
   });
 }
 
-async function lookForNewest(context: SyncContext, reader: Reader, fromEnd: boolean): Promise<Newest> {
-  const { lastPos } = reader;
-  const lastKeys = reader.lastGroup?.keys ?? [];
-  const { page, size } = await reader.askNewest(fromEnd);
-  const rows = await withoutUnplaced(context, reader, page);
-  const keys = rows.map(({ key }) => key);
-  if (context.list === 'parties' && new Set(keys).size < keys.length) {
-    throw doubt(context.list, 'ROW_TWICE', 'the newest page lists a row twice', { rows: keys.length });
+async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
+  const { list, session } = reader.context;
+  const { generation, lastGroup } = reader;
+  const asked = await reader.askNewest(fromEnd);
+  const keys = (await withoutUnplaced(reader, asked.page)).map(({ key }) => key);
+  if (list === 'parties' && new Set(keys).size < keys.length) {
+    throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', { rows: keys.length });
   }
-  const unheld = new Set(await context.session.unheld(reader.generation, keys));
-  return { page, size, rows, unheld, lastPos, lastKeys };
-}
-
-/** Where the source has no newest-first page, the last page of the other order may serve. */
-async function lookFromEnd(context: SyncContext, reader: Reader): Promise<Newest> {
-  try {
-    return await lookForNewest(context, reader, true);
-  } catch (error) {
-    if (!REFUSALS.has(errorCode(error))) throw error;
-    throw noEnd(context);
-  }
+  const unheld = new Set(keys);
+  for (const key of (await session.locate(generation, keys)).held) unheld.delete(key);
+  return { asked, keys, unheld, lastPos: generation.lastPos, lastKeys: lastGroup?.keys ?? [] };
 }
 
 const REFUSALS: ReadonlySet<string> = new Set([
@@ -169,30 +150,29 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'PAGE_SHAPE',
 ]);
 
+/** Where the source has no newest-first page, the last page of the other order may serve. */
+async function lookFromEnd(reader: Reader): Promise<Newest> {
+  try {
+    return await lookForNewest(reader, true);
+  } catch (error) {
+    throw REFUSALS.has(errorCode(error)) ? noEnd(reader.context) : error;
+  }
+}
+
 /**
  * The public service lists `network` first, newest first, and oldest first only where everything fits one
  * page: it has no place in the order. The exception covers `network` and nothing else.
  */
-async function withoutUnplaced(
-  context: SyncContext,
-  reader: Reader,
-  page: Page,
-): Promise<readonly ListedRow[]> {
-  if (context.list !== 'parties') return page.rows;
-  const at = page.rows.findIndex(({ key }) => key === NETWORK_PARTY);
-  const shown = page.rows[at] ?? reader.network;
-  if (shown === undefined) return page.rows;
-  const { generation } = reader;
-  // Placed like any other row where the source lists it so.
-  const isPlaced = !(await context.session.isUnplaced(generation, NETWORK_PARTY));
-  if (isPlaced) return page.rows;
-  if (at !== 0 && reader.network === undefined) return page.rows;
-  await keepNetwork(context, reader, shown);
-  return page.rows.filter((_, index) => index !== at);
-}
-
-async function keepNetwork(context: SyncContext, { generation }: Reader, shown: ListedRow): Promise<void> {
+async function withoutUnplaced(reader: Reader, { rows }: Page): Promise<readonly ListedRow[]> {
+  const { context, generation, network } = reader;
   const { session, tally } = context;
+  const at = rows.findIndex(({ key }) => key === NETWORK_PARTY);
+  const shown = rows[at] ?? network;
+  const isAtOdds = at === 0 || network !== undefined;
+  if (context.list !== 'parties' || shown === undefined || !isAtOdds) return rows;
+  // Placed like any other row where the source lists it so.
+  if ((await session.locate(generation, [NETWORK_PARTY])).highestPos !== null) return rows;
   if (tally.network !== 'stored') await session.keepUnplaced(generation.epoch, shown);
   tally.network = 'stored';
+  return rows.filter((_, index) => index !== at);
 }

@@ -1,42 +1,25 @@
 /** What a sync has to show for its verdict, as JSON. */
 import { storable } from '../core/json-value.ts';
 import { formatInstant } from '../core/time.ts';
-import type { ResumedFrom } from './resume-point.ts';
 import type { SyncContext } from './context.ts';
 import type { AuditReport } from './store/claim.ts';
-import type { KnownGap, OpenDoubt } from './store/list-state.ts';
+import type { ListSituation } from './store/list-store.ts';
 
 export type Evidence = Readonly<Record<string, unknown>>;
 
-export interface SyncMode {
-  readonly kind: 'first reading' | 'increment' | 'audit';
-  /** Why everything is read again. */
-  readonly because?: string;
-}
-
-/** What stands between a list and `complete`. */
-export interface Missing {
-  readonly code: string;
-  readonly [detail: string]: unknown;
-}
-
-export interface Standing {
-  readonly mode: SyncMode;
-  readonly epoch: number;
+export interface Standing extends Pick<ListSituation, 'epoch' | 'gaps' | 'doubts'> {
   readonly rows: bigint;
   readonly auditedAt: string | null | undefined;
-  readonly resumedFrom: ResumedFrom | undefined;
   readonly audit?: AuditReport | undefined;
-  readonly missing: readonly Missing[];
-  readonly gaps: readonly KnownGap[];
-  readonly doubts: readonly OpenDoubt[];
+  /** What stands between the list and `complete`. */
+  readonly missing: readonly { readonly code: string; readonly [detail: string]: unknown }[];
 }
 
 export function describeSync({ list, tally, pageSize }: SyncContext, standing: Standing): Evidence {
-  const { mode, epoch, rows, auditedAt, resumedFrom, audit, missing, gaps, doubts } = standing;
+  const { epoch, rows, auditedAt, audit, missing, gaps, doubts } = standing;
   return storable({
     list,
-    ...mode,
+    ...tally.mode,
     epoch,
     asOfHeight: tally.height,
     asOfTime: tally.time === undefined ? undefined : formatInstant(tally.time),
@@ -45,7 +28,7 @@ export function describeSync({ list, tally, pageSize }: SyncContext, standing: S
     requests: tally.requests,
     pages: tally.pages,
     pageSize,
-    resumedFrom,
+    resumedFrom: tally.resumedFrom,
     doubts: doubts.map(({ code, since, seen }) => ({ code, since, message: seen['message'] })),
     knownGaps: gaps.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
       belowKey,

@@ -38,55 +38,49 @@ export function classifyOverlap(
   expected: readonly Group[],
 ): Overlap {
   const page = groupRows(rows);
+  const [first] = page;
   // After a cursor that tied rows share, the rest of its group may follow, less at least one row.
-  const isRest = sent !== undefined && page[0] !== undefined && isRestOf(page[0], sent);
-  let at = isRest ? 1 : 0;
-  for (const [index, held] of expected.entries()) {
-    const shown = page[at];
+  const isRest =
+    first !== undefined &&
+    first.keys.length < (sent?.keys.length ?? 0) &&
+    subtract(first.keys, sent?.keys ?? []).length === 0;
+  const groups = isRest ? page.slice(1) : page;
+  for (const [at, held] of expected.entries()) {
+    const shown = groups[at];
     if (shown === undefined) return { kind: rows.length === 0 ? 'missing' : 'cut' };
-    const isLast = index === expected.length - 1;
-    const lacking = subtract(held.keys, shown.keys);
-    if (lacking.length > 0 || (!isLast && shown.keys.length > held.keys.length)) {
-      const isCut = at === page.length - 1 && subtract(shown.keys, held.keys).length === 0;
+    const isLast = at === expected.length - 1;
+    const isLacking = subtract(held.keys, shown.keys).length > 0;
+    if (isLacking || (!isLast && shown.keys.length > held.keys.length)) {
+      const isCut = at === groups.length - 1 && subtract(shown.keys, held.keys).length === 0;
       return { kind: isCut ? 'cut' : 'missing' };
     }
-    at += 1;
   }
+  const behind = isRest ? rows.slice(first.keys.length) : rows;
   const known = expected.flatMap(({ keys }) => keys);
-  const skipped = isRest ? (page[0]?.keys.length ?? 0) : 0;
-  return {
-    kind: 'shown',
-    fresh: withoutKeys(rows.slice(skipped), known),
-    groups: page.slice(isRest ? 1 : 0),
-  };
-}
-
-function isRestOf(shown: Group, sent: Group): boolean {
-  return shown.keys.length < sent.keys.length && subtract(shown.keys, sent.keys).length === 0;
+  return { kind: 'shown', fresh: withoutKeys(behind, known), groups };
 }
 
 /** What is in `keys` more often than in `other`. */
 export function subtract(keys: readonly string[], other: readonly string[]): string[] {
-  const counts = countOf(other);
-  return keys.filter((key) => !take(counts, key));
+  const take = takerOf(other);
+  return keys.filter((key) => !take(key));
 }
 
 /** The rows that are left when each of `keys` has been taken away once. */
 export function withoutKeys(rows: readonly ListedRow[], keys: readonly string[]): ListedRow[] {
-  const counts = countOf(keys);
-  return rows.filter(({ key }) => !take(counts, key));
+  const take = takerOf(keys);
+  return rows.filter(({ key }) => !take(key));
 }
 
-function countOf(keys: readonly string[]): Map<string, number> {
+/** Tells of a key as often as it is among them that it is. */
+function takerOf(keys: readonly string[]): (key: string) => boolean {
   const counts = new Map<string, number>();
   for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
-  return counts;
-}
-
-function take(counts: Map<string, number>, key: string): boolean {
-  const left = counts.get(key) ?? 0;
-  if (left > 0) counts.set(key, left - 1);
-  return left > 0;
+  return (key) => {
+    const left = counts.get(key) ?? 0;
+    if (left > 0) counts.set(key, left - 1);
+    return left > 0;
+  };
 }
 
 /** Whether two pages show the same rows, in whatever order ties come. */
@@ -99,26 +93,24 @@ export function isSameRows(left: readonly ListedRow[], right: readonly ListedRow
  * What a page behind a cursor whose own group may have been cut says of that group: with `ask` the source was
  * asked behind the last group that is held, because no page is large enough to show it again.
  * - `complete`: the rest of the group came, one row less than is held, so that no row of it is missing
- * - `more`: rows of the group came that were not held
+ * - `more`: rows of the group came that were not held; `groups` is the group with them
  * - `unseen`: none of its rows came again; where it is one row, nothing can be said against the page
  */
-export type Rest =
-  | {
-      readonly kind: 'complete' | 'unseen';
-      readonly fresh: readonly ListedRow[];
-      readonly groups: readonly Group[];
-    }
-  | { readonly kind: 'more'; readonly fresh: readonly ListedRow[]; readonly group: Group };
+export interface Rest {
+  readonly kind: 'complete' | 'unseen' | 'more';
+  readonly fresh: readonly ListedRow[];
+  readonly groups: readonly Group[];
+}
 
 export function classifyRest(rows: readonly ListedRow[], last: Group): Rest {
-  const page = groupRows(rows);
-  const [first] = page;
-  const isOwn = first !== undefined && subtract(first.keys, last.keys).length < first.keys.length;
-  if (!isOwn) return { kind: 'unseen', fresh: rows, groups: page };
-  const unknown = subtract(first.keys, last.keys);
+  const groups = groupRows(rows);
+  const [first] = groups;
+  const unknown = subtract(first?.keys ?? [], last.keys);
+  if (first === undefined || unknown.length === first.keys.length)
+    return { kind: 'unseen', fresh: rows, groups };
   if (unknown.length === 0 && first.keys.length < last.keys.length) {
-    return { kind: 'complete', fresh: rows.slice(first.keys.length), groups: page.slice(1) };
+    return { kind: 'complete', fresh: rows.slice(first.keys.length), groups: groups.slice(1) };
   }
-  const group = { cursor: first.cursor, keys: [...last.keys, ...unknown] };
-  return { kind: 'more', fresh: withoutKeys(rows.slice(0, first.keys.length), last.keys), group };
+  const fresh = withoutKeys(rows.slice(0, first.keys.length), last.keys);
+  return { kind: 'more', fresh, groups: [{ cursor: first.cursor, keys: [...last.keys, ...unknown] }] };
 }

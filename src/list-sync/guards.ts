@@ -9,13 +9,22 @@ export class DoubtSeen extends PermanentError {}
 /** The source cannot be read to its end, although nothing that it shows is wrong. */
 export class EndNotShown extends PermanentError {}
 
-const WHAT_TO_DO = 'the next sync reads the whole list again';
+/** The source does not show again what is held. */
+export class OverlapMissing extends DoubtSeen {
+  readonly state: string;
+
+  constructor(list: ListName, state: string) {
+    super(describeDoubt(list, state), { code: 'OVERLAP_MISSING', meta: { list } });
+    this.state = state;
+  }
+}
 
 export function doubt(list: ListName, code: string, state: string, seen: object = {}): DoubtSeen {
-  return new DoubtSeen(`Cannot call ${list} complete: ${state}; ${WHAT_TO_DO}`, {
-    code,
-    meta: { list, ...seen },
-  });
+  return new DoubtSeen(describeDoubt(list, state), { code, meta: { list, ...seen } });
+}
+
+function describeDoubt(list: ListName, state: string): string {
+  return `Cannot call ${list} complete: ${state}; the next sync reads the whole list again`;
 }
 
 export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen {
@@ -25,20 +34,14 @@ export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen
 /** What a page says of itself. `endCursor` is never used: with the public service it leads to a wrong page. */
 export function checkPage(list: ListName, page: Page): DoubtSeen | undefined {
   const { rows, hasNextPage, startCursor, endCursor } = page;
-  if (rows.length === 0) {
-    return hasNextPage
-      ? doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one')
-      : undefined;
+  const [firstEdge, lastEdge] = [rows[0]?.cursor, rows.at(-1)?.cursor];
+  if (firstEdge === undefined) {
+    if (!hasNextPage) return undefined;
+    return doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one');
   }
-  const isStart = startCursor === undefined || startCursor === rows[0]?.cursor;
-  const isEnd = endCursor === undefined || endCursor === rows.at(-1)?.cursor;
-  if (isStart && isEnd) return undefined;
-  return doubt(list, 'ENVELOPE_CONTRADICTS', 'pageInfo names other cursors than the edges', {
-    startCursor,
-    endCursor,
-    firstEdge: rows[0]?.cursor,
-    lastEdge: rows.at(-1)?.cursor,
-  });
+  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge) return undefined;
+  const seen = { startCursor, endCursor, firstEdge, lastEdge };
+  return doubt(list, 'ENVELOPE_CONTRADICTS', 'pageInfo names other cursors than the edges', seen);
 }
 
 /** New rows oldest first: heights never go down, a party comes once. */
@@ -52,11 +55,11 @@ export function checkOrder(
     return new Set(keys).size === keys.length ? undefined : seenRowTwice(list, keys);
   }
   let before = lastKey;
-  for (const { key } of fresh) {
-    if (before !== undefined && heightOf(key) < heightOf(before)) {
-      return doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', { before, after: key });
+  for (const { key: after } of fresh) {
+    if (before !== undefined && heightOf(after) < heightOf(before)) {
+      return doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', { before, after });
     }
-    before = key;
+    before = after;
   }
   return undefined;
 }
@@ -80,7 +83,7 @@ export interface AuditTotals {
 }
 
 /** Rows that may disappear without a doubt, however short the list. */
-export const SHRUNK_ROWS_MAX = 2n;
+const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 
 export interface Accepted {
@@ -88,49 +91,34 @@ export interface Accepted {
   readonly shrunk: boolean;
 }
 
-export type AuditFinding =
-  | { readonly kind: 'same' }
-  /** Everything held is older than everything served. */
-  | { readonly kind: 'gap' }
-  /** Nothing is in common, and a person has said that this is right. */
-  | { readonly kind: 'new network' }
-  | { readonly kind: 'doubt'; readonly doubt: DoubtSeen };
+/**
+ * - `gap`: everything held is older than everything served
+ * - `new network`: nothing is in common, and a person has said that this is right
+ */
+export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtSeen;
 
 /** What an audit that has read to the end means for what is mirrored. */
 export function judgeAudit(list: ListName, found: AuditTotals, accepted: Accepted): AuditFinding {
-  const seen = { served: `${found.served}`, held: `${found.confirmed}`, gone: `${found.gone}` };
-  const isShrunk = (gone: bigint): boolean =>
-    gone > SHRUNK_ROWS_MAX && gone * SHRUNK_SHARE > found.confirmed && !accepted.shrunk;
-  const refuse = (code: string, state: string, flag: string): AuditFinding => ({
-    kind: 'doubt',
-    doubt: new DoubtSeen(`Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`, {
+  const { served, confirmed, common } = found;
+  const refuse = (code: string, state: string, flag: string): DoubtSeen =>
+    new DoubtSeen(`Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`, {
       code,
-      meta: { list, ...seen },
-    }),
-  });
-  if (found.confirmed === 0n) return { kind: 'same' };
-  if (found.served === 0n) {
-    if (accepted.shrunk) return { kind: 'same' };
-    return refuse(
-      'LIST_SHRANK',
-      `the source shows an empty list, where ${found.confirmed} rows are held`,
-      '--accept-shrunk',
-    );
+      meta: { list, served: `${served}`, held: `${confirmed}`, gone: `${found.gone}` },
+    });
+  const refuseShrunk = (state: string): AuditFinding =>
+    accepted.shrunk ? 'same' : refuse('LIST_SHRANK', state, '--accept-shrunk');
+  if (confirmed === 0n) return 'same';
+  if (served === 0n) {
+    return refuseShrunk(`the source shows an empty list, where ${confirmed} rows are held`);
   }
-  if (found.common === 0n) {
-    if (list === 'checkpoints' && found.isAllNewer) return { kind: 'gap' };
-    if (accepted.newNetwork) return { kind: 'new network' };
-    if (list === 'parties' && accepted.shrunk) return { kind: 'same' };
+  if (common === 0n) {
+    if (list === 'checkpoints' && found.isAllNewer) return 'gap';
+    if (accepted.newNetwork) return 'new network';
+    if (list === 'parties' && accepted.shrunk) return 'same';
     return refuse('OTHER_NETWORK', 'the source shows no row of those that are held', '--accept-new-network');
   }
   // Old checkpoints fall out of the source's retention; parties do not.
   const gone = list === 'parties' ? found.gone + found.pruned : found.gone;
-  if (isShrunk(gone)) {
-    return refuse(
-      'LIST_SHRANK',
-      `the source serves ${gone} of ${found.confirmed} rows no longer`,
-      '--accept-shrunk',
-    );
-  }
-  return { kind: 'same' };
+  if (gone <= SHRUNK_ROWS_MAX || gone * SHRUNK_SHARE <= confirmed) return 'same';
+  return refuseShrunk(`the source serves ${gone} of ${confirmed} rows no longer`);
 }

@@ -19,81 +19,72 @@ export interface Asked extends Question {
 
 export class PageRequests {
   readonly #context: SyncContext;
-  #sizeMax: number | undefined;
-  #ahead: { readonly question: Question; readonly answer: Promise<Page | Error> } | undefined;
+  /** The largest page that the source did not refuse, where it refused one. */
+  sizeMax: number | undefined;
+  #ahead: (Question & { readonly page: Promise<Page> }) | undefined;
 
-  /** @param sizeMax the largest page that the source did not refuse, where it refused one */
   constructor(context: SyncContext, sizeMax: number | undefined) {
     this.#context = context;
-    this.#sizeMax = sizeMax;
-  }
-
-  get sizeMax(): number | undefined {
-    return this.#sizeMax;
+    this.sizeMax = sizeMax;
   }
 
   /** How many rows a page is asked for, at most. */
   get size(): number {
-    return Math.min(this.#context.pageSize, this.#sizeMax ?? SIZE_MAX);
+    return this.#limit(this.#context.pageSize);
   }
 
   /** The page behind the cursor, oldest first; smaller where the source refuses one of that size. */
-  async ask(after: string | undefined, wanted: number): Promise<Asked> {
-    for (;;) {
-      const size = this.#sizeOf(wanted);
+  ask(after: string | undefined, wanted: number): Promise<Asked> {
+    return this.#inSize(after, wanted, (size) => {
       const ahead = this.#ahead;
       this.#ahead = undefined;
-      try {
-        const isAhead = ahead !== undefined && ahead.question.after === after && ahead.question.size === size;
-        const answer = isAhead
-          ? await ahead.answer
-          : await askPage(this.#context, { newestFirst: false, size, after });
-        if (answer instanceof Error) throw answer;
-        return { page: answer, after, size };
-      } catch (error) {
-        this.#shrink(error, size);
-      }
-    }
+      if (ahead?.after === after && ahead?.size === size) return ahead.page;
+      return askPage(this.#context, { newestFirst: false, size, after });
+    });
   }
 
   /** Prefetches the page; the next call for the same page gets this answer. */
   askAhead(after: string | undefined, wanted: number): void {
-    const question = { after, size: this.#sizeOf(wanted) };
-    const answer = askPage(this.#context, { newestFirst: false, ...question }).catch((error: unknown) =>
-      error instanceof Error ? error : new Error(String(error)),
-    );
-    this.#ahead = { question, answer };
+    const question = { after, size: this.#limit(wanted) };
+    const page = askPage(this.#context, { newestFirst: false, ...question });
+    // Whoever takes the page gets its error.
+    page.catch(() => undefined);
+    this.#ahead = { ...question, page };
   }
 
   /** The newest-first page, or the last one oldest first, no larger than the source sends. */
-  async askNewest(fromEnd: boolean): Promise<Asked> {
-    for (;;) {
-      const { size } = this;
-      try {
-        const question = fromEnd ? { newestFirst: false, fromEnd } : { newestFirst: true };
-        return { after: undefined, size, page: await askPage(this.#context, { ...question, size }) };
-      } catch (error) {
-        this.#shrink(error, size);
-      }
-    }
+  askNewest(fromEnd: boolean): Promise<Asked> {
+    const question = fromEnd ? { newestFirst: false, fromEnd } : { newestFirst: true };
+    return this.#inSize(undefined, this.size, (size) => askPage(this.#context, { ...question, size }));
   }
 
   /** @throws DoubtSeen `PAGE_DIFFERS` where the same page now shows other rows */
-  async askTwice(asked: Asked): Promise<void> {
-    const again = await this.ask(asked.after, asked.size);
-    if (isSameRows(asked.page.rows, again.page.rows)) return;
+  async askTwice({ after, size, page }: Asked): Promise<void> {
+    const again = await this.ask(after, size);
+    if (isSameRows(page.rows, again.page.rows)) return;
     throw doubt(this.#context.list, 'PAGE_DIFFERS', 'the source shows other rows behind the same cursor', {
-      before: asked.page.rows[0]?.key,
+      before: page.rows[0]?.key,
       after: again.page.rows[0]?.key,
     });
   }
 
-  #sizeOf(size: number): number {
-    return Math.min(size, this.#sizeMax ?? SIZE_MAX);
+  async #inSize(
+    after: string | undefined,
+    wanted: number,
+    ask: (size: number) => Promise<Page>,
+  ): Promise<Asked> {
+    for (;;) {
+      const size = this.#limit(wanted);
+      try {
+        return { after, size, page: await ask(size) };
+      } catch (error) {
+        if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
+        this.sizeMax = Math.max(1, Math.floor(size / 2));
+      }
+    }
   }
 
-  #shrink(error: unknown, size: number): void {
-    if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
-    this.#sizeMax = Math.max(1, Math.floor(size / 2));
+  #limit(size: number): number {
+    return Math.min(size, this.sizeMax ?? SIZE_MAX);
   }
 }

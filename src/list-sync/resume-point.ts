@@ -1,7 +1,7 @@
 /** Where a sync goes on: the last groups that are held, with their cursors; and how that is remembered. */
 import { z } from 'zod';
 import type { Group } from './groups.ts';
-import type { ResumePointStore } from './ports.ts';
+import type { ListName, ResumePointStore } from './ports.ts';
 
 /** Behind each of them a page may be asked for: where one cursor fails, an older one may not. */
 const GROUPS_KEPT = 6;
@@ -28,9 +28,8 @@ const schema = z.object({
 
 export type ResumePoint = Readonly<z.output<typeof schema>>;
 
-export function resumeKey(list: string): string {
-  return `list-sync:${list}`;
-}
+/** A page or claim builds on a resume point that the generation has gone on from. */
+export class StaleResumePoint extends Error {}
 
 /** The last groups, as many as are of use. */
 export function keepGroups(groups: readonly Group[]): readonly Group[] {
@@ -44,24 +43,6 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
   return kept;
 }
 
-/** @returns undefined where the value is missing, malformed or of another generation */
-function readResumePoint(value: unknown, generationId: bigint): ResumePoint | undefined {
-  const { data } = schema.safeParse(value);
-  return data?.generationId === `${generationId}` ? data : undefined;
-}
-
-/** The groups that are held once a page has shown the `expected` last ones again and others behind them. */
-export function advance(held: readonly Group[], expected: number, shown: readonly Group[]): readonly Group[] {
-  return keepGroups([...held.slice(0, held.length - expected), ...shown]);
-}
-
-/** False where both claim the same commit and name different rows: one of them is damaged. */
-function isSamePlace(left: ResumePoint, right: ResumePoint | undefined): boolean {
-  if (left.sequence !== right?.sequence) return right !== undefined;
-  const keys = (point: ResumePoint): string => JSON.stringify(point.groups.map((group) => group.keys));
-  return keys(left) === keys(right);
-}
-
 /** As the evidence says it: the resume state lies in Redis, or in Postgres; the list's own row always in Postgres. */
 export type ResumedFrom = 'resume state' | 'list row';
 
@@ -70,26 +51,35 @@ export function chooseResumePoint(
   generation: { readonly generationId: bigint; readonly resumePoint: unknown },
   remembered: unknown,
 ): { readonly point: ResumePoint | undefined; readonly from: ResumedFrom | undefined } {
-  const fromState = readResumePoint(remembered, generation.generationId);
-  const stored = readResumePoint(generation.resumePoint, generation.generationId);
-  if (fromState !== undefined && isSamePlace(fromState, stored))
-    return { point: fromState, from: 'resume state' };
-  return { point: stored, from: stored === undefined ? undefined : 'list row' };
+  const [state, row] = [remembered, generation.resumePoint].map((value) => {
+    const { data } = schema.safeParse(value);
+    return data?.generationId === `${generation.generationId}` ? data : undefined;
+  });
+  if (row === undefined) return { point: undefined, from: undefined };
+  const keysOf = ({ groups }: ResumePoint): string => JSON.stringify(groups.map(({ keys }) => keys));
+  // Where both claim the same commit and name different rows, one of them is damaged.
+  const isUsable = state !== undefined && (state.sequence !== row.sequence || keysOf(state) === keysOf(row));
+  return isUsable ? { point: state, from: 'resume state' } : { point: row, from: 'list row' };
 }
 
 /**
- * Writes resume points after the commits: one write at a time, the newest wins, and a slow or unreachable store
- * delays no sync.
+ * The resume state of a list. Written after the commits: one write at a time, the newest wins, and a slow or
+ * unreachable store delays no sync.
  */
-export class ResumePointWriter implements AsyncDisposable {
+export class ResumePoints implements AsyncDisposable {
   readonly #store: ResumePointStore;
   readonly #key: string;
   #next: ResumePoint | undefined;
   #writing: Promise<void> | undefined;
 
-  constructor(store: ResumePointStore, list: string) {
+  constructor(store: ResumePointStore, list: ListName) {
     this.#store = store;
-    this.#key = resumeKey(list);
+    this.#key = `list-sync:${list}`;
+  }
+
+  /** @returns undefined where there is none, or its store is away: Postgres has the same, and the store logs its outage */
+  read(): Promise<unknown> {
+    return this.#store.get(this.#key).catch(() => undefined);
   }
 
   write(point: ResumePoint): void {
@@ -98,17 +88,12 @@ export class ResumePointWriter implements AsyncDisposable {
   }
 
   async #drain(): Promise<void> {
-    for (let point = this.#take(); point !== undefined; point = this.#take()) {
-      // Postgres has the same resume point; the store logs its own outage.
+    while (this.#next !== undefined) {
+      const point = this.#next;
+      this.#next = undefined;
       await this.#store.set(this.#key, point, RESUME_POINT_TTL_MS).catch(() => undefined);
     }
     this.#writing = undefined;
-  }
-
-  #take(): ResumePoint | undefined {
-    const point = this.#next;
-    this.#next = undefined;
-    return point;
   }
 
   /** Waits for the last write. */

@@ -3,16 +3,16 @@
  * first, until the newest page shows that its end is reached, and then claimed.
  */
 import { heightOf } from '../core/ids.ts';
-import { RetryableError, type PermanentError } from '../core/errors.ts';
+import { RetryableError } from '../core/errors.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { waitFor } from '../core/waiting.ts';
-import { askPage, Tally, type SyncContext, type SyncDeps } from './context.ts';
+import { askPage, Tally, type SyncContext, type SyncDeps, type SyncMode } from './context.ts';
 import { readToEnd } from './end.ts';
-import { describeSync, type Evidence, type Missing, type Standing, type SyncMode } from './evidence.ts';
-import { doubt, DoubtSeen, EndNotShown, type Accepted } from './guards.ts';
+import { describeSync, type Evidence, type Standing } from './evidence.ts';
+import { doubt, DoubtSeen, EndNotShown, OverlapMissing, type Accepted } from './guards.ts';
 import type { ListName } from './ports.ts';
-import { OverlapMissing, Reader } from './reader.ts';
-import { chooseResumePoint, type ResumedFrom, resumeKey, ResumePointWriter } from './resume-point.ts';
+import { Reader } from './reader.ts';
+import { chooseResumePoint, ResumePoints, StaleResumePoint } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
 import type { ListSession, ListSituation } from './store/list-store.ts';
 
@@ -45,22 +45,15 @@ export async function syncList(
   deps: SyncDeps,
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
-  const { list, runId } = request;
+  const { list, runId, pageSize, acceptNewNetwork = false, acceptShrunk = false } = request;
   const session = await openSession(deps.store, list, runId, signal);
-  await using writer = new ResumePointWriter(deps.resumePoints, list);
+  await using resumePoints = new ResumePoints(deps.resumePoints, list);
   await using lease = session.keepLease();
   const ended = new AbortController();
-  const context: SyncContext = {
-    deps,
-    session,
-    writer,
-    list,
-    signal: AbortSignal.any([signal, lease.signal, ended.signal]),
-    tally: new Tally(),
-    pageSize: request.pageSize,
-  };
+  const signals = AbortSignal.any([signal, lease.signal, ended.signal]);
+  const context = { deps, session, resumePoints, list, signal: signals, tally: new Tally(), pageSize };
   try {
-    return await new Sync(request, context).run();
+    return await run(context, request.isAudit, { newNetwork: acceptNewNetwork, shrunk: acceptShrunk });
   } catch (error) {
     if (lease.signal.aborted) throw lease.signal.reason;
     throw error;
@@ -88,164 +81,128 @@ export function openSession(
   );
 }
 
-class Sync {
-  readonly #request: SyncRequest;
-  readonly #context: SyncContext;
-  readonly #accepted: Accepted;
-  #mode: SyncMode = { kind: 'increment' };
-  #resumedFrom: ResumedFrom | undefined;
-
-  constructor(request: SyncRequest, context: SyncContext) {
-    this.#request = request;
-    this.#context = context;
-    this.#accepted = { newNetwork: request.acceptNewNetwork === true, shrunk: request.acceptShrunk === true };
-  }
-
-  async run(): Promise<VerdictWithEvidence> {
-    const { session } = this.#context;
-    const found = await session.situation();
-    this.#mode = await this.#chooseMode(found);
-    let generation = await this.#chooseGeneration(found);
-    for (let stale = 0; ;) {
-      try {
-        const outcome = await this.#readAndClaim(generation, stale > 0);
-        if (outcome !== 'stale') return outcome;
-        if ((stale += 1) > STALE_MAX) {
-          throw busyElsewhere(
-            this.#request.list,
-            'its resume point keeps changing; wait until others have ended',
-          );
+async function run(
+  context: SyncContext,
+  isAskedFor: boolean,
+  accepted: Accepted,
+): Promise<VerdictWithEvidence> {
+  const { session, tally, list } = context;
+  const found = await session.situation();
+  tally.mode = await chooseMode(context, found, isAskedFor);
+  const kind = tally.mode.kind === 'audit' ? 'audit' : 'current';
+  let generation = found[kind] ?? (await session.begin(kind, found.epoch));
+  for (let stale = 0; ;) {
+    try {
+      return await readAndClaim(context, generation, accepted, stale > 0);
+    } catch (error) {
+      if (error instanceof StaleResumePoint) {
+        stale += 1;
+        if (stale > STALE_MAX) {
+          throw busyElsewhere(list, 'its resume point keeps changing; wait until others have ended');
         }
-        generation = await this.#again(generation);
-      } catch (error) {
-        const isLeft = generation.kind === 'audit' && generation.sequence > 0n;
-        if (isLeft && (error instanceof OverlapMissing || error instanceof DoubtSeen)) {
-          // The rows that an earlier run had read may be wrong.
-          generation = await session.begin('audit', generation.epoch);
-        } else if (error instanceof OverlapMissing && generation.kind === 'current') {
-          generation = await this.#rebuild(generation.epoch, error);
-          stale = 0;
-        } else if (error instanceof OverlapMissing) {
-          return this.#doubt(generation.epoch, doubt(this.#request.list, 'OVERLAP_MISSING', error.message));
-        } else if (error instanceof DoubtSeen) {
-          return this.#doubt(generation.epoch, error);
-        } else if (error instanceof EndNotShown) {
-          return this.#settle('incomplete', await this.#describeRefusal(error));
-        } else throw error;
-      }
+        const now = (await session.situation())[generation.kind];
+        generation = now ?? (await session.begin('audit', generation.epoch));
+      } else if (error instanceof DoubtSeen && generation.kind === 'audit' && generation.sequence > 0n) {
+        // The rows that an earlier run had read may be wrong.
+        generation = await session.begin('audit', generation.epoch);
+      } else if (error instanceof OverlapMissing && generation.kind === 'current') {
+        // What is held cannot be read on: the list is read again from its oldest row.
+        tally.mode = { kind: 'audit', because: error.state };
+        tally.warn(error.state);
+        generation = await session.begin('audit', generation.epoch);
+        stale = 0;
+      } else if (error instanceof DoubtSeen || error instanceof EndNotShown) {
+        return refuse(context, generation.epoch, error);
+      } else throw error;
     }
   }
+}
 
-  /** Why everything is to be read again, if it is. */
-  async #chooseMode({ current, audit, doubts, gaps }: ListSituation): Promise<SyncMode> {
-    if (current === undefined) return { kind: 'first reading' };
-    const kind = 'audit';
-    if (this.#request.isAudit) return { kind, because: 'asked for' };
-    const [open] = doubts;
-    if (open !== undefined) return { kind, because: `open doubt: ${open.code}` };
-    if (gaps.some(({ isConfirmed }) => !isConfirmed))
-      return { kind, because: 'a gap that no audit has confirmed' };
-    if (!current.isAppendOnly) return { kind, because: 'the source puts rows between others' };
-    if (audit !== undefined) return { kind, because: 'one was begun' };
-    if (!current.isClaimed) return { kind: 'first reading' };
-    const [gap] = gaps;
-    if (gap !== undefined && (await this.#servesOlder(gap.aboveKey))) {
-      return { kind, because: 'the source serves older rows again' };
-    }
-    return { kind: 'increment' };
-  }
+/** Whether everything is to be read again, and why. */
+async function chooseMode(
+  context: SyncContext,
+  { current, audit, doubts: [open], gaps }: ListSituation,
+  isAskedFor: boolean,
+): Promise<SyncMode> {
+  if (current === undefined) return { kind: 'first reading' };
+  const kind = 'audit';
+  if (isAskedFor) return { kind, because: 'asked for' };
+  if (open !== undefined) return { kind, because: `open doubt: ${open.code}` };
+  if (gaps.some(({ isConfirmed }) => !isConfirmed))
+    return { kind, because: 'a gap that no audit has confirmed' };
+  if (!current.isAppendOnly) return { kind, because: 'the source puts rows between others' };
+  if (audit !== undefined) return { kind, because: 'one was begun' };
+  if (!current.isClaimed) return { kind: 'first reading' };
+  const [gap] = gaps;
+  if (gap === undefined) return { kind: 'increment' };
+  const [oldest] = (await askPage(context, { newestFirst: false, size: 1 })).rows;
+  const isOlder = oldest !== undefined && heightOf(oldest.key) < heightOf(gap.aboveKey);
+  return isOlder ? { kind, because: 'the source serves older rows again' } : { kind: 'increment' };
+}
 
-  async #servesOlder(aboveKey: string): Promise<boolean> {
-    const { rows } = await askPage(this.#context, { newestFirst: false, size: 1 });
-    const [first] = rows;
-    return first !== undefined && heightOf(first.key) < heightOf(aboveKey);
-  }
-
-  async #chooseGeneration({ epoch, current, audit }: ListSituation): Promise<Generation> {
-    const { session } = this.#context;
-    if (this.#mode.kind !== 'audit') return current ?? session.begin('current', epoch);
-    return audit ?? session.begin('audit', epoch);
-  }
-
-  /** The generation as Postgres has it now. */
-  async #again({ generationId, epoch }: Generation): Promise<Generation> {
-    const { current, audit } = await this.#context.session.situation();
-    const found = [current, audit].find((one) => one?.generationId === generationId);
-    return found ?? this.#context.session.begin('audit', epoch);
-  }
-
-  /** What is held cannot be read on: the list is read again from its oldest row. */
-  async #rebuild(epoch: number, { message }: OverlapMissing): Promise<Generation> {
-    this.#mode = { kind: 'audit', because: message };
-    this.#context.tally.warn(message);
-    return this.#context.session.begin('audit', epoch);
-  }
-
-  async #readAndClaim(generation: Generation, byPostgres: boolean): Promise<VerdictWithEvidence | 'stale'> {
-    const { session, deps, tally } = this.#context;
-    const remembered = byPostgres
-      ? undefined
-      : await deps.resumePoints.get(resumeKey(session.list)).catch(() => undefined);
-    const { point, from } = chooseResumePoint(generation, remembered);
-    this.#resumedFrom ??= from;
-    const reader = new Reader(this.#context, generation, point);
-    const newestKeys = await readToEnd(this.#context, reader);
-    if (newestKeys === 'stale') return 'stale';
-    const { height, time } = tally;
-    if (generation.headHeight !== null && height !== undefined && height < BigInt(generation.headHeight)) {
-      throw doubt(session.list, 'HEIGHT_WENT_DOWN', "the source's last block lies below an earlier one", {
-        before: generation.headHeight,
-        now: `${height}`,
-      });
-    }
-    const standing = { rows: reader.rows, auditedAt: generation.auditedAt, doubts: [] };
-    const describe = (claimed: Pick<Standing, 'audit' | 'gaps' | 'missing'>): Evidence => {
-      const epoch = generation.epoch + (claimed.audit?.finding === 'new network' ? 1 : 0);
-      return this.#describe({ ...standing, ...claimed, epoch });
-    };
-    await deps.failpoint?.('claiming');
-    const claimed = await session.claim({
-      generation,
-      sequence: reader.sequence,
-      newestKeys,
-      height,
-      time,
-      accepted: this.#accepted,
-      evidence: (audit, gaps) => describe({ audit, gaps, missing: [] }),
+/** @throws DoubtSeen, EndNotShown, StaleResumePoint */
+async function readAndClaim(
+  context: SyncContext,
+  generation: Generation,
+  accepted: Accepted,
+  byPostgres: boolean,
+): Promise<VerdictWithEvidence> {
+  const { session, deps, tally, list } = context;
+  const remembered = byPostgres ? undefined : await context.resumePoints.read();
+  const { point, from } = chooseResumePoint(generation, remembered);
+  tally.resumedFrom ??= from;
+  const reader = new Reader(context, generation, point);
+  const newestKeys = await readToEnd(reader);
+  const { height, time } = tally;
+  if (generation.headHeight !== null && height !== undefined && height < BigInt(generation.headHeight)) {
+    throw doubt(list, 'HEIGHT_WENT_DOWN', "the source's last block lies below an earlier one", {
+      before: generation.headHeight,
+      now: `${height}`,
     });
-    await deps.failpoint?.('claimed');
-    if (claimed.kind === 'stale') return 'stale';
-    if (claimed.kind === 'doubt') return this.#doubt(generation.epoch, claimed.doubt);
-    if (claimed.kind === 'complete') return { verdict: 'complete', evidence: { ...claimed.evidence } };
-    const { audit, gaps } = claimed;
-    const gap = gaps.find(({ isConfirmed }) => !isConfirmed);
-    const missing =
-      gap === undefined
-        ? [{ code: 'NOT_PROVEN' }]
-        : [{ code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey }];
-    return this.#settle('incomplete', describe({ audit, gaps, missing }));
   }
+  const describe = (claimed: Pick<Standing, 'audit' | 'gaps' | 'missing'>): Evidence => {
+    const epoch = generation.epoch + (claimed.audit?.finding === 'new network' ? 1 : 0);
+    const { auditedAt } = generation;
+    return describeSync(context, { rows: reader.generation.rows, auditedAt, doubts: [], ...claimed, epoch });
+  };
+  await deps.failpoint?.('claiming');
+  const claimed = await session.claim({
+    generation,
+    sequence: reader.sequence,
+    newestKeys,
+    height,
+    time,
+    accepted,
+    evidence: (audit, gaps) => describe({ audit, gaps, missing: [] }),
+  });
+  await deps.failpoint?.('claimed');
+  if (claimed.kind === 'stale') throw new StaleResumePoint();
+  if (claimed.kind === 'doubt') return refuse(context, generation.epoch, claimed.doubt);
+  if (claimed.kind === 'complete') return { verdict: 'complete', evidence: { ...claimed.evidence } };
+  const gap = claimed.gaps.find(({ isConfirmed }) => !isConfirmed);
+  const missing = gap
+    ? { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey }
+    : { code: 'NOT_PROVEN' };
+  const evidence = describe({ ...claimed, missing: [missing] });
+  await session.settle('incomplete', evidence);
+  return { verdict: 'incomplete', evidence };
+}
 
-  async #doubt(epoch: number, seen: PermanentError): Promise<VerdictWithEvidence> {
-    await this.#context.session.openDoubt(epoch, seen);
-    return this.#settle('suspicious', await this.#describeRefusal(seen));
-  }
-
-  async #settle(verdict: 'incomplete' | 'suspicious', evidence: Evidence): Promise<VerdictWithEvidence> {
-    await this.#context.session.settle(verdict, evidence);
-    return { verdict, evidence };
-  }
-
-  async #describeRefusal({ code, message, meta }: PermanentError): Promise<Evidence> {
-    const { current, gaps, doubts, epoch } = await this.#context.session.situation();
-    const missing: Missing = { code, message, ...meta };
-    const { rows = 0n, auditedAt } = current ?? {};
-    return this.#describe({ epoch, rows, auditedAt, missing: [missing], gaps, doubts });
-  }
-
-  #describe(standing: Omit<Standing, 'mode' | 'resumedFrom'>): Evidence {
-    return describeSync(this.#context, { ...standing, mode: this.#mode, resumedFrom: this.#resumedFrom });
-  }
+/** Records a doubt, or that the source shows no end, and the verdict that follows. */
+async function refuse(
+  context: SyncContext,
+  epochRead: number,
+  error: DoubtSeen | EndNotShown,
+): Promise<VerdictWithEvidence> {
+  const { session } = context;
+  const verdict = error instanceof DoubtSeen ? 'suspicious' : 'incomplete';
+  if (error instanceof DoubtSeen) await session.openDoubt(epochRead, error);
+  const { current, epoch, gaps, doubts } = await session.situation();
+  const { rows = 0n, auditedAt } = current ?? {};
+  const missing = [{ code: error.code, message: error.message, ...error.meta }];
+  const evidence = describeSync(context, { epoch, rows, auditedAt, missing, gaps, doubts });
+  await session.settle(verdict, evidence);
+  return { verdict, evidence };
 }
 
 function busyElsewhere(list: ListName, state: string): RetryableError {
@@ -254,4 +211,16 @@ function busyElsewhere(list: ListName, state: string): RetryableError {
     meta: { list },
     retryAfterMs: WAIT_FOR_LEASE_MS,
   });
+}
+
+/** One party by filter: whether the source lists it. It is stored without a place in the list, which only a sync can prove. */
+export async function lookUpParty(
+  id: string,
+  deps: Pick<SyncDeps, 'source' | 'store'>,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
+  const row = await deps.source.party(id, signal);
+  if (row === undefined) return { verdict: 'complete', evidence: { listed: false } };
+  const { wasKnown } = await deps.store.keepParty(row);
+  return { verdict: 'complete', evidence: { listed: true, wasKnown } };
 }

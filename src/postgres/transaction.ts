@@ -4,13 +4,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RawBuilder, Transaction } from 'kysely';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { within } from '../core/waiting.ts';
+import { waitFor, within } from '../core/waiting.ts';
 import { classifyDatabaseCode } from '../core/faults.ts';
 import type { Database } from './database.ts';
 import type { MirrorSchema } from './schema.ts';
 
 const ATTEMPTS_MAX = 5;
 const DELAY_MIN_MS = 50;
+/** How long a restart or a failover may take. */
+const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
 
 /**
  * Classifies an error of the database as retryable or permanent. Our own errors pass unchanged.
@@ -70,6 +72,37 @@ export async function inTransaction<Result>(
     const delayMs = DELAY_MIN_MS * 2 ** attempt * (0.5 + Math.random());
     await sleep(delayMs, undefined, options.signal === undefined ? {} : { signal: options.signal });
   }
+}
+
+export interface RetryOptions<Result> {
+  /** For messages: "commit a page of parties". */
+  readonly action: string;
+  readonly signal: AbortSignal;
+  /** Asked before each repetition, where an answer may be lost: what the work returned, if it was done after all. */
+  readonly wasDone?: (() => Promise<Result | undefined>) | undefined;
+}
+
+/**
+ * Waits out a database that restarts or fails over. Work in a transaction is repeated whole.
+ * @throws the first error, once the patience is at its end
+ */
+export function retryWhileUnavailable<Result>(
+  { action, signal, wasDone }: RetryOptions<Result>,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  let first: Error | undefined;
+  const attempt = async (): Promise<{ readonly result: Result } | undefined> => {
+    try {
+      const done = first && (await mapDatabaseError(action, async () => wasDone?.()));
+      return { result: done ?? (await mapDatabaseError(action, work)) };
+    } catch (error) {
+      if (!(error instanceof RetryableError)) throw error;
+      first ??= error;
+      return undefined;
+    }
+  };
+  const found = waitFor(attempt, { ...UNAVAILABLE, signal }, () => first ?? new Error(action));
+  return found.then(({ result }) => result);
 }
 
 /** Runs statements outside a transaction and classifies their errors. */

@@ -28,17 +28,18 @@ async function openOne(): Promise<Opened> {
   return { session, runId, generation: await session.begin('current', 1) };
 }
 
-function append(
+async function append(
   { session, generation }: Opened,
   sequence: number,
   rows: readonly ListedRow[],
 ): Promise<boolean> {
-  return session.append(generation, {
+  const held = await session.append(generation, {
     rows,
     resumePoint: { generationId: `${generation.generationId}`, sequence: `${sequence}`, groups: [] },
     height: 7n,
     time: undefined,
   });
+  return held !== undefined;
 }
 
 function claimOf({ generation }: Opened, newestKeys: readonly string[], sequence = 1n): Claim {

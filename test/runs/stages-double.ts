@@ -1,7 +1,7 @@
 /** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
 import type { JobDeps, Stages } from '../../src/runs/job.ts';
 import type { ProgressLine } from '../../src/runs/progress/progress-line.ts';
-import { findListedParties } from '../../src/list-sync/store/listed-parties.ts';
+import { findListedParties } from '../../src/list-sync/store/list-state.ts';
 import { handleJob } from '../../src/worker/registry.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { VerdictWithEvidence } from '../../src/core/verdict.ts';

@@ -1,25 +1,27 @@
 /** An audit's rows, compared with what is held, and put in its place. */
-import { sql, type RawBuilder, type Transaction } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import { evidenceJson } from '../../core/json-value.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
 import type { AuditTotals } from '../guards.ts';
-import { CHECKPOINT_FIELDS, keyOf, tableOf, theOnly, type Generation } from './generations.ts';
-
-type Tx = Transaction<MirrorSchema>;
+import { LISTS, placeRows, theOnly, type Generation, type Tx } from './generations.ts';
 
 const REMOVED_SHOWN = 20;
 
 /** Rows with a place that are served, as far as is known. */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
-  const height = list === 'parties' ? sql`null::numeric` : sql`at_block`;
-  return sql`select ${keyOf(list)} as key, pos, ${height} as at_block from ${tableOf(list)}
+  const { table, key, height } = LISTS[list];
+  return sql`select ${key} as key, pos, ${height} as at_block from ${table}
     where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
-export async function readAuditTotals(tx: Tx, current: Generation, audit: Generation): Promise<AuditTotals> {
+export interface AuditComparison extends AuditTotals {
+  readonly lastHeld: string | null;
+  readonly firstServed: string | null;
+}
+
+export async function compareAudit(tx: Tx, current: Generation, audit: Generation): Promise<AuditComparison> {
   const heightOfKey =
     current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
-  const { rows } = await sql<AuditTotals>`
+  const { rows } = await sql<AuditComparison>`
     with held as (${held(current)}),
     served as (select key, pos, ${heightOfKey} as at_block from mirror.audit_rows where generation_id = ${audit.generationId}),
     both_sides as (select held.pos as held_pos, served.pos as served_pos, held.at_block as held_block,
@@ -34,7 +36,9 @@ export async function readAuditTotals(tx: Tx, current: Generation, audit: Genera
       count(*) filter (where is_confirmed and not is_served and held_pos >= first_common) as gone,
       count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
       count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
-      coalesce(min(served_block) > max(held_block) filter (where is_confirmed), false) as "isAllNewer"
+      coalesce(min(served_block) > max(held_block) filter (where is_confirmed), false) as "isAllNewer",
+      (select key from held order by pos desc limit 1) as "lastHeld",
+      (select key from served order by pos limit 1) as "firstServed"
     from both_sides, ends`.execute(tx);
   return theOnly(rows);
 }
@@ -48,8 +52,10 @@ export async function replaceWithAudit(
   tx: Tx,
   current: Generation,
   audit: Generation,
+  isAppendOnly: boolean,
 ): Promise<readonly string[]> {
   const { list, epoch } = current;
+  const { table, key } = LISTS[list];
   await sql`set constraints all deferred`.execute(tx);
   const { rows: shifts } = await sql<{ shift: bigint | null; older: bigint | null }>`
     with held as (${held(current)})
@@ -58,66 +64,41 @@ export async function replaceWithAudit(
   // Where nothing is in common, the new rows follow the held ones.
   const shift = shifts[0]?.shift ?? current.lastPos;
   const older = shifts[0]?.older ?? 0n;
-  const table = tableOf(list);
-  const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId}
-    and key = ${keyOf(list)})`;
+  const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId} and key = ${key})`;
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
-    returning ${keyOf(list)} as key`.execute(tx);
+    returning ${key} as key`.execute(tx);
   // Rows older than everything served keep their places below it, if there is room.
   await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
       pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
     where epoch = ${epoch} and pos is not null and not ${isServed}
       and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(tx);
-  await placeRows(tx, epoch, audit, shift);
   await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(tx);
-  await sql`update mirror.generations
-    set kind = 'current', last_pos = last_pos + ${shift}::bigint, is_append_only = ${current.isAppendOnly}
-    where generation_id = ${audit.generationId}`.execute(tx);
-  await sql`delete from mirror.audit_rows where generation_id = ${audit.generationId}`.execute(tx);
-  return removed.rows.slice(0, REMOVED_SHOWN).map(({ key }) => key);
-}
-
-/** @param shift of the places, where older rows are held before them */
-async function placeRows(
-  tx: Tx,
-  epoch: number,
-  { list, generationId }: Generation,
-  shift: bigint,
-): Promise<void> {
-  const served = sql`pos + ${shift}::bigint, extra from mirror.audit_rows where generation_id = ${generationId}`;
-  const extra = sql`extra = coalesce(excluded.extra, held.extra)`;
-  const hasChanged = sql`held.pos is distinct from excluded.pos or held.gone_since is not null
-    or (excluded.extra is not null and held.extra is distinct from excluded.extra)`;
-  await (
-    list === 'parties'
-      ? sql`insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
-          select key, ${epoch}::int, ${epoch}::int, ${served}
-          on conflict (party_id) do update set epoch = excluded.epoch, pos = excluded.pos, gone_since = null,
-            last_seen_at = clock_timestamp(), ${extra}
-          where held.epoch is distinct from excluded.epoch or ${hasChanged}`
-      : sql`insert into mirror.checkpoints as held (epoch, at_block, hash, block_hash, copies, pos, extra)
-          select ${epoch}::int, ${CHECKPOINT_FIELDS}, copies, ${served}
-          on conflict (epoch, at_block, hash, block_hash) do update set copies = excluded.copies, pos = excluded.pos,
-            gone_since = null, ${extra}
-          where held.copies <> excluded.copies or ${hasChanged}`
-  ).execute(tx);
+  await makeCurrent(tx, audit, { epoch, shift, isAppendOnly });
+  return removed.rows.slice(0, REMOVED_SHOWN).map((row) => row.key);
 }
 
 /** Moves the audit into the next epoch, as its first reading: nothing of it was ever held. */
-export async function beginEpoch(
-  tx: Tx,
-  current: Generation,
-  audit: Generation,
-  evidence: object,
-): Promise<number> {
-  const next = current.epoch + 1;
+export async function beginEpoch(tx: Tx, audit: Generation, evidence: object): Promise<number> {
+  const epoch = audit.epoch + 1;
   // The sync of the other list may have seen it first.
-  await sql`insert into mirror.networks (epoch, evidence) values (${next}, ${evidenceJson(evidence)})
+  await sql`insert into mirror.networks (epoch, evidence) values (${epoch}, ${evidenceJson(evidence)})
     on conflict do nothing`.execute(tx);
-  await placeRows(tx, next, audit, 0n);
-  await sql`update mirror.generations set kind = 'current', epoch = ${next}
-    where generation_id = ${audit.generationId}`.execute(tx);
-  await sql`delete from mirror.audit_rows where generation_id = ${audit.generationId}`.execute(tx);
-  return next;
+  await makeCurrent(tx, audit, { epoch, shift: 0n, isAppendOnly: true });
+  return epoch;
+}
+
+/** @param as its rows' places are shifted, where older rows are held before them */
+async function makeCurrent(
+  tx: Tx,
+  { list, generationId }: Generation,
+  as: { readonly epoch: number; readonly shift: bigint; readonly isAppendOnly: boolean },
+): Promise<void> {
+  const rows = sql`select key, copies, pos + ${as.shift}::bigint as pos, extra from mirror.audit_rows
+    where generation_id = ${generationId}`;
+  await placeRows(list, as.epoch, rows).execute(tx);
+  await sql`update mirror.generations
+    set kind = 'current', epoch = ${as.epoch}, last_pos = last_pos + ${as.shift}::bigint, is_append_only = ${as.isAppendOnly}
+    where generation_id = ${generationId}`.execute(tx);
+  await sql`delete from mirror.audit_rows where generation_id = ${generationId}`.execute(tx);
 }

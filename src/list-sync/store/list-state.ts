@@ -1,9 +1,10 @@
-/** What speaks against a list, for status and console: open doubts, known gaps, the last audit. */
-import { sql, type Kysely } from 'kysely';
-import type { MirrorSchema } from '../../postgres/schema.ts';
+/** What is read of the lists: open doubts, known gaps, the last audit, and the parties that were ever listed. */
+import { sql } from 'kysely';
+import { CANDIDATES_MAX, isCutId, NETWORK_PARTY, splitCutId } from '../../core/ids.ts';
+import type { Database } from '../../postgres/database.ts';
+import { readRows } from '../../postgres/transaction.ts';
 import type { ListName } from '../ports.ts';
-
-type Db = Kysely<MirrorSchema>;
+import type { Db } from './generations.ts';
 
 export interface OpenDoubt {
   readonly code: string;
@@ -64,4 +65,15 @@ export async function readListState(db: Db): Promise<readonly ListState[]> {
       lastAuditAt,
     })),
   );
+}
+
+/** The party with this id first, then, where the id is cut, those whose id begins and ends so: as many as one is chosen of. */
+export async function findListedParties(db: Database, given: string): Promise<readonly string[]> {
+  const { prefix, suffix } = splitCutId(given);
+  const statement = sql<{ party_id: string }>`
+    select party_id from mirror.parties
+     where party_id = ${given} or (${isCutId(given)} and party_id <> ${NETWORK_PARTY}
+       and starts_with(party_id, ${prefix}) and right(party_id, length(${suffix})) = ${suffix})
+     order by party_id <> ${given}, party_id limit ${CANDIDATES_MAX}`;
+  return (await readRows(db, 'look a party up', statement)).map((row) => row.party_id);
 }

@@ -193,7 +193,7 @@ const LOST = new Set([1, 3, 4, 9]);
 
 describe('a sync whose database fails', () => {
   test.each([
-    ['the answer to a page', 'with lease as'],
+    ['the answer to a page', 'pages = pages + 1'],
     ['the answer to COMMIT', 'commit\0'],
     ['the answer to the claim', `verdict = 'complete'`],
     ['the answer to the lease', 'set token ='],
