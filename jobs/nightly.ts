@@ -1,7 +1,7 @@
 /** The nightly run, as its schedule or somebody has asked for it. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
-import { reportFailedNightly, runNightly } from '../src/runs/nightly/nightly-run.ts';
+import { runNightly } from '../src/runs/nightly/nightly-run.ts';
 import { claimScheduled, SCHEDULED } from '../src/runs/nightly/scheduled.ts';
 import { sendNotices } from '../src/runs/report/notify.ts';
 import { workRun } from '../src/runs/work-run.ts';
@@ -24,7 +24,7 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       deps,
       context,
       (run, call) => runNightly(run, deps, call),
-      (run, result, signal) => reportFailedNightly(run, result, deps, signal),
+      async (run, ended, signal) => deps.stages.publishReport(run, ended, await deps.completeness(), signal),
     );
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: runDocument(ended) }, 'Nightly report');

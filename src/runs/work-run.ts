@@ -1,4 +1,5 @@
 /** The frame around every job that works a run: one verdict, however often the job is delivered. */
+import { createHash } from 'node:crypto';
 import {
   errorCode,
   errorLine,
@@ -8,8 +9,7 @@ import {
   UnreachableError,
 } from '../core/errors.ts';
 import { inRun } from '../core/log.ts';
-import type { VerdictWithEvidence } from '../core/verdict.ts';
-import { countDeaths, DEATHS_MAX } from './deaths.ts';
+import { type VerdictWithEvidence, worst } from '../core/verdict.ts';
 import type { JobContext, JobDeps, StageCall } from './job.ts';
 import type { Run } from './store/run.ts';
 
@@ -20,6 +20,10 @@ const TELL_EVERY_MS = 60_000;
 const LAST_WORDS_MS = 60_000;
 /** Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue remembers. */
 const DELIVERIES_MAX = 100;
+/** So many processes in a row may end over the same work. */
+export const DEATHS_MAX = 3;
+/** A process that was ended sooner proves nothing. */
+const LIFE_MS_MIN = 3_000;
 /** Tries of work that failed with an error that may pass. */
 const RETRIES_MAX = 6;
 /** A job of a run that no database of this mirror knows: restored from a backup, it may still appear. */
@@ -27,30 +31,29 @@ const UNKNOWN_RETRIES_MAX = 20;
 const REFUSED_RETRY_MS = 2_000;
 /** A service that could not be reached at all for this long ends the run. */
 export const UNREACHABLE_MAX_MS = 60_000;
+/** Longer than the longest pause between two tries: in between, the work went on. */
+const AWAY_FORGOTTEN_MS = 90_000;
 
-/** Thrown into the work when the run was told to stop. */
-class RunCancelled extends PermanentError {
-  constructor(runId: string) {
-    super(`Run ${runId} was cancelled`, { code: 'CANCELLED' });
-  }
-}
-
-export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log'> {
-  readonly progress: JobDeps['progress'];
+export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log' | 'progress'> {
   readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
   readonly tellEveryMs?: number;
 }
 
-/** What is done before a run is recorded as failed; what it throws is left out. */
+/**
+ * What is said of a run before it is recorded as ended; it may change how that ends. What cannot be said keeps no run
+ * from ending, save that it is tried again with work that went well.
+ */
 export type LastWords = (
   run: Run,
-  failed: VerdictWithEvidence,
+  ended: VerdictWithEvidence,
   signal: AbortSignal,
 ) => Promise<VerdictWithEvidence>;
 
 /** A run that this process has begun to work. */
 interface Delivery {
   readonly run: Run;
+  /** For log lines. */
+  readonly about: Pick<Run, 'runId' | 'kind' | 'subject'>;
   readonly deps: WorkRunDeps;
   readonly context: JobContext;
   readonly lastWords: LastWords;
@@ -65,11 +68,10 @@ export async function workRun(
   deps: WorkRunDeps,
   context: JobContext,
   work: (run: Run, call: StageCall) => Promise<VerdictWithEvidence>,
-  lastWords: LastWords = async (_run, failed) => failed,
+  lastWords: LastWords = async (_run, ended) => ended,
 ): Promise<void> {
-  const { runs, log } = deps;
+  const { runs, log, progress, costs } = deps;
   const known = await readKnownRun(runId, deps, context);
-  refuseOtherSource(known, deps);
   const run = await runs.start(runId);
   if (run === undefined) {
     const now = await runs.get(runId);
@@ -81,30 +83,30 @@ export async function workRun(
   // Told to stop while nobody worked it.
   if (run.cancelRequested) return runs.markCancelled(runId);
   const { kind, subject, attempts } = run;
+  const delivery = { run, about: { runId, kind, subject }, deps, context, lastWords };
   if (attempts > 1)
-    log.info({ runId, kind, subject, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
-  const delivery = { run, deps, context, lastWords };
+    log.info({ ...delivery.about, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
   if (await endsProcesses(known, delivery)) return;
   const cancel = new AbortController();
-  const call: StageCall = {
-    signal: AbortSignal.any([context.signal, cancel.signal]),
-    onProgress: (lines) => deps.progress.report(runId, lines),
-  };
-  const heartbeat = setInterval(() => void renew(runId, deps, cancel), HEARTBEAT_MS);
-  const telling = setInterval(() => void tell(run, deps), deps.tellEveryMs ?? TELL_EVERY_MS);
+  const signal = AbortSignal.any([context.signal, cancel.signal]);
+  const call: StageCall = { signal, onProgress: (lines) => progress.report(runId, lines) };
+  const timers = [
+    setInterval(() => void renew(runId, deps, cancel), HEARTBEAT_MS),
+    setInterval(() => void tell(delivery), deps.tellEveryMs ?? TELL_EVERY_MS),
+  ];
   try {
-    const { verdict, evidence } = await inRun(runId, () => deps.costs.charge(runId, () => work(run, call)));
-    await deps.progress.settle(runId);
-    await deps.costs.flush();
+    const workAndTell = async () => conclude(await work(run, call), delivery, signal);
+    const { verdict, evidence } = await inRun(runId, () => costs.charge(runId, workAndTell));
+    await progress.settle(runId);
+    await costs.flush();
     await runs.finish(runId, verdict, evidence);
-    log.info({ runId, kind, subject, verdict, tookMs: ageMs(run) }, 'Run finished');
+    log.info({ ...delivery.about, verdict, tookMs: ageMs(run) }, 'Run finished');
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (context.signal.aborted) await letGo(runId, error, deps);
     else await settleFailure(delivery, error);
   } finally {
-    clearInterval(heartbeat);
-    clearInterval(telling);
+    for (const timer of timers) clearInterval(timer);
   }
 }
 
@@ -114,83 +116,99 @@ function ageMs(run: Run): number {
 }
 
 /** How far the run is, in the lines that every view shows. */
-async function tell(run: Run, { progress, log }: WorkRunDeps): Promise<void> {
-  const { runId, kind, subject } = run;
-  const lines = await progress.read(runId);
-  log.info(
-    {
-      runId,
-      kind,
-      subject,
-      tookMs: ageMs(run),
-      progress: lines.map(
-        ({ label, done, total, unit, note }) =>
-          `${label}: ${done}${total === undefined ? '' : ` of ${total}`} ${unit}${note === undefined ? '' : `, ${note}`}`,
-      ),
-    },
-    'Run goes on',
+async function tell({ run, about, deps }: Delivery): Promise<void> {
+  const progress = (await deps.progress.read(run.runId)).map(
+    ({ label, done, total, unit, note }) =>
+      `${label}: ${done}${total === undefined ? '' : ` of ${total}`} ${unit}${note === undefined ? '' : `, ${note}`}`,
   );
+  deps.log.info({ ...about, tookMs: ageMs(run), progress }, 'Run goes on');
 }
 
-/** Records that the run failed. Last words that cannot be said keep no run from being ended. */
-async function failRun(failed: VerdictWithEvidence, delivery: Delivery): Promise<void> {
-  const { run, deps, context, lastWords } = delivery;
-  let ended = failed;
+async function conclude(
+  ended: VerdictWithEvidence,
+  { run, about, deps, lastWords }: Delivery,
+  signal: AbortSignal,
+  hasFailed = false,
+): Promise<VerdictWithEvidence> {
   try {
-    const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
-    ended = await lastWords(run, failed, signal);
+    return await lastWords(run, ended, signal);
   } catch (error) {
-    const { runId, kind } = run;
-    deps.log.warn({ err: error, runId, kind }, 'Nothing more could be said of a failed run');
-    ended = { ...failed, evidence: { ...failed.evidence, reportProblem: describeError(error) } };
+    if (!hasFailed && !(error instanceof PermanentError)) throw error;
+    deps.log.warn({ ...about, err: error }, 'The end of a run could not be reported');
+    const evidence = { ...ended.evidence, reportProblem: describeError(error) };
+    return { verdict: worst([ended.verdict, 'incomplete']), evidence };
   }
-  await deps.runs.finish(run.runId, ended.verdict, ended.evidence);
+}
+
+async function failRun(failed: VerdictWithEvidence, delivery: Delivery): Promise<void> {
+  const { run, deps, context } = delivery;
+  const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
+  const { verdict, evidence } = await conclude(failed, delivery, signal, true);
+  await deps.runs.finish(run.runId, verdict, evidence);
 }
 
 /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
 async function endsProcesses(known: Run, delivery: Delivery): Promise<boolean> {
-  const { run, deps } = delivery;
+  const { run, about, deps } = delivery;
   const deaths = await countDeaths(known, deps);
   if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
   const message =
     deaths < DEATHS_MAX
       ? `its job ended ${DELIVERIES_MAX} times without a result`
       : `its job ended ${deaths} processes in a row at the same place`;
-  const { runId, kind, subject } = run;
-  deps.log.error({ runId, kind, subject, deaths }, 'Run delivered too often');
+  deps.log.error({ ...about, deaths }, 'Run delivered too often');
   const evidence = { error: { code: 'DELIVERED_TOO_OFTEN', message } };
   await failRun({ verdict: 'failed', evidence }, delivery);
   return true;
 }
 
-/** @throws where no such run is known: nobody may take its job for done */
+/**
+ * An answer that no machine can take must not end one process after the other. A kill from outside looks the same, so
+ * only deaths in a row count, at the same progress, of processes that had lived long enough to get further.
+ * @param known the run as it was found, before this delivery started it
+ * @returns how many processes in a row ended at this place, this one's predecessor included
+ */
+export async function countDeaths(
+  { runId, state, heartbeatAt, startedAt, queuedAt, params }: Run,
+  {
+    runs,
+    progress,
+  }: { readonly runs: JobDeps['runs']; readonly progress: Pick<JobDeps['progress'], 'read'> },
+): Promise<number> {
+  // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
+  if (state !== 'running' || heartbeatAt === null) return 0;
+  const { deliveredAt: noted } = params;
+  const deliveredAt = typeof noted === 'string' ? noted : (startedAt ?? queuedAt);
+  const livedMs = Date.parse(heartbeatAt) - Date.parse(deliveredAt);
+  const lines = JSON.stringify(await progress.read(runId));
+  const diedAt = createHash('sha256').update(lines).digest('hex').slice(0, 16);
+  const before = params['diedAt'] === diedAt ? Number(params['deaths'] ?? 0) : 0;
+  const deaths = livedMs < LIFE_MS_MIN ? before : before + 1;
+  await runs.keep(runId, { deaths, diedAt, deliveredAt: new Date().toISOString() });
+  return deaths;
+}
+
+/** @throws where no such run is known, or it asks another source: nobody may take its job for done */
 export async function readKnownRun(
   runId: string,
-  { runs, log }: Pick<WorkRunDeps, 'runs' | 'log'>,
+  { runs, source, log }: Pick<WorkRunDeps, 'runs' | 'source' | 'log'>,
   { attempt }: Pick<JobContext, 'attempt'>,
 ): Promise<Run> {
   const run = await runs.get(runId);
-  if (run !== undefined) return run;
-  log.error({ runId, attempt }, 'Job of a run that this mirror does not know');
-  const message = `Cannot work run ${runId}: this mirror does not know it; look whether its database was restored from a backup`;
-  if (attempt >= UNKNOWN_RETRIES_MAX)
-    throw new PermanentError(message, { code: 'RUN_UNKNOWN', meta: { runId } });
-  throw new RetryableError(message, { code: 'RUN_UNKNOWN', meta: { runId }, retryAfterMs: REFUSED_RETRY_MS });
+  if (run === undefined) {
+    log.error({ runId, attempt }, 'Job of a run that this mirror does not know');
+    const message = `Cannot work run ${runId}: this mirror does not know it; look whether its database was restored from a backup`;
+    const details = { code: 'RUN_UNKNOWN', meta: { runId } };
+    if (attempt >= UNKNOWN_RETRIES_MAX) throw new PermanentError(message, details);
+    throw new RetryableError(message, { ...details, retryAfterMs: REFUSED_RETRY_MS });
+  }
+  if (run.sourceUrl !== null && run.sourceUrl !== source?.url)
+    throw otherSource(`run ${runId}`, run.sourceUrl, source?.url);
+  return run;
 }
 
-/** @throws where the run asks another source than this process: another worker takes it */
-export function refuseOtherSource(run: Run, { source }: Pick<WorkRunDeps, 'source'>): void {
-  if (run.sourceUrl === null || run.sourceUrl === source?.url) return;
-  throw otherSource(`run ${run.runId}`, run.sourceUrl, source?.url);
-}
-
-/** The same of a schedule's job, which names its source by id. */
-export function refuseOtherSchedule(what: string, sourceId: string | undefined, { source }: JobDeps): void {
-  if (sourceId === undefined || sourceId === source?.id) return;
-  throw otherSource(what, `source ${sourceId}`, source?.url);
-}
-
-function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
+/** Another worker takes the job. */
+export function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
   return new RetryableError(
     `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`,
     { code: 'OTHER_SOURCE', meta: { wanted, own: own ?? null }, retryAfterMs: REFUSED_RETRY_MS },
@@ -201,20 +219,18 @@ function otherSource(what: string, wanted: string, own: string | undefined): Ret
  * This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
  * @throws `error`, by which the queue learns that the job is not done
  */
-async function letGo(runId: string, error: unknown, deps: WorkRunDeps): Promise<void> {
-  const { cancelRequested } = await deps.runs.heartbeat(runId);
-  if (cancelRequested) {
-    await deps.runs.markCancelled(runId);
-    return;
-  }
-  await deps.runs.giveBack(runId);
+async function letGo(runId: string, error: unknown, { runs }: WorkRunDeps): Promise<void> {
+  const { cancelRequested } = await runs.heartbeat(runId);
+  if (cancelRequested) return runs.markCancelled(runId);
+  await runs.giveBack(runId);
   throw error;
 }
 
 async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController): Promise<void> {
   try {
     const { cancelRequested } = await deps.runs.heartbeat(runId);
-    if (cancelRequested) cancel.abort(new RunCancelled(runId));
+    if (cancelRequested)
+      cancel.abort(new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }));
   } catch (error) {
     // The work itself meets the same database and says what is wrong with it.
     deps.log.debug({ err: error, runId }, 'Run could not be renewed');
@@ -223,54 +239,40 @@ async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController):
 
 /** Gives the job back to the queue where the error may pass, else records what was wrong. */
 async function settleFailure(delivery: Delivery, error: unknown): Promise<void> {
-  const { run, deps, context } = delivery;
-  const { runId, kind, subject } = run;
-  if (error instanceof FencedError) {
-    // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
-    deps.log.info(
-      { runId, kind, subject, reason: errorLine(error) },
-      'Run left to the worker that took it over',
-    );
-    return;
-  }
+  const { run, about, deps, context } = delivery;
+  const { runs, log } = deps;
+  // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
+  if (error instanceof FencedError)
+    return log.info({ ...about, reason: errorLine(error) }, 'Run left to the worker that took it over');
   const sinceMs = ageMs(run);
-  const mayPass = error instanceof RetryableError;
-  const isAway = error instanceof UnreachableError;
-  const isLong = isAway ? awayMs(runId) >= UNREACHABLE_MAX_MS : context.attempt >= RETRIES_MAX;
-  // Another run reads this list: however long that takes, ours comes after it.
-  const isWaiting = errorCode(error) === 'LIST_BUSY';
-  const isOver = !isWaiting && (isLong || wasAskedAgain(error));
-  if (mayPass && !isOver) {
-    await deps.runs.giveBack(runId, { hasTried: !isWaiting }).catch(() => undefined);
-    deps.log.warn(
-      {
-        runId,
-        kind,
-        subject,
-        sinceMs,
-        attempt: context.attempt,
-        notBefore: askedFor(error),
-        reason: errorLine(error),
-      },
-      'Run is tried again',
-    );
+  if (isTriedAgain(error, run.runId, context.attempt)) {
+    await runs.giveBack(run.runId, { hasTried: errorCode(error) !== 'LIST_BUSY' }).catch(() => undefined);
+    const { retryAfterMs } = error;
+    // The time until which a service asked to be left alone.
+    const notBefore =
+      retryAfterMs === undefined ? undefined : new Date(Date.now() + retryAfterMs).toISOString();
+    const reason = errorLine(error);
+    log.warn({ ...about, sinceMs, attempt: context.attempt, notBefore, reason }, 'Run is tried again');
     throw error;
   }
-  deps.log.error({ err: error, runId, kind, subject, sinceMs }, 'Run ended without its result');
-  away.delete(runId);
-  const verdict = mayPass && !isAway ? 'incomplete' : 'failed';
-  await failRun({ verdict, evidence: { error: describeError(error) } }, delivery);
+  log.error({ ...about, err: error, sinceMs }, 'Run ended without its result');
+  away.delete(run.runId);
+  const mayPass = error instanceof RetryableError && !(error instanceof UnreachableError);
+  const evidence = { error: describeError(error) };
+  await failRun({ verdict: mayPass ? 'incomplete' : 'failed', evidence }, delivery);
 }
 
-/** The time until which a service asked to be left alone. */
-function askedFor({ retryAfterMs }: RetryableError): string | undefined {
-  return retryAfterMs === undefined ? undefined : new Date(Date.now() + retryAfterMs).toISOString();
+function isTriedAgain(error: unknown, runId: string, attempt: number): error is RetryableError {
+  if (!(error instanceof RetryableError)) return false;
+  // Another run reads this list: however long that takes, ours comes after it.
+  if (errorCode(error) === 'LIST_BUSY') return true;
+  // The source was asked several times already, with growing waits: retries do not multiply over layers.
+  if (typeof error.meta['attempts'] === 'number') return false;
+  return error instanceof UnreachableError ? awayMs(runId) < UNREACHABLE_MAX_MS : attempt < RETRIES_MAX;
 }
 
 /** Since when, and when last, a service was away for a run that is worked here. */
 const away = new Map<string, { readonly sinceMs: number; readonly lastMs: number }>();
-/** Longer than the longest pause between two tries: in between, the work went on. */
-const AWAY_FORGOTTEN_MS = 90_000;
 
 /** How long a service has been away: not since the run began, but without a try that got further. */
 function awayMs(runId: string): number {
@@ -279,11 +281,6 @@ function awayMs(runId: string): number {
   const sinceMs = known === undefined || nowMs - known.lastMs > AWAY_FORGOTTEN_MS ? nowMs : known.sinceMs;
   away.set(runId, { sinceMs, lastMs: nowMs });
   return nowMs - sinceMs;
-}
-
-/** The source was asked several times already, with growing waits: retries do not multiply over layers. */
-function wasAskedAgain(error: unknown): boolean {
-  return error instanceof RetryableError && typeof error.meta['attempts'] === 'number';
 }
 
 /** An error as evidence: code, message with its cause, values; `unreachable` decides the exit code. */

@@ -1,5 +1,6 @@
 /** The ledgers of a nightly run, as its jobs export them: one after another, settled in batches. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
 import {
   errorCode,
   FencedError,
@@ -9,18 +10,20 @@ import {
 } from '../../core/errors.ts';
 import { whoseFault } from '../../core/faults.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
-import { z } from 'zod';
 import { instant } from '../../ledger/json-values.ts';
 import type { ExportRequest, JobContext, JobDeps, ReportProgress } from '../job.ts';
 import { exportKey } from '../progress/progress-hints.ts';
-import { LedgerBatch } from './ledger-batch.ts';
 import type { Run } from '../store/run.ts';
-import { describeError, readKnownRun, refuseOtherSource } from '../work-run.ts';
+import { describeError, readKnownRun } from '../work-run.ts';
+import { LedgerBatch } from './ledger-batch.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
 const TRIES_MAX = 4;
-/** How soon a job notices that its run was told to stop, and that its leases are old. */
+/** How soon a job notices that its run was told to stop; so often it writes what is known. */
 const LOOK_EVERY_MS = 2_000;
+/** Failures in a row of different ledgers, by run, that every other ledger would meet as well. */
+const COMMON_FAULTS = new Map<string, number>();
+const COMMON_FAULTS_MAX = 3;
 
 const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
 
@@ -38,9 +41,9 @@ export async function fixClock(
   return clock;
 }
 
-export function reportTo(keys: readonly string[], deps: JobDeps): ReportProgress {
+export function reportTo(keys: readonly string[], { progress }: JobDeps): ReportProgress {
   return (lines) => {
-    for (const key of keys) deps.progress.report(key, lines);
+    for (const key of keys) progress.report(key, lines);
   };
 }
 
@@ -52,13 +55,11 @@ export async function exportLedgers(
   context: JobContext,
 ): Promise<void> {
   const run = await readKnownRun(runId, deps, context);
-  refuseOtherSource(run, deps);
   if (!isAsking(run)) return;
   const clock = await fixClock(run, deps, context.signal);
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
-  const batch = new LedgerBatch(runId, unsettled, deps);
-  const stopped = new AbortController();
-  const done = new AbortController();
+  const batch = new LedgerBatch({ runId, partyIds: unsettled, deps });
+  const [stopped, done] = [new AbortController(), new AbortController()];
   const watching = watchRun(runId, deps, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
@@ -66,7 +67,6 @@ export async function exportLedgers(
       if (stopped.signal.aborted || meetsCommonFault(runId)) break;
       const request = { runId, partyId, clock, auditShare: deps.nightlyAuditShare };
       if (!(await exportLedger(request, deps, { ...context, signal }, batch))) break;
-      await batch.writeIfDue();
     }
   } catch (error) {
     // Told to stop: the run settles what is left.
@@ -74,10 +74,10 @@ export async function exportLedgers(
   } finally {
     done.abort();
     await watching;
-    await batch.close();
+    await batch[Symbol.asyncDispose]();
     await deps.costs.flush();
   }
-  if (!stopped.signal.aborted) await settleLost(runId, batch.lost, deps, context);
+  if (!stopped.signal.aborted) await settleLost(runId, [...batch.lost], deps, context);
 }
 
 /** @throws where they are to be asked for once more */
@@ -93,15 +93,15 @@ async function settleLost(
     { code: 'LEASE_LOST' },
   );
   if (attempt < TRIES_MAX) throw error;
-  const outcome = { error: describeError(error) };
+  const failed = { state: 'failed', outcome: { error: describeError(error) } } as const;
   await nightly.settle(
     runId,
-    partyIds.map((partyId) => ({ partyId, state: 'failed', outcome })),
+    partyIds.map((partyId) => ({ partyId, ...failed })),
   );
 }
 
-function isAsking(run: Run): boolean {
-  return run.state === 'running' && !run.cancelRequested && typeof run.params['stopped'] !== 'string';
+function isAsking({ state, cancelRequested, params }: Run): boolean {
+  return state === 'running' && !cancelRequested && typeof params['stopped'] !== 'string';
 }
 
 /** Aborts what is in hand when the run was cancelled, has ended, or asks no more: that counts as not asked. */
@@ -112,15 +112,14 @@ async function watchRun(
   done: AbortSignal,
   batch: LedgerBatch,
 ): Promise<void> {
-  for (;;) {
+  while (!stopped.signal.aborted) {
     await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
     if (done.aborted) return;
     // What cannot be written now is written at the end.
     await batch.look().catch(() => undefined);
     const run = await deps.runs.get(runId).catch(() => undefined);
-    if (run === undefined || isAsking(run)) continue;
-    stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
-    return;
+    if (run !== undefined && !isAsking(run))
+      stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
   }
 }
 
@@ -137,9 +136,9 @@ async function exportLedger(
   const { runId, partyId } = request;
   try {
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
-    const outcome = await deps.costs.charge(runId, () => batch.export(request, call));
-    batch.add({ partyId, state: 'done', outcome: { verdict: outcome.verdict, ...outcome.evidence } });
-    endCommonFault(runId);
+    const { verdict, evidence } = await deps.costs.charge(runId, () => batch.export(request, call));
+    batch.add({ partyId, state: 'done', outcome: { verdict, ...evidence } });
+    if (!meetsCommonFault(runId)) COMMON_FAULTS.delete(runId);
     return true;
   } catch (error) {
     if (signal.aborted) throw error;
@@ -148,16 +147,13 @@ async function exportLedger(
     const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
     const mayPass = !isStoreAway && (error instanceof RetryableError || error instanceof FencedError);
     if (mayPass && attempt < TRIES_MAX) throw error;
-    if (!mayPass && !isStoreAway && !(error instanceof PermanentError)) {
+    if (!mayPass && !isStoreAway && !(error instanceof PermanentError))
       deps.log.error({ err: error, runId, partyId }, 'Export met an unexpected error');
-    }
     const described = describeError(error);
-    deps.log.warn(
-      { runId, partyId, code: described['code'], reason: described['message'] },
-      'Ledger could not be exported',
-    );
+    const { code, message: reason } = described;
+    deps.log.warn({ runId, partyId, code, reason }, 'Ledger could not be exported');
     batch.add({ partyId, state: 'failed', outcome: { error: described } });
-    if (!isAway) return await goesOn(runId, error, deps);
+    if (!isAway) return goesOn(runId, error, deps);
     // Every other ledger would wait as long for it.
     const what = isStoreAway ? 'object store' : 'source';
     await deps.runs.keep(runId, { stopped: `the ${what} could not be reached` });
@@ -166,33 +162,23 @@ async function exportLedger(
 }
 
 /**
- * Failures in a row of different ledgers, by run, that every other ledger would meet as well. A run that stopped for
- * them keeps its count: another job of this process must not ask before the stop is written down.
+ * A run that stopped for common faults keeps its count: another job of this process must not ask before the stop is
+ * written down.
  */
-const COMMON_FAULTS = new Map<string, number>();
-const COMMON_FAULTS_MAX = 3;
-
 function meetsCommonFault(runId: string): boolean {
   return (COMMON_FAULTS.get(runId) ?? 0) >= COMMON_FAULTS_MAX;
 }
 
-function endCommonFault(runId: string): void {
-  if (!meetsCommonFault(runId)) COMMON_FAULTS.delete(runId);
-}
-
 /** A fault of the source or of the mirror, three times in a row, concerns all: the rest is left to another night. */
 async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boolean> {
-  const fault = whoseFault(error);
-  if (fault !== 'source' && fault !== 'mirror') {
-    endCommonFault(runId);
-    return true;
-  }
   if (meetsCommonFault(runId)) return false;
-  const times = (COMMON_FAULTS.get(runId) ?? 0) + 1;
+  const fault = whoseFault(error);
+  const isCommon = fault === 'source' || fault === 'mirror';
+  const times = isCommon ? (COMMON_FAULTS.get(runId) ?? 0) + 1 : 0;
   COMMON_FAULTS.set(runId, times);
   if (times < COMMON_FAULTS_MAX) return true;
-  const stopped = `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`;
   try {
+    const stopped = `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`;
     await deps.runs.keep(runId, { stopped });
   } catch (unwritten) {
     COMMON_FAULTS.delete(runId);

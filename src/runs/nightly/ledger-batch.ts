@@ -6,91 +6,80 @@ import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import type { ExportRequest, JobDeps, LeasedLedgers, StageCall } from '../job.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
-/** Written together: at most so many, and so long after they were known. */
-const WRITTEN_TOGETHER_MAX = 100;
-const WRITE_EVERY_MS = 2_000;
 /** Leased together; somebody may wait for one of them, so those not begun by then are given back. */
 const LEASED_TOGETHER = 50;
 const LEASED_MS = 10_000;
 
-export class LedgerBatch {
-  readonly #runId: string;
-  readonly #deps: Pick<JobDeps, 'stages' | 'nightly'>;
-  readonly #partyIds: readonly string[];
-  #settled: SettledLedger[] = [];
-  #writtenAtMs = performance.now();
-  #ledgers: LeasedLedgers | undefined;
-  #leased: ReadonlySet<string> = new Set();
-  #leasedAtMs = 0;
-  readonly #lost = new Set<string>();
+interface BatchOptions {
+  readonly runId: string;
+  readonly partyIds: readonly string[];
+  readonly deps: Pick<JobDeps, 'stages' | 'nightly'>;
+}
 
-  constructor(runId: string, partyIds: readonly string[], deps: Pick<JobDeps, 'stages' | 'nightly'>) {
-    this.#runId = runId;
-    this.#partyIds = partyIds;
-    this.#deps = deps;
-  }
-
+export class LedgerBatch implements AsyncDisposable {
   /** Those whose export did not count: another had taken them over. */
-  get lost(): readonly string[] {
-    return [...this.#lost];
+  readonly lost = new Set<string>();
+  readonly #options: BatchOptions;
+  readonly #leased = new Set<string>();
+  #settled: SettledLedger[] = [];
+  #ledgers: LeasedLedgers | undefined;
+  #leasedAtMs = 0;
+
+  constructor(options: BatchOptions) {
+    this.#options = options;
   }
 
   async export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence> {
     if (!this.#leased.has(request.partyId)) await this.#lease(request.partyId);
-    return (this.#ledgers ?? this.#deps.stages).export(request, call);
+    return (this.#ledgers ?? this.#options.deps.stages).export(request, call);
   }
 
   add(ledger: SettledLedger): void {
     this.#settled.push(ledger);
   }
 
-  async writeIfDue(): Promise<void> {
-    const isDue =
-      this.#settled.length >= WRITTEN_TOGETHER_MAX || performance.now() - this.#writtenAtMs >= WRITE_EVERY_MS;
-    if (isDue) await this.write();
-  }
-
-  /** What cannot be written is kept for the next call. */
-  async write(): Promise<void> {
-    const known = this.#settled;
-    this.#settled = [];
-    this.#writtenAtMs = performance.now();
-    try {
-      for (const partyId of (await this.#ledgers?.write()) ?? []) this.#lost.add(partyId);
-      const settled = known.filter(({ partyId }) => !this.#lost.has(partyId));
-      if (settled.length > 0) await this.#deps.nightly.settle(this.#runId, settled);
-    } catch (error) {
-      this.#settled = [...known, ...this.#settled];
-      throw error;
-    }
-  }
-
   /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
   async look(): Promise<void> {
-    await this.write();
+    await this.#write();
     if (this.#ledgers === undefined || performance.now() - this.#leasedAtMs < LEASED_MS) return;
-    this.#leased = new Set();
+    this.#leased.clear();
     await this.#ledgers.giveBack();
   }
 
   /** Writes what is known, and gives back what is leased. */
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     try {
-      await this.write();
+      await this.#write();
     } finally {
       const ledgers = this.#ledgers;
       this.#ledgers = undefined;
-      this.#leased = new Set();
+      this.#leased.clear();
       await ledgers?.[Symbol.asyncDispose]();
     }
   }
 
   async #lease(partyId: string): Promise<void> {
-    await this.close();
-    const start = this.#partyIds.indexOf(partyId);
-    const next = this.#partyIds.slice(start, start + LEASED_TOGETHER);
+    await this[Symbol.asyncDispose]();
+    const { partyIds, deps } = this.#options;
+    const start = partyIds.indexOf(partyId);
+    const next = partyIds.slice(start, start + LEASED_TOGETHER);
     this.#leasedAtMs = performance.now();
-    if (next.length > 1) this.#ledgers = await this.#deps.stages.leaseLedgers(next);
-    this.#leased = new Set(next);
+    if (next.length > 1) this.#ledgers = await deps.stages.leaseLedgers(next);
+    for (const one of next) this.#leased.add(one);
+  }
+
+  /** What cannot be written is kept for the next call. */
+  async #write(): Promise<void> {
+    const { runId, deps } = this.#options;
+    const known = this.#settled;
+    this.#settled = [];
+    try {
+      for (const partyId of (await this.#ledgers?.write()) ?? []) this.lost.add(partyId);
+      const settled = known.filter(({ partyId }) => !this.lost.has(partyId));
+      if (settled.length > 0) await deps.nightly.settle(runId, settled);
+    } catch (error) {
+      this.#settled = [...known, ...this.#settled];
+      throw error;
+    }
   }
 }

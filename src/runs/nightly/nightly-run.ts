@@ -2,61 +2,74 @@
  * The nightly run: both lists, every due party's new ledger entries, load, lake, verify. Each step finds
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
-import { PermanentError } from '../../core/errors.ts';
-import { worst, type Verdict, type VerdictWithEvidence } from '../../core/verdict.ts';
-import { exportDue } from './nightly-exports.ts';
-import type { JobDeps, StageCall } from '../job.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { RetryableError } from '../../core/errors.ts';
+import { worst, type VerdictWithEvidence } from '../../core/verdict.ts';
+import { enqueueRun } from '../enqueue.ts';
+import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
 import type { ProgressLine } from '../progress/progress-line.ts';
-import { workChild } from './child-run.ts';
-import { nextScheduledMs } from './schedule.ts';
-import type { Completeness } from '../store/completeness.ts';
-import type { Run } from '../store/run.ts';
-import { errorIn } from '../run-document.ts';
+import { errorIn, isOver } from '../run-document.ts';
+import type { NewRun, Run } from '../store/run.ts';
 import { describeError } from '../work-run.ts';
+import { exportDue } from './nightly-exports.ts';
+import { nextScheduledMs } from './schedule.ts';
 
 const HOUR_MS = 3_600_000;
+const POLL_MS = 200;
+/** The job of a part may have been lost with its queue: the queue is asked. */
+const LOOK_AFTER_MS = 30_000;
+/** A part that nobody has begun, or renewed, for this long: no worker takes it. */
+const NO_PROGRESS_MS = 600_000;
 
 /** Takes over what an earlier delivery of the run's job did. */
 export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
   const { signal } = call;
   const { runId } = run;
-  await tryStore(deps, signal);
+  // Before the source is asked for anything: what it sends must have somewhere to go.
+  const { isWrittenOnce, detail } = await stages.tryStore(signal);
+  if (!isWrittenOnce) log.warn({ store: detail }, 'The object store keeps no second writer out');
   await stages.catchUpWithStore(signal);
-  const lists = await syncLists(run, deps, signal);
+  const synced = await syncLists(run, deps, signal);
+  const lists = Object.fromEntries(
+    synced.map((list) => [list.subject, { verdict: list.verdict, runId: list.runId, ...list.evidence }]),
+  );
   // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run.
-  if (lists.every(isUnreached)) {
-    const evidence = { lists: listEvidence(lists), error: firstError(lists) };
-    return publishReport(run, { verdict: 'failed', evidence }, await deps.completeness(), deps, signal);
-  }
+  if (synced.every(isUnreached))
+    return { verdict: 'failed', evidence: { lists, error: synced[0]?.evidence['error'] } };
   const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
   log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   const merged = await mergeOnce(run, deps, signal);
   await stages.recordCoverage(signal);
-  const wanted = { kind: 'load', subject: 'warehouse and lake' } as const;
-  const load = await workChild(run, wanted, deps, call);
+  const load = await workPart(run, { kind: 'load', subject: 'warehouse and lake' }, deps, call);
   const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, call);
   log.info({ runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
-  const verdicts: Verdict[] = [
-    ...lists.map(({ verdict }) => (verdict === null || verdict === 'failed' ? 'incomplete' : verdict)),
+  const isCovered = covers.covered >= covers.wanted && covers.openDoubts === 0;
+  const verdicts = [
+    ...synced.map(({ verdict }) => (verdict === null || verdict === 'failed' ? 'incomplete' : verdict)),
     exports.verdict,
     load.verdict ?? 'failed',
     verify.verdict,
-    isCovered(covers) ? 'complete' : 'incomplete',
-  ];
+    isCovered ? 'complete' : 'incomplete',
+  ] as const;
   const evidence = {
-    covers: { ...covers },
-    lists: listEvidence(lists),
+    covers,
+    lists,
     exports: { verdict: exports.verdict, ...exports.evidence },
     merged,
     load: { verdict: load.verdict, ...load.evidence },
     verify: { verdict: verify.verdict, ...verify.evidence },
-    ...(untidy === undefined ? {} : { untidy }),
+    // What is undefined is left out of the evidence.
+    untidy,
     source: await deps.costs.ofRun(runId),
   };
-  return publishReport(run, { verdict: worst(verdicts), evidence }, covers, deps, signal);
+  return { verdict: worst(verdicts), evidence };
+}
+
+function isUnreached({ verdict, evidence }: Run): boolean {
+  return verdict === 'failed' && errorIn(evidence)?.isUnreachable === true;
 }
 
 /** Kept with the run: what a second delivery merged behind the run's load would wait for the next night's. */
@@ -67,48 +80,6 @@ async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: Abort
   log.info({ runId: run.runId, ...merged }, 'Segments merged');
   await runs.keep(run.runId, { merged });
   return merged;
-}
-
-/** Of a run that ended by an error, a report as well: what was held then, and why it ended. */
-export async function reportFailedNightly(
-  run: Run,
-  result: VerdictWithEvidence,
-  deps: JobDeps,
-  signal: AbortSignal,
-): Promise<VerdictWithEvidence> {
-  return deps.stages.publishReport(run, result, await deps.completeness(), signal);
-}
-
-/** A report that the store refuses is told; what may pass is tried again with the run. */
-async function publishReport(
-  run: Run,
-  result: VerdictWithEvidence,
-  covers: Completeness,
-  { stages, log }: JobDeps,
-  signal: AbortSignal,
-): Promise<VerdictWithEvidence> {
-  try {
-    return await stages.publishReport(run, result, covers, signal);
-  } catch (error) {
-    if (!(error instanceof PermanentError)) throw error;
-    log.warn({ err: error, runId: run.runId }, 'The report of the nightly run could not be published');
-    const evidence = { ...result.evidence, reportProblem: describeError(error) };
-    return { verdict: worst([result.verdict, 'incomplete']), evidence };
-  }
-}
-
-/** Before the source is asked for anything: what it sends must have somewhere to go. */
-async function tryStore({ stages, log }: JobDeps, signal: AbortSignal): Promise<void> {
-  const { isWrittenOnce, detail } = await stages.tryStore(signal);
-  if (!isWrittenOnce) log.warn({ store: detail }, 'The object store keeps no second writer out');
-}
-
-function isUnreached({ verdict, evidence }: Run): boolean {
-  return verdict === 'failed' && errorIn(evidence)?.isUnreachable === true;
-}
-
-function isCovered({ covered, wanted, openDoubts }: Completeness): boolean {
-  return covered >= wanted && openDoubts === 0;
 }
 
 /** Asking ends with the window, or early enough for the rest of the run before the next scheduled time. */
@@ -123,8 +94,7 @@ function askUntilMs(run: Run, { nightlyWindowMs, schedule }: JobDeps): number {
 /** What could not be cleared up waits for the next run, and says nothing against what this one brought. */
 async function tidy({ stages, log }: JobDeps, signal: AbortSignal): Promise<unknown> {
   try {
-    await stages.tidy(signal);
-    return undefined;
+    return await stages.tidy(signal);
   } catch (error) {
     signal.throwIfAborted();
     log.warn({ err: error }, 'What dead processes left in the store could not be cleared');
@@ -135,25 +105,46 @@ async function tidy({ stages, log }: JobDeps, signal: AbortSignal): Promise<unkn
 /** Side by side; what is told of the run meanwhile are the lines of both. */
 async function syncLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<readonly Run[]> {
   const shown = new Map<string, readonly ProgressLine[]>();
-  const show = (list: string, lines: readonly ProgressLine[]): void => {
-    shown.set(list, lines);
-    deps.progress.report(run.runId, [...shown.values()].flat());
-  };
-  const syncs = ['parties', 'checkpoints'].map((list) =>
-    workChild(run, { kind: 'sync', subject: list }, deps, {
-      signal,
-      onProgress: (lines) => show(list, lines),
-    }),
-  );
+  const syncs = ['parties', 'checkpoints'].map((subject) => {
+    const onProgress = (lines: readonly ProgressLine[]): void => {
+      shown.set(subject, lines);
+      deps.progress.report(run.runId, [...shown.values()].flat());
+    };
+    return workPart(run, { kind: 'sync', subject }, deps, { signal, onProgress });
+  });
   return Promise.all(syncs);
 }
 
-function listEvidence(lists: readonly Run[]): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(
-    lists.map((list) => [list.subject, { verdict: list.verdict, runId: list.runId, ...list.evidence }]),
-  );
-}
-
-function firstError(lists: readonly Run[]): unknown {
-  return lists.map((list) => list.evidence['error']).find((error) => error !== undefined);
+/** Starts the run below this one, or finds it, and waits until it has its verdict, or until nobody works it. */
+async function workPart(
+  parent: Run,
+  wanted: Pick<NewRun, 'kind' | 'subject'>,
+  deps: JobDeps,
+  { signal, onProgress }: StageCall,
+): Promise<Run> {
+  const { runs, progress, log } = deps;
+  const { runId } = await runs.create({ ...wanted, parentRunId: parent.runId });
+  let seen = '';
+  let [movedAtMs, lookedAtMs] = [performance.now(), -Infinity];
+  for (;;) {
+    const now = await runs.get(runId);
+    if (now === undefined)
+      throw new RetryableError(`Cannot follow run ${runId}: it is gone`, { code: 'RUN_GONE' });
+    const lines = await progress.read(runId);
+    if (lines.length > 0) onProgress(lines);
+    if (isOver(now)) return now;
+    const nowMs = performance.now();
+    const sign = `${now.attempts} ${now.heartbeatAt}`;
+    if (sign !== seen) movedAtMs = nowMs;
+    seen = sign;
+    if (nowMs - movedAtMs > NO_PROGRESS_MS) {
+      log.warn({ runId, ...wanted }, 'Part of the nightly run given up: nobody works it');
+      const message = 'no worker has taken it for long; look whether workers are running';
+      await runs.finish(runId, 'incomplete', { error: { code: 'NO_PROGRESS', message } });
+    } else if (nowMs - lookedAtMs > LOOK_AFTER_MS) {
+      lookedAtMs = nowMs;
+      await enqueueRun(now, deps, PRIORITY.nightly);
+    }
+    await sleep(POLL_MS, undefined, { signal });
+  }
 }

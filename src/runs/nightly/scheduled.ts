@@ -4,7 +4,7 @@ import type { Queues } from '../../queue/queues.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { JOBS, type JobContext, type JobDeps } from '../job.ts';
 import { readScheduledTime } from '../store/nightly/scheduled-runs.ts';
-import { refuseOtherSchedule } from '../work-run.ts';
+import { otherSource } from '../work-run.ts';
 import { lastScheduledMs, nextScheduledMs, type Schedule } from './schedule.ts';
 
 /** The queue may be this late before a scheduled time counts as missed. */
@@ -67,8 +67,10 @@ export async function claimScheduled(
   { dueMs }: Pick<JobContext, 'dueMs'>,
 ): Promise<string | undefined> {
   const { run } = scheduled;
-  const what = run.kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
-  refuseOtherSchedule(what, sourceId, deps);
+  if (sourceId !== undefined && sourceId !== deps.source?.id) {
+    const what = run.kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
+    throw otherSource(what, `source ${sourceId}`, deps.source?.url);
+  }
   const scheduleKey = nameTime(scheduled, dueMs);
   if (run.kind === 'nightly') {
     const going = await deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 10 });
