@@ -113,7 +113,6 @@ const RULES: Readonly<Record<string, Rule>> = {
     '@bull-board/api',
     '@bull-board/fastify',
     'bullmq',
-    'uuid',
   ),
   'src/cli': {
     ...edge('commander', 'uuid'),

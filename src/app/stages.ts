@@ -185,14 +185,8 @@ function stagesOfLoads(parts: StageParts) {
 function stagesOfStore({ config, log, warehouse, store: objects, holder }: StageParts) {
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
-  const reader = new ObjectLedgerReader(
-    {
-      coverage: (unit) => repository.coverage(unit),
-      currentSegments: (unit, range) => archive.currentSegments(unit, range),
-    },
-    objects,
-    new LoadedRows(openRows(warehouse.pool)),
-  );
+  const loaded = new LoadedRows(openRows(warehouse.pool));
+  const reader = new ObjectLedgerReader({ exports: repository, archive, objects, loaded });
   return {
     readLedger: (question, signal) => reader.read(question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),

@@ -64,10 +64,9 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
 }
 
 const EMPTY_LISTS: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: '0', headNanos: '0', isComplete: false }),
-  parties: async () => [],
+  state: async () => ({ epoch: 1, headHeight: '0', headNanos: '0', isComplete: false, hasNetwork: false }),
+  slice: async () => [],
   party: async () => undefined,
-  checkpoints: async () => [],
   cursorSecret: async () => Buffer.alloc(32, 1),
 };
 

@@ -2,7 +2,6 @@
  * Bounds on what strangers may hold open. An address that opens more connections than it may loses its oldest
  * ones that never showed a token, so that the next request of anybody else still gets in.
  */
-import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { StatusError } from '../http/status-error.ts';
@@ -25,9 +24,10 @@ class Strangers {
     const address = socket.remoteAddress ?? '';
     this.#addresses.set(socket, address);
     socket.once('close', () => this.remove(socket));
-    const neighbours = [...this.#addresses].filter(([, other]) => other === address);
-    if (neighbours.length > STRANGERS_PER_ADDRESS_MAX) this.#drop(neighbours[0]?.[0]);
-    else if (this.#addresses.size > STRANGERS_MAX) this.#drop(this.#addresses.keys().next().value);
+    const all = [...this.#addresses.keys()];
+    const neighbours = all.filter((other) => this.#addresses.get(other) === address);
+    if (neighbours.length > STRANGERS_PER_ADDRESS_MAX) this.#drop(neighbours[0]);
+    else if (all.length > STRANGERS_MAX) this.#drop(all[0]);
   }
 
   remove(socket: Socket): void {
@@ -43,10 +43,9 @@ class Strangers {
 
 /** Must be added behind the gate: whatever its hooks see was let through. */
 export function addBounds(server: FastifyInstance): void {
-  const http: Server = server.server;
-  http.maxConnections = CONNECTIONS_MAX;
   const strangers = new Strangers();
-  http.on('connection', (socket) => strangers.add(socket));
+  server.server.maxConnections = CONNECTIONS_MAX;
+  server.server.on('connection', (socket) => strangers.add(socket));
   const open = { requests: 0, logins: 0 };
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return;
@@ -57,6 +56,6 @@ export function addBounds(server: FastifyInstance): void {
     reply.raw.once('close', () => (open[kind] -= 1));
     if (open[kind] <= (isLogin ? OPEN_LOGINS_MAX : OPEN_REQUESTS_MAX)) return;
     reply.header('retry-after', '1');
-    throw StatusError.ofGateway('unavailable', `too many ${kind} are open; try again`);
+    throw new StatusError('unavailable', `too many ${kind} are open; try again`);
   });
 }

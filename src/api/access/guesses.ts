@@ -7,6 +7,7 @@ import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../core/log.ts';
 import { StatusError } from '../http/status-error.ts';
+import { type Role, roleOfToken, type Tokens } from './keys.ts';
 
 const WRONG_PER_MINUTE_MAX = 20;
 const MINUTE_MS = 60_000;
@@ -15,47 +16,33 @@ const SLOWED_MS = 1_000;
 const WAITING_PER_ADDRESS_MAX = 16;
 const WAITING_MAX = 128;
 
-export class Guesses {
-  readonly #limit: ReturnType<FastifyInstance['createRateLimit']>;
-  readonly #log: Log;
+/** @throws StatusError 429, after a pause where many were wrong; in crowds at once, and then nothing is compared */
+export type TokenCheck = (request: FastifyRequest, token: string) => Promise<Role | undefined>;
+
+export async function openTokenCheck(server: FastifyInstance, tokens: Tokens, log: Log): Promise<TokenCheck> {
+  await server.register(rateLimit, { global: false });
+  const limit = server.createRateLimit({ max: WRONG_PER_MINUTE_MAX, timeWindow: MINUTE_MS });
   /** The addresses of those whose answer waits. */
-  readonly #waiting: string[] = [];
-
-  private constructor(limit: ReturnType<FastifyInstance['createRateLimit']>, log: Log) {
-    this.#limit = limit;
-    this.#log = log;
-  }
-
-  static async register(server: FastifyInstance, log: Log): Promise<Guesses> {
-    await server.register(rateLimit, { global: false });
-    return new Guesses(server.createRateLimit({ max: WRONG_PER_MINUTE_MAX, timeWindow: MINUTE_MS }), log);
-  }
-
-  /** @throws StatusError 429 where wrong tokens from this address come in crowds: then nothing is compared */
-  refuseCrowd({ ip }: FastifyRequest): void {
-    const own = this.#waiting.filter((address) => address === ip).length;
-    if (own >= WAITING_PER_ADDRESS_MAX || this.#waiting.length >= WAITING_MAX) throw tooMany();
-  }
-
-  /**
-   * For a token that was wrong: returns at once where that is rare.
-   * @throws StatusError 429, after a pause, where it is not
-   */
-  async count(request: FastifyRequest): Promise<void> {
-    const { ip, method } = request;
-    const found = await this.#limit(request);
+  const waiting: string[] = [];
+  return async (request, token) => {
+    const { ip: address, method } = request;
+    const own = waiting.filter((other) => other === address).length;
+    if (own >= WAITING_PER_ADDRESS_MAX || waiting.length >= WAITING_MAX) throw tooMany();
+    const role = roleOfToken(token, tokens);
+    if (role !== undefined) return role;
+    const found = await limit(request);
     if (found.isAllowed || !found.isExceeded) {
-      this.#log.warn({ address: ip, method, route: request.routeOptions.url }, 'A wrong token was refused');
-      return;
+      log.warn({ address, method, route: request.routeOptions.url }, 'A wrong token was refused');
+      return undefined;
     }
-    this.#log.debug({ address: ip, method }, 'Wrong tokens are slowed');
-    this.#waiting.push(ip);
+    log.debug({ address, method }, 'Wrong tokens are slowed');
+    waiting.push(address);
     await sleep(SLOWED_MS);
-    this.#waiting.splice(this.#waiting.indexOf(ip), 1);
+    waiting.splice(waiting.indexOf(address), 1);
     throw tooMany();
-  }
+  };
 }
 
 function tooMany(): StatusError {
-  return StatusError.ofGateway('resourceExhausted', 'too many wrong tokens; try again in a minute');
+  return new StatusError('resourceExhausted', 'too many wrong tokens; try again in a minute');
 }

@@ -16,7 +16,7 @@ const PROXY_HEADERS = [
   'x-forwarded-proto',
   'x-real-ip',
   'via',
-] as const;
+];
 
 /** Does the name or address mean this machine only? Names are not looked up: what DNS says can change. */
 export function isLoopback(host: string): boolean {
@@ -47,32 +47,33 @@ export interface HostRules {
 
 /** @throws StatusError 403 for a name that is not ours, and for a browser that another site sent */
 export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
-  const { host, origin } = request.headers;
-  if (!rules.hasToken && PROXY_HEADERS.some((name) => request.headers[name] !== undefined)) {
+  const { headers } = request;
+  if (!rules.hasToken && PROXY_HEADERS.some((name) => headers[name] !== undefined))
     throw refused('without API_TOKEN nothing is answered that came through a proxy; set API_TOKEN');
-  }
   if (!isOurName(request, rules)) {
     const way = rules.hasToken ? 'add the name to API_HOSTS' : 'without API_TOKEN only loopback names are';
     throw refused(`requests for this host are not answered; ${way}`);
   }
-  if (origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase())) {
-    throw refused('requests from a browser of another origin are not answered');
-  }
-  const site = request.headers['sec-fetch-site'];
-  if (site === undefined || site === 'same-origin' || site === 'none') return;
+  if (!isOurOrigin(request)) throw refused('requests from a browser of another origin are not answered');
+}
+
+function isOurOrigin(request: FastifyRequest): boolean {
+  const { host, origin, 'sec-fetch-site': site = 'none' } = request.headers;
+  if (origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()))
+    return false;
+  if (site === 'same-origin' || site === 'none') return true;
   // Following a link to a page from elsewhere is harmless: the page does nothing by itself.
-  const isLink =
+  return (
     request.method === 'GET' &&
     request.headers['sec-fetch-mode'] === 'navigate' &&
-    request.headers['sec-fetch-dest'] === 'document';
-  if (!isLink || !PAGE_PATHS.has(pathOf(request))) {
-    throw refused('requests from a browser of another origin are not answered');
-  }
+    request.headers['sec-fetch-dest'] === 'document' &&
+    PAGE_PATHS.has(pathOf(request))
+  );
 }
 
 /** The target's path, exactly as it was sent. */
-export function pathOf(request: FastifyRequest): string {
-  return request.url.split('?', 1)[0] ?? request.url;
+export function pathOf({ url }: FastifyRequest): string {
+  return url.split('?', 1)[0] ?? url;
 }
 
 function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boolean {
@@ -81,12 +82,9 @@ function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boo
   const name = hostName(host);
   if (name === undefined || !hasToken) return false;
   // A probe or scraper that asks for the very address it connects to: no name was resolved, none rebound.
-  if (isIP(bare(name)) !== 0 && bare(name) === ownAddress(request)) return true;
+  const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
+  if (isIP(name) !== 0 && name === ownAddress) return true;
   return names.some((known) => (known.startsWith('*.') ? name.endsWith(known.slice(1)) : name === known));
-}
-
-function ownAddress(request: FastifyRequest): string | undefined {
-  return request.raw.socket.localAddress?.replace(/^::ffff:/, '');
 }
 
 function hostName(host: string | undefined): string | undefined {
@@ -101,5 +99,5 @@ function bare(host: string): string {
 }
 
 function refused(message: string): StatusError {
-  return StatusError.ofGateway('permissionDenied', message);
+  return new StatusError('permissionDenied', message);
 }

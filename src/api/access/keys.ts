@@ -43,25 +43,17 @@ interface Session {
   readonly role: Role;
 }
 
-/** What opens the mirror, while one process serves it. */
+/** The sessions of a mirror, as one process knows them. */
 export class Keys {
-  readonly #tokens: Tokens;
   readonly #store: SessionStore;
   readonly #nowMs: () => number;
   /** Another token, or another mirror with the same one, has another key: its sessions are none of ours. */
   readonly #key: () => Promise<Buffer>;
 
-  constructor(tokens: Tokens, store: SessionStore, nowMs: () => number) {
-    this.#tokens = tokens;
+  constructor({ write, read = '' }: Tokens, store: SessionStore, nowMs: () => number) {
     this.#store = store;
     this.#nowMs = nowMs;
-    this.#key = sharedLoad(async () =>
-      derive(`${tokens.write}\n${tokens.read ?? ''}`, await store.secret(), 32),
-    );
-  }
-
-  roleOf(token: string): Role | undefined {
-    return roleOfToken(token, this.#tokens);
+    this.#key = sharedLoad(async () => derive(`${write}\n${read}`, await store.secret(), 32));
   }
 
   /** A cookie's `name=value`, for a session that begins now. */

@@ -7,26 +7,17 @@ import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import type { ProgressLine } from '../../runs/progress/progress-line.ts';
-import { BY_ID, hideRoute } from '../http/schemas.ts';
+import { goneSignal } from '../http/answer/events.ts';
+import { BY_ID, hideRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import { addLakeRoutes } from './lake-routes.ts';
-import type { LakeQueries } from './lake-queries.ts';
-import {
-  ACCOUNT,
-  type AccountQuestion,
-  ENTRIES,
-  type EntriesQuestion,
-  FLOWS,
-  PARTIES,
-  type PartiesQuestion,
-} from './questions.ts';
+import { FILE, FILE_TYPES, type LakeQueries, QUESTION } from './lake-queries.ts';
+import { ACCOUNT, ENTRIES, FLOWS, PARTIES } from './questions.ts';
 import type { ConsoleLedgers } from './store/console-ledgers.ts';
 import type { ConsoleStore } from './store/console-store.ts';
 
 /** Summing up a million segments takes a moment: all who look share it. */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
-const PARTY = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
 const QUARANTINED = z.strictObject({ limit: z.int().min(1).max(1_000) });
 
 /** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
@@ -58,77 +49,80 @@ export interface Upkeep {
   readonly diskBytes: string | null;
 }
 
-interface OfParty<Query = unknown> {
-  readonly Params: z.infer<typeof PARTY>;
-  readonly Querystring: Query;
-}
-
 /** Adds the routes. */
 export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): void {
-  const { store, lake } = parts;
+  const { store, ledgers } = parts;
+  const add = hideRoutes(server);
   const history = sharedLoad(() => store.history(), HISTORY_MAX_AGE_MS);
   const lines = sharedLoad(() => store.lines(), LINES_MAX_AGE_MS);
-  server.get('/console/history', hideRoute(), () => history());
-  server.get('/console/lines', hideRoute(), async () => ({ lines: await lines() }));
-  server.get('/console/settings', hideRoute(), () => ({ settings: parts.settings }));
-  server.get('/console/preview', hideRoute(), () => parts.preview());
-  server.get<{ Querystring: z.infer<typeof QUARANTINED> }>(
-    '/console/quarantined',
-    hideRoute({ querystring: QUARANTINED }),
-    async ({ query }) => ({ exports: await store.quarantined(query.limit) }),
-  );
-  server.get<{ Params: z.infer<typeof BY_ID> }>(
-    '/console/runs/:id/costs',
-    hideRoute({ params: BY_ID }),
-    async ({ params }) => ({ stages: await store.costs(params.id) }),
-  );
-  addLedgers(server, parts.ledgers);
-  addLakeRoutes(server, lake);
-}
-
-function addLedgers(server: FastifyInstance, ledgers: ConsoleParts['ledgers']): void {
-  server.get<{ Querystring: PartiesQuestion }>(
-    '/console/parties',
-    hideRoute({ querystring: PARTIES }),
-    ({ query }) => {
-      const { view, after } = query;
-      if (view !== 'id' && after !== undefined && !/^\d{1,18}$/.test(after))
-        throw refuse('after: no such page');
-      return ledgers.parties(query);
-    },
-  );
-  server.get<OfParty>('/console/parties/:id', hideRoute({ params: PARTY }), async ({ params }) => {
-    const party = await ledgers.party(readPartyId(params.id));
-    if (party === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
-    return party;
+  add('GET /console/history', {}, () => history());
+  add('GET /console/lines', {}, async () => ({ lines: await lines() }));
+  add('GET /console/settings', {}, () => ({ settings: parts.settings }));
+  add('GET /console/preview', {}, () => parts.preview());
+  add('GET /console/quarantined', { querystring: QUARANTINED }, async ({ query }) => ({
+    exports: await store.quarantined(query.limit),
+  }));
+  add('GET /console/runs/:id/costs', { params: BY_ID }, async ({ params }) => ({
+    stages: await store.costs(params.id),
+  }));
+  add('GET /console/parties', { querystring: PARTIES }, ({ query }) => {
+    const { view, after = '0' } = query;
+    if (view !== 'id' && !/^\d{1,18}$/.test(after))
+      throw new StatusError('invalidArgument', 'after: no such page');
+    return ledgers.parties(query);
   });
-  server.get<OfParty<z.infer<typeof FLOWS>>>(
-    '/console/parties/:id/flows',
-    hideRoute({ params: PARTY, querystring: FLOWS }),
-    async ({ params, query }) => {
-      if (timeZone.parse(query.zone) === undefined) throw refuse(`zone: give ${timeZone.accepted}`);
-      return { days: await ledgers.flows(readPartyId(params.id), query.asset, query.zone) };
+  const ofParty = { params: z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) }) };
+  add('GET /console/parties/:id', ofParty, async ({ params }) => {
+    return (await ledgers.party(readPartyId(params.id))) ?? unknownParty();
+  });
+  add(
+    'GET /console/parties/:id/flows',
+    { ...ofParty, querystring: FLOWS },
+    async ({ params, query: { asset, zone } }) => {
+      if (timeZone.parse(zone) === undefined)
+        throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
+      return { days: await ledgers.flows(readPartyId(params.id), asset, zone) };
     },
   );
-  server.get<OfParty<AccountQuestion>>(
-    '/console/parties/:id/balance',
-    hideRoute({ params: PARTY, querystring: ACCOUNT }),
+  add(
+    'GET /console/parties/:id/balance',
+    { ...ofParty, querystring: ACCOUNT },
     async ({ params, query }) => ({ points: await ledgers.balance(readPartyId(params.id), query) }),
   );
-  server.get<OfParty<EntriesQuestion>>(
-    '/console/parties/:id/entries',
-    hideRoute({ params: PARTY, querystring: ENTRIES }),
-    ({ params, query }) => ledgers.entries(readPartyId(params.id), query),
+  add('GET /console/parties/:id/entries', { ...ofParty, querystring: ENTRIES }, ({ params, query }) =>
+    ledgers.entries(readPartyId(params.id), query),
+  );
+  addLake(server, parts.lake);
+}
+
+/** What a statement may do is decided where it runs: it reads the lake and nothing else. */
+function addLake(server: FastifyInstance, lake: LakeQueries): void {
+  const add = hideRoutes(server);
+  add('GET /console/tables', {}, async () => ({ tables: await lake.tables() }));
+  add('GET /console/questions', {}, () => ({ questions: lake.questions }));
+  add('POST /console/query', { body: QUESTION }, ({ body }, reply) => lake.ask(body, goneSignal(reply)));
+  add(
+    'POST /console/query/file',
+    { body: QUESTION, querystring: FILE },
+    async ({ body, query: { format } }, reply) => {
+      const file = await lake.file(body, format, goneSignal(reply));
+      // What was asked, and the day of the answer.
+      const asked = 'question' in body ? body.question : 'query';
+      const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
+      reply.headers({
+        'content-type': FILE_TYPES[format],
+        'content-disposition': `attachment; filename="${fileName}"`,
+      });
+      return reply.send(file);
+    },
   );
 }
 
 /** @throws StatusError 404 for what can be no party */
 function readPartyId(text: string): string {
-  const id = canonicalPartyId(text);
-  if (id === undefined) throw StatusError.ofGateway('notFound', 'no party has this id');
-  return id;
+  return canonicalPartyId(text) ?? unknownParty();
 }
 
-function refuse(message: string): StatusError {
-  return StatusError.ofGateway('invalidArgument', message);
+function unknownParty(): never {
+  throw new StatusError('notFound', 'no party has this id');
 }

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, Upkeep } from './console-data.ts';
 import type { LiveFacts } from './store/console-store.ts';
-import { EventStreams } from '../http/answer/events.ts';
-import { hideRoute } from '../http/schemas.ts';
+import type { EventStreams } from '../http/answer/events.ts';
+import { hideRoutes } from '../http/routes.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 
@@ -16,19 +16,23 @@ const SILENT_MS_MAX = 5_000;
 /** What the event stream sends: everything that moves. */
 type Snapshot = Awaited<ReturnType<typeof takeSnapshot>>;
 
+interface FeedDeps {
+  readonly parts: ConsoleParts;
+  readonly status: () => Promise<MirrorStatus>;
+  readonly streams: EventStreams;
+}
+
 /**
  * Adds `/console/events`.
  * @param everyMs between two looks at the database; tests look more often
  */
 export function addConsoleFeed(
   server: FastifyInstance,
-  parts: ConsoleParts,
-  status: () => Promise<MirrorStatus>,
+  { parts, status, streams }: FeedDeps,
   everyMs = EVERY_MS,
 ): void {
-  const streams = new EventStreams();
   const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
-  server.get('/console/events', hideRoute(), async (_request, reply) => {
+  hideRoutes(server)('GET /console/events', {}, async (_request, reply) => {
     // A database that is away is told before the stream is open, with a status that a page can read.
     await snapshot();
     return streams.send(reply, (signal) => changes(snapshot, everyMs, signal));
@@ -54,33 +58,24 @@ async function* changes(
   }
 }
 
-async function takeSnapshot(parts: ConsoleParts, status: () => Promise<MirrorStatus>) {
-  const [{ openRuns, inFlight, ...facts }, known, upkeep] = await Promise.all([
-    parts.store.live(),
-    status(),
-    parts.upkeep(),
-  ]);
-  const [live, exports] = await Promise.all([
-    Promise.all(
-      openRuns.map(async (run) => ({
-        ...run,
-        progress: run.state === 'running' ? await parts.progress(run.runId) : [],
-      })),
-    ),
-    Promise.all(
-      inFlight.map(async (name) => ({ ...name, progress: await parts.exportProgress(name.partyId) })),
-    ),
-  ]);
+async function takeSnapshot(parts: ConsoleParts, status: FeedDeps['status']) {
+  const [facts, known, upkeep] = await Promise.all([parts.store.live(), status(), parts.upkeep()]);
+  const { openRuns, inFlight, ...others } = facts;
+  const live = openRuns.map(async (run) => ({
+    ...run,
+    progress: run.state === 'running' ? await parts.progress(run.runId) : [],
+  }));
+  const exports = inFlight.map(async (ledger) => ({
+    ...ledger,
+    progress: await parts.exportProgress(ledger.partyId),
+  }));
   return {
-    ...facts,
-    status: {
-      ...known,
-      attention: [...known.attention, ...idleAttention(facts, openRuns), ...diskAttention(upkeep)],
-    },
+    ...others,
+    status: { ...known, attention: [...known.attention, ...idleAttention(facts), ...diskAttention(upkeep)] },
     nextNightlyRun: parts.nextNightlyRun(),
     upkeep,
-    live,
-    inFlight: exports,
+    live: await Promise.all(live),
+    inFlight: await Promise.all(exports),
   };
 }
 
@@ -98,10 +93,7 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): MirrorStatus['atte
 }
 
 /** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
-function idleAttention(
-  { workers }: Pick<LiveFacts, 'workers'>,
-  openRuns: LiveFacts['openRuns'],
-): MirrorStatus['attention'] {
+function idleAttention({ workers, openRuns }: LiveFacts): MirrorStatus['attention'] {
   const waiting = openRuns.filter((run) => run.state === 'queued' && run.parentRunId === null).length;
   if (workers > 0 || waiting === 0) return [];
   return [

@@ -2,7 +2,8 @@
  * Answers questions to the lake by `ledger-mirror query` in a process of its own: a statement can exhaust or crash that
  * process, never the API. Statements at once, their time and their answers are bounded.
  */
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
@@ -24,7 +25,7 @@ export type LakeQuestion = z.infer<typeof QUESTION>;
 
 /** As what a result is downloaded. */
 export const FILE = z.strictObject({ format: z.enum(['csv', 'parquet']) });
-export type FileFormat = z.infer<typeof FILE>['format'];
+export const FILE_TYPES = { csv: 'text/csv; charset=utf-8', parquet: 'application/vnd.apache.parquet' };
 
 /** Rows as JSON has them; amounts are text. */
 export interface LakeAnswer {
@@ -64,9 +65,12 @@ const TIMEOUT_SECONDS = 60;
 const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
-const ENDED = 'the statement was ended';
 
-type Child = ChildProcessByStdio<null, Readable, Readable>;
+interface Running {
+  readonly child: ChildProcess;
+  readonly stdout: Readable;
+  readonly ended: Promise<void>;
+}
 
 /** Runs `ledger-mirror query`. */
 export class QueryRunner {
@@ -79,112 +83,80 @@ export class QueryRunner {
 
   /** What a command without options says of itself as JSON. */
   async document(command: string): Promise<unknown> {
-    const child = this.#spawn([command, '--json', '--quiet'], undefined);
-    const [text, said] = await Promise.all([readText(child.stdout), untilEnded(child)]);
-    if (said !== undefined) throw refused(said);
+    const { stdout, ended } = this.#spawn([command, '--json', '--quiet'], undefined);
+    const [text] = await Promise.all([readText(stdout), ended]);
     return JSON.parse(text);
   }
 
   async ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer> {
     const startedMs = performance.now();
-    const child = this.#start(question, 'ndjson', signal);
-    const ended = untilEnded(child);
-    const rows: Record<string, unknown>[] = [];
+    const { child, stdout, ended } = this.#start(question, 'ndjson', signal);
+    const lines: string[] = [];
     let characters = 0;
-    let [isCut, isBroken] = [false, false];
-    for await (const line of createInterface({ input: child.stdout, crlfDelay: Infinity })) {
+    let isCut = false;
+    for await (const line of createInterface({ input: stdout, crlfDelay: Infinity })) {
       characters += line.length;
-      isCut = rows.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
-      const row = isCut ? undefined : parseRow(line);
-      isBroken = row === undefined;
-      if (row === undefined) break;
-      rows.push(row);
+      isCut = lines.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
+      if (isCut) break;
+      lines.push(line);
     }
     if (isCut) child.kill();
-    const said = await ended;
-    if (!isCut && (said !== undefined || isBroken)) throw refused(said ?? ENDED);
+    // Where it was ended within a line, it says so here, and nothing is read of that line.
+    else await ended;
+    const rows = lines.map((line) => JSON.parse(line) as LakeAnswer['rows'][number]);
     return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
   }
 
   /** The stream fails where the statement does after its first bytes. */
-  async file(question: LakeQuestion, format: FileFormat, signal: AbortSignal): Promise<Readable> {
-    const child = this.#start(question, format, signal);
-    const ended = untilEnded(child);
+  async file(
+    question: LakeQuestion,
+    format: keyof typeof FILE_TYPES,
+    signal: AbortSignal,
+  ): Promise<Readable> {
+    const { stdout, ended } = this.#start(question, format, signal);
     // Until the first bytes, a failure can still be told by the status.
-    const began = new Promise<void>((resolve) => {
-      child.stdout.once('readable', resolve);
-    });
-    const said = await Promise.race([began, ended]);
-    if (said !== undefined) throw refused(said);
-    void endWith(child.stdout, ended);
-    return child.stdout;
+    await Promise.race([once(stdout, 'readable'), ended]);
+    ended.catch((error: Error) => stdout.destroy(error));
+    return stdout;
   }
 
-  #start(question: LakeQuestion, format: string, signal: AbortSignal): Child {
-    if (this.#running >= AT_ONCE_MAX) {
-      throw StatusError.ofGateway('unavailable', 'the lake answers others right now; try again in a moment');
-    }
+  #start(question: LakeQuestion, format: string, signal: AbortSignal): Running {
+    if (this.#running >= AT_ONCE_MAX)
+      throw new StatusError('unavailable', 'the lake answers others right now; try again in a moment');
     this.#running += 1;
-    const options = 'question' in question ? Object.entries(question.options ?? {}) : [];
-    const args = [
-      'query',
-      ...options.map(([name, value]) => `--${name}=${value}`),
-      `--format=${format}`,
-      `--timeout=${TIMEOUT_SECONDS}`,
-      '--quiet',
-      '--',
-      'question' in question ? question.question : question.sql,
-    ];
-    const child = this.#spawn(args, signal);
-    child.once('close', () => {
-      this.#running -= 1;
-    });
-    return child;
+    const [asked, options] = 'sql' in question ? [question.sql] : [question.question, question.options];
+    const given = Object.entries(options ?? {}).map(([name, value]) => `--${name}=${value}`);
+    const bounds = [`--format=${format}`, `--timeout=${TIMEOUT_SECONDS}`, '--quiet'];
+    const running = this.#spawn(['query', ...given, ...bounds, '--', asked], signal);
+    running.child.once('close', () => (this.#running -= 1));
+    return running;
   }
 
-  #spawn(args: readonly string[], signal: AbortSignal | undefined): Child {
-    const [program, ...first] = this.#process.command;
-    return spawn(program, [...first, ...args], {
-      env: { ...this.#process.env },
+  #spawn(args: readonly string[], signal: AbortSignal | undefined): Running {
+    const { command, env } = this.#process;
+    const [program, ...first] = command;
+    const child = spawn(program, [...first, ...args], {
+      env: { ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
       signal,
       timeout: (TIMEOUT_SECONDS + 15) * 1_000,
     });
+    const ended = untilEnded(child);
+    // Who stops reading before the end does not ask how it ended.
+    ended.catch(() => undefined);
+    return { child, stdout: child.stdout, ended };
   }
 }
 
-/** @returns undefined where the process was ended within the line */
-function parseRow(line: string): Record<string, unknown> | undefined {
-  try {
-    return JSON.parse(line) as Record<string, unknown>;
-  } catch {
-    return undefined;
-  }
-}
-
-/** A statement that fails after its first bytes breaks the download off. */
-async function endWith(output: Readable, ended: Promise<string | undefined>): Promise<void> {
-  const failure = await ended;
-  if (failure !== undefined) output.destroy(new Error(failure));
-}
-
-/** @returns what it said on stderr where it failed */
-function untilEnded(child: Child): Promise<string | undefined> {
+/** @throws StatusError with what it said on stderr where it failed */
+async function untilEnded(child: ChildProcessByStdio<null, Readable, Readable>): Promise<void> {
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     said = (said + text).slice(0, SAID_CHARACTERS_MAX);
   });
-  return new Promise((resolve) => {
-    child.once('error', (error) => {
-      said ||= error.message;
-    });
-    child.once('close', (code) => {
-      resolve(code === 0 ? undefined : said.trim() || ENDED);
-    });
-  });
-}
-
-/** The page has fields where the command line has options. */
-function refused(said: string): StatusError {
-  return StatusError.ofGateway('invalidArgument', said.replaceAll(/^ledger-mirror: (?:--)?/gm, ''));
+  child.once('error', (error) => (said ||= error.message));
+  const code = await new Promise((resolve) => child.once('close', resolve));
+  // The page has fields where the command line has options.
+  const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');
+  if (code !== 0) throw new StatusError('invalidArgument', message || 'the statement was ended');
 }

@@ -45,8 +45,10 @@ export function addQueueBoard(server: FastifyInstance, queues: Queues, isReadOnl
     },
   });
   server.register(async (scope) => {
-    scope.addHook('onRequest', async (_request, reply) => {
+    scope.addHook('onRequest', async ({ headers }, reply) => {
       reply.header('content-security-policy', POLICY);
+      // Its page is changed on the way out, so it is not to be packed before.
+      delete headers['accept-encoding'];
     });
     scope.addHook('onSend', async (_request, reply, payload: unknown) => {
       const isPage = String(reply.getHeader('content-type')).startsWith('text/html');
@@ -57,8 +59,7 @@ export function addQueueBoard(server: FastifyInstance, queues: Queues, isReadOnl
 }
 
 /** The run that a job works: its history, which the queue forgets and the mirror does not. */
-function runOf(data: unknown): { displayText: string; href: string } {
-  const runId = typeof data === 'object' && data !== null && 'runId' in data ? data.runId : undefined;
+function runOf({ runId }: Readonly<Record<string, unknown>>): { displayText: string; href: string } {
   return typeof runId === 'string'
     ? { displayText: 'Run', href: `/mirror/runs/${encodeURIComponent(runId)}` }
     : { displayText: 'Runs', href: '/mirror/runs' };

@@ -5,25 +5,24 @@ import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { within } from '../../core/waiting.ts';
 import type { Probe } from './ports.ts';
-import { describeRoute } from './schemas.ts';
+import { describeRoutes } from './routes.ts';
 
 const PROBE_TIMEOUT_MS = 3_000;
 /** Anybody may ask, so asking often must cost nothing. */
 const PROBED_MAX_AGE_MS = 1_000;
 
+const ALIVE = z.object({ status: z.string() });
 const READINESS = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.enum(['ok', 'failed'])) });
 
 /** Adds both routes. They tell no more than which part fails: they are open to everybody. */
 export function addHealth(server: FastifyInstance, probes: readonly Probe[], log: Log): void {
   const readiness = sharedLoad(() => probeAll(probes, log), PROBED_MAX_AGE_MS);
-  server.get(
-    '/healthz',
-    describeRoute('health', 'The process lives', { response: { 200: z.object({ status: z.string() }) } }),
-    () => ({ status: 'ok' }),
-  );
-  server.get(
-    '/readyz',
-    describeRoute('health', 'The process can do its work', { response: { 200: READINESS, 503: READINESS } }),
+  const add = describeRoutes(server, 'health');
+  add('GET /healthz', 'The process lives', { response: { 200: ALIVE } }, () => ({ status: 'ok' }));
+  add(
+    'GET /readyz',
+    'The process can do its work',
+    { response: { 200: READINESS, 503: READINESS } },
     async (_request, reply) => {
       const found = await readiness();
       return reply.code(found.ready ? 200 : 503).send(found);
@@ -35,6 +34,7 @@ async function probeAll(probes: readonly Probe[], log: Log): Promise<z.infer<typ
   const results = await Promise.all(
     probes.map(async (probe) => {
       try {
+        const late = () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
         await within(PROBE_TIMEOUT_MS, (signal) => probe.check(signal), late);
         return [probe.name, 'ok'] as const;
       } catch (error) {
@@ -44,8 +44,4 @@ async function probeAll(probes: readonly Probe[], log: Log): Promise<z.infer<typ
     }),
   );
   return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
-}
-
-function late(): Error {
-  return new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
 }

@@ -2,7 +2,7 @@
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
 import { RUN } from '../../runs/run-schema.ts';
-import { toJsonSchema } from './schemas.ts';
+import { nameSchemas } from './routes.ts';
 import { STATUS_BODY } from './status-error.ts';
 
 const REFUSED = {
@@ -10,10 +10,9 @@ const REFUSED = {
   content: { 'application/json': { schema: { $ref: 'Error#' } } },
 };
 
-/** Adds the route; every route added after it is told of, save those without a schema or whose schema says `hide`. */
+/** Adds the route; every route added after it is told of, save those without a tag. */
 export async function addOpenApi(server: FastifyInstance, version: string): Promise<void> {
-  server.addSchema({ $id: 'Error', ...toJsonSchema(STATUS_BODY) });
-  server.addSchema({ $id: 'Run', ...toJsonSchema(RUN) });
+  nameSchemas(server, { Error: STATUS_BODY, Run: RUN });
   await server.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -41,37 +40,25 @@ export async function addOpenApi(server: FastifyInstance, version: string): Prom
       buildLocalReference: ({ $id }, _base, _fragment, index) =>
         typeof $id === 'string' ? $id : `def-${index}`,
     },
-    transform: ({ schema, url, route }) => ({
-      url,
-      schema: schema === undefined ? { hide: true } : described(schema, url, String(route.method)),
-    }),
+    hideUntagged: true,
+    transform: ({ schema, url, route }) => ({ url, schema: describe(url, String(route.method), schema) }),
   });
-  server.get('/openapi.json', { schema: { hide: true } }, () => server.swagger());
+  server.get('/openapi.json', () => server.swagger());
 }
 
-function described({ produces, ...schema }: FastifySchema, url: string, method: string): FastifySchema {
-  if (schema.hide === true) return schema;
-  const answers = (schema.response ?? {}) as Readonly<Record<string, object>>;
+function describe(
+  url: string,
+  method: string,
+  { produces, response = {}, ...schema }: FastifySchema = {},
+): FastifySchema {
   // What is no JSON is told of here alone: nothing serializes it.
-  const plain = produces?.map((type) => [type, { schema: { type: 'string' } }] as const) ?? [];
-  const text = { 200: { description: 'Success', content: Object.fromEntries(plain) } };
-  return {
-    operationId: nameOf(url, method),
-    ...schema,
-    response: {
-      ...(plain.length === 0 ? {} : text),
-      ...answers,
-      '4XX': REFUSED,
-      '5XX': { ...REFUSED, description: 'Failed; try again' },
-    },
-  };
-}
-
-/** `GET /mirror/runs/:id` is `getMirrorRunsById`. */
-function nameOf(url: string, method: string): string {
-  const words = url.split(/[/.]/).filter((part) => part !== '');
-  const names = words.map((word) => (word.startsWith(':') ? `by-${word.slice(1)}` : word));
-  return [method.toLowerCase(), ...names]
-    .join('-')
-    .replaceAll(/-+(\w)/g, (_match, letter: string) => letter.toUpperCase());
+  const types = produces?.map((type) => [type, { schema: { type: 'string' } }] as const);
+  const text = types && { 200: { description: 'Success', content: Object.fromEntries(types) } };
+  const refused = { '4XX': REFUSED, '5XX': { ...REFUSED, description: 'Failed; try again' } };
+  // `GET /mirror/runs/:id` is `getMirrorRunsById`.
+  const operationId = `${method.toLowerCase()}${url.replaceAll('/:', '/by/')}`.replaceAll(
+    /\/(\w)/g,
+    (_match, letter: string) => letter.toUpperCase(),
+  );
+  return { operationId, ...schema, response: { ...text, ...(response as object), ...refused } };
 }

@@ -1,11 +1,11 @@
 /** What the read API tells of the mirror, and needs from the rest of it. Times are RFC 3339. */
 import { z } from 'zod';
 import type { Completeness } from '../../runs/store/completeness.ts';
-import type { RunKind } from '../../postgres/schema.ts';
 import type { RunDocument } from '../../runs/run-document.ts';
 import type { RunLinePage } from '../../runs/store/run-log-store.ts';
+import type { RunStore } from '../../runs/store/run-store.ts';
 import { VERDICTS } from '../../core/verdict.ts';
-import { TEXT_OR_NULL } from './schemas.ts';
+import { TEXT_OR_NULL } from './routes.ts';
 
 const LIST = z.enum(['parties', 'checkpoints']);
 
@@ -43,7 +43,7 @@ const WORK = z
   .describe('How the work stands.');
 
 /** Everything the console's first glance needs. */
-export const MIRROR_FACTS = z.object({
+const MIRROR_FACTS = z.object({
   sourceUrl: TEXT_OR_NULL,
   epoch: z.int32(),
   streams: z.array(STREAM),
@@ -71,6 +71,15 @@ export const MIRROR_FACTS = z.object({
     .describe('The database where the object store would let two writers put one commit.'),
 });
 
+/** The same, with what is concluded from it. */
+export const MIRROR_STATUS = MIRROR_FACTS.extend({
+  whole: z.boolean(),
+  complete: z.boolean(),
+  hasNetwork: z.boolean(),
+  sentence: z.string(),
+  attention: z.array(z.looseObject({})),
+});
+
 export type StreamStatus = z.infer<typeof STREAM>;
 export type ListFacts = z.infer<typeof LIST_FACTS>;
 export type WorkFacts = z.infer<typeof WORK>;
@@ -78,17 +87,10 @@ export type MirrorFacts = Omit<z.infer<typeof MIRROR_FACTS>, 'coverage'> & {
   readonly coverage: Completeness;
 };
 
-export interface RunsQuestion {
-  readonly kind?: RunKind | undefined;
-  /** Runs queued before this one. */
-  readonly before?: string | undefined;
-  readonly limit: number;
-}
-
 export interface StatusStore {
   facts(): Promise<MirrorFacts>;
   /** Newest first. */
-  runs(question: RunsQuestion): Promise<readonly RunDocument[]>;
+  runs(question: Parameters<RunStore['list']>[0]): Promise<readonly RunDocument[]>;
   run(runId: string): Promise<RunDocument | undefined>;
   /** A page of a run's log lines, oldest first; `after` is `next` of the page before. */
   logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage>;

@@ -119,5 +119,5 @@ function parseError(field: string, parser: string, text: string, problem: string
 }
 
 function refuse(message: string): StatusError {
-  return StatusError.ofGateway('invalidArgument', message);
+  return new StatusError('invalidArgument', message);
 }

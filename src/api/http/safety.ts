@@ -22,14 +22,11 @@ export function addSafety(server: FastifyInstance): void {
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(HEADERS);
     if (request.url.length > URL_CHARACTERS_MAX) {
-      throw StatusError.ofGateway(
-        'invalidArgument',
-        `the URL is longer than ${URL_CHARACTERS_MAX} characters`,
-      );
+      throw new StatusError('invalidArgument', `the URL is longer than ${URL_CHARACTERS_MAX} characters`);
     }
     // The service's own lists say in their own words what is wrong with a parameter.
     if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
-      throw StatusError.ofGateway('invalidArgument', 'the URL holds a broken escape or a NUL character');
+      throw new StatusError('invalidArgument', 'the URL holds a broken escape or a NUL character');
     }
   });
 }

@@ -9,8 +9,10 @@ import { UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { addAccess, type AccessOptions } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
+import { pathOf } from '../access/hosts.ts';
 import type { SessionStore } from '../access/keys.ts';
 import { addCompression } from './answer/compression.ts';
+import { EventStreams } from './answer/events.ts';
 import { addConsoleData, type ConsoleParts } from '../console/console-data.ts';
 import { addConsoleFeed } from '../console/console-feed.ts';
 import { addConsole } from '../console/console.ts';
@@ -19,15 +21,14 @@ import { addLedgerExport, type LedgerReader } from '../service/ledger-export.ts'
 import { addLists } from '../service/lists.ts';
 import type { ListStore } from '../service/store/read-store.ts';
 import { addMetrics } from './metrics.ts';
-import { addMirrorRoutes } from '../mirror/mirror-routes.ts';
+import { addRuns, addStatus, type RunOrders } from '../mirror/mirror-routes.ts';
 import { addOpenApi } from './openapi.ts';
-import { addOrders, type ExportJobs } from '../mirror/export-routes.ts';
-import { addRunOrders, type RunOrders } from '../mirror/run-orders.ts';
+import { addExports, type ExportJobs } from '../mirror/export-routes.ts';
 import type { MetricsRegistry } from '../../worker/metrics/metrics-registry.ts';
 import type { Probe, StatusStore } from './ports.ts';
 import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';
-import { sendJson, StatusError, type StatusName } from './status-error.ts';
+import { sendJson, StatusError } from './status-error.ts';
 
 export interface ApiDeps {
   readonly lists: ListStore;
@@ -45,25 +46,19 @@ export interface ApiDeps {
 export interface ApiOptions extends AccessOptions {
   readonly version: string;
   /** What a test would wait too long for. */
-  readonly timeouts?: Partial<HttpTimeouts> | undefined;
+  readonly timeouts?: Partial<typeof TIMEOUTS> | undefined;
   /** Between two looks at what goes on, while somebody watches the console, in milliseconds. */
   readonly consoleEveryMs?: number | undefined;
 }
 
 const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
 const BODY_BYTES_MAX = 16 * 1_024;
-
-export interface HttpTimeouts {
-  /** From the connection, or the end of the last answer, to the end of the next request's headers. */
-  readonly headersMs: number;
-  /** To the end of its body. */
-  readonly requestMs: number;
-  /** Between two looks for connections that are over either. */
-  readonly checkMs: number;
-}
-
-/** Node takes the two limits for each other where the first is the larger. */
-const TIMEOUTS: HttpTimeouts = { headersMs: 10_000, requestMs: 15_000, checkMs: 1_000 };
+/**
+ * To the end of a request's headers, from the connection or the end of the last answer; to the end of its body; and
+ * between two looks for connections that are over either. Node takes the first two for each other where the first is
+ * the larger.
+ */
+const TIMEOUTS = { headersMs: 10_000, requestMs: 15_000, checkMs: 1_000 };
 /** Nothing moved in either direction; event streams send a heartbeat long before. */
 const IDLE_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 60_000;
@@ -73,15 +68,44 @@ const RETRY_AFTER_SECONDS = 5;
 
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
 export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
-  const timeouts = { ...TIMEOUTS, ...options.timeouts };
-  const server = Fastify({
+  const { log, status: store } = deps;
+  const server = openServer({ ...TIMEOUTS, ...options.timeouts });
+  server.removeContentTypeParser('text/plain');
+  server.setErrorHandler<FastifyError>((error, request, reply) => answerError(error, request, reply, log));
+  // A known path with another method is 501 in the service, whatever the method.
+  server.setNotFoundHandler((request, reply) =>
+    SERVICE_PATHS.has(pathOf(request))
+      ? sendError(reply, new StatusError('unimplemented', 'Method Not Allowed'))
+      : sendError(reply, new StatusError('notFound', 'Not Found')),
+  );
+  addSafety(server);
+  await addAccess(server, options, deps);
+  addBounds(server);
+  addCompression(server);
+  await addOpenApi(server, options.version);
+  const streams = new EventStreams();
+  addLists(server, deps.lists);
+  addLedgerExport(server, deps.ledger, log);
+  addExports(server, deps.jobs, streams);
+  addRuns(server, deps.runs, store, streams);
+  const status = addStatus(server, store);
+  addHealth(server, deps.probes, log);
+  addMetrics(server, status, deps.metrics, log);
+  await addConsole(server);
+  addConsoleData(server, deps.console);
+  addConsoleFeed(server, { parts: deps.console, status, streams }, options.consoleEveryMs);
+  return server;
+}
+
+function openServer({ headersMs, requestMs, checkMs }: typeof TIMEOUTS): FastifyInstance {
+  return Fastify({
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
-    requestTimeout: timeouts.requestMs,
+    requestTimeout: requestMs,
     http: {
-      headersTimeout: timeouts.headersMs,
-      requestTimeout: timeouts.requestMs,
-      connectionsCheckingInterval: timeouts.checkMs,
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
+      connectionsCheckingInterval: checkMs,
     },
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -93,57 +117,23 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
     // Nor does an infinite number slip past the bounds that are only asked of finite ones.
     ajv: { customOptions: { removeAdditional: false, coerceTypes: true, strictNumbers: false } },
     frameworkErrors: (_error, _request, reply) => {
-      sendStatusJson(reply, StatusError.ofGateway('invalidArgument', 'malformed request target'));
+      sendError(reply, new StatusError('invalidArgument', 'malformed request target'));
     },
   });
-  server.removeContentTypeParser('text/plain');
-  server.setErrorHandler<FastifyError>((error, request, reply) =>
-    answerError(error, request, reply, deps.log),
-  );
-  server.setNotFoundHandler((request, reply) => sendStatusJson(reply, notFound(request)));
-  addSafety(server);
-  await addAccess(server, options, deps);
-  addBounds(server);
-  addCompression(server);
-  await addOpenApi(server, options.version);
-  addLists(server, deps.lists);
-  addLedgerExport(server, deps.ledger, deps.log);
-  addOrders(server, deps.jobs);
-  addRunOrders(server, deps.runs, deps.status);
-  const status = addMirrorRoutes(server, deps.status);
-  addHealth(server, deps.probes, deps.log);
-  addMetrics(server, status, deps.metrics, deps.log);
-  await addConsole(server);
-  addConsoleData(server, deps.console);
-  addConsoleFeed(server, deps.console, status, options.consoleEveryMs);
-  return server;
-}
-
-/** A known path with another method is 501 in the service, whatever the method. */
-function notFound(request: FastifyRequest): StatusError {
-  const isKnown = SERVICE_PATHS.has(request.url.split('?', 1)[0] ?? '');
-  return isKnown
-    ? StatusError.ofGateway('unimplemented', 'Method Not Allowed')
-    : StatusError.ofGateway('notFound', 'Not Found');
 }
 
 /** What no handler answered itself. Nothing of the inside gets out: that goes to the log. */
 function answerError(error: Error, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  if (error instanceof StatusError) return sendStatusJson(reply, error);
+  if (error instanceof StatusError) return sendError(reply, error);
   const status = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
-  if (status < 500) {
-    const body = { code: 3, message: error.message, details: [] };
-    return sendJson(reply.code(status), body);
-  }
+  if (status < 500) return sendJson(reply.code(status), { code: 3, message: error.message, details: [] });
   log.error({ err: error, route: request.routeOptions.url, method: request.method }, 'Request failed');
-  const [name, message]: readonly [StatusName, string] =
-    error instanceof UnreachableError
-      ? ['unavailable', 'the mirror cannot reach its database; try again']
-      : ['internal', 'Internal error'];
-  return sendStatusJson(reply, StatusError.ofGateway(name, message));
+  return error instanceof UnreachableError
+    ? sendError(reply, new StatusError('unavailable', 'the mirror cannot reach its database; try again'))
+    : sendError(reply, new StatusError('internal', 'Internal error'));
 }
 
-function sendStatusJson(reply: FastifyReply, error: StatusError): FastifyReply {
+function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
   const isBusy = error.statusCode === 429 || error.statusCode === 503;
   if (isBusy && !reply.hasHeader('retry-after')) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
   return sendJson(reply.code(error.statusCode), hideSecretsIn(error.body));

@@ -6,21 +6,21 @@
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 
-const HTTP_STATUS = {
-  invalidArgument: { code: 3, name: 'InvalidArgument', status: 400 },
-  deadlineExceeded: { code: 4, name: 'DeadlineExceeded', status: 504 },
-  notFound: { code: 5, name: 'NotFound', status: 404 },
-  alreadyExists: { code: 6, name: 'AlreadyExists', status: 409 },
-  permissionDenied: { code: 7, name: 'PermissionDenied', status: 403 },
-  resourceExhausted: { code: 8, name: 'ResourceExhausted', status: 429 },
-  failedPrecondition: { code: 9, name: 'FailedPrecondition', status: 422 },
-  unimplemented: { code: 12, name: 'Unimplemented', status: 501 },
-  internal: { code: 13, name: 'Internal', status: 500 },
-  unavailable: { code: 14, name: 'Unavailable', status: 503 },
-  unauthenticated: { code: 16, name: 'Unauthenticated', status: 401 },
+/** The code of gRPC, and the status of HTTP. */
+const STATUSES = {
+  invalidArgument: [3, 400],
+  notFound: [5, 404],
+  alreadyExists: [6, 409],
+  permissionDenied: [7, 403],
+  resourceExhausted: [8, 429],
+  failedPrecondition: [9, 422],
+  unimplemented: [12, 501],
+  internal: [13, 500],
+  unavailable: [14, 503],
+  unauthenticated: [16, 401],
 } as const;
 
-export type StatusName = keyof typeof HTTP_STATUS;
+export type StatusName = keyof typeof STATUSES;
 
 /** The numbers and texts of the service's own error details. */
 export const DETAIL = {
@@ -31,10 +31,9 @@ export const DETAIL = {
   invalidAssetId: { code: 10_038, message: 'invalid asset ID' },
   parties: { code: 50_001, message: 'failed to get parties' },
   export: { code: 260_002, message: 'failed to export ledger entries' },
-  checkpoints: { code: 290_001, message: 'failed to get checkpoint' },
 } as const;
 
-export interface Detail {
+interface Detail {
   readonly code: number;
   readonly message: string;
   readonly inner?: string;
@@ -50,29 +49,25 @@ export const STATUS_BODY = z
   .describe('google.rpc.Status');
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
-/** An answer other than 200, thrown by a handler. */
+/** An answer other than 200, thrown by a handler; with no details it is one of the gateway's. */
 export class StatusError extends Error {
+  override readonly name = 'StatusError';
   /** Under the name by which Fastify and its plugins know it. */
   readonly statusCode: number;
   readonly body: StatusBody;
 
-  private constructor(status: StatusName, body: Omit<StatusBody, 'code'>, cause?: unknown) {
-    super(body.message, cause === undefined ? undefined : { cause });
-    this.name = 'StatusError';
-    this.statusCode = HTTP_STATUS[status].status;
-    this.body = { code: HTTP_STATUS[status].code, ...body };
-  }
-
-  /** What the service's gateway says: a message, no details. */
-  static ofGateway(status: StatusName, message: string): StatusError {
-    return new StatusError(status, { message, details: [] });
+  constructor(status: StatusName, message: string, details: StatusBody['details'] = [], cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    const [code, statusCode] = STATUSES[status];
+    this.statusCode = statusCode;
+    this.body = { code, message, details };
   }
 
   /** What the service's handlers say: the kind as message, the reason as the one detail. */
-  static ofHandler(status: StatusName, detail: Detail, cause?: unknown): StatusError {
-    const { code, message, inner = '' } = detail;
+  static ofHandler(status: StatusName, { code, message, inner = '' }: Detail, cause?: unknown): StatusError {
     const typed = { '@type': 'type.googleapis.com/vega.ErrorDetail', code, message, inner };
-    return new StatusError(status, { message: `${HTTP_STATUS[status].name} error`, details: [typed] }, cause);
+    const kind = `${status.charAt(0).toUpperCase()}${status.slice(1)}`;
+    return new StatusError(status, `${kind} error`, [typed], cause);
   }
 }
 

@@ -2,41 +2,40 @@
  * What an on-demand export brought, assembled once into a file, so that its size is known and any range
  * of it can be sent again. Files are a cache: they are made anew from the objects whenever one is gone.
  */
-import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { absent } from '../../core/byte-sums.ts';
-import type { ByteRange } from '../http/answer/ranges.ts';
+import { absent, ByteSums } from '../../core/byte-sums.ts';
 import { StatusError } from '../http/status-error.ts';
 
 const KEPT_MS = 24 * 3_600_000;
 /** Of all files; the oldest go first. A file that is larger alone is for `export --out`. */
-export const DOWNLOADS_BYTES_MAX = 20 * 2 ** 30;
+const DOWNLOADS_BYTES_MAX = 20 * 2 ** 30;
 /** Files made at once: each is unpacked, hashed and written whole. */
 const MAKING_MAX = 2;
 
-interface FileFacts {
-  readonly bytes: bigint;
+interface MadeFile {
+  readonly bytes: number;
   /** Names the content: the same tag, the same bytes. */
   readonly tag: string;
 }
 
 /** The CSV that an order brought, whole. */
-export interface Download extends FileFacts {
+export interface Download extends MadeFile {
   readonly fileName: string;
-  read(range: ByteRange, signal: AbortSignal): AsyncIterable<Buffer>;
+  /** @param end exclusive */
+  read(range: { readonly start: number; readonly end: number }): Readable;
 }
 
 type Produce = (signal: AbortSignal) => AsyncIterable<Buffer>;
 
 export class Downloads {
   readonly #dir: string;
-  /** A file that is being made is made once, however many ask for it. */
-  readonly #making = new Map<string, Promise<FileFacts>>();
-
   readonly #bytesMax: number;
+  /** A file that is being made is made once, however many ask for it. */
+  readonly #making = new Map<string, Promise<MadeFile>>();
 
   constructor(dir: string, bytesMax = DOWNLOADS_BYTES_MAX) {
     this.#dir = dir;
@@ -48,98 +47,87 @@ export class Downloads {
    * @throws StatusError 429 where as many files are being made as may be
    */
   async open(name: string, fileName: string, produce: Produce): Promise<Download> {
-    const path = join(this.#dir, `${name}.csv`);
-    const tagPath = `${path}.sha256`;
+    const found = (await this.#files()).find((file) => file.name === name && file.isWhole);
     // Another process may remove the file at any moment: what was found or made once is not looked up again.
-    const facts = (await readFacts(path, tagPath)) ?? (await this.#makeOnce(path, tagPath, produce));
+    const { bytes, tag } = found ?? (await this.#makeOnce(name, produce));
+    const path = this.#pathOf(name, tag);
     return {
-      ...facts,
+      bytes,
+      tag,
       fileName,
-      read: ({ start, end }, signal) =>
-        createReadStream(path, { start: Number(start), end: Number(end) - 1, signal }),
+      read: ({ start, end }) => createReadStream(path, { start, end: end - 1 }),
     };
   }
 
-  #makeOnce(path: string, tagPath: string, produce: Produce): Promise<FileFacts> {
-    const known = this.#making.get(path);
+  #makeOnce(name: string, produce: Produce): Promise<MadeFile> {
+    const known = this.#making.get(name);
     if (known !== undefined) return known;
-    if (this.#making.size >= MAKING_MAX) {
-      throw StatusError.ofGateway('resourceExhausted', 'other downloads are being made; try again');
-    }
-    const making = this.#make(path, tagPath, produce).finally(() => this.#making.delete(path));
-    this.#making.set(path, making);
+    if (this.#making.size >= MAKING_MAX)
+      throw new StatusError('resourceExhausted', 'other downloads are being made; try again');
+    const making = this.#make(name, produce).finally(() => this.#making.delete(name));
+    this.#making.set(name, making);
     return making;
   }
 
-  async #make(path: string, tagPath: string, produce: Produce): Promise<FileFacts> {
+  async #make(name: string, produce: Produce): Promise<MadeFile> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#dropOld();
-    const partial = `${path}.partial-${process.pid}`;
-    const hash = createHash('sha256');
+    const partial = join(this.#dir, `${name}.partial-${process.pid}`);
+    const sums = new ByteSums();
     const abort = new AbortController();
-    const bytesMax = this.#bytesMax;
-    let bytes = 0;
     try {
       await pipeline(
-        produce(abort.signal),
-        async function* (chunks: AsyncIterable<Buffer>) {
-          for await (const chunk of chunks) {
-            bytes += chunk.length;
-            if (bytes > bytesMax) throw tooLarge(bytesMax);
-            hash.update(chunk);
-            yield chunk;
-          }
-        },
+        bounded(produce(abort.signal), sums, this.#bytesMax),
         createWriteStream(partial, { flush: true, mode: 0o600 }),
       );
-      await rename(partial, path);
-      const tag = hash.digest('hex');
-      await writeFile(tagPath, tag, { flush: true });
-      await this.#dropOldest(path);
-      return { bytes: BigInt(bytes), tag };
-    } catch (error) {
+      const tag = sums.sha256();
+      await rename(partial, this.#pathOf(name, tag));
+      await this.#dropOld();
+      return { bytes: Number(sums.bytes), tag };
+    } finally {
       abort.abort();
       await rm(partial, { force: true });
-      throw error;
     }
   }
 
-  /** @param kept the newest, which is about to be sent */
-  async #dropOldest(kept: string): Promise<void> {
-    const names = (await readdir(this.#dir)).filter((name) => name.endsWith('.csv'));
-    const paths = names.map((name) => join(this.#dir, name));
-    const found = await Promise.all(
-      paths.map(async (path) => {
-        const { size, mtimeMs } = await stat(path).catch(() => ({ size: 0, mtimeMs: 0 }));
-        return { path, size, mtimeMs };
-      }),
-    );
-    let bytes = found.reduce((sum, { size }) => sum + size, 0);
-    for (const { path, size } of found.toSorted((a, b) => a.mtimeMs - b.mtimeMs)) {
-      if (bytes <= this.#bytesMax || path === kept) continue;
-      await Promise.all([rm(path, { force: true }), rm(`${path}.sha256`, { force: true })]);
-      bytes -= size;
-    }
+  #pathOf(name: string, tag: string): string {
+    return join(this.#dir, `${name}.${tag}.csv`);
+  }
+
+  /** The newest first. */
+  async #files() {
+    const files = (await readdir(this.#dir).catch(absent)) ?? [];
+    const found = files.map(async (file) => {
+      const path = join(this.#dir, file);
+      const [name, tag = '', suffix] = file.split('.');
+      const { size = 0, mtimeMs = 0 } = (await stat(path).catch(absent)) ?? {};
+      return { path, name, tag, isWhole: suffix === 'csv' && mtimeMs > 0, bytes: size, mtimeMs };
+    });
+    return (await Promise.all(found)).toSorted((a, b) => b.mtimeMs - a.mtimeMs);
   }
 
   async #dropOld(): Promise<void> {
-    for (const name of await readdir(this.#dir)) {
-      const path = join(this.#dir, name);
-      const found = await stat(path).catch(() => undefined);
-      if (found !== undefined && Date.now() - found.mtimeMs > KEPT_MS) await rm(path, { force: true });
+    let bytes = 0;
+    for (const file of await this.#files()) {
+      if (file.isWhole) bytes += file.bytes;
+      const isTooMuch = file.isWhole && bytes > this.#bytesMax;
+      if (isTooMuch || Date.now() - file.mtimeMs > KEPT_MS) await rm(file.path, { force: true });
     }
   }
 }
 
-function tooLarge(bytesMax: number): StatusError {
-  return StatusError.ofGateway(
-    'resourceExhausted',
-    `the file would be larger than ${bytesMax} bytes; order a shorter range, or use \`export --out\``,
-  );
+async function* bounded(
+  chunks: AsyncIterable<Buffer>,
+  sums: ByteSums,
+  bytesMax: number,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of chunks) {
+    sums.add(chunk);
+    if (sums.bytes > bytesMax) throw new StatusError('resourceExhausted', tooLarge(bytesMax));
+    yield chunk;
+  }
 }
 
-/** The tag is written last, so where both are, the file is whole. */
-async function readFacts(path: string, tagPath: string): Promise<FileFacts | undefined> {
-  const [found, tag] = await Promise.all([stat(path).catch(absent), readFile(tagPath, 'utf8').catch(absent)]);
-  return found === undefined || tag === undefined ? undefined : { bytes: BigInt(found.size), tag };
+function tooLarge(bytesMax: number): string {
+  return `the file would be larger than ${bytesMax} bytes; order a shorter range, or use \`export --out\``;
 }

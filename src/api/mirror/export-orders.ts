@@ -1,14 +1,13 @@
 /** On-demand exports as the read API offers them: runs, queued ahead of the nightly ones. An id is the run's. */
-import { validate as isUuid } from 'uuid';
 import { z } from 'zod';
 import { isHexId } from '../../core/ids.ts';
-import { type Micros, parseInstant } from '../../core/time.ts';
+import { readInstant } from '../../core/time.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { RUN } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run.ts';
-import { TEXT_OR_NULL } from '../http/schemas.ts';
+import { TEXT_OR_NULL } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download, Downloads } from './downloads.ts';
 import { followRun } from './follow-run.ts';
@@ -29,12 +28,13 @@ export interface ExportOrder {
 export const EXPORT_STATUS = RUN.pick({ id: true, state: true, verdict: true, evidence: true });
 export type ExportStatus = z.infer<typeof EXPORT_STATUS>;
 
-/** One line of the history of orders. Times are RFC 3339; null where the order named none. */
+/** What was asked for; null where the order named none. */
+const ASKED = z.object({ assetId: TEXT_OR_NULL, from: TEXT_OR_NULL, to: TEXT_OR_NULL });
+
+/** One line of the history of orders. Times are RFC 3339. */
 export const ORDER_RECORD = EXPORT_STATUS.extend({
   partyId: z.string(),
-  assetId: TEXT_OR_NULL,
-  from: TEXT_OR_NULL,
-  to: TEXT_OR_NULL,
+  ...ASKED.shape,
   ...RUN.pick({ queuedAt: true, finishedAt: true }).shape,
 });
 export type OrderRecord = z.infer<typeof ORDER_RECORD>;
@@ -58,14 +58,11 @@ export class ExportOrders {
   /** An order that is open already is not queued again: its id is returned. */
   async submit({ partyId, ...asked }: ExportOrder): Promise<{ id: string }> {
     const { runs, stages } = this.#deps;
-    if (!isHexId(partyId) && (await stages.listedParties(partyId))[0] !== partyId) {
-      throw StatusError.ofGateway('invalidArgument', 'partyId: no such party is listed');
-    }
+    if (!isHexId(partyId) && (await stages.listedParties(partyId))[0] !== partyId)
+      throw new StatusError('invalidArgument', 'partyId: no such party is listed');
     if ((await runs.openOrders()) >= ORDERS_OPEN_MAX) {
-      throw StatusError.ofGateway(
-        'resourceExhausted',
-        `${ORDERS_OPEN_MAX} orders are open already; wait for some of them, or cancel them`,
-      );
+      const state = `${ORDERS_OPEN_MAX} orders are open already`;
+      throw new StatusError('resourceExhausted', `${state}; wait for some of them, or cancel them`);
     }
     const params = { ...asked, isOrdered: true };
     const { run, found } = await runs.order({ kind: 'export', subject: partyId, params });
@@ -75,13 +72,16 @@ export class ExportOrders {
 
   async get(id: string): Promise<ExportStatus | undefined> {
     const run = await this.#find(id);
-    return run === undefined ? undefined : toStatus(run);
+    return run && toStatus(run);
   }
 
   /** Newest first. */
   async list({ partyId: subject, ...page }: OrdersQuestion): Promise<readonly OrderRecord[]> {
     const runs = await this.#deps.runs.list({ kind: 'export', subject, ...page });
-    return runs.map((run) => toRecord(run));
+    return runs.map((run) => {
+      const { subject: partyId, queuedAt, finishedAt } = run;
+      return { ...toStatus(run), partyId, ...askedBy(run), queuedAt, finishedAt };
+    });
   }
 
   /** Has no effect on an order that has ended. @returns false where there is no such order */
@@ -95,9 +95,7 @@ export class ExportOrders {
   progress(id: string, signal: AbortSignal): AsyncIterable<object> {
     return followRun(async () => {
       const status = await this.get(id);
-      return status === undefined
-        ? undefined
-        : { ...status, progress: await this.#deps.progress.read(status.id) };
+      return status && { ...status, progress: await this.#deps.progress.read(id) };
     }, signal);
   }
 
@@ -109,33 +107,27 @@ export class ExportOrders {
     const run = await this.#find(id);
     if (run === undefined || run.verdict === null || run.verdict === 'failed') return undefined;
     const { assetId, from, to } = askedBy(run);
-    const range = { partyId: run.subject, assetId, from: instantOf(from), to: instantOf(to) };
+    const range = {
+      partyId: run.subject,
+      assetId: assetId ?? undefined,
+      from: from === null ? undefined : readInstant(from),
+      to: to === null ? undefined : readInstant(to),
+    };
     const fileName = `ledger_entries_${partyName(run.subject)}_${assetId ?? 'all'}.csv`;
-    return this.#downloads.open(run.runId, fileName, (signal) => this.#deps.stages.readLedger(range, signal));
+    return this.#downloads.open(id, fileName, (signal) => this.#deps.stages.readLedger(range, signal));
   }
 
   async #find(id: string): Promise<Run | undefined> {
-    const run = isUuid(id) ? await this.#deps.runs.get(id) : undefined;
+    const run = await this.#deps.runs.get(id);
     return run?.kind === 'export' ? run : undefined;
   }
 }
 
-/** What was asked for, as the run keeps it. */
-function askedBy({ params }: Run): Readonly<Partial<Record<'assetId' | 'from' | 'to', string>>> {
-  const texts = (['assetId', 'from', 'to'] as const).map((name) => [name, params[name]] as const);
-  return Object.fromEntries(texts.filter(([, value]) => typeof value === 'string'));
-}
-
-function instantOf(text: string | undefined): Micros | undefined {
-  return text === undefined ? undefined : parseInstant(text);
+function askedBy({ params }: Run): z.infer<typeof ASKED> {
+  const { assetId = null, from = null, to = null } = ASKED.partial().parse(params);
+  return { assetId, from, to };
 }
 
 function toStatus({ runId, state, verdict, evidence }: Run): ExportStatus {
   return { id: runId, state, verdict, evidence };
-}
-
-function toRecord(run: Run): OrderRecord {
-  const { assetId = null, from = null, to = null } = askedBy(run);
-  const { queuedAt, finishedAt } = run;
-  return { ...toStatus(run), partyId: run.subject, assetId, from, to, queuedAt, finishedAt };
 }

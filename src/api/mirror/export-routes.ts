@@ -1,13 +1,11 @@
 /** `/mirror/exports`: exports on demand, from the order to the downloaded file. */
-import { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { canonicalPartyId, isExportableParty, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { floorSecond, formatInstant, parseInstant } from '../../core/time.ts';
-import { EventStreams } from '../http/answer/events.ts';
-import { goneSignal } from '../http/answer/gone.ts';
-import { parseRange } from '../http/answer/ranges.ts';
-import { BY_ID, type ById, describeRoute, named, toJsonSchema, UUID } from '../http/schemas.ts';
+import type { EventStreams } from '../http/answer/events.ts';
+import { BY_ID, describeRoutes, named, nameSchemas, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download } from './downloads.ts';
 import { type ExportOrder, type ExportOrders, EXPORT_STATUS, ORDER_RECORD } from './export-orders.ts';
@@ -31,73 +29,63 @@ const HISTORY = z.strictObject({
   before: UUID.optional().describe('Only orders older than this one: the next page.'),
   limit: z.int().min(1).max(500).default(50),
 });
-const SCHEMAS = { ExportOrder: ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD };
+const HISTORY_PAGE = z.object({ exports: z.array(named('ExportRecord')) });
 
 export type ExportJobs = Pick<ExportOrders, keyof ExportOrders>;
 
 /** Adds the routes. */
-export function addOrders(server: FastifyInstance, jobs: ExportJobs): void {
-  for (const [name, schema] of Object.entries(SCHEMAS))
-    server.addSchema({ $id: name, ...toJsonSchema(schema) });
-  server.get<{ Querystring: z.infer<typeof HISTORY> }>(
-    '/mirror/exports',
-    describeRoute('exports', 'Orders, newest first', {
-      querystring: HISTORY,
-      response: { 200: z.object({ exports: z.array(named('ExportRecord')) }) },
-    }),
+export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: EventStreams): void {
+  nameSchemas(server, { ExportOrder: ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
+  const add = describeRoutes(server, 'exports');
+  add(
+    'GET /mirror/exports',
+    'Orders, newest first',
+    { querystring: HISTORY, response: { 200: HISTORY_PAGE } },
     async ({ query: { partyId, ...page } }) => ({
       exports: await jobs.list({ ...page, partyId: partyId === undefined ? undefined : readParty(partyId) }),
     }),
   );
-  server.post<{ Body: z.infer<typeof ORDER> }>(
-    '/mirror/exports',
-    describeRoute('exports', 'Order an export', {
-      body: named('ExportOrder'),
-      response: { 202: z.object({ id: UUID }) },
-    }),
-    async (request, reply) => {
-      const { id } = await jobs.submit(readOrder(request.body));
+  add(
+    'POST /mirror/exports',
+    'Order an export',
+    { body: named<z.infer<typeof ORDER>>('ExportOrder'), response: { 202: z.object({ id: UUID }) } },
+    async ({ body }, reply) => {
+      const { id } = await jobs.submit(readOrder(body));
       return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
     },
   );
-  server.get(
-    '/mirror/exports/:id',
-    describeRoute('exports', 'How an order stands', { params: BY_ID, response: { 200: named('Export') } }),
-    async (request: ById) => (await jobs.get(request.params.id)) ?? unknownOrder(),
+  add(
+    'GET /mirror/exports/:id',
+    'How an order stands',
+    { params: BY_ID, response: { 200: named('Export') } },
+    async ({ params }) => (await jobs.get(params.id)) ?? unknownOrder(),
   );
-  server.delete(
-    '/mirror/exports/:id',
-    describeRoute('exports', 'Cancel an order', { params: BY_ID, response: { 204: z.null() } }),
-    async (request: ById, reply) => {
-      if (!(await jobs.cancel(request.params.id))) unknownOrder();
+  add(
+    'DELETE /mirror/exports/:id',
+    'Cancel an order',
+    { params: BY_ID, response: { 204: z.null() } },
+    async ({ params }, reply) => {
+      if (!(await jobs.cancel(params.id))) unknownOrder();
       return reply.code(204).send();
     },
   );
-  addBringing(server, jobs);
-}
-
-/** What an order brings: progress, then the file. */
-function addBringing(server: FastifyInstance, jobs: ExportJobs): void {
-  const streams = new EventStreams();
-  server.get(
-    '/mirror/exports/:id/events',
-    describeRoute('exports', 'Live progress, as server-sent events', {
-      params: BY_ID,
-      produces: ['text/event-stream'],
-    }),
-    async (request: ById, reply) => {
-      const { id } = request.params;
+  add(
+    'GET /mirror/exports/:id/events',
+    'Live progress, as server-sent events',
+    { params: BY_ID, produces: ['text/event-stream'] },
+    async ({ params: { id } }, reply) => {
       if ((await jobs.get(id)) === undefined) unknownOrder();
       return streams.send(reply, (signal) => jobs.progress(id, signal));
     },
   );
-  server.get(
-    '/mirror/exports/:id/download',
-    describeRoute('exports', 'The CSV that an order brought', { params: BY_ID, produces: ['text/csv'] }),
-    async (request: ById, reply) => {
-      const download = await jobs.openDownload(request.params.id);
-      if (download === undefined) throw StatusError.ofGateway('notFound', 'nothing to download (yet)');
-      return sendDownload(request, reply, download);
+  add(
+    'GET /mirror/exports/:id/download',
+    'The CSV that an order brought',
+    { params: BY_ID, produces: ['text/csv'] },
+    async ({ params, headers }, reply) => {
+      const download = await jobs.openDownload(params.id);
+      if (download === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
+      return sendDownload(headers, reply, download);
     },
   );
 }
@@ -132,30 +120,41 @@ function refuse(inner: string): StatusError {
 }
 
 function unknownOrder(): never {
-  throw StatusError.ofGateway('notFound', 'no order has this id');
+  throw new StatusError('notFound', 'no order has this id');
 }
 
-function sendDownload(request: FastifyRequest, reply: FastifyReply, download: Download): FastifyReply {
+function sendDownload(
+  { 'if-range': ifRange, range: asked }: IncomingHttpHeaders,
+  reply: FastifyReply,
+  download: Download,
+): FastifyReply {
+  const { bytes, fileName } = download;
   const etag = `"${download.tag}"`;
-  const { 'if-range': ifRange, range: asked } = request.headers;
-  const range = ifRange === undefined || ifRange === etag ? parseRange(asked, download.bytes) : undefined;
+  const range = ifRange === undefined || ifRange === etag ? parseRange(asked, bytes) : undefined;
+  reply.headers({ 'accept-ranges': 'bytes', etag });
+  if (range === 'unsatisfiable') {
+    reply.code(416).headers({ 'content-type': 'text/plain', 'content-range': `bytes */${bytes}` });
+    return reply.send('');
+  }
+  const { start, end } = range ?? { start: 0, end: bytes };
+  if (range !== undefined) reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${bytes}`);
   reply.headers({
     'content-type': 'text/csv',
-    'content-disposition': `attachment; filename="${download.fileName}"`,
-    'accept-ranges': 'bytes',
-    etag,
+    'content-disposition': `attachment; filename="${fileName}"`,
+    'content-length': end - start,
   });
-  if (range === 'unsatisfiable') {
-    return reply
-      .code(416)
-      .removeHeader('content-disposition')
-      .headers({ 'content-type': 'text/plain', 'content-range': `bytes */${download.bytes}` })
-      .send('');
-  }
-  const { start, end } = range ?? { start: 0n, end: download.bytes };
-  if (range !== undefined)
-    reply.code(206).header('content-range', `bytes ${start}-${end - 1n}/${download.bytes}`);
-  return reply
-    .header('content-length', `${end - start}`)
-    .send(Readable.from(download.read({ start, end }, goneSignal(reply)), { objectMode: false }));
+  return reply.send(download.read({ start, end }));
+}
+
+/** @returns undefined where the whole is to be sent: no header, several ranges, or another unit */
+function parseRange(
+  header: string | undefined,
+  bytes: number,
+): { start: number; end: number } | 'unsatisfiable' | undefined {
+  const [, first = '', last = ''] = /^bytes=(\d*)-(\d*)$/.exec(header?.replaceAll(' ', '') ?? '') ?? [];
+  if (first === '' && last === '') return undefined;
+  if (first !== '' && last !== '' && Number(last) < Number(first)) return undefined;
+  const start = first === '' ? Math.max(0, bytes - Number(last)) : Number(first);
+  const end = first === '' || last === '' ? bytes : Math.min(Number(last) + 1, bytes);
+  return start >= bytes ? 'unsatisfiable' : { start, end };
 }

@@ -1,5 +1,5 @@
 /** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
-import type { MirrorFacts, StreamStatus } from '../http/ports.ts';
+import type { ListFacts, MirrorFacts, StreamStatus } from '../http/ports.ts';
 
 /** What a person should do something about, and what that is. */
 export interface Attention {
@@ -27,61 +27,58 @@ export interface MirrorStatus extends MirrorFacts {
   readonly attention: readonly Attention[];
 }
 
-const LABELS: Readonly<Record<StreamStatus['name'], string>> = {
-  parties: 'the list of parties',
-  checkpoints: 'the list of checkpoints',
-  ledger: 'the ledgers',
-};
+/** How each stream is called, what brings it up to date, and who does so. */
+const STREAMS = {
+  parties: { label: 'the list of parties', is: 'is', run: 'sync of parties', command: 'sync parties' },
+  checkpoints: {
+    label: 'the list of checkpoints',
+    is: 'is',
+    run: 'sync of checkpoints',
+    command: 'sync checkpoints',
+  },
+  ledger: { label: 'the ledgers', is: 'are', run: 'nightly run', command: 'nightly' },
+} as const;
 
 export function glance(facts: MirrorFacts): MirrorStatus {
-  const { coverage } = facts;
-  const isBegun = facts.streams.some((stream) => stream.verdict !== null);
+  const { coverage, streams, lastVerify, ledger, work } = facts;
+  const isBegun = streams.some(({ verdict }) => verdict !== null);
   const attention = [
-    ...facts.streams.flatMap((stream) => attentionOf(stream)),
+    ...streams.flatMap((stream) => unproven(stream)),
     ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(facts)] : []),
-    ...(facts.lastVerify === null || facts.lastVerify.verdict === 'complete'
-      ? []
-      : [unverified(facts.lastVerify)]),
-    ...doubts(facts),
-    ...(facts.ledger.quarantined === '0' ? [] : [quarantined(facts.ledger.quarantined)]),
-    ...gaps(facts),
+    ...(lastVerify === null || lastVerify.verdict === 'complete' ? [] : [unverified(lastVerify)]),
+    ...facts.lists.flatMap((list) => doubts(list)),
+    ...(ledger.quarantined === '0' ? [] : [quarantined(ledger.quarantined)]),
+    ...facts.lists.flatMap((list) => gaps(list)),
   ];
-  const { missedSlot, workers } = facts.work;
-  const unproven = facts.streams.filter((stream) => stream.verdict !== 'complete');
-  const complete = unproven.length === 0 && attention.length === 0;
-  // A nightly run that is late makes the mirror older, not less complete.
-  const all = missedSlot === null ? attention : [...attention, missed(missedSlot, workers)];
+  const complete = attention.length === 0 && streams.every(({ verdict }) => verdict === 'complete');
   return {
     ...facts,
     whole: complete && coverage.configured === null,
     complete,
-    hasNetwork: facts.streams.some(
+    hasNetwork: streams.some(
       ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(coverage.listed) + 1n,
     ),
-    sentence: sentence(facts, unproven, complete),
-    attention: all,
+    sentence: complete
+      ? `The mirror is complete${scopeText(coverage)}${asOfText(facts)}.`
+      : isBegun
+        ? `The mirror is not complete: ${reasons(facts)}.`
+        : 'Nothing has been mirrored yet: no run has ended.',
+    // A nightly run that is late makes the mirror older, not less complete.
+    attention: work.missedSlot === null ? attention : [...attention, missed(work.missedSlot, work.workers)],
   };
 }
 
-function sentence(facts: MirrorFacts, unproven: readonly StreamStatus[], complete: boolean): string {
-  const { coverage } = facts;
-  if (complete) return `The mirror is complete${scopeText(coverage)}${asOfText(facts)}.`;
-  if (facts.streams.every((stream) => stream.verdict === null)) {
-    return 'Nothing has been mirrored yet: no run has ended.';
-  }
-  const { covered, wanted } = coverage;
-  const labels = unproven.map((stream) => LABELS[stream.name]);
-  const isOne = labels.length === 1 && unproven[0]?.name !== 'ledger';
-  const reasons = [
+function reasons({ coverage: { covered, wanted }, streams }: MirrorFacts): string {
+  const names = streams.filter(({ verdict }) => verdict !== 'complete').map(({ name }) => name);
+  const are = names.length === 1 && names[0] !== undefined ? STREAMS[names[0]].is : 'are';
+  const labels = new Intl.ListFormat('en').format(names.map((name) => STREAMS[name].label));
+  const found = [
     ...(covered < wanted
       ? [`${count(covered)} of ${count(wanted)} ledgers ${covered === 1 ? 'is' : 'are'} covered`]
       : []),
-    ...(labels.length > 0
-      ? [`${new Intl.ListFormat('en').format(labels)} ${isOne ? 'is' : 'are'} not proven`]
-      : []),
+    ...(names.length > 0 ? [`${labels} ${are} not proven`] : []),
   ];
-  const why = reasons.length === 0 ? 'what is in doubt or missing is named below' : reasons.join('; ');
-  return `The mirror is not complete: ${why}.`;
+  return found.join('; ') || 'what is in doubt or missing is named below';
 }
 
 /** What all three streams reach; nothing where one of them tells no time. */
@@ -101,7 +98,7 @@ function count(value: number): string {
 }
 
 /** @param value a count, or one as decimal text */
-export function plural(value: number | string, noun: string): string {
+function plural(value: number | string, noun: string): string {
   return `${typeof value === 'number' ? count(value) : value} ${noun}${String(value) === '1' ? '' : 's'}`;
 }
 
@@ -109,26 +106,23 @@ function minute(time: string): string {
   return `${time.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
+function day(time: string): string {
+  return time.slice(0, 10);
+}
+
 function uncovered({ coverage: { covered, wanted, neverAsked }, openNightlyRun }: MirrorFacts): Attention {
   const missing = wanted - covered;
-  const why =
-    neverAsked === 0
-      ? ''
-      : `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
+  const asked = `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
   const found = {
     what: `${plural(missing, 'ledger')} not covered`,
-    why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${why}`,
+    why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${neverAsked === 0 ? '' : asked}`,
   };
-  const others =
-    neverAsked === missing
-      ? ''
-      : ' Why a ledger that was asked for is not covered is in the evidence of the last nightly run.';
   if (openNightlyRun !== null) return { ...found, todo: 'The nightly run under way asks for them.' };
+  const others =
+    ' Why a ledger that was asked for is not covered is in the evidence of the last nightly run.';
   return {
     ...found,
-    todo:
-      'Run `ledger-mirror nightly`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.' +
-      others,
+    todo: `Run \`ledger-mirror nightly\`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.${neverAsked === missing ? '' : others}`,
     action: { does: 'nightly' },
   };
 }
@@ -141,53 +135,38 @@ function unverified({ at, runId }: NonNullable<MirrorFacts['lastVerify']>): Atte
   };
 }
 
-function doubts({ lists }: MirrorFacts): readonly Attention[] {
-  return lists.flatMap(({ list, doubts: open }) =>
-    open.map(({ code, message, since }): Attention => ({
-      what: `${LABELS[list]} is in doubt since ${day(since)}: ${code}`,
-      why: message,
-      todo: 'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.',
-      action: { does: 'sync', list },
-    })),
-  );
+function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
+  return open.map(({ code, message, since }) => ({
+    what: `${STREAMS[list].label} is in doubt since ${day(since)}: ${code}`,
+    why: message,
+    todo: 'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.',
+    action: { does: 'sync', list },
+  }));
 }
 
-function day(time: string): string {
-  return time.slice(0, 10);
-}
-
-function attentionOf(stream: StreamStatus): readonly Attention[] {
-  const { verdict } = stream;
+function unproven({ name, verdict }: StreamStatus): readonly Attention[] {
   if (verdict === null || verdict === 'complete') return [];
-  const command = stream.name === 'ledger' ? 'nightly' : `sync ${stream.name}`;
-  const todo =
-    verdict === 'suspicious'
-      ? 'Read the evidence of the last run: the source contradicted itself or what is already known.'
-      : `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
-  const run = stream.name === 'ledger' ? 'nightly run' : `sync of ${stream.name}`;
-  return [
-    {
-      what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
-      why: `${LABELS[stream.name]} ${stream.name === 'ledger' ? 'are' : 'is'} not proven complete`,
-      todo,
-      action: actionOf(stream),
-    },
-  ];
-}
-
-/** Asking again does not help where the source contradicts itself: that is for a person to read. */
-function actionOf({ name, verdict }: StreamStatus): Action {
+  const { label, is, run, command } = STREAMS[name];
+  const found = {
+    what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
+    why: `${label} ${is} not proven complete`,
+  };
+  // Asking again does not help where the source contradicts itself: that is for a person to read.
   if (verdict === 'suspicious') {
-    return name === 'ledger'
-      ? { does: 'evidence', kind: 'nightly' }
-      : { does: 'evidence', kind: 'sync', subject: name };
+    const todo =
+      'Read the evidence of the last run: the source contradicted itself or what is already known.';
+    const of =
+      name === 'ledger' ? ({ kind: 'nightly' } as const) : ({ kind: 'sync', subject: name } as const);
+    return [{ ...found, todo, action: { does: 'evidence', ...of } }];
   }
-  return name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
+  const todo = `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
+  const action: Action = name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
+  return [{ ...found, todo, action }];
 }
 
-function quarantined(count: string): Attention {
+function quarantined(ledgers: string): Attention {
   return {
-    what: `${plural(count, 'ledger')} quarantined`,
+    what: `${plural(ledgers, 'ledger')} quarantined`,
     why: 'the export failed again and again',
     todo: 'See the export runs for the reason; every nightly run asks again.',
     action: { does: 'ask again' },
@@ -195,26 +174,28 @@ function quarantined(count: string): Attention {
 }
 
 function missed(scheduledAt: string, workers: number): Attention {
-  return {
-    what: `the nightly run of ${minute(scheduledAt)} was missed`,
-    why: workers === 0 ? 'no worker is running' : 'it never began',
-    todo:
-      workers === 0
-        ? 'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.'
-        : 'A worker starts it within a minute; where it does not, look at its log.',
-  };
+  const what = `the nightly run of ${minute(scheduledAt)} was missed`;
+  return workers === 0
+    ? {
+        what,
+        why: 'no worker is running',
+        todo: 'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.',
+      }
+    : {
+        what,
+        why: 'it never began',
+        todo: 'A worker starts it within a minute; where it does not, look at its log.',
+      };
 }
 
-function gaps({ lists }: MirrorFacts): readonly Attention[] {
-  return lists.flatMap(({ list, gaps: known }) =>
-    known.map(({ belowKey, aboveKey, foundAt, isConfirmed }): Attention => ({
-      what: `${LABELS[list]} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
-      why: `on ${day(foundAt)} the source no longer served them`,
-      todo: isConfirmed
-        ? 'An audit confirmed it: this source does not have them. Each sync looks whether it serves older rows again.'
-        : 'Each sync looks whether the source serves them again, and reads the whole list then.',
-    })),
-  );
+function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {
+  return known.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
+    what: `${STREAMS[list].label} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
+    why: `on ${day(foundAt)} the source no longer served them`,
+    todo: isConfirmed
+      ? 'An audit confirmed it: this source does not have them. Each sync looks whether it serves older rows again.'
+      : 'Each sync looks whether the source serves them again, and reads the whole list then.',
+  }));
 }
 
 function short(key: string): string {

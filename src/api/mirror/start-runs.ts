@@ -31,12 +31,6 @@ interface Started {
   readonly isNew: boolean;
 }
 
-const LISTS = {
-  parties: ['parties'],
-  checkpoints: ['checkpoints'],
-  all: ['parties', 'checkpoints'],
-} as const;
-
 export class RunStarts {
   readonly #jobs: JobDeps;
   readonly #isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
@@ -51,27 +45,16 @@ export class RunStarts {
   async start(order: RunOrder, key: OrderKey | undefined): Promise<Started> {
     const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
     const url = this.#jobs.source?.url;
-    if (asksSource && url === undefined) {
-      throw StatusError.ofGateway(
-        'unavailable',
-        'this process has no SOURCE_URL, so it cannot order what asks the source',
-      );
-    }
-    if (!(await this.#isAttended(asksSource ? url : undefined))) {
-      throw StatusError.ofGateway(
-        'unavailable',
-        'no worker is running that could take it; start one and try again',
-      );
-    }
-    const started = [];
-    for (const [index, wanted] of runsOf(order).entries()) {
-      // Two lists are two runs: each has a key of its own.
-      const own = key === undefined || index === 0 ? key : { ...key, name: `${key.name} ${index}` };
-      started.push(await startOne(wanted, order, own, this.#jobs));
-    }
-    const [first] = started;
-    if (first === undefined) throw new Error(`an order of ${order.kind} names no run`);
-    return { runId: first.runId, isNew: started.some(({ isNew }) => isNew) };
+    if (asksSource && url === undefined)
+      throw unavailable('this process has no SOURCE_URL, so it cannot order what asks the source');
+    if (!(await this.#isAttended(asksSource ? url : undefined)))
+      throw unavailable('no worker is running that could take it; start one and try again');
+    const [first, second] = runsOf(order);
+    const started = await this.#startOne(first, order, key);
+    if (second === undefined) return started;
+    // Two lists are two runs: each has a key of its own.
+    const { isNew } = await this.#startOne(second, order, key && { ...key, name: `${key.name} 1` });
+    return { ...started, isNew: started.isNew || isNew };
   }
 
   /** Has no effect on a run that has ended. */
@@ -83,36 +66,35 @@ export class RunStarts {
   progress(runId: string): Promise<readonly ProgressLine[]> {
     return this.#jobs.progress.read(runId);
   }
+
+  async #startOne(wanted: NewRun, { onConflict }: RunOrder, key: OrderKey | undefined): Promise<Started> {
+    const isExclusive = onConflict === 'fail';
+    const { run, found } = await this.#jobs.runs.order(wanted, { key, isExclusive });
+    const { runId } = run;
+    if (found === 'other') {
+      const state = 'it was used for another order; give a new one';
+      throw new StatusError('failedPrecondition', `Idempotency-Key: ${state}`);
+    }
+    if (found === 'open' && isExclusive)
+      throw new StatusError('alreadyExists', `run ${runId} does the same already`);
+    // Also where its first request was cut off before the job was queued.
+    if (found === 'none' || run.jobId === null) await enqueueRun(run, this.#jobs);
+    return { runId, isNew: found === 'none' };
+  }
 }
 
-async function startOne(
-  wanted: NewRun,
-  order: RunOrder,
-  key: OrderKey | undefined,
-  jobs: JobDeps,
-): Promise<Started> {
-  const { run, found } = await jobs.runs.order(wanted, {
-    key,
-    isExclusive: order.onConflict === 'fail',
-  });
-  if (found === 'other') {
-    throw StatusError.ofGateway(
-      'failedPrecondition',
-      'Idempotency-Key: it was used for another order; give a new one',
-    );
-  }
-  if (found === 'open' && order.onConflict === 'fail') {
-    throw StatusError.ofGateway('alreadyExists', `run ${run.runId} does the same already`);
-  }
-  // Also where its first request was cut off before the job was queued.
-  if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
-  return { runId: run.runId, isNew: found === 'none' };
+function unavailable(message: string): StatusError {
+  return new StatusError('unavailable', message);
 }
 
-function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly NewRun[] {
+function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly [NewRun, NewRun?] {
   if (kind === 'nightly') return [{ kind, subject: 'ordered' }];
   if (kind === 'load') return [{ kind, subject: 'warehouse and lake', params: { rebuild } }];
   if (kind === 'verify') return [{ kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } }];
-  const params = { full: kind === 'audit', acceptNewNetwork: false };
-  return LISTS[list].map((subject) => ({ kind: 'sync' as const, subject, params }));
+  const sync = { kind: 'sync', params: { full: kind === 'audit', acceptNewNetwork: false } } as const;
+  if (list !== 'all') return [{ ...sync, subject: list }];
+  return [
+    { ...sync, subject: 'parties' },
+    { ...sync, subject: 'checkpoints' },
+  ];
 }

@@ -16,25 +16,22 @@ export class Cursors {
     this.#key = hash('sha256', `${secret.toString('hex')} cursors of ${list}`);
   }
 
-  /** @param fields in letters, digits, `-` and `_`: such need no escape in a URL or in JSON */
+  /** @returns needs no escape in a URL or in JSON */
   write(...fields: readonly string[]): string {
-    const body = fields.join('.');
+    const body = Buffer.from(JSON.stringify(fields)).toString('base64url');
     return `${body}.${this.#sign(body)}`;
   }
 
   /** @returns the fields; undefined where this mirror has not made `text` for this list */
   read(text: string): readonly string[] | undefined {
-    const at = text.length > CHARACTERS_MAX ? -1 : text.lastIndexOf('.');
-    const body = text.slice(0, Math.max(at, 0));
-    return at >= 0 && isSame(text.slice(at + 1), this.#sign(body)) ? body.split('.') : undefined;
+    if (text.length > CHARACTERS_MAX) return undefined;
+    const [body = '', signature = '', more] = text.split('.');
+    const [given, expected] = [Buffer.from(signature), Buffer.from(this.#sign(body))];
+    const isOurs = more === undefined && given.length === expected.length && timingSafeEqual(given, expected);
+    return isOurs ? (JSON.parse(Buffer.from(body, 'base64url').toString()) as string[]) : undefined;
   }
 
   #sign(body: string): string {
     return hash('sha256', `${this.#key} ${body}`, 'base64url').slice(0, SIGNATURE_CHARACTERS);
   }
-}
-
-function isSame(given: string, expected: string): boolean {
-  const [left, right] = [Buffer.from(given), Buffer.from(expected)];
-  return left.length === right.length && timingSafeEqual(left, right);
 }

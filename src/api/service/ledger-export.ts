@@ -1,7 +1,7 @@
 /** `GET /api/v2/ledgerentry/export`: a party's mirrored ledger as the service would stream it. */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { errorCode } from '../../core/errors.ts';
 import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
@@ -11,10 +11,10 @@ import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
-import { goneSignal } from '../http/answer/gone.ts';
+import { goneSignal, limitOpen } from '../http/answer/events.ts';
 import { readQuery } from '../http/query-text.ts';
-import { describeRoute } from '../http/schemas.ts';
-import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
+import { describeRoutes } from '../http/routes.ts';
+import { DETAIL, sendJson, StatusError } from '../http/status-error.ts';
 
 /** Each holds an object open; the service allows 250 a client. */
 const OPEN_EXPORTS_MAX = 32;
@@ -42,52 +42,45 @@ export type LedgerReader = Pick<ObjectLedgerReader, 'read'>;
 
 /** Adds the route. */
 export function addLedgerExport(server: FastifyInstance, reader: LedgerReader, log: Log): void {
-  let open = 0;
-  server.get(
-    '/api/v2/ledgerentry/export',
+  const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
+  describeRoutes(server, 'service')(
+    'GET /api/v2/ledgerentry/export',
+    'Export the ledger entries of a party as CSV',
     {
-      ...describeRoute('service', 'Export the ledger entries of a party as CSV', {
-        produces: ['text/csv', 'application/json'],
-        description:
-          'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
-        querystring: QUERY,
-      }),
-      validatorCompiler: () => () => true,
+      produces: ['text/csv', 'application/json'],
+      description:
+        'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
+      querystring: QUERY,
     },
-    async (request, reply) => {
+    async ({ url, headers }, reply) => {
       // Thrown outside the envelope: the gateway refuses a query string before the stream exists.
-      const question = readQuestion(readQuery(request.url, FIELDS));
-      if (question instanceof StatusError) return sendEnveloped(reply, question);
-      if (open >= OPEN_EXPORTS_MAX) {
-        return sendEnveloped(
-          reply,
-          StatusError.ofGateway('resourceExhausted', 'client reached max subscription allowed'),
-        );
+      const given = readQuery(url, FIELDS);
+      try {
+        const question = readQuestion(given);
+        if (!mayOpen(reply))
+          throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
+        return await streamLedger(headers.accept, reply, question, reader, log);
+      } catch (error) {
+        if (!(error instanceof StatusError)) throw error;
+        // Streamed operations put their errors into an envelope.
+        return sendJson(reply.code(error.statusCode), { error: error.body });
       }
-      open += 1;
-      reply.raw.once('close', () => (open -= 1));
-      return streamLedger(request, reply, question, reader, log);
     },
   );
 }
 
-/** The question, or what the service's handler would refuse it with. */
-function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerQuestion | StatusError {
-  const { party_id: partyId = '', asset_id: assetId } = given;
-  if (partyId === '') return StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
-  const canonical = canonicalPartyId(partyId);
-  if (canonical === undefined || !isExportableParty(canonical)) {
-    return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
-  }
-  if (assetId !== undefined && !isHexId(assetId.toLowerCase())) {
-    return StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
-  }
-  return {
-    partyId: canonical,
-    assetId: assetId?.toLowerCase(),
-    from: wholeSecond(given['date_range.start_timestamp']),
-    to: wholeSecond(given['date_range.end_timestamp']),
-  };
+/** @throws StatusError as the service's handler words it */
+function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerQuestion {
+  const { party_id: text = '', asset_id: asset } = given;
+  const partyId = canonicalPartyId(text);
+  const assetId = asset?.toLowerCase();
+  if (text === '') throw StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
+  if (partyId === undefined || !isExportableParty(partyId))
+    throw StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
+  if (assetId !== undefined && !isHexId(assetId))
+    throw StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
+  const from = wholeSecond(given['date_range.start_timestamp']);
+  return { partyId, assetId, from, to: wholeSecond(given['date_range.end_timestamp']) };
 }
 
 /** The service drops what is below the second from both bounds. */
@@ -97,30 +90,28 @@ function wholeSecond(nanos: bigint | undefined): Micros | undefined {
   return ((nanos - rest) / SECOND_NANOS) * SECOND_MICROS;
 }
 
+/** @throws StatusError where nothing can be sent */
 async function streamLedger(
-  request: FastifyRequest,
+  accept: string | undefined,
   reply: FastifyReply,
   question: LedgerQuestion,
   reader: LedgerReader,
   log: Log,
 ): Promise<FastifyReply> {
-  const form = ledgerForm(request.headers.accept);
+  const form = ledgerForm(accept);
   const gone = goneSignal(reply);
   reply.header('content-disposition', `attachment;filename=${fileName(question)}`).header('vary', 'Accept');
-  const describe = (error: unknown): StatusBody => {
+  const describe = (error: unknown): StatusError => {
     if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
-    return exportError(error, question).body;
+    return exportError(error, question);
   };
   const chunks = Readable.from(reader.read(question, gone));
-  try {
-    // The status is decided by the first bytes, as the service decides it.
-    await once(chunks, 'readable');
-  } catch (error) {
-    describe(error);
-    return sendEnveloped(reply, exportError(error, question));
-  }
-  const body = Readable.from(ledgerBody(form, chunks, describe), { objectMode: false });
-  return reply.header('content-type', CONTENT_TYPE[form]).send(body);
+  // The status is decided by the first bytes, as the service decides it.
+  await once(chunks, 'readable').catch((error: unknown) => {
+    throw describe(error);
+  });
+  const body = ledgerBody(form, chunks, (error) => describe(error).body);
+  return reply.header('content-type', CONTENT_TYPE[form]).send(Readable.from(body, { objectMode: false }));
 }
 
 function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {
@@ -133,17 +124,9 @@ function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {
   return StatusError.ofHandler('internal', { ...DETAIL.export, inner: errorCode(error) }, error);
 }
 
-/** Streamed operations put their errors into an envelope. */
-function sendEnveloped(reply: FastifyReply, error: StatusError): FastifyReply {
-  return sendJson(reply.code(error.statusCode), { error: error.body });
-}
-
 /** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */
 function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
-  const instant = (time: Micros): string =>
-    formatInstant(time)
-      .replaceAll(':', '_')
-      .replace(/\.\d+Z$/, 'Z');
+  const instant = (time: Micros): string => `${formatInstant(time).slice(0, 19).replaceAll(':', '_')}Z`;
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const start = from === undefined ? '' : `_${instant(from)}`;
   const end = to === undefined ? '' : `-${instant(to)}`;

@@ -5,10 +5,9 @@
  * from the warehouse's index, in the same bytes.
  */
 import { PermanentError } from '../../core/errors.ts';
-import { BEGINNING, formatInstant, type Micros } from '../../core/time.ts';
+import { BEGINNING, formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Coverage } from '../../export/store/coverage-rows.ts';
-import type { Segment } from '../../export/store/export-archive.ts';
-import type { ExportArchiveStore } from '../../export/store/export-archive.ts';
+import type { ExportArchiveStore, Segment } from '../../export/store/export-archive.ts';
 import type { ExportStore } from '../../export/store/export-store.ts';
 import { subtract } from '../../export/plan/ranges.ts';
 import { RowFilter } from '../../export/read/row-filter.ts';
@@ -28,19 +27,19 @@ const EMPTY_HEADER =
   'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,' +
   'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
 
-/** Where a ledger is known, and in which objects. */
-export type LedgerIndex = Pick<ExportStore, 'coverage'> & Pick<ExportArchiveStore, 'currentSegments'>;
+interface ReaderDeps {
+  readonly exports: Pick<ExportStore, 'coverage'>;
+  readonly archive: Pick<ExportArchiveStore, 'currentSegments'>;
+  readonly objects: Pick<ObjectStore, 'read'>;
+  /** Where short ranges are read; absent: from the objects, as all others. */
+  readonly loaded?: Pick<LoadedRows, 'read'> | undefined;
+}
 
 export class ObjectLedgerReader {
-  readonly #index: LedgerIndex;
-  readonly #objects: Pick<ObjectStore, 'read'>;
-  readonly #loaded: Pick<LoadedRows, 'read'> | undefined;
+  readonly #deps: ReaderDeps;
 
-  /** @param loaded where short ranges are read; absent: from the objects, as all others */
-  constructor(index: LedgerIndex, objects: Pick<ObjectStore, 'read'>, loaded?: Pick<LoadedRows, 'read'>) {
-    this.#index = index;
-    this.#objects = objects;
-    this.#loaded = loaded;
+  constructor(deps: ReaderDeps) {
+    this.#deps = deps;
   }
 
   /**
@@ -51,12 +50,12 @@ export class ObjectLedgerReader {
    */
   async *read(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer> {
     const scope = { partyId: question.partyId, assetId: question.assetId };
-    const coverage = await this.#index.coverage(scope);
+    const coverage = await this.#deps.exports.coverage(scope);
     const isProof = ({ open, isFaulty, assetId }: Coverage): boolean =>
       !open && isFaulty !== true && (assetId === undefined || assetId === question.assetId);
     refuseHoles(question, question.isProofNeeded === true ? coverage.filter(isProof) : coverage);
     const range = { from: question.from ?? BEGINNING, to: question.to };
-    const segments = await this.#index.currentSegments(scope, range);
+    const segments = await this.#deps.archive.currentSegments(scope, range);
     const headers = segments.map((segment) => segment.columns);
     const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
     // Sent with the first rows: until they are read, a failure can still be told by the status.
@@ -74,12 +73,12 @@ export class ObjectLedgerReader {
 
   async *#rows(segment: Segment, question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
     const isWhole = liesWithin(segment, question);
-    const lines = isWhole ? undefined : await this.#loaded?.read(segment.segmentId, question);
+    const lines = isWhole ? undefined : await this.#deps.loaded?.read(segment.segmentId, question);
     if (lines !== undefined) {
       if (lines.length > 0) yield lines;
       return;
     }
-    const stored = await this.#objects.read(segment.objectKey, signal);
+    const stored = await this.#deps.objects.read(segment.objectKey, signal);
     const plain = plainStream(stored, compressionOf(segment.objectKey));
     try {
       const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
@@ -133,15 +132,11 @@ function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuestion): bo
 async function* withoutHeader(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let isHeader = true;
   for await (const chunk of chunks) {
-    if (!isHeader) {
-      yield chunk;
-      continue;
-    }
     // Column names are plain words: the first line end is the header's.
-    const end = chunk.indexOf(LINE_FEED);
-    if (end === -1) continue;
+    const start = isHeader ? chunk.indexOf(LINE_FEED) + 1 : 0;
+    if (isHeader && start === 0) continue;
     isHeader = false;
-    if (end + 1 < chunk.length) yield chunk.subarray(end + 1);
+    if (start < chunk.length) yield chunk.subarray(start);
   }
 }
 
@@ -151,34 +146,24 @@ async function* keptRows(
   { partyId, assetId, from, to }: LedgerQuestion,
 ): AsyncGenerator<Buffer> {
   const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns), false);
-  const [fromSecond, toSecond] = [second(from, -Infinity), second(to, Infinity)];
+  // Borders are whole seconds, which a double holds exactly.
+  const fromSecond = from === undefined ? -Infinity : Number(from / SECOND_MICROS);
+  const toSecond = to === undefined ? Infinity : Number(to / SECOND_MICROS);
+  const isKept = (buffer: Buffer, start: number, end: number): boolean =>
+    filter.check(buffer, start, end) === 'ok' &&
+    filter.time.second >= fromSecond &&
+    filter.time.second < toSecond;
   // Rows that follow each other are kept as one slice.
-  let runs: Buffer[] = [];
-  let run: { buffer: Buffer; start: number; end: number } | undefined;
-  const endRun = (): void => {
-    if (run !== undefined) runs.push(run.buffer.subarray(run.start, run.end));
-    run = undefined;
-  };
+  let runs: { buffer: Buffer; start: number; end: number }[] = [];
   const splitter = new RowSplitter((buffer, start, end, next) => {
-    const isKept =
-      filter.check(buffer, start, end) === 'ok' &&
-      filter.time.second >= fromSecond &&
-      filter.time.second < toSecond;
-    if (isKept && run?.buffer === buffer && run.end === start) run.end = next;
-    else {
-      endRun();
-      if (isKept) run = { buffer, start, end: next };
-    }
+    if (!isKept(buffer, start, end)) return;
+    const run = runs.at(-1);
+    if (run?.buffer === buffer && run.end === start) run.end = next;
+    else runs.push({ buffer, start, end: next });
   });
   for await (const chunk of chunks) {
     splitter.push(chunk);
-    endRun();
-    yield* runs;
+    for (const { buffer, start, end } of runs) yield buffer.subarray(start, end);
     runs = [];
   }
-}
-
-/** Borders are whole seconds, which a double holds exactly. */
-function second(instant: Micros | undefined, otherwise: number): number {
-  return instant === undefined ? otherwise : Number(instant / 1_000_000n);
 }

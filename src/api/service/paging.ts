@@ -7,10 +7,11 @@
  */
 import type { Given } from '../http/query-text.ts';
 import { DETAIL, StatusError } from '../http/status-error.ts';
+import type { Cursors } from './cursors.ts';
 
 const PAGE_ROWS_DEFAULT = 1_000;
 /** As in the service's later releases; the contract's limit. */
-export const PAGE_ROWS_MAX = 5_000;
+const PAGE_ROWS_MAX = 5_000;
 
 export const PAGE_FIELDS = {
   'pagination.first': 'int32',
@@ -20,83 +21,58 @@ export const PAGE_FIELDS = {
   'pagination.newest_first': 'bool',
 } as const;
 
-/** Every cursor says which life of the source's chain it is of. */
-interface Dated {
-  readonly epoch: number;
-}
-
-export interface PageRequest<Position> {
-  /** `forward` is further down the list as the client reads it. */
-  readonly direction: 'forward' | 'backward';
-  readonly newestFirst: boolean;
+export interface PageRequest {
+  /** Further down the list as the client reads it. */
+  readonly isForward: boolean;
+  /** Towards higher positions (newer rows). */
+  readonly ascending: boolean;
   readonly rowsMax: number;
-  readonly cursor: Position | undefined;
+  /** What the cursor says behind its epoch. */
+  readonly beyond: readonly string[] | undefined;
 }
 
 /**
- * @param epoch the life of the chain that is served; cursors of another are refused
- * @param readCursor gives undefined for what is no cursor of this list
+ * @param epoch the life of the source's chain that is served, the first field of every cursor; others are refused
  * @throws StatusError 400 `invalid pagination`
  */
-export function readPageRequest<Position extends Dated>(
+export function readPageRequest(
   given: Given<typeof PAGE_FIELDS>,
   epoch: number,
-  readCursor: (text: string) => Position | undefined,
-): PageRequest<Position> {
-  const first = given['pagination.first'];
-  const after = given['pagination.after'];
-  const last = given['pagination.last'];
-  const before = given['pagination.before'];
-  if (after !== undefined && before !== undefined) {
-    throw invalid('cannot set both a before and after cursor');
-  }
+  cursors: Cursors,
+): PageRequest {
+  const { 'pagination.first': first, 'pagination.last': last } = given;
+  const { 'pagination.after': after, 'pagination.before': before } = given;
+  const newestFirst = given['pagination.newest_first'];
+  if (after !== undefined && before !== undefined) throw invalid('cannot set both a before and after cursor');
   // `first` wins over `last`; a cursor of the other direction is then not even looked at. Neither
   // given: a lone `before` pages backward, and a request that only names the order forward.
   const isForward = first !== undefined || (last === undefined && before === undefined);
-  const size = isForward ? first : last;
-  const cursorText = isForward ? after : before;
-  const isUnlimited =
-    size === undefined && cursorText === undefined && given['pagination.newest_first'] !== undefined;
+  const [size, text] = isForward ? [first, after] : [last, before];
+  const isUnlimited = size === undefined && text === undefined && newestFirst !== undefined;
   const rowsMax = isUnlimited ? PAGE_ROWS_MAX : Math.min(size ?? PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX);
-  const cursor = decode(isForward ? 'after' : 'before', cursorText, readCursor);
+  const cursor = text === undefined ? undefined : cursors.read(text);
+  if (text !== undefined && cursor === undefined) {
+    const reason = text === '' ? 'cursor is empty' : 'not a cursor of this list of this mirror';
+    throw invalid(`failed to decode ${isForward ? 'after' : 'before'} cursor: ${reason}`);
+  }
   if (rowsMax <= 0) throw invalid('pagination limit must be greater than 0');
-  if (cursor !== undefined && cursor.epoch !== epoch) {
+  if (cursor !== undefined && cursor[0] !== `${epoch}`)
     throw invalid('the cursor is of an earlier life of the chain; start again without a cursor');
-  }
-  return {
-    direction: isForward ? 'forward' : 'backward',
-    newestFirst: given['pagination.newest_first'] ?? true,
-    rowsMax,
-    cursor,
-  };
-}
-
-function decode<Position>(
-  side: 'after' | 'before',
-  text: string | undefined,
-  readCursor: (text: string) => Position | undefined,
-): Position | undefined {
-  if (text === undefined) return undefined;
-  if (text === '') throw invalid(`failed to decode ${side} cursor: cursor is empty`);
-  const position = readCursor(text);
-  if (position === undefined) {
-    throw invalid(`failed to decode ${side} cursor: not a cursor of this list of this mirror`);
-  }
-  return position;
+  return { isForward, ascending: (newestFirst ?? true) !== isForward, rowsMax, beyond: cursor?.slice(1) };
 }
 
 function invalid(inner: string): StatusError {
   return StatusError.ofHandler('invalidArgument', { ...DETAIL.invalidPagination, inner });
 }
 
-/** Does the slice go towards higher positions? */
-export function isAscending(request: Pick<PageRequest<unknown>, 'direction' | 'newestFirst'>): boolean {
-  return request.newestFirst === (request.direction === 'backward');
+interface Edge {
+  readonly node: object;
+  readonly cursor: string;
 }
 
 /** A page as it is sent. */
 export interface Page {
-  readonly edges: readonly { readonly node: object; readonly cursor: string }[];
+  readonly edges: readonly Edge[];
   readonly pageInfo: {
     readonly hasNextPage: boolean;
     readonly hasPreviousPage: boolean;
@@ -111,14 +87,13 @@ export interface Page {
  * @param found rows of the slice, up to `rowsMax + 1`
  */
 export function toPage<Row>(
-  request: PageRequest<unknown>,
+  { isForward, rowsMax, beyond }: Omit<PageRequest, 'ascending'>,
   found: readonly Row[],
-  edgeOf: (row: Row) => Page['edges'][number],
+  edgeOf: (row: Row) => Edge,
 ): Page {
-  const isForward = request.direction === 'forward';
-  const hasMore = found.length > request.rowsMax;
-  const hasCursor = request.cursor !== undefined;
-  const shown = found.slice(0, request.rowsMax).map((row) => edgeOf(row));
+  const hasMore = found.length > rowsMax;
+  const hasCursor = beyond !== undefined;
+  const shown = found.slice(0, rowsMax).map((row) => edgeOf(row));
   const edges = isForward ? shown : shown.toReversed();
   return {
     edges,

@@ -354,6 +354,7 @@ describe('every answer of the API', () => {
     [{ url: `/api/v2/parties?${'a=1&'.repeat(200)}` }, 400],
     [{ url: '/mirror/exports', method: 'POST', payload: { partyId: 'a'.repeat(20_000) } }, 413],
     [{ url: `/mirror/runs/${'1'.repeat(200)}` }, 400],
+    [{ url: '/mirror/runs/urn:uuid:0199a000-0000-7000-8000-000000000001' }, 400],
     [{ url: '/mirror/runs?limit=501' }, 400],
     [{ url: '/mirror/runs?limit=1e9' }, 400],
     [{ url: '/mirror/runs?before=1%27' }, 400],

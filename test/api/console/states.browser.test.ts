@@ -331,7 +331,7 @@ describe('a result', () => {
   it('that fails shows the engine’s message with the mark below the wrong position', async () => {
     const said = 'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
     const ask = async (): Promise<never> => {
-      throw StatusError.ofGateway('invalidArgument', said);
+      throw new StatusError('invalidArgument', said);
     };
     const { view } = await open({ status: wholeFacts() }, '/data', { lake: { ...NO_LAKE, ask } });
     await view.page.getByRole('button', { name: 'Run', exact: true }).click();

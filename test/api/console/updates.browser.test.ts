@@ -105,7 +105,7 @@ describe('a page of parties that could not be had', () => {
     const { ledgers } = worldParts(calmFacts());
     const { page } = await open('/data', {
       parties: async (question) => {
-        if (isAway) throw StatusError.ofGateway('unavailable', 'the database is away');
+        if (isAway) throw new StatusError('unavailable', 'the database is away');
         const found = await ledgers.parties(question);
         return question.after === undefined ? found : { parties: found.parties.slice(0, 5), next: null };
       },

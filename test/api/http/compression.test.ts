@@ -15,10 +15,9 @@ let released = 0;
 let isEndless = false;
 
 const lists: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: '7', headNanos: '1000', isComplete: true }),
-  parties: async ({ rowsMax }) => IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: BigInt(at) })),
-  party: async (_epoch, id) => (id === 'network' ? undefined : { pos: 1n }),
-  checkpoints: async () => [],
+  state: async () => ({ epoch: 1, headHeight: '7', headNanos: '1000', isComplete: true, hasNetwork: false }),
+  slice: async (_list, { rowsMax }) => IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: `${at}` })) as never,
+  party: async (_epoch, id) => ({ id, pos: '1' }),
   cursorSecret: async () => Buffer.alloc(32, 1),
 };
 const server = await apiWithoutDatabase({

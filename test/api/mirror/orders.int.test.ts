@@ -1,8 +1,8 @@
 /** Exports on demand: what may be ordered, how an order is followed, and the file at its end. */
+import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/listen.ts';
-import type { ByteRange } from '../../../src/api/http/answer/ranges.ts';
 import type { Download } from '../../../src/api/mirror/downloads.ts';
 import type {
   ExportOrder,
@@ -57,7 +57,7 @@ class OneOrder implements ExportJobs {
     }
   }
   async openDownload(id: string): Promise<Download | undefined> {
-    if (this.isBusy) throw StatusError.ofGateway('resourceExhausted', 'try again');
+    if (this.isBusy) throw new StatusError('resourceExhausted', 'try again');
     return id === ID ? this.download : undefined;
   }
 }
@@ -228,11 +228,9 @@ describe('the download of an order', () => {
   beforeEach(() => {
     jobs.download = {
       fileName: 'ledger.csv',
-      bytes: BigInt(CONTENT.length),
+      bytes: CONTENT.length,
       tag: 'abc',
-      async *read({ start, end }: ByteRange) {
-        yield CONTENT.subarray(Number(start), Number(end));
-      },
+      read: ({ start, end }) => Readable.from(CONTENT.subarray(start, end), { objectMode: false }),
     };
   });
 

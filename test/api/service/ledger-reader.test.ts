@@ -74,12 +74,12 @@ async function readerOf(parts: readonly Part[]): Promise<ObjectLedgerReader> {
       columns: (part.header ?? HEADER_12).split(','),
     });
   }
-  const index = {
-    coverage: async () => coverage,
+  const exports = { coverage: async () => coverage };
+  const archive = {
     currentSegments: async (_unit: unknown, range: { from: Micros; to?: Micros | undefined }) =>
       segments.filter(({ from, to }) => to > range.from && (range.to === undefined || from < range.to)),
   };
-  return new ObjectLedgerReader(index, objects);
+  return new ObjectLedgerReader({ exports, archive, objects });
 }
 
 async function textOf(reader: ObjectLedgerReader, question: Partial<LedgerQuestion> = {}): Promise<string> {

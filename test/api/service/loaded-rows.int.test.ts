@@ -54,13 +54,12 @@ async function segment(header: string, rows: readonly string[]): Promise<void> {
 }
 
 async function read(question: Partial<LedgerQuestion>, from?: LoadedRows): Promise<string> {
-  const exports = new ExportStore(warehouse.db);
-  const archive = new ExportArchiveStore(warehouse.db);
-  const index = {
-    coverage: exports.coverage.bind(exports),
-    currentSegments: archive.currentSegments.bind(archive),
-  };
-  const reader = new ObjectLedgerReader(index, world.objects, from);
+  const reader = new ObjectLedgerReader({
+    exports: new ExportStore(warehouse.db),
+    archive: new ExportArchiveStore(warehouse.db),
+    objects: world.objects,
+    loaded: from,
+  });
   const chunks: Buffer[] = [];
   const asked = { partyId: PARTY_A, assetId: undefined, from: undefined, to: undefined, ...question };
   for await (const chunk of reader.read(asked, signal)) chunks.push(chunk);

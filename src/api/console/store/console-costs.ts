@@ -34,27 +34,22 @@ export async function readCosts(rows: Rows, runId: string): Promise<readonly Sta
   const found = await rows<CostRow>('read what a run cost', COSTS, [runId]);
   const own = found.find(({ isOwn }) => isOwn);
   if (own === undefined) return [];
-  const below = found.filter(({ isOwn }) => !isOwn);
   if (own.kind !== 'nightly') return [costOf(own, own.kind)];
   const syncs = ['parties', 'checkpoints'].flatMap((list) =>
-    below.filter(({ kind, subject }) => kind === 'sync' && subject === list),
+    found.filter(({ kind, subject }) => kind === 'sync' && subject === list),
   );
-  const load = below.find(({ kind }) => kind === 'load');
+  const load = found.find(({ kind }) => kind === 'load');
   const listsEndedMs = Math.max(...syncs.map(({ endedMs }) => endedMs), own.startedMs ?? own.endedMs);
+  const extra = own.listRequests === '0' ? '' : `, and ${own.listRequests} for the source’s time`;
+  const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
     // What a nightly run asks itself are its exports; they lie between its lists and its load.
-    costOf(
-      { ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs },
-      own.listRequests === '0' ? 'exports' : `exports, and ${own.listRequests} for the source’s time`,
-    ),
-    ...(load === undefined ? [] : [costOf(load, 'load'), verification(own, load)]),
+    costOf({ ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs }, `exports${extra}`),
+    ...(load === undefined
+      ? []
+      : [costOf(load, 'load'), costOf({ ...own, ...none, startedMs: load.endedMs }, 'verify')]),
   ];
-}
-
-function verification(own: CostRow, load: CostRow): StageCost {
-  const none = { requests: '0', retries: '0', bytes: '0' };
-  return costOf({ ...own, ...none, startedMs: load.endedMs }, 'verify');
 }
 
 function costOf({ startedMs, endedMs, requests, retries, bytes }: CostRow, stage: string): StageCost {

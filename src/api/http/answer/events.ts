@@ -1,7 +1,6 @@
 /** Server-sent events: one JSON value an event, with a heartbeat so that a dead line is noticed. */
 import { PassThrough, pipeline } from 'node:stream';
 import type { FastifyReply } from 'fastify';
-import { goneSignal } from './gone.ts';
 import { StatusError } from '../status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
@@ -9,27 +8,41 @@ const HEARTBEAT_MS = 15_000;
 const STREAM_MS_MAX = 60 * 60 * 1_000;
 const STREAMS_MAX = 64;
 
+/** Aborts once the client is gone, or has its whole answer: what is still read for it is let go. */
+export function goneSignal(reply: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  if (reply.raw.destroyed) gone.abort();
+  else reply.raw.once('close', () => gone.abort());
+  return gone.signal;
+}
+
+/** @returns takes one of so many places for an answer until it is over; false where all are taken */
+export function limitOpen(max: number): (reply: FastifyReply) => boolean {
+  let open = 0;
+  return (reply) => {
+    if (open >= max) return false;
+    open += 1;
+    // A client that leaves its last bytes unread still has its answer.
+    reply.raw.once('close', () => (open -= 1));
+    return true;
+  };
+}
+
 /** The open streams of one server. */
 export class EventStreams {
-  #open = 0;
+  readonly #mayOpen = limitOpen(STREAMS_MAX);
 
   /**
    * @param open the values to send; ends when its signal does, which is when the client is gone
    * @throws StatusError 429 where too many streams are open
    */
   send(reply: FastifyReply, open: (signal: AbortSignal) => AsyncIterable<unknown>): FastifyReply {
-    if (this.#open >= STREAMS_MAX) {
-      throw StatusError.ofGateway('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
-    }
-    this.#open += 1;
+    if (!this.#mayOpen(reply))
+      throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
     const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
     const body = new PassThrough();
     const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
-    // A client that leaves its last bytes unread still has its stream.
-    reply.raw.once('close', () => {
-      this.#open -= 1;
-      clearInterval(heartbeat);
-    });
+    reply.raw.once('close', () => clearInterval(heartbeat));
     pipeline(eventTexts(open(signal), signal), body, () => undefined);
     return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
   }

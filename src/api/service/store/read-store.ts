@@ -6,34 +6,25 @@ import { NETWORK_PARTY } from '../../../core/ids.ts';
 import type { Rows } from '../../../postgres/rows.ts';
 
 /** A slice of a list in one direction from a position, in the order in which it is read. */
-export interface SliceQuestion<Position> {
+interface SliceQuestion {
   readonly epoch: number;
   /** true: towards higher positions (newer rows). */
   readonly ascending: boolean;
-  /** Rows strictly beyond it. Absent: from the list's end. */
-  readonly beyond: Position | undefined;
+  /** The position of a row, in the order of the list: rows strictly beyond it. Absent: from the list's end. */
+  readonly beyond: readonly string[] | undefined;
   readonly rowsMax: number;
 }
 
 export interface PartyRow {
   readonly id: string;
   /** Its place in the source's order; null for the network's own party, which has none. */
-  readonly pos: bigint | null;
+  readonly pos: string | null;
 }
 
-/**
- * One of the equal checkpoints that the source lists: `copy` counts them from 0, so that every row of
- * the list has a position of its own.
- */
-export interface CheckpointRow {
-  readonly atBlock: string;
-  readonly hash: string;
-  readonly blockHash: string;
-  readonly copy: number;
-}
-
-interface EqualCheckpoints extends Omit<CheckpointRow, 'copy'> {
-  readonly copies: number;
+interface ListRows {
+  readonly parties: PartyRow;
+  /** `copy` counts the equal ones that the source lists, so that every row of the list has a position of its own. */
+  readonly checkpoints: Readonly<Record<'atBlock' | 'hash' | 'blockHash' | 'copy', string>>;
 }
 
 /** How the served lists stand: which life of the chain they are of, and as of which block. */
@@ -44,6 +35,8 @@ export interface ListState {
   readonly headNanos: string;
   /** Whether the list was ever read to its end. A first reading is served as far as it has come. */
   readonly isComplete: boolean;
+  /** Whether the network's own party is listed. */
+  readonly hasNetwork: boolean;
 }
 
 export type ListStore = Pick<ReadStore, keyof ReadStore>;
@@ -51,14 +44,32 @@ export type ListStore = Pick<ReadStore, keyof ReadStore>;
 const STATE = `
   select n.epoch, coalesce(g.head_height, 0)::text as "headHeight",
     trunc(coalesce(extract(epoch from g.head_time), 0) * 1000000000)::text as "headNanos",
-    g.claimed_at is not null as "isComplete"
+    g.claimed_at is not null as "isComplete",
+    exists (select from mirror.parties where party_id = '${NETWORK_PARTY}') as "hasNetwork"
   from (select coalesce(max(epoch), 1) as epoch from mirror.networks) n
   left join mirror.generations g on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
 
 /** A party that is known from an earlier life of the chain only is not in the list that is served. */
 const PARTY = `
-  select pos from mirror.parties
+  select party_id as id, pos::text from mirror.parties
   where party_id = $2 and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
+
+type Slice = (isBeyond: boolean, side: '>' | '<', order: 'asc' | 'desc') => string;
+
+/** $1 is the epoch, $2 how many rows, and what follows the position. */
+const SLICES: Readonly<Record<keyof ListRows, Slice>> = {
+  parties: (isBeyond, side, order) => `
+    select party_id as id, pos::text from mirror.parties
+    where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'} order by parties.pos ${order} limit $2::int`,
+  // One row more than asked: the one that the slice starts from may have no copy left.
+  checkpoints: (isBeyond, side, order) => `
+    select at_block::text as "atBlock", hash, block_hash as "blockHash", nth::text as copy from (
+      select at_block, hash, block_hash, copies from mirror.checkpoints
+      where epoch = $1 ${isBeyond ? `and (at_block, hash, block_hash) ${side}= ($3::numeric, $4, $5)` : ''}
+      order by at_block ${order}, hash ${order}, block_hash ${order} limit $2::int + 1) page, generate_series(1, copies) nth
+    ${isBeyond ? `where (at_block, hash, block_hash, nth) ${side} ($3::numeric, $4, $5, $6::int)` : ''}
+    order by at_block ${order}, hash ${order}, block_hash ${order}, nth ${order} limit $2::int`,
+};
 
 export class ReadStore {
   readonly #rows: Rows;
@@ -67,52 +78,31 @@ export class ReadStore {
     this.#rows = rows;
   }
 
-  state(list: 'parties' | 'checkpoints'): Promise<ListState> {
+  state(list: keyof ListRows): Promise<ListState> {
     return this.#row('read how a list stands', STATE, [list]);
   }
 
-  parties(question: SliceQuestion<bigint>): Promise<readonly PartyRow[]> {
-    const { epoch, rowsMax, beyond } = question;
-    const { order, side } = direction(question.ascending);
-    const where = beyond === undefined ? 'pos is not null' : `pos ${side} $3`;
-    return this.#rows(
-      'read a page of parties',
-      `select party_id as id, pos from mirror.parties where epoch = $1 and ${where} order by pos ${order} limit $2::int`,
-      [epoch, rowsMax, ...(beyond === undefined ? [] : [beyond])],
-      `parties ${order} ${where}`,
-    );
+  slice<List extends keyof ListRows>(
+    list: List,
+    { epoch, ascending, beyond = [], rowsMax }: SliceQuestion,
+  ): Promise<readonly ListRows[List][]> {
+    const [side, order] = ascending ? (['>', 'asc'] as const) : (['<', 'desc'] as const);
+    const isBeyond = beyond.length > 0;
+    const statement = SLICES[list](isBeyond, side, order);
+    const name = `${list} ${order} ${isBeyond}`;
+    return this.#rows(`read a page of ${list}`, statement, [epoch, rowsMax, ...beyond], name);
   }
 
-  /** Where one party stands; `null` for the network's own, which is listed and has no position. */
-  async party(epoch: number, id: string): Promise<Pick<PartyRow, 'pos'> | undefined> {
-    const [row] = await this.#rows<Pick<PartyRow, 'pos'>>('look a party up', PARTY, [epoch, id]);
+  /** undefined where no such party is in the list that is served. */
+  async party(epoch: number, id: string): Promise<PartyRow | undefined> {
+    const [row] = await this.#rows<PartyRow>('look a party up', PARTY, [epoch, id]);
     return row;
-  }
-
-  async checkpoints(question: SliceQuestion<CheckpointRow>): Promise<readonly CheckpointRow[]> {
-    const { epoch, rowsMax, beyond } = question;
-    const { order, side } = direction(question.ascending);
-    const where =
-      beyond === undefined ? '' : `and (at_block, hash, block_hash) ${side}= ($3::numeric, $4, $5)`;
-    const rows = await this.#rows<EqualCheckpoints>(
-      'read a page of checkpoints',
-      `select at_block as "atBlock", hash, block_hash as "blockHash", copies
-       from mirror.checkpoints where epoch = $1 ${where}
-       order by at_block ${order}, hash ${order}, block_hash ${order} limit $2::int`,
-      // One more than asked: the row that the slice starts from may have no copy left.
-      [epoch, rowsMax + 1, ...(beyond === undefined ? [] : [beyond.atBlock, beyond.hash, beyond.blockHash])],
-      `checkpoints ${order} ${beyond === undefined ? '' : 'beyond'}`,
-    );
-    return repeated(rows, question);
   }
 
   /** 32 bytes that no client knows, the same for every process of this mirror: without them nobody can forge. */
   async cursorSecret(): Promise<Buffer> {
-    const { secret } = await this.#row<{ secret: Buffer }>(
-      "read the cursors' secret",
-      'select cursor_secret as secret from mirror.identity',
-    );
-    return secret;
+    const statement = 'select cursor_secret as secret from mirror.identity';
+    return (await this.#row<{ secret: Buffer }>("read the cursors' secret", statement)).secret;
   }
 
   async #row<Row extends object>(action: string, text: string, values?: unknown[]): Promise<Row> {
@@ -120,27 +110,4 @@ export class ReadStore {
     if (row === undefined) throw new TypeError(`no row to ${action}`);
     return row;
   }
-}
-
-function direction(ascending: boolean): { side: '>' | '<'; order: 'asc' | 'desc' } {
-  return ascending ? { side: '>', order: 'asc' } : { side: '<', order: 'desc' };
-}
-
-/** Gives every row as often as the source lists it, beginning behind the one that the slice starts from. */
-function repeated(
-  rows: readonly EqualCheckpoints[],
-  { ascending, beyond, rowsMax }: SliceQuestion<CheckpointRow>,
-): readonly CheckpointRow[] {
-  const found: CheckpointRow[] = [];
-  for (const { copies, ...row } of rows) {
-    const isStart =
-      beyond?.atBlock === row.atBlock && beyond.hash === row.hash && beyond.blockHash === row.blockHash;
-    let copy = ascending ? 0 : copies - 1;
-    if (isStart) copy = beyond.copy + (ascending ? 1 : -1);
-    for (; copy >= 0 && copy < copies; copy += ascending ? 1 : -1) {
-      if (found.length === rowsMax) return found;
-      found.push({ ...row, copy });
-    }
-  }
-  return found;
 }
