@@ -10,7 +10,7 @@ import { readManifest } from '../../ledger/objects/manifest.ts';
 import { type Compression, manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportScope } from '../ports.ts';
-import { OF_THE_STORE, segmentManifest } from '../publish/build-publication.ts';
+import { nameObjects, OF_THE_STORE, type Written } from '../publish/new-range.ts';
 import { publish, recover, spoolPrefix, type PublishDeps, type Step } from '../publish/publish.ts';
 import { copyStoredRows } from '../publish/stored-rows.ts';
 import { RangeSpool } from '../spool/range-spool.ts';
@@ -103,7 +103,13 @@ async function mergeOne(
   if (spooled === undefined || layout === undefined) return undefined;
   await publishing.failpoint('spooled');
   checkSums(group, spooled);
-  const publication = await publicationOf(lease.scope, group, { spooled, layout }, deps, signal);
+  const publication = await publicationOf(
+    lease.scope,
+    group,
+    { ...OF_THE_STORE, spooled, layout },
+    deps,
+    signal,
+  );
   await publish(lease, publication, publishing, signal);
   return spooled;
 }
@@ -123,9 +129,9 @@ function checkSums(group: readonly Coverage[], spooled: Spooled): void {
 }
 
 async function publicationOf(
-  scope: ExportScope,
+  { partyId }: ExportScope,
   group: readonly Coverage[],
-  { spooled, layout }: { readonly spooled: Spooled; readonly layout: Layout },
+  written: Written,
   { repository, objects, compression, runId }: MergeDeps,
   signal: AbortSignal,
 ): Promise<Publication> {
@@ -134,23 +140,21 @@ async function publicationOf(
   if (first === undefined || end === undefined || last?.objectKey === undefined)
     throw new RangeError('nothing to merge');
   const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
-  const range = { from: first.from, to: end.to, open: false };
-  const context = { compression, ...(await repository.nextSeq()), source, runId };
-  const manifest = segmentManifest(range, spooled, { ...OF_THE_STORE, layout }, scope, context);
   const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
+  const range = {
+    assetId: end.assetId ?? null,
+    from: first.from,
+    to: end.to,
+    open: false,
+    sides: written.layout.sides,
+    tail: end.tail,
+    checkedAt: checkedAts.reduce((least, at) => (at < least ? at : least), checkedAts[0] ?? 0n),
+    written,
+  };
   return {
     publicationId: randomUUID(),
     runId,
-    segments: [{ spoolName: spooled.name, manifest }],
-    coverage: [
-      {
-        ...range,
-        sides: layout.sides,
-        objectKey: manifest.objectKey,
-        tail: end.tail,
-        checkedAt: checkedAts.reduce((least, at) => (at < least ? at : least), checkedAts[0] ?? 0n),
-      },
-    ],
+    ...(await nameObjects([range], { partyId, compression, source, runId }, repository)),
     supersedes: group.map(({ coverageId }) => coverageId),
     closes: [],
     epoch: end.epoch,

@@ -1,23 +1,31 @@
 /** From an answer that is believed to what one COMMIT makes true: what stands is kept, the rest numbered, published. */
+import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
-import { buildPublication, type PublicationContext } from './build-publication.ts';
+import { ceilSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import type { Received } from '../fetch/receive.ts';
+import { instantOf, later } from '../plan/ranges.ts';
+import type { AskPlan } from '../plan/remaining.ts';
+import type { ExportDeps, ExportRequest } from '../request.ts';
+import type { ReceivedSegment } from '../spool/answer-rows.ts';
 import type { SpoolOptions } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportLease } from '../store/leases.ts';
 import type { Publication } from '../store/publications.ts';
-import { publish, type PublishDeps } from './publish.ts';
-import type { Received } from '../fetch/receive.ts';
-import type { AskPlan } from '../plan/remaining.ts';
-import type { ExportDeps } from '../request.ts';
-import type { ReceivedSegment } from '../spool/answer-rows.ts';
 import { isHeld, isSame } from '../validate/judge.ts';
+import { nameObjects, type NewRange } from './new-range.ts';
+import { publish, type PublishDeps } from './publish.ts';
 import { type Kept, trimmed } from './trim.ts';
 
-export interface AnswerContext
-  extends Pick<PublicationContext, 'request' | 'as' | 'epoch' | 'closesKept'>, SpoolOptions {
+export interface AnswerContext extends SpoolOptions {
   readonly lease: ExportLease;
+  readonly request: ExportRequest;
   readonly deps: ExportDeps;
   readonly publishing: PublishDeps;
+  /** `open`: nothing of the answer is closed, and all of it is asked for again. */
+  readonly as: 'closed' | 'open';
+  readonly epoch: number | undefined;
+  /** Open coverage that the source contradicts: closed as it stands, though it did not come back. */
+  readonly closesKept: readonly Coverage[];
   /** Told before the intent: from then on the spool belongs to it. */
   readonly onIntend: (segments: number) => void;
   readonly signal: AbortSignal;
@@ -30,41 +38,52 @@ export interface PublishedAnswer {
 }
 
 export async function publishAnswer(
-  plan: AskPlan,
+  given: AskPlan,
   received: Received,
-  coverage: readonly Coverage[],
+  known: readonly Coverage[],
   context: AnswerContext,
 ): Promise<PublishedAnswer | { readonly shrunk: readonly Coverage[] }> {
   const { deps, request, lease, as, signal } = context;
-  const stands = as === 'open' ? [] : standing(plan, received);
+  // Where nothing is closed, nothing that is closed stands, or is cut.
+  const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
+  const stands = standing(plan, received);
   for (const { segment } of stands) if (segment.spooled !== undefined) await unlink(segment.spooled.path);
-  const fresh = received.segments
-    .filter((segment) => !stands.some((stand) => stand.segment === segment))
-    .map((segment) => (as === 'open' ? { ...segment, open: true } : segment));
-  const kept = await trimmed(as === 'open' ? [] : plan.trims, context, deps, signal);
-  const shrunk = as === 'open' ? [] : shrunkTrims(plan, kept, fresh);
+  const fresh = received.segments.filter((segment) => !stands.some((stand) => stand.segment === segment));
+  const kept = await trimmed(plan.trims, context, deps, signal);
+  const shrunk = shrunkTrims(plan, kept, fresh);
   if (shrunk.length > 0) return { shrunk };
-  const segments =
-    fresh.filter(({ spooled }) => spooled !== undefined).length +
-    kept.filter(({ written }) => written !== undefined).length;
-  const { compression } = context;
-  const { source } = deps;
-  const parts = { fresh, kept, stands: stands.map(({ row }) => row) };
-  const publication = buildPublication(plan, received, parts, coverage, {
-    ...context,
-    scope: lease.scope,
-    manifests:
-      segments === 0
-        ? undefined
-        : {
-            ...(await deps.repository.nextSeq()),
-            compression,
-            source: source.baseUrl,
-            runId: request.runId,
-          },
-    isTimeless: !source.hasTimes,
+  const tail = as === 'open' ? undefined : received.tail?.result(received.header);
+  const closedEnd = plan.closed.at(-1)?.to;
+  const tailOf = (to: Micros): typeof tail => (to === closedEnd ? tail : undefined);
+  const gone = plan.supersedes.filter((row) => !stands.some((stand) => stand.row === row));
+  const supersedes = [...gone, ...plan.trims.map(({ row }) => row)];
+  const ranges = fresh.flatMap((segment): NewRange[] => {
+    const range = rangeOf(segment, received, context);
+    return range === undefined ? [] : [{ ...range, tail: range.open ? undefined : tailOf(range.to) }];
   });
-  context.onIntend(segments);
+  const empty = known.filter((row) => isEmptyOf(lease, row) && !supersedes.includes(row));
+  const merged = mergeEmpty(ranges, empty);
+  const { partyId } = lease.scope;
+  const { compression } = context;
+  const facts = { partyId, compression, source: deps.source.baseUrl, runId: request.runId };
+  const objects = await nameObjects(
+    [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])],
+    facts,
+    deps.repository,
+  );
+  const publication = {
+    publicationId: randomUUID(),
+    runId: request.runId,
+    ...objects,
+    supersedes: [...supersedes, ...merged.taken].map(({ coverageId }) => coverageId),
+    closes: [
+      ...stands.map(({ row: { coverageId, to } }) => ({ coverageId, tail: tailOf(to) })),
+      ...context.closesKept.map(({ coverageId }) => ({ coverageId })),
+    ],
+    epoch: context.epoch,
+    lastEntryAt: received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
+  };
+  context.onIntend(publication.segments.length);
   return {
     publication: await publish(lease, publication, context.publishing, signal),
     held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
@@ -80,7 +99,7 @@ function shrunkTrims(
   const taken = (row: Coverage): bigint =>
     kept
       .filter((part) => part.row === row)
-      .reduce((rows, { written }) => rows - BigInt(written?.spooled.rows ?? 0), row.rows);
+      .reduce((rows, { rest }) => rows - BigInt(rest?.written?.spooled.rows ?? 0), row.rows);
   const believed = trims.map(({ row }) => row).filter((row) => isHeld(row) && taken(row) > 0n);
   const closed = received.filter(({ open }) => !open);
   const rows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
@@ -98,4 +117,56 @@ function standing(plan: AskPlan, { segments, layout }: Received): readonly Stand
     const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
     return segment === undefined ? [] : [{ row, segment }];
   });
+}
+
+/** @returns undefined for an open range without entries, which claims nothing */
+function rangeOf(
+  { from, to, open, spooled }: ReceivedSegment,
+  received: Received,
+  { as, deps, lease, request }: AnswerContext,
+): NewRange | undefined {
+  const isOpen = open || as === 'open';
+  // Where no row tells when it was, what is open is all there is, rows or not.
+  if (spooled === undefined && isOpen && deps.source.hasTimes) return undefined;
+  return {
+    assetId: lease.scope.assetId ?? null,
+    from,
+    to: to ?? openEnd(from, received, request.seenTime),
+    open: isOpen,
+    sides: received.layout.sides,
+    written: spooled && { ...received, spooled },
+  };
+}
+
+function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
+  const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
+  return [ceilSecond(seenTime), newest].reduce(later, from + SECOND_MICROS);
+}
+
+function isEmptyOf({ scope }: ExportLease, { objectKey, open, assetId }: Coverage): boolean {
+  return objectKey === undefined && !open && assetId === scope.assetId;
+}
+
+/**
+ * Ranges without entries that touch become one row, so that an idle party keeps one row for ever.
+ * @param known those without entries: the ones that are taken are to be superseded
+ */
+function mergeEmpty(
+  ranges: readonly NewRange[],
+  known: readonly Coverage[],
+): { readonly ranges: readonly NewRange[]; readonly taken: readonly Coverage[] } {
+  const merged: NewRange[] = [];
+  const taken: Coverage[] = [];
+  for (const range of ranges) {
+    const last = merged.at(-1);
+    const before = known.find(({ to, sides }) => to === range.from && sides === range.sides);
+    if (range.written !== undefined) merged.push(range);
+    else if (last?.to === range.from && last.written === undefined)
+      merged[merged.length - 1] = { ...range, from: last.from };
+    else {
+      if (before !== undefined) taken.push(before);
+      merged.push({ ...range, from: before?.from ?? range.from });
+    }
+  }
+  return { ranges: merged, taken };
 }

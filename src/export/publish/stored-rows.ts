@@ -31,11 +31,10 @@ export async function copyStoredRows(
   signal: AbortSignal,
 ): Promise<Layout> {
   const { objectKey } = row;
-  const rows = new StoredRows(spools);
   try {
-    await rows.read(objects, objectKey, signal);
-    if (!rows.holds(row)) throw unreadable(action, objectKey);
-    return rows.layout;
+    const { sum, layout } = await copyRows(objectKey, spools, objects, signal);
+    if (sum.rows === Number(row.rows) && sum.hex() === row.content?.digest) return layout;
+    throw unreadable(action, objectKey);
   } catch (error) {
     signal.throwIfAborted();
     if (!isDamage(error)) throw error;
@@ -44,53 +43,37 @@ export async function copyStoredRows(
   }
 }
 
-class StoredRows {
-  /** Of all rows, copied or not. */
-  readonly #sum = new RowDigest();
-  #header: Buffer = Buffer.alloc(0);
-  #layout: Layout | undefined;
-  readonly #spools: readonly RangeSpool[];
-  readonly #fields = new RowFields();
-  readonly #time = new VegaTimeReader();
-  readonly #splitter = new RowSplitter((buffer, start, end, next) => this.#row(buffer, start, end, next));
-
-  constructor(spools: readonly RangeSpool[]) {
-    this.#spools = spools;
-  }
-
-  get layout(): Layout {
-    return this.#layout ?? readHeader(this.#header);
-  }
-
-  async read(objects: ObjectStore, objectKey: string, signal: AbortSignal): Promise<void> {
-    const stored = await objects.read(objectKey, signal);
-    for await (const chunk of plainStream(stored, compressionOf(objectKey))) {
-      this.#splitter.push(chunk as Buffer);
-      for (const spool of this.#spools) await spool.flush(this.#header);
-    }
-  }
-
-  /** Whether the rows that were read are those that were published. */
-  holds({ rows, content }: Coverage): boolean {
-    return this.#sum.rows === Number(rows) && this.#sum.hex() === content?.digest;
-  }
-
-  #row(buffer: Buffer, start: number, end: number, next: number): void {
-    if (this.#layout === undefined) {
-      this.#layout = readHeader(buffer.subarray(start, end));
-      this.#header = Buffer.from(buffer.subarray(start, next));
+/** @returns the sum of all rows, copied or not */
+async function copyRows(
+  objectKey: string,
+  spools: readonly RangeSpool[],
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<{ readonly sum: RowDigest; readonly layout: Layout }> {
+  const [sum, fields, time] = [new RowDigest(), new RowFields(), new VegaTimeReader()];
+  let header: Buffer = Buffer.alloc(0);
+  let layout: Layout | undefined;
+  const splitter = new RowSplitter((buffer, start, end, next) => {
+    if (layout === undefined) {
+      layout = readHeader(buffer.subarray(start, end));
+      header = Buffer.from(buffer.subarray(start, next));
       return;
     }
-    const column = this.#layout.index.vega_time;
-    this.#fields.scan(buffer, start, end);
-    this.#time.read(buffer, this.#fields.start(column), this.#fields.end(column));
-    const { second, zoneSeconds } = this.#time;
+    const column = layout.index.vega_time;
+    fields.scan(buffer, start, end);
+    time.read(buffer, fields.start(column), fields.end(column));
     const hash = hashRow(buffer, start, end);
-    this.#sum.add(hash);
-    const spool = this.#spools.find((one) => one.holds(second));
-    spool?.sum.add(hash, zoneSeconds);
+    sum.add(hash);
+    const spool = spools.find((one) => one.holds(time.second));
+    spool?.sum.add(hash, time.zoneSeconds);
     spool?.add(buffer.subarray(start, next));
+  });
+  const stored = await objects.read(objectKey, signal);
+  for await (const chunk of plainStream(stored, compressionOf(objectKey))) {
+    splitter.push(chunk as Buffer);
+    for (const spool of spools) await spool.flush(header);
   }
+  return { sum, layout: layout ?? readHeader(header) };
 }
 
 function isDamage(error: unknown): boolean {

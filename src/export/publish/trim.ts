@@ -2,19 +2,17 @@
  * What is left of a known segment when an answer takes the place of a part of it: its rows outside of that part,
  * read from the store and written anew. The source is not asked.
  */
-import type { Layout } from '../../ledger/header.ts';
 import { type Range, secondOf } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
 import { RangeSpool, type SpoolOptions } from '../spool/range-spool.ts';
-import type { Spooled } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
+import { type NewRange, OF_THE_STORE, type Written } from './new-range.ts';
 import { copyStoredRows, type StoredRowsDeps } from './stored-rows.ts';
 
-/** A range that is kept, with its rows where it has any. */
+/** What is left of a known range; undefined for an open one without entries, which claims nothing. */
 export interface Kept {
   readonly row: Coverage;
-  readonly range: Range;
-  readonly written: { readonly spooled: Spooled; readonly layout: Layout } | undefined;
+  readonly rest: NewRange | undefined;
 }
 
 /**
@@ -40,9 +38,15 @@ export async function trimmed(
         : await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', deps, signal);
     for (const [index, range] of keeps.entries()) {
       const spooled = await spools[index]?.finish();
-      const written = spooled === undefined || layout === undefined ? undefined : { spooled, layout };
-      kept.push({ row, range, written });
+      const written = spooled && layout && { ...OF_THE_STORE, spooled, layout };
+      kept.push({ row, rest: written === undefined && row.open ? undefined : restOf(row, range, written) });
     }
   }
   return kept;
+}
+
+function restOf(row: Coverage, range: Range, written: Written | undefined): NewRange {
+  const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
+  const { open, sides, assetId = null } = row;
+  return { ...range, open, sides, assetId, tail: isEnd ? row.tail : undefined, written };
 }

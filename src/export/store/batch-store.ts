@@ -3,13 +3,13 @@
  * together, and what brought no rows is written together. A party that brings rows goes its own way, as any other does.
  */
 import { sql } from 'kysely';
-import { errorCode, RetryableError, UnreachableError } from '../../core/errors.ts';
+import { errorCode, RetryableError } from '../../core/errors.ts';
 import { LEASE_TIMES } from '../../core/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction, mapDatabaseError } from '../../postgres/transaction.ts';
 import type { ExportScope } from '../ports.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
-import { ExportStore, type OpenPublication } from './export-store.ts';
+import { ExportStore } from './export-store.ts';
 import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases } from './leases.ts';
 import { commitEmpty, type Publication, type Success } from './publications.ts';
 import type { SourceProfile } from './source-profile.ts';
@@ -139,15 +139,6 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     return super.coverage(scope);
   }
 
-  override async quarantineSegment(...given: Parameters<ExportStore['quarantineSegment']>): Promise<void> {
-    await this.#goAlone();
-    await super.quarantineSegment(...given);
-  }
-
-  override async openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
-    return this.#inHandOf(lease)?.lease.hasIntents === false ? [] : super.openPublications(lease);
-  }
-
   override async epoch(): Promise<number | undefined> {
     return this.#epoch;
   }
@@ -233,60 +224,57 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     const done = this.#done;
     this.#done = [];
     try {
-      const written = await this.#committed(done, asking);
-      return done.filter((one) => !written.has(one)).map(({ lease }) => lease.scope.partyId);
+      return await this.#commitAll(done, asking);
     } catch (error) {
       this.#done = [...done, ...this.#done];
       throw error;
     }
   }
 
-  /** One that cannot be written keeps none of the others from it. */
-  async #committed(done: readonly Success[], asking: ExportLease | undefined): Promise<ReadonlySet<Success>> {
+  /** One that cannot be written keeps none of the others from it. @returns parties of which it was not written */
+  async #commitAll(done: readonly Success[], asking: ExportLease | undefined): Promise<readonly string[]> {
+    const [first, ...others] = done;
+    if (first === undefined) return [];
     try {
       return await this.#commitTogether(done, asking);
     } catch (error) {
       const mayPass = error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
       if (mayPass) throw error;
     }
-    const written = new Set<Success>();
-    for (const one of done) {
-      try {
-        for (const ours of await this.#commitTogether([one], asking)) written.add(ours);
-      } catch (error) {
-        if (error instanceof UnreachableError) throw error;
-        await super.release(one.lease);
-      }
+    if (others.length === 0) {
+      await super.release(first.lease);
+      return [first.lease.scope.partyId];
     }
-    return written;
+    const lost: string[] = [];
+    for (const one of done) lost.push(...(await this.#commitAll([one], asking)));
+    return lost;
   }
 
   /**
    * All of it in one transaction, and the leases are given back.
    * @param asking its request is under way, counted at the source in the place of one that is given back
-   * @returns those that were written; the others' leases are no longer ours
+   * @returns parties of which it was not written: their leases are no longer ours
    * @throws RetryableError `COVERAGE_CHANGED` where that of one is no longer what was planned on: nothing is written
    */
   async #commitTogether(
     done: readonly Success[],
     asking: ExportLease | undefined,
-  ): Promise<ReadonlySet<Success>> {
-    if (done.length === 0) return new Set();
+  ): Promise<readonly string[]> {
+    const leases = done.map(({ lease }) => lease);
     const action = `record ${done.length} exports without entries`;
-    const ours = await inTransaction(this.#db, { action }, async (tx) => {
-      const held = await fenceLeases(
+    const held = await inTransaction(this.#db, { action }, async (tx) => {
+      const fenced = await fenceLeases(tx, leases);
+      await commitEmpty(
         tx,
-        done.map(({ lease }) => lease),
+        done.filter(({ lease }) => fenced.has(lease.exportId)),
       );
-      const fenced = done.filter(({ lease }) => held.has(lease.exportId));
-      await commitEmpty(tx, fenced);
       if (asking !== undefined)
         await sql`update mirror.exports set is_at_source = true
           where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(tx);
       return fenced;
     });
-    if (done.some(({ lease }) => lease.exportId === this.#atSource?.exportId)) this.#atSource = asking;
-    return new Set(ours);
+    if (leases.some(({ exportId }) => exportId === this.#atSource?.exportId)) this.#atSource = asking;
+    return leases.flatMap(({ exportId, scope }) => (held.has(exportId) ? [] : [scope.partyId]));
   }
 }
 

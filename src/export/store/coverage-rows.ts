@@ -1,11 +1,10 @@
 /** Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place. */
 import { sql } from 'kysely';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
 import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
 import type { Sides } from '../../ledger/header.ts';
-import { instant } from '../../ledger/json-values.ts';
-import { type TailSum, tailSum } from '../../ledger/objects/coverage-record.ts';
+import { recordedRange, type TailSum, tailSum } from '../../ledger/objects/coverage-record.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
 
@@ -35,20 +34,10 @@ export interface Coverage {
     | undefined;
 }
 
-/** A range that becomes known. */
-export const newCoverage = z.object({
-  from: instant,
-  to: instant,
-  open: z.boolean(),
-  sides: z.enum(['from', 'both', 'unknown']),
-  /** Given where it is of another scope than the export's own: null means all assets. */
-  ofAsset: z.string().nullable().optional(),
-  /** Absent: nothing lies in the range. */
-  objectKey: z.string().optional(),
-  tail: tailSum.optional(),
-  /** Given where the source was not asked for it now. */
-  checkedAt: instant.optional(),
-});
+/** A range that becomes known; without an object nothing lies in it, and the source was asked for it just now. */
+export const newCoverage = recordedRange
+  .omit({ runId: true })
+  .partial({ objectKey: true, tail: true, checkedAt: true });
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
 /** Known ranges of the party whose assets overlap the scope's, by time. */
@@ -141,23 +130,23 @@ export const REPLACED_ROWS = sql<bigint>`coalesce((evidence->>'replacedRows')::b
 
 /** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
 export function coverageRow(
-  { partyId, assetId }: ExportScope,
+  partyId: string,
   { runId, epoch }: { readonly runId: string | null; readonly epoch?: number | undefined },
-  range: NewCoverage,
+  { assetId, from, to, open, sides, tail, checkedAt }: NewCoverage,
   segmentId?: bigint,
 ): object {
   return {
     party_id: partyId,
-    asset_id: range.ofAsset === undefined ? (assetId ?? null) : range.ofAsset,
+    asset_id: assetId,
     epoch: epoch ?? null,
-    from_time: formatInstant(range.from),
-    to_time: formatInstant(range.to),
-    open: range.open,
-    sides: range.sides,
+    from_time: formatInstant(from),
+    to_time: formatInstant(to),
+    open,
+    sides,
     segment_id: segmentId === undefined ? null : String(segmentId),
-    tail: range.tail === undefined ? null : tailSum.encode(range.tail),
+    tail: tail ? tailSum.encode(tail) : null,
     run_id: runId,
-    checked_at: range.checkedAt === undefined ? null : formatInstant(range.checkedAt),
+    checked_at: checkedAt === undefined ? null : formatInstant(checkedAt),
   };
 }
 
@@ -170,9 +159,7 @@ export async function insertCoverage(tx: Database, rows: readonly object[]): Pro
         checked_at)
       select party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
         coalesce(checked_at, clock_timestamp())
-      from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as t(party_id text, asset_id text, epoch int,
-        from_time timestamptz, to_time timestamptz, open boolean, sides text, segment_id bigint, tail jsonb,
-        run_id uuid, checked_at timestamptz)`.execute(tx),
+      from jsonb_populate_recordset(null::mirror.coverage, ${JSON.stringify(rows)}::jsonb)`.execute(tx),
   );
 }
 

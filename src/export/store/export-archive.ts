@@ -4,7 +4,7 @@ import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
 import type { MergeLimits } from '../merge/plan-merges.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import { lockObjects } from './export-locks.ts';
+import { lockObjects } from './leases.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;

@@ -8,8 +8,14 @@ import type { MirrorSchema } from '../../postgres/schema.ts';
 import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
 import { type Coverage, readCoverage, REPLACED_ROWS } from './coverage-rows.ts';
-import { lockObjects } from './export-locks.ts';
-import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import {
+  type ExportLease,
+  fenceLeases,
+  lockObjects,
+  releaseLeases,
+  renewLeases,
+  takeLeases,
+} from './leases.ts';
 import {
   commitPublication,
   decodePublication,
@@ -147,20 +153,16 @@ export class ExportStore {
   }
 
   /** Intended, neither committed nor dropped: what a dead worker of this export left. */
-  openPublications(lease: ExportLease): Promise<readonly OpenPublication[]> {
-    return mapDatabaseError(`read the open publications of ${nameOf(lease.scope)}`, async () => {
-      const rows = await this.#db
-        .selectFrom('publications')
-        .select(['publication_id', 'plan'])
-        .where('export_id', '=', lease.exportId)
-        .where('state', '=', 'intent')
-        .orderBy('created_at')
-        .execute();
-      return rows.map(({ publication_id: publicationId, plan }) => ({
-        publicationId,
-        publication: decodePublication(plan),
-      }));
-    });
+  async openPublications({ scope, exportId, hasIntents }: ExportLease): Promise<readonly OpenPublication[]> {
+    if (!hasIntents) return [];
+    const rows = await readRows(
+      this.#db,
+      `read the open publications of ${nameOf(scope)}`,
+      sql<{ publicationId: string; plan: unknown }>`
+        select publication_id as "publicationId", plan from mirror.publications
+        where export_id = ${exportId} and state = 'intent' order by created_at`,
+    );
+    return rows.map(({ publicationId, plan }) => ({ publicationId, publication: decodePublication(plan) }));
   }
 
   /**

@@ -3,7 +3,6 @@ import { sql } from 'kysely';
 import { LEASE_MS } from '../../core/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
-import { lockParties } from './export-locks.ts';
 
 /** The right to work on a scope, for as long as it is renewed, with what earlier owners left in its row. */
 export interface ExportLease {
@@ -106,4 +105,26 @@ export async function releaseLeases(db: Database, leases: readonly ExportLease[]
 function tokens(leases: readonly ExportLease[]): ReturnType<typeof sql> {
   return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
     ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
+}
+
+/** Who leases exports, or rebuilds a party. */
+export async function lockParties(tx: Database, partyIds: readonly string[]): Promise<void> {
+  await lockNames(
+    tx,
+    partyIds.map((id) => `export ${id}`),
+  );
+}
+
+/** Who comes to name objects, or removes one that nothing names. */
+export async function lockObjects(tx: Database, objectKeys: readonly string[]): Promise<void> {
+  await lockNames(
+    tx,
+    objectKeys.map((key) => `object ${key}`),
+  );
+}
+
+/** In the order of their names: two that lock several never wait for each other in a circle. */
+async function lockNames(tx: Database, names: readonly string[]): Promise<void> {
+  await sql`select pg_advisory_xact_lock(mirror.lock_key(name))
+    from (select name from unnest(${[...names]}::text[]) name order by name) ordered`.execute(tx);
 }

@@ -94,8 +94,8 @@ export async function commitPublication(
     replacedRows = 0n;
   }
   const ranges = publication.coverage.map((range) => {
-    const segmentId = range.objectKey === undefined ? undefined : segmentIds.get(range.objectKey);
-    return coverageRow(lease.scope, publication, range, segmentId);
+    const segmentId = range.objectKey ? segmentIds.get(range.objectKey) : undefined;
+    return coverageRow(lease.scope.partyId, publication, range, segmentId);
   });
   await insertCoverage(tx, ranges);
   await tx
@@ -129,7 +129,7 @@ export async function commitEmpty(tx: Database, exports: readonly Success[]): Pr
   );
   const ranges = exports.flatMap(
     ({ lease, publication }) =>
-      publication?.coverage.map((range) => coverageRow(lease.scope, publication, range)) ?? [],
+      publication?.coverage.map((range) => coverageRow(lease.scope.partyId, publication, range)) ?? [],
   );
   await insertCoverage(tx, ranges);
   await recordSuccess(tx, exports);

@@ -8,7 +8,7 @@ import type { RebuiltParty } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-rows.ts';
-import { lockParties } from '../../export/store/export-locks.ts';
+import { lockParties } from '../../export/store/leases.ts';
 import {
   type Coverage,
   coverageRow,
@@ -149,10 +149,9 @@ function segmentRow(
 }
 
 function rebuiltRow(partyId: string, range: RecordedRange, segmentIds: ReadonlyMap<string, bigint>): object {
-  const objectKey = range.objectKey ?? undefined;
-  const segmentId = objectKey === undefined ? undefined : segmentIds.get(objectKey);
-  if (objectKey !== undefined && segmentId === undefined)
+  const { objectKey } = range;
+  const segmentId = objectKey === null ? undefined : segmentIds.get(objectKey);
+  if (objectKey !== null && segmentId === undefined)
     throw new RangeError(`no segment is current of ${objectKey}`);
-  const row = { ...range, ofAsset: range.assetId, objectKey, tail: range.tail ?? undefined };
-  return coverageRow({ partyId }, { runId: range.runId }, row, segmentId);
+  return coverageRow(partyId, range, range, segmentId);
 }
