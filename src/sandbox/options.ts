@@ -15,7 +15,7 @@ const count = z.int().min(0);
 
 const schema = z
   .object({
-    /** Which release of the service serves the exports: see `release.ts` and `selection.ts`. */
+    /** Which release of the service serves the exports: see `release.ts`. */
     release: z.enum(RELEASE_NAMES).default('0.71.4'),
     /**
      * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;

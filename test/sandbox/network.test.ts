@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/core/errors.ts';
-import { RateLimiter } from '../../src/sandbox/http/rate-limit.ts';
+import { openRateLimiter } from '../../src/sandbox/http/rate-limit.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, page, rowsOf, readList } from './client.ts';
 
@@ -122,25 +122,25 @@ describe('the rate limit', () => {
 
   it('lets a burst pass, refuses what follows, and bans who goes on', () => {
     let now = 0;
-    const limiter = new RateLimiter(limit, () => now);
-    for (let call = 0; call < 100; call += 1) expect(limiter.admit('a').refused).toBeUndefined();
-    for (let call = 0; call < 100; call += 1) expect(limiter.admit('a').refused?.status).toBe(429);
-    const banned = limiter.admit('a');
+    const admit = openRateLimiter(limit, () => now);
+    for (let call = 0; call < 100; call += 1) expect(admit('a').refused).toBeUndefined();
+    for (let call = 0; call < 100; call += 1) expect(admit('a').refused?.status).toBe(429);
+    const banned = admit('a');
     expect(banned.refused?.status).toBe(403);
     expect(banned.headers).toContainEqual(['Ratelimit-Retry-After', '600']);
-    expect(limiter.admit('b').refused).toBeUndefined();
+    expect(admit('b').refused).toBeUndefined();
     now = 599_000;
-    expect(limiter.admit('a').refused?.status).toBe(403);
+    expect(admit('a').refused?.status).toBe(403);
     now = 600_001;
-    expect(limiter.admit('a').refused).toBeUndefined();
+    expect(admit('a').refused).toBeUndefined();
   });
 
   it('gives back so many calls a second', () => {
     let now = 0;
-    const limiter = new RateLimiter(limit, () => now);
-    for (let call = 0; call < 100; call += 1) limiter.admit('a');
+    const admit = openRateLimiter(limit, () => now);
+    for (let call = 0; call < 100; call += 1) admit('a');
     now = 500;
-    const admitted = Array.from({ length: 11 }, () => limiter.admit('a').refused === undefined);
+    const admitted = Array.from({ length: 11 }, () => admit('a').refused === undefined);
     expect(admitted).toEqual([...Array.from({ length: 10 }, () => true), false]);
   });
 

@@ -1,6 +1,4 @@
-/**
- * The service's errors: a status, a body of three fields, and which of the two shapes the body has.
- */
+/** The service's errors: a status, a body of three fields, and which of the two shapes the body has. */
 
 /** gRPC's names, numbers and the HTTP status the gateway makes of them. */
 const STATUS = {
@@ -14,12 +12,8 @@ const STATUS = {
 
 export type StatusName = keyof typeof STATUS;
 
-export interface ErrorDetail {
-  /** The service's own number of the error. */
-  code: number;
-  message: string;
-  inner: string;
-}
+/** Its code is the service's own number of the error. */
+export type ErrorDetail = Readonly<Record<'message' | 'inner', string> & { code: number }>;
 
 /**
  * A failure that the service answers. Errors of the gateway (`origin`) never reached a handler, so they
@@ -27,10 +21,8 @@ export interface ErrorDetail {
  */
 export class ServiceError extends Error {
   readonly status: number;
-  readonly body: string;
-  /** The same with the spaces that the export's own JSON writer puts in. */
-  readonly spacedBody: string;
   readonly origin: 'handler' | 'gateway';
+  readonly #members: readonly string[];
 
   constructor(
     name: StatusName,
@@ -41,25 +33,19 @@ export class ServiceError extends Error {
     super(detail === undefined ? message : `${message}: ${detail.message}: ${detail.inner}`);
     this.name = 'ServiceError';
     this.status = STATUS[name].http;
-    const members = errorMembers(STATUS[name].grpc, message, detail);
-    this.body = `{${members.join(',')}}`;
-    this.spacedBody = `{${members.join(', ')}}`;
     this.origin = origin;
+    const details = detail && { '@type': 'type.googleapis.com/vega.ErrorDetail', ...detail };
+    const members = { code: STATUS[name].grpc, message, details: details === undefined ? [] : [details] };
+    this.#members = Object.entries(members).map(([key, value]) => `"${key}":${JSON.stringify(value)}`);
+  }
+
+  /** @param separator the export's own JSON writer puts spaces in */
+  body(separator: ',' | ', ' = ','): string {
+    return `{${this.#members.join(separator)}}`;
   }
 }
 
 /** An error of the gateway itself: a parameter it cannot read, an unknown path, a wrong method. */
 export function gatewayError(name: StatusName, message?: string): ServiceError {
   return new ServiceError(name, undefined, message, 'gateway');
-}
-
-function errorMembers(code: number, message: string, detail: ErrorDetail | undefined): string[] {
-  const details =
-    detail === undefined ? [] : [{ '@type': 'type.googleapis.com/vega.ErrorDetail', ...detail }];
-  return [`"code":${code}`, `"message":${JSON.stringify(message)}`, `"details":${JSON.stringify(details)}`];
-}
-
-/** What an export says when its query fails, before the first byte or behind the last one. */
-export function exportFailure(inner: string): ServiceError {
-  return new ServiceError('Internal', { code: 260002, message: 'failed to export ledger entries', inner });
 }

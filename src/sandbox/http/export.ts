@@ -3,30 +3,68 @@
  * about a MiB as the service sends them. Nothing is sent before the first piece is full, or all is read.
  */
 import { floorSecond, type Micros } from '../../core/time.ts';
-import { ServiceError } from './errors.ts';
 import type { Network } from '../network/network.ts';
-import type { Query } from './query.ts';
 import { rfc3339Nano } from '../network/times.ts';
+import type { Answer, Headers } from './answer.ts';
+import { ServiceError } from './errors.ts';
+import type { Misbehaviour } from './faults.ts';
+import { Query } from './query.ts';
 
 /** The service sends what it has as soon as it has this much. */
 const PIECE_BYTES = 1_048_576;
 const ID = /^[0-9a-f]{64}$/i;
 /** One that is asked for and that nobody has. */
 const NO_ASSET = -1;
+const JSON_TYPE: Headers = [['Content-Type', 'application/json']];
 
-export interface ExportRequest {
-  partyId: string;
-  assetId: string | undefined;
+interface ExportRequest {
+  readonly partyId: string;
+  readonly assetId: string | undefined;
   /** Half-open, on whole seconds: what is below a second is cut off, of both. */
-  from: Micros | undefined;
-  to: Micros | undefined;
+  readonly from: Micros | undefined;
+  readonly to: Micros | undefined;
+}
+
+/**
+ * @param call the number of this call
+ * @returns undefined where the question kills a node of this release
+ */
+export function answerExport(
+  network: Network,
+  queryText: string,
+  call: number,
+  { errorAfterBytes }: Misbehaviour,
+): Answer | undefined {
+  const { form, assetRequired, zoneMinutes } = network.settings;
+  const isInMessages = form === 'messages';
+  let headers = JSON_TYPE;
+  try {
+    const asked = exportRequest(new Query(queryText), assetRequired);
+    if (network.release.dies && asked.from === undefined && asked.to !== undefined) return undefined;
+    headers = [['Content-Disposition', disposition(asked, zoneMinutes)]];
+    const csv = csvPieces(network, asked, call);
+    const whole = errorAfterBytes === undefined ? csv : failingAt(csv, errorAfterBytes);
+    const pieces = isInMessages ? asMessages(whole) : whole;
+    // Before the first byte an error has a status of its own.
+    const first = pieces.next();
+    const body = endingInError(first.done === true ? [] : [first.value], pieces, isInMessages ? '\n' : '');
+    const type = ['Content-Type', isInMessages ? 'application/json' : 'text/csv'] as const;
+    return { status: 200, headers: [...headers, type], body };
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    const { status } = error;
+    if (error.origin === 'gateway') return { status, headers: JSON_TYPE, body: error.body(', ') };
+    // In pieces, as the service does: without a length.
+    const body = [Buffer.from(isInMessages ? error.body() : enveloped(error))];
+    return { status, headers: [...headers, ...JSON_TYPE], body };
+  }
 }
 
 /**
  * What an export is asked for.
  * @throws ServiceError 400: a parameter that cannot be read, or is missing, or is no id
  */
-export function exportRequest(query: Query, assetRequired: boolean): ExportRequest {
+function exportRequest(query: Query, assetRequired: boolean): ExportRequest {
   const from = query.int64('date_range.start_timestamp');
   const to = query.int64('date_range.end_timestamp');
   const partyId = query.text('party_id') ?? '';
@@ -45,66 +83,56 @@ function invalid(code: number, message: string): ServiceError {
 function secondOf(nanos: bigint | undefined): Micros | undefined {
   if (nanos === undefined) return undefined;
   // Rounded down, also before 1970.
-  const micros = nanos >= 0n ? nanos / 1000n : -((999n - nanos) / 1000n);
-  return floorSecond(micros);
+  return floorSecond(nanos >= 0n ? nanos / 1000n : -((999n - nanos) / 1000n));
 }
 
-/** The file name the service suggests, as its Content-Disposition header. */
-export function disposition(request: ExportRequest, zoneMinutes: number): string {
-  const { partyId, assetId, from, to } = request;
+/** The file name the service suggests. */
+function disposition({ partyId, assetId, from, to }: ExportRequest, zoneMinutes: number): string {
   const time = (instant: Micros): string => rfc3339Nano(instant, zoneMinutes).replaceAll(':', '_');
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const range = (from === undefined ? '' : `_${time(from)}`) + (to === undefined ? '' : `-${time(to)}`);
   return `attachment;filename=ledger_entries_${partyId}${asset}${range}.csv`;
 }
 
-/**
- * The CSV in pieces that end on a row.
- * @param call the number of this call
- */
-export function* csvPieces(network: Network, request: ExportRequest, call: number): Generator<Buffer> {
-  let piece = network.release.header;
-  for (const row of selectRows(network, request, call)) {
-    piece += row;
-    if (piece.length < PIECE_BYTES) continue;
-    yield Buffer.from(piece, 'latin1');
-    piece = '';
+/** The CSV in pieces that end on a row. */
+function* csvPieces(network: Network, asked: ExportRequest, call: number): Generator<Buffer> {
+  const { release, ledger, chain } = network;
+  const { block: headBlock } = network.head();
+  const { partyId, assetId, ...range } = asked;
+  const party = network.parties.indexOf(partyId, headBlock);
+  let piece = release.header;
+  if (party !== undefined) {
+    const asset = assetId === undefined ? undefined : (network.assetOf(assetId) ?? NO_ASSET);
+    const write = release.rowWriter(network, party);
+    for (const movement of release.select(ledger, chain, { ...range, party, asset, headBlock, call })) {
+      piece += write(movement);
+      if (piece.length < PIECE_BYTES) continue;
+      yield Buffer.from(piece, 'latin1');
+      piece = '';
+    }
   }
   if (piece !== '') yield Buffer.from(piece, 'latin1');
 }
 
-function* selectRows(network: Network, request: ExportRequest, call: number): Generator<string> {
-  const { release, ledger, chain } = network;
-  const { block: headBlock } = network.head();
-  const party = network.parties.indexOf(request.partyId, headBlock);
-  if (party === undefined) return;
-  const { assetId, from, to } = request;
-  const asset = assetId === undefined ? undefined : (network.assetOf(assetId) ?? NO_ASSET);
-  const write = release.rowWriter(network, party);
-  const asked = { party, asset, from, to, headBlock, call };
-  for (const movement of release.select(ledger, chain, asked)) yield write(movement);
-}
-
 /** The pieces up to a byte, where the query fails. */
-export function* failingAt(
-  pieces: Iterable<Buffer>,
-  atByte: number,
-  failure: ServiceError,
-): Generator<Buffer> {
+function* failingAt(pieces: Iterable<Buffer>, atByte: number): Generator<Buffer> {
   let leftBytes = atByte;
   for (const piece of pieces) {
-    if (leftBytes <= piece.length) {
-      if (leftBytes > 0) yield piece.subarray(0, leftBytes);
-      throw failure;
-    }
-    leftBytes -= piece.length;
-    yield piece;
+    const sent = piece.subarray(0, leftBytes);
+    leftBytes -= sent.length;
+    if (sent.length > 0) yield sent;
+    if (leftBytes === 0) break;
   }
-  throw failure;
+  const detail = {
+    code: 260002,
+    message: 'failed to export ledger entries',
+    inner: 'copying to stdout: boom',
+  };
+  throw new ServiceError('Internal', detail);
 }
 
 /** The pieces as messages, one a line; the first one carries the response's metadata. */
-export function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
+function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
   let extensions = ',"extensions":[{"@type":"type.googleapis.com/google.protobuf.Empty"}]';
   for (const piece of pieces) {
     const data = piece.toString('base64');
@@ -113,7 +141,21 @@ export function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
   }
 }
 
-/** An error as the export writes it, in the stream or instead of it. */
-export function enveloped(error: ServiceError): string {
-  return `{"error":${error.body}}`;
+/** An error is glued to what was sent, with no line end before it, and the answer ends as if all were well. */
+function* endingInError(
+  first: readonly Buffer[],
+  rest: Iterable<Buffer>,
+  lineEnd: string,
+): Generator<Buffer> {
+  yield* first;
+  try {
+    yield* rest;
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    yield Buffer.from(`${enveloped(error)}${lineEnd}`);
+  }
+}
+
+function enveloped(error: ServiceError): string {
+  return `{"error":${error.body()}}`;
 }

@@ -21,33 +21,29 @@ const CHECKPOINT_EDGE_BYTES = 180;
 const HEX = /^(?:[0-9a-f]{2})*$/i;
 
 export function openPartyList({ parties, chain, settings }: Network, head: Head): Listing {
-  const to = parties.countBy(head.block) + 1;
+  const count = parties.countBy(head.block);
   return {
     from: 0,
-    to,
+    to: count + 1,
     nullRows: 1,
     edgeBytes: PARTY_EDGE_BYTES,
-    edges: (positions) => {
-      const [start, end] = [positions[0], positions.at(-1)];
-      if (start === undefined || end === undefined) return [];
-      const [low, high] = [Math.min(start, end), Math.max(start, end)];
-      const rows = parties.rows(low, Math.min(high + 1, to - 1));
+    failed: partiesFailed,
+    edges: (from, to) => {
+      const rows = parties.rows(from, Math.min(to, count));
       const edges = Array.from(rows, (row) => describeParty(row, settings.zoneMinutes));
-      if (high === to - 1) edges.push(NETWORK_EDGE);
-      return start === low ? edges : edges.toReversed();
+      return to > count ? [...edges, NETWORK_EDGE] : edges;
     },
     place: (cursor) => {
       const { id = '', txhash = '', vegatime } = readCursor(partyCursor, cursor, partiesFailed);
-      if (vegatime === undefined) return { kind: id === '' && txhash === '' ? 'empty' : 'null' };
+      if (vegatime === undefined) return id === '' && txhash === '' ? 'empty' : 'null';
       const instant = parseInstant(vegatime);
-      const key = idKey(id);
-      if (instant === undefined || key === undefined) throw partiesFailed('cannot parse cursor');
+      // The bytes an id sorts by, as hex: some words stand for a single byte.
+      const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
+      if (instant === undefined || !HEX.test(key)) throw partiesFailed('cannot parse cursor');
       const block = chain.firstFrom(instant);
-      const floor = parties.countBy(block - 1);
-      if (chain.timeOf(block) !== instant) return { kind: 'between', floor, ceil: floor };
-      const ids = parties.arrivedIn(block).map((row) => row.id);
-      const before = ids.filter((other) => other < key).length;
-      return { kind: 'between', floor: floor + before, ceil: floor + before + (ids.includes(key) ? 1 : 0) };
+      const ids = chain.timeOf(block) === instant ? parties.arrivedIn(block).map((row) => row.id) : [];
+      const floor = parties.countBy(block - 1) + ids.filter((other) => other < key).length;
+      return { floor, ceil: floor + (ids.includes(key) ? 1 : 0) };
     },
   };
 }
@@ -57,20 +53,22 @@ export function openCheckpointList({ checkpoints, chain }: Network, head: Head):
     ...checkpoints.visible(head.block, head.time),
     nullRows: 0,
     edgeBytes: CHECKPOINT_EDGE_BYTES,
-    edges: (positions, { descending, cursored }) =>
-      positions.map((position) => {
-        const turn = (descending ? 1 : 0) + (cursored ? 2 : 0);
-        const { hash, blockHash, atBlock } = checkpoints.row(position, turn);
+    failed: checkpointsFailed,
+    edges: (from, to, { isDescending, isCursored }) => {
+      const turn = (isDescending ? 1 : 0) + (isCursored ? 2 : 0);
+      return Array.from({ length: to - from }, (_, nth) => {
+        const { hash, blockHash, atBlock } = checkpoints.row(from + nth, turn);
         return {
           node: `{"hash":"${hash}","blockHash":"${blockHash}","atBlock":"${atBlock}"}`,
           cursor: `{"blockHeight":${atBlock}}`,
         };
-      }),
+      });
+    },
     place: (cursor) => {
       const { blockheight = 0n } = readCursor(checkpointCursor, cursor, checkpointsFailed);
-      if (blockheight === 0n) return { kind: 'empty' };
+      if (blockheight === 0n) return 'empty';
       const block = chain.blockOf(blockheight);
-      return { kind: 'between', floor: checkpoints.floor(block), ceil: checkpoints.floor(block + 1) };
+      return { floor: checkpoints.floor(block), ceil: checkpoints.floor(block + 1) };
     },
   };
 }
@@ -86,11 +84,11 @@ export function pageJson(list: 'parties' | 'checkpoints', page: Page): string {
   );
 }
 
-export function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceError {
+function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceError {
   return new ServiceError(status, { code: 50001, message: 'failed to get parties', inner });
 }
 
-export function checkpointsFailed(inner: string): ServiceError {
+function checkpointsFailed(inner: string): ServiceError {
   return new ServiceError('Internal', { code: 290001, message: 'failed to get checkpoints', inner });
 }
 
@@ -102,10 +100,8 @@ export function pageOfParty({ parties, settings }: Network, partyId: string, hea
   const page = (edge: Edge): Page => ({ edges: [edge], hasNextPage: false, hasPreviousPage: false });
   const isId = canonicalId(partyId) === partyId;
   if (!isId && !HEX.test(partyId)) {
-    throw partiesFailed(
-      `decoding '${partyId}': not a valid hex id (or well known exception)`,
-      'InvalidArgument',
-    );
+    const inner = `decoding '${partyId}': not a valid hex id (or well known exception)`;
+    throw partiesFailed(inner, 'InvalidArgument');
   }
   if (partyId === NETWORK_PARTY) return page(NETWORK_EDGE);
   const index = parties.indexOf(isId ? partyId : partyId.toLowerCase(), head.block);
@@ -121,19 +117,9 @@ function writePartyEdge(id: string, txHash: string, vegaTime: string): Edge {
   return { node: `{"id":"${id}"}`, cursor: `{"ID":"${id}","TxHash":"${txHash}","VegaTime":${vegaTime}}` };
 }
 
-/** The bytes an id sorts by, as hex: some words stand for a single byte. */
-function idKey(id: string): string | undefined {
-  const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
-  return HEX.test(key) ? key : undefined;
-}
-
 const cursorJson = z.record(z.string(), z.unknown()).nullable();
-const partyCursor = z.object({
-  id: z.string().optional(),
-  txhash: z.string().optional(),
-  vegatime: z.string().optional(),
-});
-const checkpointCursor = z.object({ blockheight: z.int64().optional() });
+const partyCursor = z.object({ id: z.string(), txhash: z.string(), vegatime: z.string() }).partial();
+const checkpointCursor = z.object({ blockheight: z.int64() }).partial();
 
 /**
  * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as absent.

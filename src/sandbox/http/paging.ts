@@ -3,6 +3,7 @@
  * of them are dropped and what `hasNextPage` says is inferred from how many came.
  */
 import { ServiceError } from './errors.ts';
+import type { Query } from './query.ts';
 
 /** The service's own page size where a request names none. */
 const PAGE_ROWS_DEFAULT = 1000;
@@ -12,30 +13,29 @@ const INT32_MAX = 2_147_483_647;
 
 /** The pagination parameters of a request, as they came. */
 export interface PageParameters {
-  first?: number | undefined;
-  after?: string | undefined;
-  last?: number | undefined;
-  before?: string | undefined;
-  newestFirst?: boolean | undefined;
+  readonly first?: number | undefined;
+  readonly after?: string | undefined;
+  readonly last?: number | undefined;
+  readonly before?: string | undefined;
+  readonly newestFirst?: boolean | undefined;
 }
 
-/** A request for a page, checked. `rowsMax` undefined: every row. */
+/** A request for a page, checked. */
 export interface PageRequest {
-  direction: 'forward' | 'backward' | 'none';
-  rowsMax: number | undefined;
+  readonly isBackward: boolean;
+  /** undefined: every row. */
+  readonly rowsMax: number | undefined;
   /** The JSON text that a cursor is base64 of. */
-  cursor: string | undefined;
-  newestFirst: boolean;
+  readonly cursor: string | undefined;
+  readonly newestFirst: boolean;
 }
 
-/** Where a cursor stands among the positions of a list. */
-export type CursorPlace =
-  /** A cursor without a value: the query gets no predicate. */
-  | { kind: 'empty' }
-  /** A cursor whose value is NULL: no row compares with it. */
-  | { kind: 'null' }
-  /** `floor`: first position not before the cursor; `ceil`: first position behind it. */
-  | { kind: 'between'; floor: number; ceil: number };
+/**
+ * Where a cursor stands among the positions of a list. `empty`: it has no value, so the query gets no predicate.
+ * `null`: its value is NULL, with which no row compares. `floor`: the first position not before it; `ceil`:
+ * the first behind it.
+ */
+export type CursorPlace = 'empty' | 'null' | { readonly floor: number; readonly ceil: number };
 
 /** A list by position, oldest first. Rows that no cursor can reach stand at the end. */
 export interface Listing {
@@ -45,49 +45,63 @@ export interface Listing {
   readonly nullRows: number;
   /** What one edge takes in the service's own encoding, for its limit on answers. */
   readonly edgeBytes: number;
+  /** Makes the error of a query that the database refuses. */
+  readonly failed: (inner: string) => ServiceError;
   /** @throws ServiceError (500) where the text is no cursor of this list */
   place(cursor: string): CursorPlace;
-  /** `descending` and `cursored` are the shape of the query: where the order is open, it decides. */
-  edges(positions: readonly number[], query: { descending: boolean; cursored: boolean }): Edge[];
+  /**
+   * Those from one position to before another, oldest first. `isDescending` and `isCursored` are the shape of the
+   * query: where the order is open, it decides.
+   */
+  edges(from: number, to: number, query: { isDescending: boolean; isCursored: boolean }): readonly Edge[];
 }
 
 export interface Edge {
   /** The node's JSON. */
-  node: string;
+  readonly node: string;
   /** The cursor's JSON text, not yet base64. */
-  cursor: string;
+  readonly cursor: string;
 }
 
 export interface Page {
-  edges: readonly Edge[];
-  hasNextPage: boolean;
-  hasPreviousPage: boolean;
+  readonly edges: readonly Edge[];
+  readonly hasNextPage: boolean;
+  readonly hasPreviousPage: boolean;
+}
+
+export function readPageParameters(query: Query): PageParameters {
+  return {
+    first: query.int32('pagination.first'),
+    after: query.text('pagination.after'),
+    last: query.int32('pagination.last'),
+    before: query.text('pagination.before'),
+    newestFirst: query.boolean('pagination.newest_first'),
+  };
 }
 
 /** Checks the parameters; what does not belong together is mostly ignored, as the service does. */
 export function pageRequest(given: PageParameters): PageRequest {
+  const { first, after, last, before } = given;
   const newestFirst = given.newestFirst ?? true;
-  if (given.after !== undefined && given.before !== undefined) {
+  if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
-  if (given.first !== undefined || (given.last === undefined && given.after !== undefined)) {
-    const cursor = given.after === undefined ? undefined : decodeCursor('after', given.after);
-    return { direction: 'forward', rowsMax: checkedRows(given.first), cursor, newestFirst };
+  if (first !== undefined || (last === undefined && after !== undefined)) {
+    const cursor = decodeCursor('after', after);
+    return { isBackward: false, rowsMax: checkedRows(first), cursor, newestFirst };
   }
-  if (given.last !== undefined || given.before !== undefined) {
-    const cursor = given.before === undefined ? undefined : decodeCursor('before', given.before);
-    return { direction: 'backward', rowsMax: checkedRows(given.last), cursor, newestFirst };
+  if (last !== undefined || before !== undefined) {
+    const cursor = decodeCursor('before', before);
+    return { isBackward: true, rowsMax: checkedRows(last), cursor, newestFirst };
   }
   // Nothing at all gets a default page; only an order gets every row there is.
-  if (given.newestFirst !== undefined) {
-    return { direction: 'none', rowsMax: undefined, cursor: undefined, newestFirst };
-  }
-  return { direction: 'forward', rowsMax: PAGE_ROWS_DEFAULT, cursor: undefined, newestFirst };
+  const rowsMax = given.newestFirst === undefined ? PAGE_ROWS_DEFAULT : undefined;
+  return { isBackward: false, rowsMax, cursor: undefined, newestFirst };
 }
 
-function checkedRows(rows: number | undefined): number {
-  if (rows !== undefined && rows <= 0) throw invalidPagination('pagination limit must be greater than 0');
-  return rows ?? PAGE_ROWS_DEFAULT;
+function checkedRows(rows = PAGE_ROWS_DEFAULT): number {
+  if (rows <= 0) throw invalidPagination('pagination limit must be greater than 0');
+  return rows;
 }
 
 function invalidPagination(inner: string): ServiceError {
@@ -95,7 +109,8 @@ function invalidPagination(inner: string): ServiceError {
 }
 
 /** Go's standard base64: padded, nothing else in between (line ends excepted). */
-function decodeCursor(name: 'after' | 'before', value: string): string {
+function decodeCursor(name: 'after' | 'before', value: string | undefined): string | undefined {
+  if (value === undefined) return undefined;
   const failed = `failed to decode ${name} cursor`;
   if (value === '') throw invalidPagination(`${failed}: cursor is empty`);
   const text = value.replaceAll(/[\r\n]/g, '');
@@ -107,77 +122,38 @@ function decodeCursor(name: 'after' | 'before', value: string): string {
   return Buffer.from(text, 'base64').toString('utf8');
 }
 
-/**
- * One page of a list.
- * @param request what was asked; its cursor must be a cursor of this list
- * @param failed makes the error of a query that the database refuses
- */
-export function pageOf(
-  listing: Listing,
-  request: PageRequest,
-  failed: (inner: string) => ServiceError,
-): Page {
-  const { direction, rowsMax, newestFirst } = request;
-  const descending = direction === 'backward' ? !newestFirst : newestFirst;
-  const cursored = request.cursor !== undefined;
-  const read = rowsMax === undefined ? Number.MAX_SAFE_INTEGER : rowsMax + (cursored ? 2 : 1);
-  if (rowsMax !== undefined && read > INT32_MAX) throw failed('LIMIT must not be negative (SQLSTATE 2201W)');
+/** One page of a list. @param request its cursor must be a cursor of this list */
+export function pageOf(listing: Listing, { isBackward, rowsMax, cursor, newestFirst }: PageRequest): Page {
+  const [isDescending, isCursored] = [isBackward !== newestFirst, cursor !== undefined];
+  const limit = (rowsMax ?? 0) + (isCursored ? 2 : 1);
+  if (limit > INT32_MAX) throw listing.failed('LIMIT must not be negative (SQLSTATE 2201W)');
 
-  const place = request.cursor === undefined ? undefined : listing.place(request.cursor);
-  const positions = queried(listing, place, descending, read);
-  if (positions.length * listing.edgeBytes > ANSWER_BYTES_MAX) {
-    throw tooLarge(positions.length * listing.edgeBytes);
-  }
-  const edges = listing.edges(positions, { descending, cursored });
-  if (rowsMax === undefined) return { edges, hasNextPage: false, hasPreviousPage: false };
-
-  const shown = trimmed(edges, rowsMax, request);
-  return direction === 'backward' ? { ...shown, edges: shown.edges.toReversed() } : shown;
-}
-
-function tooLarge(bytes: number): ServiceError {
-  return new ServiceError(
-    'ResourceExhausted',
-    undefined,
-    `grpc: received message larger than max (${bytes} vs. ${ANSWER_BYTES_MAX})`,
-  );
-}
-
-/** The positions the query returns, in the query's order. */
-function queried(
-  listing: Listing,
-  place: CursorPlace | undefined,
-  descending: boolean,
-  limit: number,
-): number[] {
-  if (place?.kind === 'null') return [];
   let { from, to } = listing;
-  if (place?.kind === 'between') {
+  const place = cursor === undefined ? 'empty' : listing.place(cursor);
+  if (place === 'null') to = from;
+  else if (place !== 'empty') {
     to -= listing.nullRows;
-    if (descending) to = Math.min(to, place.ceil);
+    if (isDescending) to = Math.min(to, place.ceil);
     else from = Math.max(from, place.floor);
   }
-  const count = Math.max(0, Math.min(limit, to - from));
-  return Array.from({ length: count }, (_, nth) => (descending ? to - 1 - nth : from + nth));
-}
-
-/** Drops the rows that were read beyond the page, judging by how many came. */
-function trimmed(edges: readonly Edge[], rowsMax: number, request: PageRequest): Page {
-  const backward = request.direction === 'backward';
-  const cursored = request.cursor !== undefined;
-  const further = (ahead: boolean, behind: boolean): Pick<Page, 'hasNextPage' | 'hasPreviousPage'> =>
-    backward
-      ? { hasNextPage: behind, hasPreviousPage: ahead }
-      : { hasNextPage: ahead, hasPreviousPage: behind };
-
-  // With a cursor the first row is taken for the cursor's own and dropped unseen: where that row is gone,
-  // a real one is lost.
-  if (edges.length === rowsMax + 2) return { edges: edges.slice(1, -1), ...further(true, true) };
-  if (edges.length === rowsMax + 1) {
-    if (cursored) return { edges: edges.slice(1), ...further(false, true) };
-    return { edges: edges.slice(0, -1), ...further(true, false) };
+  const count = Math.max(0, rowsMax === undefined ? to - from : Math.min(limit, to - from));
+  const answerBytes = count * listing.edgeBytes;
+  if (answerBytes > ANSWER_BYTES_MAX) {
+    const message = `grpc: received message larger than max (${answerBytes} vs. ${ANSWER_BYTES_MAX})`;
+    throw new ServiceError('ResourceExhausted', undefined, message);
   }
-  if (cursored && edges[0]?.cursor === request.cursor)
-    return { edges: edges.slice(1), ...further(false, true) };
-  return { edges, ...further(false, false) };
+  const start = isDescending ? to - count : from;
+  const found = listing.edges(start, start + count, { isDescending, isCursored });
+  const edges = isDescending ? found.toReversed() : found;
+  if (rowsMax === undefined) return { edges, hasNextPage: false, hasPreviousPage: false };
+
+  // Drops the rows that were read beyond the page, judging by how many came. With a cursor the first row is taken for
+  // the cursor's own and dropped unseen: where that row is gone, a real one is lost.
+  const isLongest = count === rowsMax + 2;
+  const isAhead = isLongest || (count === rowsMax + 1 && !isCursored);
+  const isBehind = isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
+  const shown = edges.slice(isBehind ? 1 : 0, isAhead ? -1 : undefined);
+  return isBackward
+    ? { edges: shown.toReversed(), hasNextPage: isBehind, hasPreviousPage: isAhead }
+    : { edges: shown, hasNextPage: isAhead, hasPreviousPage: isBehind };
 }

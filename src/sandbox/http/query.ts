@@ -6,10 +6,7 @@ import { unescape as unescapePercent } from 'node:querystring';
 import { gatewayError } from './errors.ts';
 
 /** Parameters that only have members; a value of their own cannot be read. */
-const MESSAGES = new Map([
-  ['pagination', 'datanode.api.v2.Pagination'],
-  ['date_range', 'datanode.api.v2.DateRange'],
-]);
+const MESSAGES = { pagination: 'datanode.api.v2.Pagination', date_range: 'datanode.api.v2.DateRange' };
 const TRUE = new Set(['1', 't', 'T', 'true', 'TRUE', 'True']);
 const FALSE = new Set(['0', 'f', 'F', 'false', 'FALSE', 'False']);
 
@@ -19,21 +16,17 @@ export class Query {
 
   /** @throws ServiceError 400 where the text is no query string */
   constructor(text: string) {
-    for (const part of text.split('&')) {
-      if (part === '') continue;
+    for (const part of text.split('&').filter((given) => given !== '')) {
       if (part.includes(';')) throw gatewayError('InvalidArgument', 'invalid semicolon separator in query');
-      const at = part.indexOf('=');
-      const name = unescaped(at < 0 ? part : part.slice(0, at));
-      const value = at < 0 ? '' : unescaped(part.slice(at + 1));
+      const [, name = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
       // `a[b]=c` is read as the two values b and c of a.
       const [, outer, member] = /^(.*)\[(.*)\]$/.exec(name) ?? [];
-      const canonical = (outer ?? name).split('.').map(snakeCase).join('.');
+      const canonical = (outer ?? name).replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
       const values = this.#values.get(canonical) ?? (member === undefined ? [] : [member]);
       this.#values.set(canonical, [...values, value]);
     }
-    for (const [message, type] of MESSAGES) {
-      const value = this.text(message);
-      if (value !== undefined) throw unreadable(message, `unsupported message type: "${type}"`);
+    for (const [message, type] of Object.entries(MESSAGES)) {
+      if (this.text(message) !== undefined) throw unreadable(message, `unsupported message type: "${type}"`);
     }
   }
 
@@ -42,63 +35,52 @@ export class Query {
   }
 
   text(name: string): string | undefined {
-    const values = this.#values.get(name);
-    if (values !== undefined && values.length > 1) {
-      throw gatewayError(
-        'InvalidArgument',
-        `too many values for field "${field(name)}": ${values.join(', ')}`,
-      );
-    }
-    return values?.[0];
+    const values = this.#values.get(name) ?? [];
+    if (values.length < 2) return values[0];
+    const text = `too many values for field "${lastPart(name)}": ${values.join(', ')}`;
+    throw gatewayError('InvalidArgument', text);
   }
 
   int32(name: string): number | undefined {
-    const value = this.#integer(name, 32n);
+    const value = this.#integer(name, 32);
     return value === undefined ? undefined : Number(value);
   }
 
   int64(name: string): bigint | undefined {
-    return this.#integer(name, 64n);
+    return this.#integer(name, 64);
   }
 
   boolean(name: string): boolean | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    if (!TRUE.has(text) && !FALSE.has(text))
-      throw unreadable(name, goError('ParseBool', text, 'invalid syntax'));
+    if (!TRUE.has(text) && !FALSE.has(text)) throw unparsed(name, 'ParseBool', text, 'invalid syntax');
     return TRUE.has(text);
   }
 
-  #integer(name: string, bits: bigint): bigint | undefined {
+  #integer(name: string, bits: number): bigint | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    if (!/^[+-]?\d+$/.test(text)) throw unreadable(name, goError('ParseInt', text, 'invalid syntax'));
+    if (!/^[+-]?\d+$/.test(text)) throw unparsed(name, 'ParseInt', text, 'invalid syntax');
     const value = BigInt(text.replace('+', ''));
-    if (BigInt.asIntN(Number(bits), value) !== value) {
-      throw unreadable(name, goError('ParseInt', text, 'value out of range'));
-    }
-    return value;
+    if (BigInt.asIntN(bits, value) === value) return value;
+    throw unparsed(name, 'ParseInt', text, 'value out of range');
   }
 }
 
+function unparsed(name: string, parser: string, text: string, reason: string): Error {
+  return unreadable(name, `strconv.${parser}: parsing ${JSON.stringify(text)}: ${reason}`);
+}
+
 function unreadable(name: string, reason: string): Error {
-  return gatewayError('InvalidArgument', `parsing field "${field(name)}": ${reason}`);
+  return gatewayError('InvalidArgument', `parsing field "${lastPart(name)}": ${reason}`);
 }
 
-function goError(parser: string, text: string, reason: string): string {
-  return `strconv.${parser}: parsing ${JSON.stringify(text)}: ${reason}`;
-}
-
-/** Errors name the last part only. */
-function field(name: string): string {
+/** What errors name a field by. */
+function lastPart(name: string): string {
   return name.slice(name.lastIndexOf('.') + 1);
 }
 
-function snakeCase(part: string): string {
-  return part.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
-
-function unescaped(text: string): string {
+function unescapeText(text: string): string {
   const bad = /%(?![0-9a-fA-F]{2}).{0,2}/.exec(text);
   if (bad !== null) throw gatewayError('InvalidArgument', `invalid URL escape ${JSON.stringify(bad[0])}`);
   return unescapePercent(text.replaceAll('+', ' '));

@@ -5,91 +5,60 @@
 import type { RateLimit } from '../options.ts';
 import { ServiceError } from './errors.ts';
 
-/** Beyond these, the clients that were silent the longest are forgotten. */
-const CLIENTS_MAX = 10_000;
-
 interface Bucket {
   tokens: number;
   refilledMs: number;
 }
 
-interface Client {
-  calls: Bucket;
-  refusals: Bucket;
-  bannedUntilMs: number;
-}
-
 /** A call's verdict; the headers go with the answer, whichever it is. */
 export interface Admission {
-  headers: [string, string][];
-  refused: ServiceError | undefined;
+  readonly headers: [string, string][];
+  readonly refused?: ServiceError;
 }
 
-export class RateLimiter {
-  readonly #limit: RateLimit | 'none';
-  readonly #clients = new Map<string, Client>();
-  readonly #now: () => number;
+/**
+ * Judges the calls of each client, by its address.
+ * @param now milliseconds that never go back
+ */
+export function openRateLimiter(
+  limit: RateLimit | 'none',
+  now: () => number = () => performance.now(),
+): (address: string) => Admission {
+  if (limit === 'none') return () => ({ headers: [] });
+  const clients = new Map<string, { calls: Bucket; refusals: Bucket; bannedUntilMs: number }>();
 
-  /** @param now milliseconds that never go back */
-  constructor(limit: RateLimit | 'none', now: () => number = () => performance.now()) {
-    this.#limit = limit;
-    this.#now = now;
+  function takeFrom(bucket: Bucket, { perSecond, burst }: RateLimit, nowMs: number): boolean {
+    const refill = ((nowMs - bucket.refilledMs) / 1000) * perSecond;
+    bucket.tokens = Math.min(burst, bucket.tokens + refill);
+    bucket.refilledMs = nowMs;
+    if (bucket.tokens < 1) return false;
+    bucket.tokens -= 1;
+    return true;
   }
 
-  admit(address: string): Admission {
-    const limit = this.#limit;
-    if (limit === 'none') return { headers: [], refused: undefined };
-    const nowMs = this.#now();
-    const client = this.#client(address, limit, nowMs);
+  return (address) => {
+    const nowMs = now();
+    const full = (): Bucket => ({ tokens: limit.burst, refilledMs: nowMs });
+    const client = clients.get(address) ?? { calls: full(), refusals: full(), bannedUntilMs: 0 };
+    clients.set(address, client);
     const headers = (remaining: number): [string, string][] => [
       ['Ratelimit-Limit', `${limit.perSecond}`],
       ['Ratelimit-Remaining', `${remaining}`],
       ['Ratelimit-Request-Remote-Addr', address],
       ['Ratelimit-Reset', '1'],
     ];
-    if (client.bannedUntilMs > nowMs) return banned(headers(0), client.bannedUntilMs - nowMs);
-    if (take(client.calls, limit, nowMs)) {
-      return { headers: headers(Math.floor(client.calls.tokens)), refused: undefined };
+    if (client.bannedUntilMs <= nowMs) {
+      if (takeFrom(client.calls, limit, nowMs)) return { headers: headers(Math.floor(client.calls.tokens)) };
+      // No details, but a handler's headers: the limit sits behind the gateway.
+      const exceeded = new ServiceError('ResourceExhausted', undefined, 'api request rate limit exceeded');
+      if (takeFrom(client.refusals, limit, nowMs)) return { headers: headers(0), refused: exceeded };
+      client.bannedUntilMs = nowMs + limit.banMs;
     }
-    if (take(client.refusals, limit, nowMs)) {
-      return {
-        headers: headers(0),
-        refused: refusal('ResourceExhausted', 'api request rate limit exceeded'),
-      };
-    }
-    client.bannedUntilMs = nowMs + limit.banMs;
-    return banned(headers(0), limit.banMs);
-  }
-
-  #client(address: string, limit: RateLimit, nowMs: number): Client {
-    const full = (): Bucket => ({ tokens: limit.burst, refilledMs: nowMs });
-    const client = this.#clients.get(address) ?? { calls: full(), refusals: full(), bannedUntilMs: 0 };
-    // Moved to the end: the map's first key is then the client that was silent the longest.
-    this.#clients.delete(address);
-    this.#clients.set(address, client);
-    const [oldest] = this.#clients.keys();
-    if (this.#clients.size > CLIENTS_MAX && oldest !== undefined) this.#clients.delete(oldest);
-    return client;
-  }
-}
-
-function take(bucket: Bucket, limit: RateLimit, nowMs: number): boolean {
-  const refill = ((nowMs - bucket.refilledMs) / 1000) * limit.perSecond;
-  bucket.tokens = Math.min(limit.burst, bucket.tokens + refill);
-  bucket.refilledMs = nowMs;
-  if (bucket.tokens < 1) return false;
-  bucket.tokens -= 1;
-  return true;
-}
-
-function banned(headers: [string, string][], leftMs: number): Admission {
-  return {
-    headers: [...headers, ['Ratelimit-Retry-After', `${Math.ceil(leftMs / 1000)}`]],
-    refused: refusal('PermissionDenied', 'temporarily banned for continuing to request while rate limited'),
+    const leftSeconds = Math.ceil((client.bannedUntilMs - nowMs) / 1000);
+    const message = 'temporarily banned for continuing to request while rate limited';
+    return {
+      headers: [...headers(0), ['Ratelimit-Retry-After', `${leftSeconds}`]],
+      refused: new ServiceError('PermissionDenied', undefined, message),
+    };
   };
-}
-
-/** No details, but a handler's headers: the limit sits behind the gateway. */
-function refusal(name: 'ResourceExhausted' | 'PermissionDenied', message: string): ServiceError {
-  return new ServiceError(name, undefined, message);
 }

@@ -3,14 +3,14 @@
  * for anyone who wants to try a client without asking the real one.
  */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { isIPv6 } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Exchange } from './answer.ts';
-import type { Fault, Route, SandboxRequest } from './faults.ts';
-import { Handlers } from './handlers.ts';
 import { Network } from '../network/network.ts';
 import { sandboxSettings, type SandboxOptions } from '../options.ts';
+import { sendAnswer } from './answer.ts';
+import type { Fault, Route, SandboxRequest } from './faults.ts';
+import { openHandlers } from './handlers.ts';
 
 export interface Sandbox extends AsyncDisposable {
   /** Where the interface is served, without a slash at the end. */
@@ -47,30 +47,56 @@ export async function startSandbox(
 ): Promise<Sandbox> {
   const settings = sandboxSettings(options);
   const network = new Network(settings);
-  let fatalQuestions = 0;
-  const handlers = new Handlers(network, () => {
-    fatalQuestions += 1;
-    if (settings.onFatalQuestion === 'crash') void close(server);
-  });
+  const answerTo = openHandlers(network);
   const nths = new Map<Route, number>();
+  let fatalQuestions = 0;
 
-  const server = createServer((request, response) => {
-    const judged = sandboxRequest(request, nths);
+  /** One request from its arrival to its end; a client that goes away ends it quietly. */
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const asked = readRequest(request, nths);
     const bytesBefore = request.socket.bytesWritten;
-    response.once('close', () => {
-      onAnswered?.(judged.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
-    });
     const gone = new AbortController();
-    response.once('close', () => gone.abort());
+    response.once('close', () => {
+      gone.abort();
+      onAnswered?.(asked.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
+    });
     response.on('error', () => gone.abort());
-    const misbehaviour = judge?.(judged) ?? {};
-    const exchange = { request, response, misbehaviour, signal: gone.signal };
-    void answer(handlers, judged, exchange, settings.latencyMs);
-  });
-  const port = await listen(server, settings.port, settings.host);
-  const stop = (): Promise<void> => close(server);
+    const { signal } = gone;
+    try {
+      const misbehaviour = judge?.(asked) ?? {};
+      const delayMs = settings.latencyMs + (misbehaviour.delayMs ?? 0);
+      if (delayMs > 0) await sleep(delayMs, undefined, { signal });
+      if (misbehaviour.until !== undefined) await Promise.race([misbehaviour.until, once(signal, 'abort')]);
+      signal.throwIfAborted();
+      const exchange = { request, response, misbehaviour, signal };
+      const answer = answerTo(asked, exchange);
+      if (answer !== undefined) return await sendAnswer(exchange, answer);
+      fatalQuestions += 1;
+      if (settings.onFatalQuestion === 'crash') void stop();
+      response.destroy();
+    } catch (error) {
+      if (signal.aborted) return;
+      // A defect of the sandbox: the client sees a broken connection, the process a failure.
+      response.destroy();
+      throw error;
+    }
+  }
+
+  const server = createServer((request, response) => void serve(request, response));
+  async function stop(): Promise<void> {
+    if (!server.listening) return;
+    const closed = once(server, 'close');
+    server.close();
+    server.closeAllConnections();
+    await closed;
+  }
+  const { host } = settings;
+  server.listen(settings.port, host);
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' ? address?.port : 0;
   return {
-    url: `http://${isIPv6(settings.host) ? `[${settings.host}]` : settings.host}:${port}`,
+    url: `http://${isIPv6(host) ? `[${host}]` : host}:${port}`,
     network,
     fatalQuestions: () => fatalQuestions,
     advance: (durationMs) => network.advance(durationMs),
@@ -79,56 +105,13 @@ export async function startSandbox(
   };
 }
 
-function sandboxRequest(request: IncomingMessage, nths: Map<Route, number>): SandboxRequest {
+function readRequest(request: IncomingMessage, nths: Map<Route, number>): SandboxRequest {
   const [path = '/', ...rest] = (request.url ?? '/').split('?');
   const queryText = rest.join('?');
   const route = ROUTES.get(path) ?? 'other';
   const nth = (nths.get(route) ?? 0) + 1;
   nths.set(route, nth);
-  return {
-    route,
-    method: request.method ?? 'GET',
-    path,
-    queryText,
-    query: new URLSearchParams(queryText),
-    nth,
-    authorization: request.headers.authorization,
-  };
-}
-
-/** One request from its arrival to its end; a client that goes away ends it quietly. */
-async function answer(
-  handlers: Handlers,
-  judged: SandboxRequest,
-  exchange: Exchange,
-  latencyMs: number,
-): Promise<void> {
-  const { misbehaviour, response, signal } = exchange;
-  try {
-    const delayMs = latencyMs + (misbehaviour.delayMs ?? 0);
-    if (delayMs > 0) await sleep(delayMs, undefined, { signal });
-    if (misbehaviour.until !== undefined) await Promise.race([misbehaviour.until, once(signal, 'abort')]);
-    signal.throwIfAborted();
-    await handlers.answer(exchange, judged);
-  } catch (error) {
-    if (signal.aborted) return;
-    // A defect of the sandbox: the client sees a broken connection, the process a failure.
-    response.destroy();
-    throw error;
-  }
-}
-
-async function listen(server: Server, port: number, host: string): Promise<number> {
-  server.listen(port, host);
-  await once(server, 'listening');
-  const address = server.address();
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
-
-async function close(server: Server): Promise<void> {
-  if (!server.listening) return;
-  const closed = once(server, 'close');
-  server.close();
-  server.closeAllConnections();
-  await closed;
+  const { method = 'GET', headers } = request;
+  const query = new URLSearchParams(queryText);
+  return { route, method, path, queryText, query, nth, authorization: headers.authorization };
 }

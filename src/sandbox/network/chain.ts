@@ -17,34 +17,32 @@ export interface Foundation {
 
 export class Chain {
   readonly #seed: number;
-  readonly #genesis: Micros;
+  readonly #settings: Settings;
   /** The mean; each block is up to this much late. */
   readonly #intervalMicros: number;
-  readonly #firstHeight: bigint;
 
   constructor(seed: number, settings: Settings) {
     this.#seed = seed;
-    this.#genesis = settings.genesis;
+    this.#settings = settings;
     this.#intervalMicros = settings.blockIntervalMs * 1000;
-    this.#firstHeight = settings.firstHeight;
   }
 
   heightOf(block: number): bigint {
-    return this.#firstHeight + BigInt(block - 1);
+    return this.#settings.firstHeight + BigInt(block - 1);
   }
 
   /** @returns the block of that height; it may be one that was never made */
   blockOf(height: bigint): number {
-    return Number(height - this.#firstHeight) + 1;
+    return Number(height - this.#settings.firstHeight) + 1;
   }
 
   timeOf(block: number): Micros {
-    return this.#genesis + BigInt(this.#sinceGenesis(block));
+    return this.#settings.genesis + BigInt(this.#sinceGenesis(block));
   }
 
   /** The newest block that was made by `instant`; 0 where there was none. */
   newestAt(instant: Micros): number {
-    const sinceGenesis = Number(instant - this.#genesis);
+    const sinceGenesis = Number(instant - this.#settings.genesis);
     const candidate = Math.floor(sinceGenesis / this.#intervalMicros);
     if (candidate < 1) return 0;
     return this.#sinceGenesis(candidate) <= sinceGenesis ? candidate : candidate - 1;
@@ -64,7 +62,6 @@ export class Chain {
   #sinceGenesis(block: number): number {
     const word = noise(this.#seed, STREAM.blockTime, block);
     // One block in eight is on time, so that times with and without a fraction occur.
-    const delayMicros = word % 8 === 0 ? 0 : word % this.#intervalMicros;
-    return block * this.#intervalMicros + delayMicros;
+    return block * this.#intervalMicros + (word % 8 === 0 ? 0 : word % this.#intervalMicros);
   }
 }

@@ -49,103 +49,94 @@ export const CYCLE_BLOCKS_MAX = 6;
 const LEVEL_UNITS = 2 ** 32;
 
 interface Purse {
-  account: Account;
+  readonly account: Account;
   balance: bigint;
 }
 
 /** Where in time a cycle lies: its first block and how many blocks it may use. */
 export interface CycleSpan {
-  block: number;
-  blocks: number;
+  readonly block: number;
+  readonly blocks: number;
 }
 
 /** The assets take turns. */
-export function assetOfCycle(cycle: number): number {
+function assetOfCycle(cycle: number): number {
   return cycle % ASSET_UNITS.length;
 }
 
 /** The money that enters when a pair begins: the first level of each asset, for both. */
 export function openingMovements(seed: number, pair: number, block: number): Movement[] {
-  return ASSET_UNITS.flatMap((_, asset) =>
-    [pair * 2, pair * 2 + 1].map((party) => {
-      const ledger = new CycleLedger(asset, block);
-      const general = purse(party, ACCOUNT_TYPE.general, NO_MARKET);
-      ledger.settle(general, levelOf(seed, party, asset));
-      return ledger.movements;
-    }),
-  ).flat();
+  return ASSET_UNITS.flatMap((_, asset) => {
+    const ledger = new CycleLedger(asset, block);
+    for (const party of [pair * 2, pair * 2 + 1]) ledger.settle(general(party), levelOf(seed, party, asset));
+    return ledger.movements;
+  });
 }
 
 /** All movements of one cycle of a pair, in order. */
 export function cycleMovements(seed: number, pair: number, cycle: number, span: CycleSpan): Movement[] {
   const asset = assetOfCycle(cycle);
   const first = noise(noise(seed, STREAM.pair, pair), STREAM.pair, cycle);
-  const rolls = new Rolls(first);
-  const payer = pair * 2 + (first & 1);
-  const taker = pair * 2 + 1 - (first & 1);
+  const payer = general(pair * 2 + (first & 1));
+  const taker = general(pair * 2 + 1 - (first & 1));
   const market = (first >>> 1) % MARKETS;
-  const payerGeneral = purse(payer, ACCOUNT_TYPE.general, NO_MARKET, levelOf(seed, payer, cycle));
-  const takerGeneral = purse(taker, ACCOUNT_TYPE.general, NO_MARKET, levelOf(seed, taker, cycle));
+  for (const purse of [payer, taker]) purse.balance = levelOf(seed, purse.account.owner, cycle);
   const ledger = new CycleLedger(asset, span.block);
+  const amount = amountOf(asset, first);
 
   const kind = (first >>> 8) % 20;
-  if (kind < 11) trade(ledger, rolls, span, market, payerGeneral, takerGeneral);
-  else if (kind < 14) churn(ledger, rolls, market, payerGeneral);
-  else if (kind < 16) emptySettlement(ledger, payer, market);
-  else ledger.move('TRANSFER_FUNDS_SEND', payerGeneral, takerGeneral, rolls.amount(asset));
+  if (kind < 11) trade(ledger, span, market, payer, taker, amount);
+  else if (kind < 14) churn(ledger, market, payer, amount);
+  else if (kind < 16) settleNothing(ledger, market, payer);
+  else ledger.move('TRANSFER_FUNDS_SEND', payer, taker, amount);
 
   ledger.block = span.block + Math.max(0, span.blocks - 1);
   const next = cycle + ASSET_UNITS.length;
-  ledger.settle(payerGeneral, levelOf(seed, payer, next));
-  ledger.settle(takerGeneral, levelOf(seed, taker, next));
+  for (const purse of [payer, taker]) ledger.settle(purse, levelOf(seed, purse.account.owner, next));
   return ledger.movements;
 }
 
 /** A trade: both put up margin, the payer pays the maker's fee and a loss, the rest is released. */
 function trade(
   ledger: CycleLedger,
-  rolls: Rolls,
-  span: CycleSpan,
+  { block, blocks }: CycleSpan,
   market: number,
   payer: Purse,
   taker: Purse,
+  margin: bigint,
 ): void {
-  const payerMargin = purse(payer.account.owner, ACCOUNT_TYPE.margin, market);
-  const takerMargin = purse(taker.account.owner, ACCOUNT_TYPE.margin, market);
-  const fees = purse(NETWORK, ACCOUNT_TYPE.feesMaker, market);
-  const settlement = purse(NETWORK, ACCOUNT_TYPE.settlement, market);
-  const margin = rolls.amount(ledger.asset);
+  const [payerMargin, takerMargin] = [marginOf(payer, market), marginOf(taker, market)];
+  const fees = openPurse(NETWORK, ACCOUNT_TYPE.feesMaker, market);
+  const settlement = openPurse(NETWORK, ACCOUNT_TYPE.settlement, market);
   const fee = margin / 500n;
-  const loss = (margin * BigInt(rolls.next() % 1000)) / 1000n;
+  const loss = (margin * (margin % 1000n)) / 1000n;
 
   ledger.move('MARGIN_LOW', payer, payerMargin, margin);
   ledger.move('MARGIN_LOW', taker, takerMargin, margin);
   ledger.move('MAKER_FEE_PAY', payer, fees, fee);
   ledger.move('MAKER_FEE_RECEIVE', fees, taker, fee);
-  ledger.block = span.block + Math.floor(span.blocks / 3);
+  ledger.block = block + Math.floor(blocks / 3);
   ledger.move('MTM_LOSS', payerMargin, settlement, loss);
   ledger.move('MTM_WIN', settlement, takerMargin, loss);
-  ledger.block = span.block + Math.floor((span.blocks * 2) / 3);
+  ledger.block = block + Math.floor((blocks * 2) / 3);
   ledger.move('MARGIN_HIGH', payerMargin, payer, payerMargin.balance);
   ledger.move('MARGIN_HIGH', takerMargin, taker, takerMargin.balance);
 }
 
 /** Margin there and back, twice, within one block: rows one and three are the same to the last letter. */
-function churn(ledger: CycleLedger, rolls: Rolls, market: number, general: Purse): void {
-  const margin = purse(general.account.owner, ACCOUNT_TYPE.margin, market);
-  const amount = rolls.amount(ledger.asset);
+function churn(ledger: CycleLedger, market: number, payer: Purse, amount: bigint): void {
+  const margin = marginOf(payer, market);
   for (let round = 0; round < 2; round += 1) {
-    ledger.move('MARGIN_LOW', general, margin, amount);
-    ledger.move('MARGIN_HIGH', margin, general, amount);
+    ledger.move('MARGIN_LOW', payer, margin, amount);
+    ledger.move('MARGIN_HIGH', margin, payer, amount);
   }
 }
 
 /** A settlement of nothing, which the service records each time. */
-function emptySettlement(ledger: CycleLedger, party: number, market: number): void {
-  const margin = purse(party, ACCOUNT_TYPE.margin, market);
-  const settlement = purse(NETWORK, ACCOUNT_TYPE.settlement, market);
-  ledger.move('MTM_LOSS', margin, settlement, 0n);
-  ledger.move('MTM_LOSS', margin, settlement, 0n);
+function settleNothing(ledger: CycleLedger, market: number, payer: Purse): void {
+  const settlement = openPurse(NETWORK, ACCOUNT_TYPE.settlement, market);
+  const margin = marginOf(payer, market);
+  for (let time = 0; time < 2; time += 1) ledger.move('MTM_LOSS', margin, settlement, 0n);
 }
 
 /** The movements of a cycle as they are made, and the block they are made in. */
@@ -162,66 +153,47 @@ class CycleLedger {
   move(type: string, from: Purse, to: Purse, quantity: bigint): void {
     from.balance -= quantity;
     to.balance += quantity;
-    this.#record(type, from, to, quantity);
+    const { block, asset } = this;
+    const balances = { fromBalance: from.balance, toBalance: to.balance };
+    this.movements.push({ block, type, asset, from: from.account, to: to.account, quantity, ...balances });
   }
 
   /** Pays in or out what is missing to `level`, or too much. */
-  settle(general: Purse, level: bigint): void {
-    const difference = level - general.balance;
-    if (difference === 0n) return;
-    general.balance = level;
-    const outside = purse(NETWORK, ACCOUNT_TYPE.external, NO_MARKET);
-    if (difference > 0n) this.#record('DEPOSIT', outside, general, difference);
-    else this.#record('WITHDRAW', general, outside, -difference);
-  }
-
-  #record(type: string, from: Purse, to: Purse, quantity: bigint): void {
-    this.movements.push({
-      block: this.block,
-      type,
-      asset: this.asset,
-      from: from.account,
-      to: to.account,
-      quantity,
-      fromBalance: from.balance,
-      toBalance: to.balance,
-    });
+  settle(purse: Purse, level: bigint): void {
+    const missing = level - purse.balance;
+    // Its balance after the movement is 0, as it is always.
+    const outside = openPurse(NETWORK, ACCOUNT_TYPE.external, NO_MARKET, missing);
+    if (missing > 0n) this.move('DEPOSIT', outside, purse, missing);
+    else if (missing < 0n) this.move('WITHDRAW', purse, outside, -missing);
   }
 }
 
-function purse(owner: number, type: number, market: number, balance = 0n): Purse {
+function openPurse(owner: number, type: number, market: number, balance = 0n): Purse {
   return { account: { owner, type, market }, balance };
+}
+
+function general(party: number): Purse {
+  return openPurse(party, ACCOUNT_TYPE.general, NO_MARKET);
+}
+
+function marginOf({ account }: Purse, market: number): Purse {
+  return openPurse(account.owner, ACCOUNT_TYPE.margin, market);
 }
 
 /** The balance of a party's general account as a cycle begins; the asset is that of the cycle. */
 function levelOf(seed: number, party: number, cycle: number): bigint {
-  const unit = ASSET_UNITS[assetOfCycle(cycle)] ?? 1n;
   const word = noise(noise(seed, STREAM.level, party), STREAM.level, cycle);
-  return BigInt(LEVEL_UNITS + word) * unit + below(unit, scramble(word));
+  return amountOfUnits(assetOfCycle(cycle), LEVEL_UNITS + word, scramble(word));
 }
 
-/** A sequence of rolls about one cycle. */
-class Rolls {
-  #word: number;
-
-  constructor(word: number) {
-    this.#word = word;
-  }
-
-  next(): number {
-    this.#word = scramble(this.#word);
-    return this.#word;
-  }
-
-  /** An amount of any magnitude, less than a quarter of what a balance has at least. */
-  amount(asset: number): bigint {
-    const unit = ASSET_UNITS[asset] ?? 1n;
-    const units = this.next() >>> (2 + (this.next() % 20));
-    return BigInt(units) * unit + below(unit, this.next());
-  }
+/** An amount of any magnitude, less than a quarter of what a balance has at least. */
+function amountOf(asset: number, first: number): bigint {
+  const [second, third] = [scramble(first), scramble(scramble(first))];
+  return amountOfUnits(asset, second >>> (2 + (third % 20)), scramble(third));
 }
 
-/** A value below `unit` with digits everywhere. */
-function below(unit: bigint, word: number): bigint {
-  return (BigInt(word) * unit) >> 32n;
+/** So many units of an asset and, by `word`, a part of one with digits everywhere. */
+function amountOfUnits(asset: number, units: number, word: number): bigint {
+  const unit = ASSET_UNITS[asset] ?? 1n;
+  return BigInt(units) * unit + ((BigInt(word) * unit) >> 32n);
 }

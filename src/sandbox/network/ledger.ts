@@ -3,7 +3,6 @@
  * as in a market: a few pairs make most entries, most make next to none.
  */
 import {
-  assetOfCycle,
   CYCLE_BLOCKS_MAX,
   cycleMovements,
   openingMovements,
@@ -14,124 +13,74 @@ import type { Foundation } from './chain.ts';
 import type { Parties } from './parties.ts';
 import { fraction, noise, STREAM } from './random.ts';
 
-/** An export is cut into this many pieces, sent in an order that changes from call to call. */
-const ORDER_PIECES = 16;
 /** Parties arrive all along, so that on the average they are there for half of the history. */
 const LATE_ARRIVAL = 2;
 
 /** Blocks, both inclusive. */
 export interface BlockRange {
-  from: number;
-  to: number;
+  readonly from: number;
+  readonly to: number;
 }
 
 interface Pair {
-  number: number;
-  startBlock: number;
+  readonly number: number;
+  readonly startBlock: number;
   /** Blocks between two cycles; Infinity where there are none. */
-  spacing: number;
+  readonly spacing: number;
   /** Where within `spacing` the first cycle lies: 0 to 1. */
-  phase: number;
+  readonly phase: number;
 }
 
-export class Ledger {
-  readonly #seed: number;
-  readonly #network: Foundation;
-  readonly #parties: Parties;
-  readonly #typicalEntries: number;
-
-  constructor(network: Foundation, parties: Parties) {
-    const { entriesMean, entriesMax } = network.settings;
-    this.#seed = network.seed;
-    this.#network = network;
-    this.#parties = parties;
-    this.#typicalEntries = findTypicalEntries(LATE_ARRIVAL * entriesMean, entriesMax);
-  }
-
+export interface Ledger {
   /** Every movement of the pair that `party` belongs to, both sides, in the order they happened. */
-  *movementsOfPair(party: number, blocks: BlockRange): Generator<Movement> {
-    const pair = this.#pairOf(party);
-    if (pair === undefined) return;
-    if (inRange(pair.startBlock, blocks)) yield* openingMovements(this.#seed, pair.number, pair.startBlock);
-    const cycles = cyclesWithin(pair, blocks);
-    for (let cycle = cycles.from; cycle < cycles.to; cycle += 1) {
-      yield* this.#cycle(pair, cycle, blocks);
-    }
-  }
+  movementsOfPair(party: number, blocks: BlockRange): Generator<Movement>;
+}
 
-  /**
-   * The movements out of a party's accounts: what an export of release 0.71.4 holds.
-   * @param call rows come in an order that differs from one call to the next, as the service's do
-   */
-  *outgoing(party: number, blocks: BlockRange, asset: number | undefined, call: number): Generator<Movement> {
-    const pair = this.#pairOf(party);
-    if (pair === undefined) return;
-    const backwards = noise(this.#seed, STREAM.rowOrder, call) % 2 === 1;
-    for (const cycle of shuffled(cyclesWithin(pair, blocks), noise(this.#seed, STREAM.rowOrder, call + 1))) {
-      if (asset !== undefined && assetOfCycle(cycle) !== asset) continue;
-      const movements = this.#cycle(pair, cycle, blocks);
-      if (backwards) movements.reverse();
-      for (const movement of movements) if (movement.from.owner === party) yield movement;
-    }
-  }
-
-  #cycle(pair: Pair, cycle: number, blocks: BlockRange): Movement[] {
-    const span = {
-      block: cycleBlock(pair, cycle),
-      blocks: Math.min(CYCLE_BLOCKS_MAX, Math.floor(pair.spacing)),
-    };
-    const movements = cycleMovements(this.#seed, pair.number, cycle, span);
-    const whole = span.block >= blocks.from && span.block + span.blocks <= blocks.to;
-    return whole ? movements : movements.filter((movement) => inRange(movement.block, blocks));
-  }
+export function openLedger({ seed, settings, chain }: Foundation, parties: Parties): Ledger {
+  const { entriesMean, entriesMax, partiesMax, whaleEntries, historyMs } = settings;
+  const typicalEntries = findTypicalEntries(LATE_ARRIVAL * entriesMean, entriesMax);
 
   /** Twins begin together, when the later of them arrives; the last of an odd number has none. */
-  #pairOf(party: number): Pair | undefined {
+  function pairOf(party: number): Pair | undefined {
     const number = Math.floor(party / 2);
-    const { partiesMax, entriesMax, whaleEntries, historyMs } = this.#network.settings;
     if (number * 2 + 1 >= partiesMax) return undefined;
-    const chance = fraction(noise(this.#seed, STREAM.activity, number));
-    const byChance = Math.min(entriesMax, this.#typicalEntries * (1 / chance - 1));
+    const chance = fraction(noise(seed, STREAM.activity, number));
+    const byChance = Math.min(entriesMax, typicalEntries * (1 / chance - 1));
     const entries = number === 0 && whaleEntries > 0 ? whaleEntries : byChance;
     return {
       number,
-      startBlock: this.#parties.arrivalBlock(number * 2 + 1),
-      spacing: (this.#network.chain.blocksIn(historyMs) * ROWS_PER_CYCLE) / entries,
-      phase: fraction(noise(this.#seed, STREAM.phase, number)),
+      startBlock: parties.arrivalBlock(number * 2 + 1),
+      spacing: (chain.blocksIn(historyMs) * ROWS_PER_CYCLE) / entries,
+      phase: fraction(noise(seed, STREAM.phase, number)),
     };
   }
+
+  return {
+    *movementsOfPair(party, blocks) {
+      const pair = pairOf(party);
+      if (pair === undefined) return;
+      const isAsked = ({ block }: { readonly block: number }): boolean =>
+        block >= blocks.from && block <= blocks.to;
+      if (isAsked({ block: pair.startBlock })) yield* openingMovements(seed, pair.number, pair.startBlock);
+      // A cycle ends before the next begins, unless blocks hold several.
+      const length = Math.min(CYCLE_BLOCKS_MAX, Math.floor(pair.spacing));
+      for (let cycle = firstCycle(pair, blocks.from); ; cycle += 1) {
+        const span = { block: cycleBlock(pair, cycle), blocks: length };
+        if (span.block > blocks.to) return;
+        yield* cycleMovements(seed, pair.number, cycle, span).filter(isAsked);
+      }
+    },
+  };
 }
 
-/** The first block of a cycle. A cycle ends before the next begins, unless blocks hold several. */
-function cycleBlock(pair: Pair, cycle: number): number {
-  return pair.startBlock + 1 + Math.floor((cycle + pair.phase) * pair.spacing);
+/** The first block of a cycle; Infinity where there are none. */
+function cycleBlock({ startBlock, phase, spacing }: Pair, cycle: number): number {
+  return startBlock + 1 + Math.floor((cycle + phase) * spacing);
 }
 
-/** The cycles that may have movements in `blocks`; `to` is exclusive. */
-function cyclesWithin(pair: Pair, blocks: BlockRange): { from: number; to: number } {
-  const guess = (block: number): number =>
-    Math.floor((block - pair.startBlock - 1) / pair.spacing - pair.phase);
-  const from = Math.max(0, guess(blocks.from - CYCLE_BLOCKS_MAX) - 1);
-  // Beyond the next block, because one block can hold many cycles; then back to the last that fits.
-  let to = Math.max(from, guess(blocks.to + 1) + 2);
-  while (to > from && cycleBlock(pair, to - 1) > blocks.to) to -= 1;
-  return { from, to };
-}
-
-/** The numbers of a range, piece by piece in an order that `word` decides. */
-function* shuffled(range: { from: number; to: number }, word: number): Generator<number> {
-  const size = Math.max(1, Math.ceil((range.to - range.from) / ORDER_PIECES));
-  // An odd step visits each of a power of two pieces once.
-  const step = (word % ORDER_PIECES) | 1;
-  for (let nth = 0; nth < ORDER_PIECES; nth += 1) {
-    const piece = ((word >>> 8) + nth * step) % ORDER_PIECES;
-    const start = range.from + piece * size;
-    for (let cycle = start; cycle < Math.min(start + size, range.to); cycle += 1) yield cycle;
-  }
-}
-
-function inRange(block: number, blocks: BlockRange): boolean {
-  return block >= blocks.from && block <= blocks.to;
+/** The first cycle that may have movements in `block` or later. */
+function firstCycle({ startBlock, phase, spacing }: Pair, block: number): number {
+  return Math.max(0, Math.floor((block - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) - 1);
 }
 
 /**

@@ -1,19 +1,19 @@
 /** A whole network from one seed: its chain, parties, checkpoints and ledger, and how far it has come. */
 import type { Micros } from '../../core/time.ts';
+import type { Settings } from '../options.ts';
+import { RELEASES, type Release } from '../release.ts';
 import { Chain, type Foundation } from './chain.ts';
-import { Checkpoints } from './checkpoints.ts';
+import { type Checkpoints, openCheckpoints } from './checkpoints.ts';
 import { ASSET_UNITS } from './cycle.ts';
 import { IdCipher, KIND } from './ids.ts';
-import { Ledger } from './ledger.ts';
-import type { Settings } from '../options.ts';
+import { type Ledger, openLedger } from './ledger.ts';
 import { Parties } from './parties.ts';
 import { seedWord } from './random.ts';
-import { RELEASES, type Release } from '../release.ts';
 
 /** The newest block, and the instant the network has reached. */
 export interface Head {
-  block: number;
-  time: Micros;
+  readonly block: number;
+  readonly time: Micros;
 }
 
 export class Network implements Foundation {
@@ -35,8 +35,8 @@ export class Network implements Foundation {
     this.ids = new IdCipher(settings.seed);
     this.chain = new Chain(this.seed, settings);
     this.parties = new Parties(this);
-    this.checkpoints = new Checkpoints(this);
-    this.ledger = new Ledger(this, this.parties);
+    this.checkpoints = openCheckpoints(this);
+    this.ledger = openLedger(this, this.parties);
     this.#reached = settings.genesis;
   }
 

@@ -12,11 +12,11 @@ const RUN_PARTIES = 8;
 
 export interface PartyRow {
   /** The block in which the party first appeared, and its time. */
-  block: number;
-  firstSeen: Micros;
-  id: string;
+  readonly block: number;
+  readonly firstSeen: Micros;
+  readonly id: string;
   /** The transaction it appeared in. */
-  txHash: string;
+  readonly txHash: string;
 }
 
 export class Parties {
@@ -28,15 +28,12 @@ export class Parties {
     this.#historyBlocks = network.chain.blocksIn(network.settings.historyMs);
   }
 
-  id(index: number): string {
-    return this.#network.ids.id(KIND.party, index);
-  }
-
   /** The row of a party who has arrived. */
   row(index: number): PartyRow {
+    const { ids, chain } = this.#network;
     const block = this.arrivalBlock(index);
-    const txHash = this.#network.ids.id(KIND.partyTx, index);
-    return { block, id: this.id(index), txHash, firstSeen: this.#network.chain.timeOf(block) };
+    const [id, txHash] = [ids.id(KIND.party, index), ids.id(KIND.partyTx, index)];
+    return { block, id, txHash, firstSeen: chain.timeOf(block) };
   }
 
   /** @returns the party's number, or undefined where `id` is nobody who arrived by `block` */
@@ -49,10 +46,9 @@ export class Parties {
   arrivalBlock(index: number): number {
     const { parties } = this.#network.settings;
     // Runs are laid so that one begins at number `parties`: no tie reaches across the end of the history.
-    const shift = RUN_PARTIES - (parties % RUN_PARTIES);
-    const run = Math.floor((index + shift) / RUN_PARTIES);
-    const within = (index + shift) % RUN_PARTIES;
-    const word = noise(this.#network.seed, STREAM.partyTies, run);
+    const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
+    const within = shifted % RUN_PARTIES;
+    const word = noise(this.#network.seed, STREAM.partyTies, Math.floor(shifted / RUN_PARTIES));
     // In each run, `tied` parties from `leader` on come in one block.
     const leader = word % RUN_PARTIES;
     const tied = 1 + ((word >>> 8) % 4);
@@ -66,20 +62,15 @@ export class Parties {
     if (block < 1) return 0;
     const { parties, partiesMax } = this.#network.settings;
     const guess = Math.min(partiesMax, Math.floor((block * parties) / this.#historyBlocks));
-    let low = Math.max(0, guess - 2 * RUN_PARTIES);
-    let high = guess + 2 * RUN_PARTIES;
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2);
-      if (this.arrivalBlock(middle) <= block) low = middle + 1;
-      else high = middle;
-    }
-    return Math.min(low, partiesMax);
+    let arrived = Math.max(0, guess - 1);
+    while (arrived < partiesMax && this.arrivalBlock(arrived) <= block) arrived += 1;
+    return arrived;
   }
 
   /** Those who arrived in `block`, in list order. */
   arrivedIn(block: number): PartyRow[] {
-    const [first, end] = [this.countBy(block - 1), this.countBy(block)];
-    const rows = Array.from({ length: end - first }, (_, nth) => this.row(first + nth));
+    const first = this.countBy(block - 1);
+    const rows = Array.from({ length: this.countBy(block) - first }, (_, nth) => this.row(first + nth));
     return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
