@@ -1,25 +1,20 @@
 /** What an export says of itself: the verdict's evidence, for people and for the checks of other stages. */
 import { ceilSecond, formatInstant } from '../core/time.ts';
 import { type VerdictWithEvidence, worst, type Verdict } from '../core/verdict.ts';
-import type { Sides } from '../ledger/header.ts';
-import type { Coverage } from './store/coverage-rows.ts';
 import type { ExportScope } from './ports.ts';
 import type { PublishedSegment } from './store/export-store.ts';
 import type { SourceProfile } from './store/source-profile.ts';
 import type { ExportOutcome, ExportRequest } from './request.ts';
-import type { Tally } from './validate/tally.ts';
+import type { Answered } from './validate/judge.ts';
 
 export interface ExportFacts {
   readonly scope: ExportScope;
   readonly request: ExportRequest;
   readonly requests: number;
-  readonly tally: Tally;
   /** By this run, whoever worked it. */
   readonly published: readonly PublishedSegment[];
-  /** Of the last answer, where there was one. */
-  readonly last:
-    | { readonly sides: Sides; readonly profile: SourceProfile; readonly coverage: readonly Coverage[] }
-    | undefined;
+  /** The last answer that was published, where there was one. */
+  readonly last: Answered | undefined;
   readonly evidence: Record<string, unknown>;
 }
 
@@ -30,10 +25,9 @@ export function exhausted(requests: number, fruitless: number): VerdictWithEvide
 }
 
 export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutcome {
-  const { scope, request, requests, tally, last, published } = facts;
+  const { scope, request, requests, last, published } = facts;
   const rows = published.reduce((sum, segment) => sum + segment.rows, 0n);
   const replacedRows = published.reduce((sum, segment) => sum + segment.replaced, 0n);
-  const { leftOut } = tally;
   const ahead = aheadNote(request);
   return {
     verdict: worst([verdict, ahead === undefined ? 'complete' : 'incomplete']),
@@ -46,20 +40,12 @@ export function exportOutcome(verdict: Verdict, facts: ExportFacts): ExportOutco
       party: scope.partyId,
       asset: scope.assetId ?? 'all',
       closedTo: formatInstant(request.closedTo),
-      sides: last?.sides,
+      sides: last?.received.layout.sides,
       requests,
-      ...(tally.cancelled === 0 ? {} : { cancelled: tally.cancelled }),
-      receivedRows: String(tally.received),
-      receivedBytes: String(tally.bytes),
       publishedRows: String(rows),
       replacedRows: String(replacedRows),
-      heldRows: String(tally.held),
-      ...(tally.unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(tally.unused) }),
       segments: published.length,
-      leftOut: { party: String(leftOut.party), asset: String(leftOut.asset), range: String(leftOut.range) },
-      ...(tally.keptNotes.length === 0 ? {} : { kept: tally.keptNotes }),
-      ...(tally.audits.length === 0 ? {} : { audited: tally.audits }),
-      ...(last?.profile.bounds === 'broken' ? { release: brokenNote(last.profile) } : {}),
+      ...(last?.learned.bounds === 'broken' ? { release: brokenNote(last.learned) } : {}),
       ...(last !== undefined && isMixed(last) ? { mixedSides: MIXED_NOTE } : {}),
       ...(ahead === undefined ? {} : { reason: ahead }),
       ...facts.evidence,
@@ -80,7 +66,8 @@ function brokenNote({ evidence }: SourceProfile): string {
   return `filters wrongly (${evidence ?? 'seen before'}): never divided, and everything that came in is sent each time`;
 }
 
-function isMixed({ sides, coverage }: NonNullable<ExportFacts['last']>): boolean {
+function isMixed({ received, coverage }: Answered): boolean {
+  const { sides } = received.layout;
   return coverage.some(
     (row) => row.objectKey !== undefined && row.sides !== 'unknown' && row.sides !== sides && !row.open,
   );

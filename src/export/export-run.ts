@@ -1,25 +1,25 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
-import { worst, type Verdict, type VerdictWithEvidence } from '../core/verdict.ts';
-import { exhausted, type ExportFacts, exportOutcome } from './export-outcome.ts';
+import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
+import { exhausted, exportOutcome } from './export-outcome.ts';
 import { Fetcher } from './fetch/fetcher.ts';
-import { firstWay, nextWindow, secondWay } from './plan/next-window.ts';
 import { type Probe, probeRequest } from './fetch/probe.ts';
-import { servedAudits } from './plan/choose-audited.ts';
-import { type Answered, Judging, type Planned } from './judging.ts';
-import { ProfileLearner } from './profile-learner.ts';
-import { decided } from './plan/profile.ts';
-import type { AskPlan, Target } from './plan/remaining.ts';
-import { WindowPlan } from './plan/window-plan.ts';
-import type { ExportLease } from './store/leases.ts';
-import type { SourceProfile } from './store/source-profile.ts';
-import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
-import { publishAnswer } from './publish/publish-answer.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
+import { servedAudits } from './plan/choose-audited.ts';
+import { type Asked, nextWindow } from './plan/next-window.ts';
+import { afterRefusal, decided, learned, newestShown } from './plan/profile.ts';
+import { earlier } from './plan/ranges.ts';
+import { closedRange, type Target } from './plan/remaining.ts';
+import { sumBytes } from './plan/time-histogram.ts';
+import { WindowPlan } from './plan/window-plan.ts';
+import { publishAnswer } from './publish/publish-answer.ts';
+import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 import type { SpoolFile } from './spool/range-spool.ts';
+import type { ExportLease } from './store/leases.ts';
+import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
+import { type Answered, Judge } from './validate/judge.ts';
 import { Tally } from './validate/tally.ts';
-import { closedBytes, closedRange } from './validate/judge.ts';
 
 /** Requests in a row that publish nothing. */
 const FRUITLESS_MAX = 8;
@@ -36,23 +36,20 @@ export class ExportRun {
   readonly #startedMs = performance.now();
   readonly #publishing: PublishDeps;
   readonly #tally = new Tally();
-  readonly #audited = new Set<bigint>();
-  #last: ExportFacts['last'];
+  readonly #windows: WindowPlan;
+  readonly #fetcher: Fetcher;
+  readonly #judge: Judge;
+  /** The last answer that was published. */
+  #last: Answered | undefined;
   /** By an earlier try of this run, or by this one. */
   #hasPublished = false;
   /** Objects that an earlier run intended and this one published. */
   readonly #adopted: string[] = [];
   #epoch: number | undefined;
-  /** Of the profile that the last plan was made with. */
-  #shownTo: Micros | undefined;
   #isIntended = false;
   #fruitless = 0;
   #spoolFiles = 0;
   #segments = 0;
-  #windows = new WindowPlan(1);
-  readonly #fetcher: Fetcher;
-  readonly #learner: ProfileLearner;
-  readonly #judging: Judging;
 
   constructor(
     lease: ExportLease,
@@ -64,9 +61,9 @@ export class ExportRun {
     this.#lease = lease;
     this.#request = request;
     this.#deps = deps;
-    this.#learner = new ProfileLearner(lease.scope, request, deps);
-    this.#judging = new Judging(request, deps, this.#learner, this.#tally, lease.contradictions);
     this.#signal = signal;
+    this.#windows = new WindowPlan(deps.segmentBytesMax, lease.plan);
+    this.#judge = new Judge(request, deps, this.#tally, lease.contradictions);
     const failpoint = async (step: Step): Promise<void> => {
       await deps.failpoint?.(step);
       checkLease();
@@ -78,18 +75,20 @@ export class ExportRun {
       checkLease,
       failpoint,
       spoolFile: () => this.#spoolFile(),
-      onProgress: ({ bytes, rows }) => this.#progress(this.#tally.bytes + bytes, this.#tally.received + rows),
+      onProgress: ({ bytes, rows }) => this.#progress(this.#tally.bytes + bytes, this.#tally.rows + rows),
       signal,
     });
   }
 
   async run(): Promise<ExportOutcome> {
     try {
-      const ended = await this.#work();
-      const { isContradicted, contradictions } = this.#judging;
+      await this.#recover();
+      let ended: VerdictWithEvidence | undefined;
+      while (ended === undefined) ended = await this.#round();
+      const { isContradicted, contradictions } = this.#judge;
       const isDone = ended.verdict === 'complete' && !isContradicted;
-      await this.#deps.repository.succeed(this.#lease, isContradicted ? contradictions + 1 : 0, isDone);
-      return await this.#outcome(ended.verdict, ended.evidence);
+      await this.#deps.repository.succeed(this.#lease, contradictions, isDone);
+      return await this.#outcome(ended);
     } catch (error) {
       // What is intended already can be finished from the spool by the next owner.
       if (!this.#isIntended) await this.#clearSpool().catch(() => undefined);
@@ -97,146 +96,126 @@ export class ExportRun {
     }
   }
 
-  /** Round after round, until nothing is left to ask or asking does not help. */
-  async #work(): Promise<VerdictWithEvidence> {
-    await this.#recover();
-    for (;;) {
-      const planned = await this.#plan();
-      if (planned !== undefined && 'verdict' in planned) return planned;
-      const ended = planned && (await this.#round(planned));
-      if (ended !== undefined) return ended;
-    }
-  }
-
-  /** One request, and what is made of its answer. @returns undefined where it is planned again */
-  async #round(planned: Planned): Promise<VerdictWithEvidence | undefined> {
-    const answered = await this.#ask(planned);
-    if (answered === undefined || 'verdict' in answered) return answered;
-    const judged = await this.#judging.judge(answered, this.#windows);
-    if (typeof judged === 'object') return judged;
-    if (judged !== undefined) return await this.#publish(answered, judged);
-    await this.#clearSpool();
-    return undefined;
-  }
-
   /** Takes over what an earlier, perhaps killed, attempt left. */
   async #recover(): Promise<void> {
-    const { repository, segmentBytesMax } = this.#deps;
+    const { repository, retentionMicros } = this.#deps;
+    const { auditShare: share = 0, seenTime: now, runId } = this.#request;
+    const { scope } = this.#lease;
     await this.#publishing.failpoint('claimed');
     for (const { segments } of await recover(this.#lease, this.#publishing, this.#signal))
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
-    const [coverage, epoch] = await Promise.all([repository.coverage(this.#lease.scope), repository.epoch()]);
+    const [coverage, epoch] = await Promise.all([repository.coverage(scope), repository.epoch()]);
     this.#epoch = epoch;
-    const { auditShare: share = 0, seenTime: now, runId } = this.#request;
     this.#hasPublished =
       this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
-    const { scope } = this.#lease;
-    const choice = { share, scope, epoch, now, retentionMicros: this.#deps.retentionMicros };
+    const choice = { share, scope, epoch, now, retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
-      this.#audited.add(coverageId);
-    this.#windows = new WindowPlan(segmentBytesMax, this.#lease.plan);
+      this.#judge.audited.add(coverageId);
   }
 
-  get #hasTimes(): boolean {
-    return this.#deps.source.hasTimes;
-  }
-
-  /** @returns undefined where it is planned again, with what was learned of the release */
-  async #plan(): Promise<Planned | VerdictWithEvidence | undefined> {
+  /** Plan, ask, learn, judge, publish. @returns undefined where there is more to ask, or another way to ask it */
+  async #round(): Promise<VerdictWithEvidence | undefined> {
     const { repository } = this.#deps;
     const [coverage, profile] = await Promise.all([
       repository.coverage(this.#lease.scope),
       repository.profile(),
     ]);
-    this.#shownTo = profile.shownTo;
-    const next = nextWindow(this.#target(), coverage, profile, this.#windows);
-    if (next === undefined) {
-      const evidence = this.#fetcher.requests === 0 ? { covered: true } : {};
-      return { verdict: 'complete', evidence };
-    }
+    const target = this.#target(profile);
+    const next = nextWindow(target, coverage, profile, this.#windows);
     const { requests } = this.#fetcher;
+    if (next === undefined) return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
     if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX)
       return exhausted(requests, this.#fruitless);
-    const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
-    if (probe === undefined) return { plan: next.plan, coverage, profile };
-    await this.#probe(probe, profile);
-    return undefined;
+    const { plan, wantsEnd } = next;
+    const probe = wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
+    if (probe !== undefined) return this.#probe(probe, profile);
+    const asked = { plan, coverage, profile, target, request: this.#judge.request(plan, profile) };
+    const received = await this.#ask(asked);
+    if (received === undefined) return undefined;
+    const known = await this.#learn(asked, received);
+    this.#tally.count(received);
+    if (received.state === 'outgrown') return this.#shrink(asked, received, known);
+    const answered = { ...asked, received, learned: known };
+    const judged = await this.#judge.judge(answered, this.#windows);
+    if (judged === 'closed' || judged === 'open') return this.#publish(answered, judged);
+    if (judged === undefined) await this.#clearSpool();
+    return judged;
   }
 
-  #target(): Target {
-    const { assetId, from, to, closedTo, seenTime, again, runId } = this.#request;
+  #target({ shownTo }: SourceProfile): Target {
+    const { assetId, from, to, seenTime, again, runId } = this.#request;
     const range = { from: floorSecond(from ?? BEGINNING), to: to && ceilSecond(to) };
     return {
       ...range,
       assetId,
-      closedTo: this.#closable(floorSecond(closedTo)),
+      closedTo: this.#closedTo(shownTo),
       now: seenTime,
       retentionMicros: this.#deps.retentionMicros,
       epoch: this.#epoch,
       runId,
-      trust: {
-        distrusted: this.#judging.distrusted,
-        again: again === true ? { from: range.from, to: range.to ?? seenTime, runId } : undefined,
-        audited: this.#audited,
-        kept: this.#judging.kept,
-      },
+      again: again === true ? { from: range.from, to: range.to ?? seenTime } : undefined,
+      audited: this.#judge.audited,
+      kept: this.#judge.kept,
     };
   }
 
   /** The end of what may be closed: where the source tells no time, its newest entry. */
-  #closable(closedTo: Micros): Micros {
-    if (!this.#hasTimes) return BEGINNING;
-    if (this.#request.isClockGuessed !== true) return closedTo;
-    const shownTo = this.#shownTo ?? BEGINNING;
-    return shownTo < closedTo ? shownTo : closedTo;
+  #closedTo(shownTo: Micros = BEGINNING): Micros {
+    if (!this.#deps.source.hasTimes) return BEGINNING;
+    const { closedTo, isClockGuessed } = this.#request;
+    return isClockGuessed === true ? earlier(shownTo, floorSecond(closedTo)) : floorSecond(closedTo);
   }
 
-  async #probe(probe: Probe, profile: SourceProfile): Promise<void> {
+  async #probe(probe: Probe, profile: SourceProfile): Promise<undefined> {
     this.#fruitless += 1;
     const bounds = await this.#fetcher.probe(probe);
     const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
     await this.#deps.repository.learn({ ...profile, ...decided(bounds, evidence, this.#request.seenTime) });
   }
 
-  /** @returns undefined where the range is asked for in another way, or in windows */
-  async #ask({ plan, coverage, profile }: Planned): Promise<Answered | VerdictWithEvidence | undefined> {
-    const { wantsSecondWay, isStartDoubted } = this.#judging;
-    const request = wantsSecondWay ? secondWay(plan, profile, isStartDoubted) : firstWay(plan);
-    await this.#fetcher.pause(this.#fruitless);
-    this.#fruitless += 1;
-    this.#judging.doubts.requests += 1;
-    let received: Received | Outgrown;
+  /** @returns undefined where the source refuses to be asked without a start and an end */
+  async #ask(asked: Asked): Promise<Received | Outgrown | undefined> {
     try {
-      const asked = { plan, request, profile, coverage, target: this.#target() };
-      received = await this.#fetcher.ask(asked, this.#windows);
+      return await this.#fetcher.ask(asked, this.#windows, this.#fruitless++);
     } catch (error) {
-      if (await this.#learner.mayWantBounds(error, profile)) return undefined;
+      const known = afterRefusal(asked.profile, error);
+      if (known !== undefined) await this.#deps.repository.learn(known);
+      if (known?.boundsDemanded === true) return undefined;
       throw error;
     }
-    const known = await this.#learner.learn(profile, request, received);
-    this.#tally.count(received);
-    if (received.state === 'outgrown') return await this.#shrink(plan, received);
-    return { plan, coverage, profile: known, before: profile, request, received };
+  }
+
+  /** What an answer shows of the release is kept for all exports. */
+  async #learn({ profile, request }: Asked, received: Received | Outgrown): Promise<SourceProfile> {
+    const isWhole = received.state === 'complete';
+    const traits = isWhole ? received : received.traits;
+    if (traits === undefined) return profile;
+    const { isClockGuessed, seenTime } = this.#request;
+    const shownTo =
+      isClockGuessed === true && isWhole
+        ? newestShown(profile.shownTo, received.newestSecond)
+        : profile.shownTo;
+    const seen = { ...profile, isTimeless: this.#deps.source.hasTimes ? undefined : true, shownTo };
+    const known = learned(seen, traits, { ...this.#lease.scope, ...request }, seenTime);
+    if (encodeProfile(known) !== encodeProfile(profile)) await this.#deps.repository.learn(known);
+    return known;
   }
 
   /** After an answer that was cancelled, the next request is about less. */
-  async #shrink(plan: AskPlan, outgrown: Outgrown): Promise<VerdictWithEvidence | undefined> {
+  async #shrink(
+    { plan }: Asked,
+    outgrown: Outgrown,
+    profile: SourceProfile,
+  ): Promise<VerdictWithEvidence | undefined> {
     await this.#clearSpool();
-    const doubt = this.#judging.doubts.found.at(-1);
-    this.#windows.outgrown(outgrown.seen, doubt === undefined ? closedRange(plan) : undefined);
+    this.#windows.outgrown(outgrown.seen, this.#judge.hasDoubts ? undefined : closedRange(plan));
     await this.#fetcher.keep(this.#windows);
-    if (doubt === undefined) return undefined;
-    if (doubt.state !== 'nothing left') return { verdict: 'suspicious', evidence: {} };
-    if ((outgrown.leaving ?? 0) > 0) await this.#learner.distrustBounds();
-    else this.#judging.doubts.isEmptyBelieved = true;
-    return undefined;
+    return this.#judge.outgrew(outgrown, profile);
   }
 
   /** @returns undefined where more is left to ask, or it would take more than it brings */
-  async #publish(
-    { plan, received, coverage, profile }: Answered,
-    as: 'closed' | 'open',
-  ): Promise<VerdictWithEvidence | undefined> {
+  async #publish(answered: Answered, as: 'closed' | 'open'): Promise<VerdictWithEvidence | undefined> {
+    const { plan, received, coverage, profile } = answered;
     const done = await publishAnswer(plan, received, coverage, {
       lease: this.#lease,
       request: this.#request,
@@ -245,54 +224,53 @@ export class ExportRun {
       publishing: this.#publishing,
       as,
       epoch: this.#epoch,
-      closesKept: coverage.filter((row) => row.open && this.#judging.kept.has(row.coverageId)),
+      closesKept: coverage.filter((row) => row.open && this.#judge.kept.has(row.coverageId)),
       spoolFile: () => this.#spoolFile(),
       onIntend: (segments) => {
         this.#isIntended = true;
         this.#segments += segments;
-        this.#progress(this.#tally.bytes, this.#tally.received);
+        this.#progress(this.#tally.bytes, this.#tally.rows);
       },
       signal: this.#signal,
     });
     if ('shrunk' in done) {
-      this.#judging.keep(done.shrunk);
+      this.#judge.keep(done.shrunk);
       await this.#clearSpool();
       return undefined;
     }
-    const { publication, held } = done;
     this.#isIntended = false;
     this.#fruitless = 0;
-    this.#tally.balance(received, held);
-    this.#hasPublished ||= publication.segments.length > 0;
-    if (this.#tally.hasStrangers(received, this.#lease.scope)) this.#judging.suspect();
-    for (const coverageId of this.#judging.audit(plan, publication)) this.#audited.delete(coverageId);
-    this.#last = { sides: received.layout.sides, profile, coverage };
-    this.#judging.published(plan, as);
+    this.#last = answered;
+    this.#hasPublished ||= done.publication.segments.length > 0;
+    this.#tally.balance(received, done.held);
+    this.#judge.published(answered, done.publication, as);
+    if (as === 'open') return { verdict: 'complete', evidence: {} };
     const range = closedRange(plan);
-    if (range !== undefined && as === 'closed')
-      this.#windows.done(range, closedBytes(received), received.oldestSecond);
-    const isFirstShown = this.#hasTimes && this.#shownTo === undefined && profile.shownTo !== undefined;
-    if ((!plan.isWindow && !isFirstShown) || as === 'open') return { verdict: 'complete', evidence: {} };
+    if (range !== undefined)
+      this.#windows.done(range, sumBytes(received.seen.stretches), received.oldestSecond);
+    const isFirstShown =
+      this.#deps.source.hasTimes && profile.shownTo === undefined && answered.learned.shownTo !== undefined;
+    if (!plan.isWindow && !isFirstShown) return { verdict: 'complete', evidence: {} };
     await this.#fetcher.keep(this.#windows);
     return undefined;
   }
 
-  async #outcome(verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<ExportOutcome> {
-    const { repository } = this.#deps;
-    const { overlap, findings } = this.#judging;
-    return exportOutcome(worst([verdict, ...this.#judging.verdicts]), {
-      scope: this.#lease.scope,
+  async #outcome({ verdict, evidence }: VerdictWithEvidence): Promise<ExportOutcome> {
+    const { repository, source } = this.#deps;
+    const { overlap, findings, verdicts } = this.#judge;
+    const { scope } = this.#lease;
+    const { runId } = this.#request;
+    return exportOutcome(worst([verdict, ...verdicts]), {
+      scope,
       request: this.#request,
       requests: this.#fetcher.requests,
-      tally: this.#tally,
-      published: this.#hasPublished
-        ? await repository.published(this.#lease.scope, this.#request.runId, this.#adopted)
-        : [],
+      published: this.#hasPublished ? await repository.published(scope, runId, this.#adopted) : [],
       last: this.#last,
       evidence: {
+        ...this.#tally.evidence(),
         ...(this.#last === undefined && overlap === undefined ? {} : { overlap: overlap ?? 'none' }),
         ...(findings.length === 0 ? {} : { findings }),
-        ...(this.#hasTimes ? {} : { times: NO_TIMES }),
+        ...(source.hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
       },
     });

@@ -2,21 +2,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
 import { waitFor } from '../../core/waiting.ts';
-import { closedRange } from '../validate/judge.ts';
-import { wouldShrink } from '../plan/next-window.ts';
-import type { WindowPlan } from '../plan/window-plan.ts';
-import type { Coverage } from '../store/coverage-rows.ts';
-import type { ExportLease } from '../store/leases.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
-import type { WindowRequest } from '../ports.ts';
-import { emptyRange, isHeaderAlone } from './last-line.ts';
-import { type Probe, readProbe } from './probe.ts';
+import { type Asked, wouldShrink } from '../plan/next-window.ts';
+import { closedRange } from '../plan/remaining.ts';
+import { sumBytes } from '../plan/time-histogram.ts';
+import type { Seen, WindowPlan } from '../plan/window-plan.ts';
 import type { Step } from '../publish/publish.ts';
-import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
-import type { AskPlan, Target } from '../plan/remaining.ts';
 import { type ExportDeps, WAIT_MS, waitedTooLong } from '../request.ts';
 import type { SpoolFile } from '../spool/range-spool.ts';
-import { sumBytes } from '../plan/time-histogram.ts';
+import type { ExportLease } from '../store/leases.ts';
+import { emptyRange, isHeaderAlone } from './last-line.ts';
+import { type Probe, readProbe } from './probe.ts';
+import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 
 /** Failures of the source on the way to its first row: its query takes too long, or breaks. */
 const SILENCES: ReadonlySet<string> = new Set([
@@ -31,10 +27,8 @@ const TAIL_BYTES_MAX = 2 ** 20;
 /** Rows that nobody asked for may come up to twice the known ledger and four objects of the largest size. */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
-/** Asked this often, so that no free turn is lost. */
-const TURN_STEP_MAX_MS = 250;
-/** Small exports occupy the source for milliseconds. */
-const TURN_STEP_MIN_MS = 10;
+/** Small exports occupy the source for milliseconds; asked this often, so that no free turn is lost. */
+const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
@@ -48,15 +42,6 @@ export interface FetcherOptions {
   readonly signal: AbortSignal;
 }
 
-/** What is asked, and what it follows from. */
-export interface Asked {
-  readonly plan: AskPlan;
-  readonly request: Pick<WindowRequest, 'from' | 'to'>;
-  readonly profile: SourceProfile;
-  readonly coverage: readonly Coverage[];
-  readonly target: Target;
-}
-
 export class Fetcher {
   readonly #options: FetcherOptions;
   requests = 0;
@@ -67,41 +52,42 @@ export class Fetcher {
     this.#options = options;
   }
 
-  /** Waits before a request, longer after each one in vain. The first two do not wait. */
-  async pause(fruitless: number): Promise<void> {
-    const { deps, signal } = this.#options;
+  /**
+   * @param fruitless requests in vain before this one: the longer it waits. The first two do not wait
+   * @returns what came; where it broke off on the way, that is remembered and the error thrown
+   */
+  async ask(asked: Asked, windows: WindowPlan, fruitless: number): Promise<Received | Outgrown> {
+    const { lease, deps, signal, failpoint, spoolFile, checkLease, onProgress } = this.#options;
+    const { plan, request } = asked;
     const pauseMs = deps.pauseMs?.(fruitless) ?? pauseAfter(fruitless);
     if (pauseMs > 0) await sleep(pauseMs, undefined, { signal });
-  }
-
-  /** @returns what came; where it broke off on the way, that is remembered and the error thrown */
-  async ask(asked: Asked, windows: WindowPlan): Promise<Received | Outgrown> {
-    const { lease, deps, signal } = this.#options;
-    const { plan, request } = asked;
+    const mayGoOn = this.#watch(asked, windows);
     let receiving: Receiving | undefined;
     try {
       return await this.#atSource(async () => {
         await using answer = await deps.source.ask({ ...lease.scope, ...request }, signal);
-        await this.#options.failpoint('asked');
+        await failpoint('asked');
         const received = await receive(answer, lease.scope, plan, request, {
           compression: deps.compression,
           rowPool: deps.rowPool,
-          spoolFile: this.#options.spoolFile,
+          spoolFile,
           tailBytesMax: Math.min(TAIL_BYTES_MAX, windows.windowBytes / TAIL_PART),
-          onProgress: (progress) => {
-            this.#options.checkLease();
-            this.#options.onProgress(progress);
+          mayGoOn: (now) => {
+            receiving = now;
+            checkLease();
+            onProgress(now);
+            return mayGoOn(now);
           },
-          mayGoOn: this.#watch(asked, windows, (last) => (receiving = last)),
           leavesLineEndOut: (header) => this.#askForHeader(asked, header),
         });
-        if (received.state === 'complete') await this.#options.failpoint('spooled');
+        if (received.state === 'complete') await failpoint('spooled');
         return received;
       });
     } catch (error) {
-      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return this.#tooLarge(asked, windows, receiving, error);
-      if (receiving === undefined) return await this.#silent(plan, windows, error);
-      windows.broke(receiving.seen());
+      const seen = receiving?.seen();
+      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return tooLarge(asked, windows, seen, error);
+      if (seen === undefined) return await this.#silent(asked, windows, error);
+      windows.broke(seen);
       await this.keep(windows);
       throw error;
     }
@@ -109,10 +95,18 @@ export class Fetcher {
 
   /** Whether the source applies a start and an end together. */
   probe(probe: Probe): Promise<'right' | 'broken'> {
+    const { deps, lease, signal } = this.#options;
     return this.#atSource(async () => {
-      await using answer = await this.#options.deps.source.ask(probe, this.#options.signal);
-      return await readProbe(answer, { ...probe, hasOwnIds: this.#options.lease.scope.hasOwnIds });
+      await using answer = await deps.source.ask(probe, signal);
+      return await readProbe(answer, { ...probe, hasOwnIds: lease.scope.hasOwnIds });
     });
+  }
+
+  /** Keeps what is known of the export's windows for whoever goes on with it. */
+  async keep(windows: WindowPlan): Promise<void> {
+    const { deps, lease } = this.#options;
+    // A plan that cannot be kept costs bytes at most.
+    await deps.repository.keepPlan(lease, windows.toJson()).catch(() => undefined);
   }
 
   /** Whether the source ends its answers without a line end: asked once, within the turn of the answer in doubt. */
@@ -121,9 +115,9 @@ export class Fetcher {
     if (known !== undefined) return known;
     const { deps, lease, signal } = this.#options;
     this.requests += 1;
-    const request = { ...lease.scope, ...emptyRange(target.now, profile) };
     let isAlone = false;
     try {
+      const request = { ...lease.scope, ...emptyRange(target.now, profile) };
       await using answer = await deps.source.ask(request, signal);
       isAlone = await isHeaderAlone(answer, header);
     } catch (error) {
@@ -134,38 +128,19 @@ export class Fetcher {
     return isAlone;
   }
 
-  /** Keeps what is known of the export's windows for whoever goes on with it. */
-  async keep(windows: WindowPlan): Promise<void> {
-    const { deps, lease } = this.#options;
-    // A plan that cannot be kept costs bytes at most.
-    await deps.repository.keepPlan(lease, windows.toJson()).catch(() => undefined);
-  }
-
-  /** A smaller range may come in smaller messages. */
-  #tooLarge(asked: Asked, windows: WindowPlan, receiving: Receiving | undefined, error: unknown): Outgrown {
-    const range = closedRange(asked.plan);
-    const seen = receiving?.seen() ?? { bytes: 0, stretches: [], sortedTo: undefined };
-    const { plan, target, coverage, profile } = asked;
-    if (range === undefined) throw error;
-    // A known entry will show whether an end can be sent.
-    const hoped = profile.known === undefined ? profile : { ...profile, bounds: 'right' as const };
-    if (!wouldShrink(plan, target, coverage, hoped, windows.ifOutgrown(seen, range))) throw error;
-    return { state: 'outgrown', bytes: seen.bytes, seen };
-  }
-
   /** The source sent no row of the plan's range. */
-  async #silent(plan: AskPlan, windows: WindowPlan, error: unknown): Promise<never> {
-    const { lease } = this.#options;
+  async #silent({ plan }: Asked, windows: WindowPlan, error: unknown): Promise<never> {
+    const { scope } = this.#options.lease;
     const range = closedRange(plan);
     if (range === undefined || !SILENCES.has(errorCode(error))) throw error;
     const mayHelp = windows.silent(range);
     await this.keep(windows);
     if (mayHelp) throw error;
     throw new PermanentError(
-      `Cannot export party ${lease.scope.partyId}: the source cannot answer; no row came of the whole range, nor of a half and a quarter of it`,
+      `Cannot export party ${scope.partyId}: the source cannot answer; no row came of the whole range, nor of a half and a quarter of it`,
       {
         code: 'SOURCE_CANNOT_ANSWER',
-        meta: { ...lease.scope, from: String(range.from), to: String(range.to) },
+        meta: { ...scope, from: String(range.from), to: String(range.to) },
         cause: error,
       },
     );
@@ -173,51 +148,35 @@ export class Fetcher {
 
   /**
    * Cancels an answer of which more has come of what was asked for than one object may hold, if the next request
-   * would be about less. What comes beside it, such as what is known already, comes with every smaller request too.
+   * would be about less. What comes beside it, such as what is known already, comes with every smaller request too,
+   * but not for ever: what is known of the ledger may come again, and as much as a few objects hold that is not known.
+   * @returns false to cancel; throws `SOURCE_OUTSIDE_RANGE` for an answer without end
    */
-  #watch(
-    asked: Asked,
-    windows: WindowPlan,
-    onReceiving: (receiving: Receiving) => void,
-  ): (receiving: Receiving) => Promise<boolean> {
+  #watch(asked: Asked, windows: WindowPlan): (receiving: Receiving) => boolean {
+    const { scope } = this.#options.lease;
     const { streamBytesMax } = windows;
-    const refuseEndless = this.#outsideGuard(asked, streamBytesMax);
+    const knownBytes = asked.coverage.reduce((sum, { content }) => sum + Number(content?.bytes ?? 0n), 0);
+    const outsideBytesMax = KNOWN_TIMES * knownBytes + OUTSIDE_OBJECTS * streamBytesMax;
     let checkAtBytes = streamBytesMax;
     let mustRun = false;
-    return async (receiving) => {
-      onReceiving(receiving);
-      refuseEndless(receiving);
-      if (mustRun || receiving.bytes <= checkAtBytes) return true;
-      const seen = receiving.seen();
-      const roomBytes = streamBytesMax - sumBytes(seen.stretches);
-      checkAtBytes = receiving.bytes + roomBytes;
-      if (roomBytes >= 0) return true;
-      const mayShrink = isDivisible(asked, receiving) && shrinks(asked, windows, seen);
-      mustRun = !mayShrink;
-      return mustRun;
-    };
-  }
-
-  /**
-   * Rows that were not asked for are left out, but not for ever: what is known of the ledger may come again with
-   * every answer, and as much as a few objects hold that is not known.
-   * @returns what throws `SOURCE_OUTSIDE_RANGE` beyond that
-   */
-  #outsideGuard({ coverage }: Asked, streamBytesMax: number): (receiving: Receiving) => void {
-    const knownBytes = coverage.reduce((sum, { content }) => sum + Number(content?.bytes ?? 0n), 0);
-    const outsideBytesMax = KNOWN_TIMES * knownBytes + OUTSIDE_OBJECTS * streamBytesMax;
-    let checkAtBytes = outsideBytesMax;
     return (receiving) => {
       const { bytes } = receiving;
-      if (bytes <= checkAtBytes) return;
-      checkAtBytes = sumBytes(receiving.seen().stretches) + outsideBytesMax;
-      if (bytes <= checkAtBytes) return;
-      const { scope } = this.#options.lease;
-      throw new RetryableError(
-        `Cannot export party ${scope.partyId}: ${bytes} bytes came, nearly all outside of the range that was asked for, with no end; ` +
-          'look at what answers there, or export the party without --from and --to',
-        { code: 'SOURCE_OUTSIDE_RANGE', meta: { ...scope, bytes, outsideBytesMax } },
-      );
+      if (bytes <= checkAtBytes) return true;
+      const seen = receiving.seen();
+      const roomBytes = streamBytesMax - sumBytes(seen.stretches);
+      const outsideRoomBytes = outsideBytesMax - (bytes - sumBytes(seen.stretches));
+      if (outsideRoomBytes < 0)
+        throw new RetryableError(
+          `Cannot export party ${scope.partyId}: ${bytes} bytes came, nearly all outside of the range that was asked for, with no end; ` +
+            'look at what answers there, or export the party without --from and --to',
+          { code: 'SOURCE_OUTSIDE_RANGE', meta: { ...scope, bytes, outsideBytesMax } },
+        );
+      if (!mustRun && roomBytes < 0) {
+        if (mayCancel(asked, windows, receiving, seen)) return false;
+        mustRun = true;
+      }
+      checkAtBytes = bytes + (mustRun ? outsideRoomBytes : roomBytes);
+      return true;
     };
   }
 
@@ -227,7 +186,7 @@ export class Fetcher {
     const waitMs = deps.waitMs ?? WAIT_MS;
     await waitFor(
       async () => ((await deps.repository.enterSource(lease, deps.exportLimit)) ? true : undefined),
-      { waitMs, stepMinMs: TURN_STEP_MIN_MS, stepMaxMs: TURN_STEP_MAX_MS, signal },
+      { waitMs, ...TURN_STEPS, signal },
       () => waitedTooLong('a turn within the export limit', waitMs),
     );
     try {
@@ -243,24 +202,29 @@ function pauseAfter(fruitless: number): number {
   return fruitless < 2 ? 0 : Math.min(PAUSE_MS * 2 ** (fruitless - 2), PAUSE_MS_MAX);
 }
 
-/** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
-function isDivisible({ plan, profile }: Asked, { layout, leavingSecond }: Receiving): boolean {
-  const range = closedRange(plan);
-  if (range === undefined || range.to - range.from < 2_000_000n) return false;
-  if (layout === undefined || profile.bounds === 'broken') return false;
-  if (layout.sides === 'from' || profile.bounds === 'right') return true;
-  return profile.known !== undefined || leavingSecond !== undefined;
+/** A smaller range may come in smaller messages. */
+function tooLarge(
+  asked: Asked,
+  windows: WindowPlan,
+  seen: Seen = { bytes: 0, stretches: [], sortedTo: undefined },
+  error: unknown,
+): Outgrown {
+  const range = closedRange(asked.plan);
+  // A known entry will show whether an end can be sent.
+  const mayBound = asked.profile.known !== undefined;
+  const mayShrink = range !== undefined && wouldShrink(asked, windows.ifOutgrown(seen, range), mayBound);
+  if (!mayShrink) throw error;
+  return { state: 'outgrown', bytes: seen.bytes, seen, traits: undefined };
 }
 
-function shrinks(
-  { plan, target, coverage, profile }: Asked,
-  windows: WindowPlan,
-  seen: ReturnType<Receiving['seen']>,
-): boolean {
+/** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
+function mayCancel(asked: Asked, windows: WindowPlan, receiving: Receiving, seen: Seen): boolean {
+  const { plan, profile } = asked;
+  const { layout, leavingSecond } = receiving;
   const range = closedRange(plan);
-  if (range === undefined) return false;
-  // What this answer teaches of the release is not recorded yet: it may turn out to apply both bounds.
-  const hoped = { ...profile, bounds: 'right' as const };
+  if (range === undefined || layout === undefined || profile.bounds === 'broken') return false;
+  const mayBound = layout.sides === 'from' || profile.bounds === 'right';
+  if (!mayBound && profile.known === undefined && leavingSecond === undefined) return false;
   const lost = windows.ifOutgrown(seen, range);
-  return lost.isAffordable && wouldShrink(plan, target, coverage, hoped, lost);
+  return lost.isAffordable && wouldShrink(asked, lost, true);
 }

@@ -38,18 +38,17 @@ export interface ReceiveOptions extends SpoolOptions {
   readonly rowPool?: RowPool | undefined;
   /** What the continuation of a window may ask for again. */
   readonly tailBytesMax: number;
-  readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
   /**
    * Called after each chunk.
    * @returns false: the answer is cancelled, as too large to be risked whole
    */
-  readonly mayGoOn: (receiver: Receiving) => Promise<boolean>;
+  readonly mayGoOn: (receiver: Receiving) => boolean;
   /** Whether the source ends its answers without a line end. Absent: it never does. */
   readonly leavesLineEndOut?: (header: string) => Promise<boolean>;
 }
 
 /** How far an answer has come. */
-export type Receiving = Pick<Receiver, 'bytes' | 'layout' | 'leavingSecond' | 'seen'>;
+export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'layout' | 'leavingSecond' | 'seen'>;
 
 /** What the whole of an answer says about the release that gave it. */
 export interface Traits {
@@ -89,8 +88,10 @@ export interface Received extends Traits {
 }
 
 /** An answer that was cancelled. */
-export interface Outgrown extends Partial<Traits> {
+export interface Outgrown {
   readonly state: 'outgrown';
+  /** Absent where not even its header came. */
+  readonly traits: Traits | undefined;
   readonly bytes: number;
   readonly seen: Seen;
 }
@@ -111,7 +112,7 @@ export async function receive(
   await using receiver = new Receiver(scope, plan, question, options);
   for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
     await receiver.push(chunk);
-    if (!(await options.mayGoOn(receiver))) return await receiver.cancelled();
+    if (!options.mayGoOn(receiver)) return await receiver.cancelled();
   }
   return await receiver.end(answer);
 }
@@ -180,6 +181,10 @@ class Receiver implements AsyncDisposable {
     return this.#bytes;
   }
 
+  get rows(): number {
+    return this.#totals.rows;
+  }
+
   get layout(): Layout | undefined {
     return this.#question?.layout;
   }
@@ -204,7 +209,6 @@ class Receiver implements AsyncDisposable {
       this.#cutter.push(chunk.subarray(from, from + blockBytes));
       await this.#read(this.#bytes > beginningBytes ? this.#flight : undefined);
     }
-    this.#options.onProgress({ bytes: this.#bytes, rows: this.#totals.rows });
   }
 
   /** Resolves when all whole rows that came are read. @throws what is wrong with them */
@@ -215,11 +219,7 @@ class Receiver implements AsyncDisposable {
 
   async cancelled(): Promise<Outgrown> {
     await this.settle();
-    const outgrown = { state: 'outgrown', bytes: this.#bytes, seen: this.seen() } as const;
-    const [layout, header] = [this.layout, this.#header];
-    return layout === undefined || header === undefined
-      ? outgrown
-      : { ...outgrown, ...this.#traitsOf(layout, header) };
+    return { state: 'outgrown', traits: this.#traits, bytes: this.#bytes, seen: this.seen() };
   }
 
   async end(answer: ExportAnswer): Promise<Received> {
@@ -229,8 +229,8 @@ class Receiver implements AsyncDisposable {
     if (rest.length > 0) {
       throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
     }
-    const [layout, header] = [this.layout, this.#header];
-    if (layout === undefined || header === undefined) {
+    const traits = this.#traits;
+    if (traits === undefined) {
       throw new RetryableError(
         'Cannot export: the source answered 200 with nothing, not even a header; ask again',
         { code: 'ANSWER_EMPTY', meta: this.#where() },
@@ -239,7 +239,7 @@ class Receiver implements AsyncDisposable {
     const { left, before, beforeFrom, known, rows, newestSecond, oldestSecond } = this.#totals;
     return {
       state: 'complete',
-      ...this.#traitsOf(layout, header),
+      ...traits,
       segments: await this.#totals.finish(),
       tail: this.#tail,
       before,
@@ -275,9 +275,10 @@ class Receiver implements AsyncDisposable {
     return sum;
   }
 
-  #traitsOf(layout: Layout, header: Buffer): Traits {
+  get #traits(): Traits | undefined {
+    const [layout, header] = [this.layout, this.#header];
     const { farOutside, leaving, leavingSecond } = this.#totals;
-    return { layout, header, farOutside, leaving, leavingSecond };
+    return layout && header && { layout, header, farOutside, leaving, leavingSecond };
   }
 
   /** Reads the whole rows that came: here, or once they fill a block, on a thread. */

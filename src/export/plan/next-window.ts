@@ -1,14 +1,23 @@
 /** The next request of an export: all that is left of it, or its earliest window. Pure. */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../core/time.ts';
-import { closedRange } from '../validate/judge.ts';
 import type { WindowPlan } from './window-plan.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { Range } from './ranges.ts';
-import { type AskPlan, planAsk, type Target } from './remaining.ts';
+import { type AskPlan, closedRange, planAsk, type Target } from './remaining.ts';
 
 /** A second way to ask where known rows did not come back: the start a little earlier. */
 const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
+
+/** What is asked, and what it follows from. */
+export interface Asked {
+  readonly plan: AskPlan;
+  /** The plan's question, or another that must hold the same. */
+  readonly request: AskPlan['question'];
+  readonly target: Target;
+  readonly coverage: readonly Coverage[];
+  readonly profile: SourceProfile;
+}
 
 export interface NextWindow {
   readonly plan: AskPlan;
@@ -76,18 +85,20 @@ function withoutStart({ to }: AskPlan['question']): AskPlan['question'] {
   return to === undefined ? {} : { from: BEGINNING, to };
 }
 
-/** Whether a cancelled answer would be followed by a request about less: otherwise it must run to its end. */
+/**
+ * Whether a cancelled answer would be followed by a request about less: otherwise it must run to its end.
+ * @param windows had the answer been cancelled
+ * @param mayBound what it taught of the release, or a known entry, may show that it applies an end
+ */
 export function wouldShrink(
-  plan: AskPlan,
-  target: Target,
-  coverage: readonly Coverage[],
-  profile: SourceProfile,
-  lost: WindowPlan,
+  { plan, target, coverage, profile }: Omit<Asked, 'request'>,
+  windows: WindowPlan,
+  mayBound: boolean,
 ): boolean {
-  const [range, next] = [closedRange(plan), nextWindow(target, coverage, profile, lost)?.plan];
-  if (range === undefined || next === undefined) return false;
-  const after = closedRange(next);
-  return after !== undefined && after.to - after.from < range.to - range.from;
+  const hoped = mayBound ? { ...profile, bounds: 'right' as const } : profile;
+  const next = nextWindow(target, coverage, hoped, windows)?.plan;
+  const [range, after] = [closedRange(plan), next && closedRange(next)];
+  return range !== undefined && after !== undefined && after.to - after.from < range.to - range.from;
 }
 
 /** Known stretches between the ranges that hold much are worth a request of their own. */

@@ -3,19 +3,21 @@
  * A mistake here costs bytes or a question, never a row: what belongs is decided row by row. Pure.
  */
 import { hash } from 'node:crypto';
+import { PermanentError } from '../../core/errors.ts';
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
-import type { Sides } from '../../ledger/header.ts';
-import { instantOf, later } from './ranges.ts';
+import type { Traits } from '../fetch/receive.ts';
 import type { WindowRequest } from '../ports.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
-import type { Traits } from '../fetch/receive.ts';
+import { instantOf, later } from './ranges.ts';
 
 /** An upgraded source is noticed after so long. */
 const BELIEVED_MICROS = DAY_MICROS;
 /** What left a party lately must still be there when it is asked for again. */
 const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
-/** @returns the profile itself where an answer teaches nothing new */
+type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
+
+/** What is known with an answer. */
 export function learned(
   profile: SourceProfile,
   traits: Traits,
@@ -24,24 +26,33 @@ export function learned(
 ): SourceProfile {
   // Alone, the header line may lack its line end.
   const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(0, 16);
-  const { sides } = traits.layout;
-  const known = knownEntry(profile, traits, question, now);
-  const base = header === profile.header ? profile : ofHeader(profile, header, sides, now);
-  const bounds = judgedByRows(base, traits, question, now);
-  if (bounds === undefined && base === profile && known === profile.known) return profile;
-  return { ...base, ...bounds, known };
+  const base = header === profile.header ? profile : ofHeader(profile, header, traits, now);
+  return {
+    ...base,
+    ...judgedByRows(base, traits, question, now),
+    known: knownEntry(profile, traits, question, now),
+  };
 }
 
 /** Another header is another release: what was known of the old one says nothing. */
-function ofHeader(profile: SourceProfile, header: string, sides: Sides, now: Micros): SourceProfile {
+function ofHeader(
+  profile: SourceProfile,
+  header: string,
+  { layout: { sides } }: Traits,
+  now: Micros,
+): SourceProfile {
   const { assetRequired, assetAskedAt, isTimeless, shownTo, boundsDemanded } = profile;
+  const evidence =
+    sides === 'from'
+      ? 'no column effect: a release that sends what leaves a party, and filters it rightly'
+      : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
   return {
     boundsDemanded,
     isTimeless,
     shownTo,
     header,
     sides,
-    ...decided(sides === 'from' ? 'right' : 'unproven', headerEvidence(sides), now),
+    ...decided(sides === 'from' ? 'right' : 'unproven', evidence, now),
     // The refusal came before any header, and from the same release.
     ...(profile.header === undefined ? { assetRequired, assetAskedAt } : {}),
   };
@@ -59,27 +70,24 @@ export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
 }
 
 export function decided(
-  bounds: 'right' | 'broken' | 'unproven',
+  bounds: NonNullable<SourceProfile['bounds']>,
   evidence: string,
   decidedAt: Micros,
-): Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'> {
+): Decided {
   return { bounds, evidence, decidedAt };
 }
 
-/** The newest entry of a source that tells no time. */
-export function newestShown(
-  { shownTo }: SourceProfile,
-  newestSecond: number | undefined,
-): Micros | undefined {
-  if (newestSecond === undefined) return shownTo;
-  const second = instantOf(newestSecond);
-  return later(shownTo ?? second, second);
-}
-
-function headerEvidence(sides: Sides): string {
-  return sides === 'from'
-    ? 'no column effect: a release that sends what leaves a party, and filters it rightly'
-    : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
+/**
+ * Some sources refuse a request without a start and an end: they are asked with both from now on, if that helps.
+ * @returns undefined where the error says something else
+ */
+export function afterRefusal(profile: SourceProfile, error: unknown): SourceProfile | undefined {
+  const isRefused = error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
+  if (!isRefused || error.meta['status'] !== 400) return undefined;
+  const isDemanded = profile.boundsDemanded === true;
+  // One that has answered without them refuses something else.
+  if (profile.header !== undefined && !isDemanded) return undefined;
+  return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }
 
 function judgedByRows(
@@ -87,7 +95,7 @@ function judgedByRows(
   { farOutside, layout }: Traits,
   { from, to }: WindowRequest,
   now: Micros,
-): Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'> | undefined {
+): Decided | undefined {
   if (from === undefined) return undefined;
   if (farOutside > 0) {
     if (base.bounds === 'broken') return undefined;
@@ -102,16 +110,19 @@ function judgedByRows(
 
 /** The newest entry that left a party: kept while it may be needed, and young enough to be served. */
 function knownEntry(
-  profile: SourceProfile,
+  { known }: SourceProfile,
   { leavingSecond, layout }: Traits,
   { partyId, listedAs, assetId }: WindowRequest,
   now: Micros,
 ): SourceProfile['known'] {
-  const { known } = profile;
   if (leavingSecond === undefined || layout.sides === 'from') return known;
   const second = instantOf(leavingSecond);
-  const isYoung = known !== undefined && now - known.second < KNOWN_AGE_MICROS;
-  return isYoung || (known !== undefined && known.second >= second)
-    ? known
-    : { partyId, listedAs, assetId, second };
+  const isKept = known !== undefined && (now - known.second < KNOWN_AGE_MICROS || known.second >= second);
+  return isKept ? known : { partyId, listedAs, assetId, second };
+}
+
+/** The newest entry of a source that tells no time. */
+export function newestShown(shownTo: Micros | undefined, second: number | undefined): Micros | undefined {
+  if (second === undefined) return shownTo;
+  return later(shownTo ?? 0n, instantOf(second));
 }

@@ -33,20 +33,14 @@ export interface Target {
   readonly retentionMicros?: Micros | undefined;
   /** Of the source's chain; absent where no list is known. */
   readonly epoch?: number | undefined;
-  readonly trust?: Trust | undefined;
   readonly runId?: string | undefined;
   /** The source answers for short ranges alone: a start cannot be left out. */
   readonly isSilent?: boolean | undefined;
-}
-
-/** Which coverage is asked for again, though it is known, and which is kept, though the source contradicts it. */
-export interface Trust {
-  /** All of it was found to be wrong. */
-  readonly distrusted?: Range | undefined;
-  /** What this run has not checked yet. */
-  readonly again?: (Range & { readonly runId: string }) | undefined;
-  /** What comes back unchanged stands, and need not be published anew. */
+  /** Asked for again, though it is known: what this run has not checked yet. */
+  readonly again?: Range | undefined;
+  /** Asked for again: what comes back unchanged stands, and need not be published anew. */
   readonly audited?: ReadonlySet<bigint> | undefined;
+  /** Kept, though the source contradicts it. */
   readonly kept?: ReadonlySet<bigint> | undefined;
 }
 
@@ -93,8 +87,8 @@ export function planAsk(
   const between = plan === undefined ? [] : emptyBetween(plan, coverage, target);
   if (between.length === 0) return plan;
   // The answer brings their rows, should there be any: they are audited without a request more.
-  const audited = new Set([...(target.trust?.audited ?? []), ...between]);
-  return planOnce({ ...target, trust: { ...target.trust, audited } }, coverage, profile);
+  const audited = new Set([...(target.audited ?? []), ...between]);
+  return planOnce({ ...target, audited }, coverage, profile);
 }
 
 /** Known ranges without entries between those that are asked for. */
@@ -137,23 +131,21 @@ function planOnce(
   };
 }
 
-function isKnown(row: Coverage, { assetId, trust }: Target): boolean {
-  if (trust?.kept?.has(row.coverageId) === true) return true;
-  const isInScope = row.assetId === undefined || row.assetId === assetId;
-  return !row.open && isInScope && !isDistrusted(row, trust);
+function isKnown(row: Coverage, target: Target): boolean {
+  if (target.kept?.has(row.coverageId) === true) return true;
+  const isInScope = row.assetId === undefined || row.assetId === target.assetId;
+  return !row.open && isInScope && !isDistrusted(row, target);
 }
 
-function isDistrusted(row: Coverage, trust: Trust | undefined): boolean {
-  if (row.isFaulty) return true;
-  if (trust?.distrusted !== undefined && overlaps(row, trust.distrusted)) return true;
-  if (trust?.audited?.has(row.coverageId) === true) return true;
-  return trust?.again !== undefined && row.runId !== trust.again.runId && overlaps(row, trust.again);
+function isDistrusted(row: Coverage, { audited, again, runId }: Target): boolean {
+  if (row.isFaulty || audited?.has(row.coverageId) === true) return true;
+  return again !== undefined && row.runId !== runId && overlaps(row, again);
 }
 
 /** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
-function mayStand(row: Coverage, { assetId, trust }: Target): boolean {
+function mayStand(row: Coverage, { assetId, audited }: Target): boolean {
   if (row.assetId !== assetId || row.isFaulty || (row.content === undefined && !isEmpty(row))) return false;
-  return row.open || trust?.audited?.has(row.coverageId) === true;
+  return row.open || audited?.has(row.coverageId) === true;
 }
 
 function isInside(row: Range, ranges: readonly Range[]): boolean {
@@ -215,13 +207,14 @@ function touches(row: Coverage, closed: readonly Range[], open: AskPlan['open'])
 }
 
 /** Of a segment that is only asked for again in part, the rest stays. */
-function replacedPart(row: Coverage, { isWindow, closedTo, trust }: Target): Range | undefined {
+function replacedPart(row: Coverage, target: Target): Range | undefined {
   const { from, to } = row;
+  const { isWindow, closedTo, again } = target;
   if (row.open) return isWindow === true ? undefined : { from, to: earlier(to, closedTo) };
-  if (row.objectKey === undefined || !isDistrusted(row, trust)) return undefined;
-  const again = trust?.again;
-  const isWhole = again === undefined || isDistrusted(row, { ...trust, again: undefined });
-  return isWhole ? { from, to } : { from: later(from, again.from), to: earlier(to, again.to) };
+  if (row.objectKey === undefined || !isDistrusted(row, target)) return undefined;
+  return again === undefined || isDistrusted(row, { ...target, again: undefined })
+    ? { from, to }
+    : { from: later(from, again.from), to: earlier(to, again.to) };
 }
 
 function divided(
@@ -251,6 +244,12 @@ function openPart(
     .reduce((latest, row) => later(latest, row.to), later(target.from, target.closedTo));
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;
+}
+
+/** From the first closed range to the end of the last. */
+export function closedRange({ closed }: AskPlan): Range | undefined {
+  const [first, last] = [closed[0], closed.at(-1)];
+  return first && last && { from: first.from, to: last.to };
 }
 
 /** A closed range in which there is no entry. */

@@ -11,7 +11,7 @@ import type { SpoolOptions } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportLease } from '../store/leases.ts';
 import type { Publication } from '../store/publications.ts';
-import { isHeld, isSame } from '../validate/judge.ts';
+import { isHeld, isSame } from '../validate/compare.ts';
 import { nameObjects, type NewRange } from './new-range.ts';
 import { publish, type PublishDeps } from './publish.ts';
 import { type Kept, trimmed } from './trim.ts';

@@ -1,17 +1,29 @@
-/** Whether an answer that came to its end can be believed: held against everything that is known already. */
-import { BEGINNING } from '../../core/time.ts';
+/** What is made of each answer of an export: believed, asked for again, or kept out; and what that says of the verdict. */
+import { BEGINNING, DAY_MICROS } from '../../core/time.ts';
+import type { Verdict, VerdictWithEvidence } from '../../core/verdict.ts';
+import type { Outgrown, Received } from '../fetch/receive.ts';
+import { type Asked, firstWay, secondWay } from '../plan/next-window.ts';
+import { decided, doubted } from '../plan/profile.ts';
+import { overlaps } from '../plan/ranges.ts';
+import { type AskPlan, closedRange, isEmpty } from '../plan/remaining.ts';
 import type { WindowPlan } from '../plan/window-plan.ts';
+import type { ExportDeps, ExportRequest } from '../request.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import type { WindowRequest } from '../ports.ts';
-import type { Range } from '../plan/ranges.ts';
-import type { Received } from '../fetch/receive.ts';
-import type { AskPlan } from '../plan/remaining.ts';
-import type { ReceivedSegment } from '../spool/answer-rows.ts';
-import { compareOverlap, type OverlapFinding } from './overlap-check.ts';
+import type { Publication } from '../store/publications.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
+import { compareOverlap, fewerInOpen, type OverlapFinding, shrinking, sumsOf } from './compare.ts';
+import type { Tally } from './tally.ts';
+
+/** Requests about one plan, before no answer to it is believed. */
+const REQUESTS_PER_PLAN_MAX = 3;
+/** A source that keeps little may have dropped what is older than this. */
+const RESTED_MICROS = 7n * DAY_MICROS;
+/** After so many runs in a row that contradict what is known, the source is believed. */
+const CONTRADICTIONS_MAX = 3;
 
 /** What speaks against an answer. */
-export type Doubt =
-  | Extract<OverlapFinding, { state: 'fewer' | 'repeated' | 'other' }>
+type Doubt =
+  | Extract<OverlapFinding, { expected: unknown }>
   /** A stream that did not come to its end had more of this range. */
   | { readonly state: 'less than seen' }
   /** The present of the last time has fewer rows than it had. */
@@ -23,121 +35,224 @@ export type Doubt =
   /** Neither the transport nor a line end says that the answer came to its end, and no second answer was the same. */
   | { readonly state: 'end unproven' };
 
-/** What speaks against the answers to the plan in hand. */
-export interface Doubts {
-  readonly found: Doubt[];
-  requests: number;
-  lastSums: string | undefined;
+/** Doubts that say nothing of what the release can be trusted with. */
+const OF_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
+  'nothing left',
+  'start unproven',
+  'end unproven',
+]);
+
+export interface Answered extends Asked {
+  readonly received: Received;
+  /** With what the answer taught. */
+  readonly learned: SourceProfile;
+}
+
+/**
+ * `closed`: it is believed. `open`: it contradicts what is known; what is new is shown, and asked for again. A verdict:
+ * it was asked in every way, and brought nothing new. undefined: it is asked for again, in another way.
+ */
+type Judged = 'closed' | 'open' | VerdictWithEvidence | undefined;
+
+export class Judge {
+  readonly #request: ExportRequest;
+  readonly #deps: Pick<ExportDeps, 'repository' | 'source'>;
+  readonly #tally: Tally;
+  readonly #contradictions: number;
+  /** Coverage that stays, though the source contradicts it. */
+  readonly kept = new Set<bigint>();
+  /** Coverage that is asked for once more: what comes back the same stands. */
+  readonly audited = new Set<bigint>();
+  readonly findings: Doubt[] = [];
+  readonly verdicts: Verdict[] = [];
+  /** Of the last overlap check. */
+  overlap: string | undefined;
+  isContradicted = false;
+  /** Of the plan in hand: what speaks against its answers, the requests about it, and the sums of the last answer. */
+  #doubts: Doubt[] = [];
+  #requests = 0;
+  #lastSums: string | undefined;
   /** Nothing left the party, and asking a second way could not show more. */
-  isEmptyBelieved?: boolean;
-}
+  #isEmptyBelieved = false;
 
-export const NO_DOUBTS = (): Doubts => ({ found: [], requests: 0, lastSums: undefined });
-
-export interface Judgement {
-  /** What became of the overlap check, where there is one. */
-  readonly overlap: string | undefined;
-  readonly doubt: Doubt | undefined;
-}
-
-/** @param lastSums of the answer before this one to the same plan */
-export function judge(
-  plan: AskPlan,
-  question: Pick<WindowRequest, 'from' | 'to'>,
-  received: Received,
-  windows: WindowPlan,
-  lastSums: string | undefined,
-  boundsDemanded: boolean,
-): Judgement {
-  const finding = plan.overlap === undefined ? undefined : compareOverlap(plan.overlap, received);
-  const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
-  const overlap = gone ?? finding?.state;
-  if (finding !== undefined && 'expected' in finding && gone === undefined)
-    return { overlap, doubt: finding };
-  const range = closedRange(plan);
-  if (range !== undefined && windows.isLess(received.seen.stretches, range)) {
-    return { overlap, doubt: { state: 'less than seen' } };
+  /** @param contradictions runs in a row, before this one, in which the source said the same against what is known */
+  constructor(
+    request: ExportRequest,
+    deps: Pick<ExportDeps, 'repository' | 'source'>,
+    tally: Tally,
+    contradictions: number,
+  ) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#tally = tally;
+    this.#contradictions = contradictions;
   }
-  const fewer = fewerInOpen(plan, received);
-  if (fewer !== undefined) return { overlap, doubt: fewer };
-  const isLoose = !plan.isWindow && !windows.isSilent && (plan.overlap === undefined || gone !== undefined);
-  if (isLoose && received.rows === 0 && (question.from ?? BEGINNING) > BEGINNING)
-    return { overlap, doubt: { state: 'start unproven' } };
-  const isProven = overlap === 'verified' && received.before.rows > 0;
-  const isEmptied =
-    !boundsDemanded &&
-    question.to !== undefined &&
-    received.layout.sides === 'both' &&
-    received.leaving === 0;
-  if (isEmptied && !isProven) return { overlap, doubt: { state: 'nothing left' } };
-  return { overlap, doubt: isEndProven(received, lastSums) ? undefined : { state: 'end unproven' } };
-}
 
-/** By a framing and a line end, or by the same answer a second time. */
-export function isEndProven(received: Received, lastSums: string | undefined): boolean {
-  return (received.isFramed && received.openLine === undefined) || lastSums === sumsOf(received);
-}
-
-/** Of what must come again in the same way, whatever is new meanwhile. Where nothing is closed, that is all of it. */
-export function sumsOf({ before, segments, openLine = '' }: Received): string {
-  const closed = segments.filter(({ open }) => !open);
-  const digests = (closed.length === 0 ? segments : closed).map(({ spooled }) => spooled?.digest ?? 'empty');
-  return [before.rows, before.digest.hex(), ...digests, openLine].join(' ');
-}
-
-/** The segment that holds the same rows as one that is known, in the same range. */
-export function isSame(segment: ReceivedSegment, row: Coverage, sides: Coverage['sides']): boolean {
-  const { from, to, open, spooled } = segment;
-  return (
-    !open &&
-    from === row.from &&
-    to === row.to &&
-    spooled !== undefined &&
-    BigInt(spooled.rows) === row.rows &&
-    spooled.digest === row.content?.digest &&
-    spooled.rowForm === row.content.rowForm &&
-    sides === row.sides
-  );
-}
-
-/** Rows of the present that was known have vanished: as with the overlap, what is known stays. */
-export function fewerInOpen({ supersedes }: AskPlan, { segments, layout }: Received): Doubt | undefined {
-  for (const row of supersedes.filter(({ open }) => open)) {
-    const hasOtherSides = row.sides !== 'unknown' && row.sides !== layout.sides;
-    // What lies in its range, whether closed by now or not.
-    const inside = segments.filter(({ from, to }) => from < row.to && (to === undefined || to > row.from));
-    const receivedRows = inside.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
-    if (hasOtherSides || receivedRows >= row.rows) continue;
-    return {
-      state: 'fewer in the open segment',
-      knownRows: String(row.rows),
-      receivedRows: String(receivedRows),
-    };
+  /** In how many runs in a row the source contradicted what is known, with this one. */
+  get contradictions(): number {
+    return this.isContradicted ? this.#contradictions + 1 : 0;
   }
-  return undefined;
-}
 
-/** What is lost in the store and loaded is the only copy. */
-export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
-  return isFaulty !== true || isLoaded === true;
-}
+  get hasDoubts(): boolean {
+    return this.#doubts.length > 0;
+  }
 
-/** @returns the closed segments that an answer would replace by less */
-export function shrinking(plan: AskPlan, received: Received): readonly Coverage[] {
-  const believed = plan.supersedes.filter((row) => !row.open && isHeld(row));
-  const knownRows = believed.reduce((sum, row) => sum + row.rows, 0n);
-  const closed = received.segments.filter(({ open }) => !open);
-  const receivedRows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
-  return receivedRows >= knownRows ? [] : believed.filter(({ rows }) => rows > 0n);
-}
+  /** The next request about a plan. After the first doubt it is another one, that must bring the same rows. */
+  request(plan: AskPlan, profile: SourceProfile): AskPlan['question'] {
+    this.#requests += 1;
+    const [doubt, second] = this.#doubts;
+    const isFirst = doubt === undefined || second !== undefined || doubt.state === 'end unproven';
+    return isFirst || this.#isEmptyBelieved
+      ? firstWay(plan)
+      : secondWay(plan, profile, doubt.state === 'start unproven');
+  }
 
-/** From the first closed range to the end of the last. */
-export function closedRange(plan: AskPlan): Range | undefined {
-  const [first, last] = [plan.closed[0], plan.closed.at(-1)];
-  return first === undefined || last === undefined ? undefined : { from: first.from, to: last.to };
-}
+  async judge(answered: Answered, windows: WindowPlan): Promise<Judged> {
+    const { plan, request, received, profile, learned } = answered;
+    // Asked by what was true of another release.
+    const isOutdated = profile.header !== undefined && profile.header !== learned.header;
+    const isWrong = learned.bounds !== 'right' && profile.bounds !== learned.bounds;
+    const mayAskAgain = this.#requests < REQUESTS_PER_PLAN_MAX;
+    if (request.to !== undefined && (isOutdated || isWrong) && mayAskAgain) return undefined;
+    const sums = sumsOf(received);
+    const isProven = (received.isFramed && received.openLine === undefined) || this.#lastSums === sums;
+    this.#lastSums = sums;
+    const doubt = this.#doubtOf(answered, windows, isProven);
+    if (doubt !== undefined) return this.#follow(doubt, answered, isProven);
+    const shrunk = shrinking(plan, received);
+    if (shrunk.length > 0) return this.keep(shrunk);
+    const first = this.#doubts[0]?.state;
+    if (first === 'nothing left' && received.leaving > 0) await this.#distrustBounds(learned);
+    // What a request with the start did not bring.
+    if (first === 'start unproven' && received.segments.some(({ open, spooled }) => !open && spooled))
+      this.#suspect();
+    return 'closed';
+  }
 
-/** Of the rows that are closed by an answer: not what it repeats, nor the present. */
-export function closedBytes({ segments }: Received): number {
-  return segments.reduce((sum, { open, spooled }) => (open ? sum : sum + Number(spooled?.bytes ?? 0n)), 0);
+  /** An answer was cancelled. @returns the verdict where another request would not settle the doubt that it is about */
+  async outgrew({ traits }: Outgrown, profile: SourceProfile): Promise<VerdictWithEvidence | undefined> {
+    const doubt = this.#doubts.at(-1);
+    if (doubt === undefined) return undefined;
+    if (doubt.state !== 'nothing left') return { verdict: 'suspicious', evidence: {} };
+    if ((traits?.leaving ?? 0) > 0) await this.#distrustBounds(profile);
+    else this.#isEmptyBelieved = true;
+    return undefined;
+  }
+
+  /** Keeps what is known, and does not ask for it again. */
+  keep(rows: readonly Coverage[], reason = 'the source serves less of them than it did'): undefined {
+    this.#suspect();
+    this.#tally.kept(rows, reason);
+    for (const { coverageId } of rows) this.kept.add(coverageId);
+    this.#settle();
+  }
+
+  /** An answer was published: what it says of what was known before. */
+  published({ plan, received }: Answered, { segments, closes }: Publication, as: 'closed' | 'open'): void {
+    const { leftOut, layout } = received;
+    const isForeignAsset =
+      this.#request.assetId !== undefined && layout.sides === 'from' && leftOut.asset > 0n;
+    // Rows of others where a source can send none.
+    if (leftOut.party > 0n || isForeignAsset) this.#suspect();
+    for (const row of plan.standing.filter(({ open }) => !open)) {
+      const isSame = isEmpty(row)
+        ? !segments.some(({ manifest }) => overlaps(manifest, row))
+        : closes.some(({ coverageId }) => coverageId === row.coverageId);
+      // Otherwise the source tells another story of a range that it had closed.
+      if (!isSame) this.#suspect();
+      this.#tally.audited(row, isSame);
+      this.audited.delete(row.coverageId);
+    }
+    const isSurprise = this.#doubts.some(({ state }) => state === 'other' || state === 'less than seen');
+    if (as === 'closed' && isSurprise) this.#suspect();
+    this.#settle();
+  }
+
+  #suspect(): void {
+    this.verdicts.push('suspicious');
+  }
+
+  /** What was doubted of a plan says nothing of the next one. */
+  #settle(): void {
+    this.#doubts = [];
+    this.#requests = 0;
+    this.#lastSums = undefined;
+    this.#isEmptyBelieved = false;
+  }
+
+  /** Something left the party after all, where nothing did between a start and an end. */
+  async #distrustBounds(profile: SourceProfile): Promise<void> {
+    const evidence = 'entries that left a party came with a start alone, and not with a start and an end';
+    await this.#deps.repository.learn({ ...profile, ...decided('broken', evidence, this.#request.seenTime) });
+  }
+
+  #doubtOf(
+    { plan, request, received, learned }: Answered,
+    windows: WindowPlan,
+    isProven: boolean,
+  ): Doubt | undefined {
+    const finding = plan.overlap && compareOverlap(plan.overlap, received);
+    const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
+    this.overlap = gone ?? finding?.state ?? this.overlap;
+    if (finding !== undefined && 'expected' in finding && gone === undefined) return finding;
+    const range = closedRange(plan);
+    if (range !== undefined && windows.isLess(received.seen.stretches, range))
+      return { state: 'less than seen' };
+    const fewer = fewerInOpen(plan, received);
+    if (fewer !== undefined) return { state: 'fewer in the open segment', ...fewer };
+    const isLoose = !plan.isWindow && !windows.isSilent && (plan.overlap === undefined || gone !== undefined);
+    if (isLoose && received.rows === 0 && (request.from ?? BEGINNING) > BEGINNING)
+      return { state: 'start unproven' };
+    const mayBeEmptied =
+      request.to !== undefined && learned.boundsDemanded !== true && received.layout.sides === 'both';
+    const isKnownBack = finding?.state === 'verified' && received.before.rows > 0;
+    if (mayBeEmptied && received.leaving === 0 && !isKnownBack && !this.#isEmptyBelieved)
+      return { state: 'nothing left' };
+    return isProven ? undefined : { state: 'end unproven' };
+  }
+
+  async #follow(doubt: Doubt, answered: Answered, isProven: boolean): Promise<Judged> {
+    const { plan, coverage, target, learned } = answered;
+    this.#doubts.push(doubt);
+    this.findings.push(doubt);
+    const isLast = this.#requests >= REQUESTS_PER_PLAN_MAX;
+    // The first of two answers that may end anywhere says nothing yet.
+    if (doubt.state === 'end unproven' && !isLast) return undefined;
+    if (!OF_ONE_REQUEST.has(doubt.state))
+      await this.#deps.repository.learn(doubted(learned, this.#request.seenTime));
+    const isTwice = this.#doubts.length > 1;
+    if (isLast || (isTwice && doubt.state !== 'other')) return this.#contradict(doubt, answered, isProven);
+    // Twice the same surprise: what was known before is asked for again, and replaced where it differs.
+    if (isTwice && plan.overlap !== undefined) {
+      const surprising = { from: plan.overlap.tail.from, to: plan.overlap.to };
+      for (const row of coverage)
+        if (row.assetId === target.assetId && overlaps(row, surprising)) this.audited.add(row.coverageId);
+    }
+    return undefined;
+  }
+
+  /** What is known stays. What is new contradicts nothing, and is published. */
+  #contradict(doubt: Doubt, { plan, received }: Answered, isProven: boolean): Judged {
+    if (doubt.state === 'fewer in the open segment' && !this.#deps.source.hasTimes && isProven) {
+      this.#suspect();
+      return 'closed';
+    }
+    // Whatever else is doubted: rows that were shown once are not replaced by fewer.
+    const open = plan.supersedes.filter((row) => row.open);
+    if (fewerInOpen(plan, received)) return this.keep(open, 'rows of the last open segment are gone');
+    const isEnd = doubt.state === 'end unproven';
+    this.verdicts.push(isEnd ? 'incomplete' : 'suspicious');
+    const hasNew = received.segments.some(({ spooled }) => spooled !== undefined);
+    const { seenTime } = this.#request;
+    const isOld = seenTime - (plan.overlap?.tail.from ?? seenTime) > RESTED_MICROS;
+    const isGone = doubt.state === 'fewer' && received.before.rows === 0 && hasNew && isOld;
+    const isAccepted = !isEnd && doubt.state !== 'other' && this.#contradictions + 1 >= CONTRADICTIONS_MAX;
+    if ((isGone || isAccepted) && isProven) return 'closed';
+    this.isContradicted = !isEnd;
+    const replacesClosed = plan.trims.length > 0 || plan.supersedes.some((row) => !row.open);
+    // A last line that may have been cut is no row yet.
+    const isWhole = isProven || received.openLine === undefined;
+    const mayShow = hasNew && isWhole && !replacesClosed && doubt.state !== 'repeated';
+    return mayShow ? 'open' : { verdict: 'complete', evidence: { doubt } };
+  }
 }

@@ -3,62 +3,72 @@ import { PermanentError } from '../../core/errors.ts';
 import { formatInstant } from '../../core/time.ts';
 import type { Outgrown, Received } from '../fetch/receive.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import type { ExportScope } from '../ports.ts';
+import { rowsOf } from './compare.ts';
 
 export class Tally {
   /** Over all answers that came to their end. */
-  received = 0;
+  rows = 0;
   bytes = 0;
-  cancelled = 0;
-  readonly leftOut = { party: 0n, asset: 0n, range: 0n };
-  held = 0;
+  #cancelled = 0;
+  readonly #leftOut = { party: 0n, asset: 0n, range: 0n };
+  #held = 0;
   /** Of answers that were not published, and asked for again. */
-  unused = 0;
+  #unused = 0;
   /** Ranges that were asked for once more. */
-  readonly audits: { readonly from: string; readonly to: string; readonly found: string }[] = [];
-  readonly keptNotes: { readonly from: string; readonly to: string; readonly reason: string }[] = [];
+  readonly #audited: object[] = [];
+  readonly #kept: object[] = [];
 
   count(received: Received | Outgrown): void {
     this.bytes += received.bytes;
-    if (received.state === 'outgrown') this.cancelled += 1;
+    if (received.state === 'outgrown') this.#cancelled += 1;
     else {
-      this.received += received.rows;
-      this.unused += received.rows;
+      this.rows += received.rows;
+      this.#unused += received.rows;
     }
   }
 
   /** @throws PermanentError `BOOKS_UNBALANCED` where a row of the answer is in none of them */
-  balance(received: Received, heldRows: number): void {
-    const { leftOut, before, known, rows } = received;
+  balance({ leftOut, before, known, rows, segments }: Received, heldRows: number): void {
     const held = before.rows + known + heldRows;
     const left = leftOut.party + leftOut.asset + leftOut.range;
-    const spooled = received.segments.reduce((sum, segment) => sum + (segment.spooled?.rows ?? 0), 0);
-    if (BigInt(rows) !== BigInt(before.rows + known + spooled) + left) {
+    const spooled = rowsOf(segments);
+    if (BigInt(rows) !== BigInt(before.rows + known) + spooled + left) {
       throw new PermanentError(
         `Cannot export: of ${rows} rows received ${spooled} are published, ${left} left out and ${held} held; report this`,
         { code: 'BOOKS_UNBALANCED', meta: { rows, spooled, held, leftOut: { ...leftOut } } },
       );
     }
-    this.held += held;
-    this.leftOut.party += leftOut.party;
-    this.leftOut.asset += leftOut.asset;
-    this.leftOut.range += leftOut.range;
-    this.unused -= rows;
+    this.#held += held;
+    this.#leftOut.party += leftOut.party;
+    this.#leftOut.asset += leftOut.asset;
+    this.#leftOut.range += leftOut.range;
+    this.#unused -= rows;
   }
 
   kept(rows: readonly Coverage[], reason: string): void {
-    for (const { from, to } of rows)
-      this.keptNotes.push({ from: formatInstant(from), to: formatInstant(to), reason });
+    this.#kept.push(...rows.map((row) => ({ ...rangeOf(row), reason })));
   }
 
-  audited({ from, to }: Coverage, isSame: boolean): void {
+  audited(row: Coverage, isSame: boolean): void {
     const found = isSame ? 'the same' : 'other rows than were published; replaced';
-    this.audits.push({ from: formatInstant(from), to: formatInstant(to), found });
+    this.#audited.push({ ...rangeOf(row), found });
   }
 
-  /** Rows of others where a source can send none. */
-  hasStrangers({ leftOut, layout }: Received, { assetId }: ExportScope): boolean {
-    const isForeignAsset = assetId !== undefined && layout.sides === 'from' && leftOut.asset > 0n;
-    return leftOut.party > 0n || isForeignAsset;
+  evidence(): Record<string, unknown> {
+    const { party, asset, range } = this.#leftOut;
+    return {
+      ...(this.#cancelled === 0 ? {} : { cancelled: this.#cancelled }),
+      receivedRows: String(this.rows),
+      receivedBytes: String(this.bytes),
+      heldRows: String(this.#held),
+      ...(this.#unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(this.#unused) }),
+      leftOut: { party: String(party), asset: String(asset), range: String(range) },
+      ...(this.#kept.length === 0 ? {} : { kept: this.#kept }),
+      ...(this.#audited.length === 0 ? {} : { audited: this.#audited }),
+    };
   }
+}
+
+function rangeOf({ from, to }: Coverage): { from: string; to: string } {
+  return { from: formatInstant(from), to: formatInstant(to) };
 }

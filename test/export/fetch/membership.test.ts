@@ -69,8 +69,7 @@ test('every entry is in one range, whatever the borders', async () => {
             return { name: `${files}`, path: join(folder, `${files}`) };
           },
           tailBytesMax: 1000,
-          onProgress: () => undefined,
-          mayGoOn: async () => true,
+          mayGoOn: () => true,
         });
         if (received.state !== 'complete') throw new Error('cancelled');
         for (const { spooled } of received.segments) {

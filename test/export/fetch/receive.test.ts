@@ -54,8 +54,7 @@ function options(changes: Partial<ReceiveOptions> = {}): ReceiveOptions {
       return { name: `${files}`, path: join(folder, `${files}`) };
     },
     tailBytesMax: 2 ** 20,
-    onProgress: () => undefined,
-    mayGoOn: async () => true,
+    mayGoOn: () => true,
     ...changes,
   };
 }

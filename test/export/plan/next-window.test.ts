@@ -2,11 +2,10 @@
 import { describe, expect, test } from 'vitest';
 import { DAY_MICROS, type Micros } from '../../../src/core/time.ts';
 import { nextWindow, wouldShrink } from '../../../src/export/plan/next-window.ts';
-import type { Target } from '../../../src/export/plan/remaining.ts';
+import { closedRange, type Target } from '../../../src/export/plan/remaining.ts';
 import { WindowPlan } from '../../../src/export/plan/window-plan.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
 import type { SourceProfile } from '../../../src/export/store/source-profile.ts';
-import { closedRange } from '../../../src/export/validate/judge.ts';
 
 const NOW = 20_000n * DAY_MICROS;
 const NOTHING = { bytes: 0, stretches: [], sortedTo: undefined };
@@ -46,9 +45,9 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
       (time) => time >= (question.from ?? 0n) && (question.to === undefined || time < question.to),
     );
     if (answer.length > rowsMax && range !== undefined) {
-      const hoped = profile.known === undefined ? profile : { ...profile, bounds: 'right' as const };
       const lost = windows.ifOutgrown(NOTHING, range);
-      if (!wouldShrink(next.plan, target, coverage, hoped, lost)) throw new Error('it cannot shrink');
+      if (!wouldShrink({ ...next, target, coverage, profile }, lost, profile.known !== undefined))
+        throw new Error('it cannot shrink');
       windows.outgrown(NOTHING, range);
       continue;
     }
