@@ -12,7 +12,7 @@ import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeTable } from './tables/columns.ts';
 import type { AddFile } from './delta/actions.ts';
-import { fileKey } from './delta/paths.ts';
+import { fileKey } from './delta/listing.ts';
 import type { LakeAccess } from './local/duckdb.ts';
 import { fetchObject } from './local/fetch-object.ts';
 import { rootOf } from './tables/tables.ts';

@@ -7,8 +7,7 @@ import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
 import type { ListedObject, ObjectStore } from '../objects/object-store.ts';
 import { LAKE_TABLES } from './tables/columns.ts';
-import { listObjects } from './delta/listing.ts';
-import { padded } from './delta/paths.ts';
+import { listObjects, padded } from './delta/listing.ts';
 import { LAKE_PREFIX } from './tables/tables.ts';
 
 export const MOMENTS_PREFIX = `${LAKE_PREFIX}moments/`;

@@ -1,14 +1,12 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
 import { PermanentError, UsageError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
 import { whoDecides } from './build/committer.ts';
 import { statesOf, TableWriter } from './build/table-writer.ts';
 import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './build/workshop.ts';
 import { type FilesTotal, type TableState, totalOfFiles } from './delta/actions.ts';
-import { findBrokenCheckpoints, removeBroken } from './delta/checkpoint.ts';
-import { listObjects, logAmong } from './delta/listing.ts';
+import { findBrokenCheckpoints } from './delta/checkpoint.ts';
+import { checkpointKey, listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
-import { checkpointKey } from './delta/paths.ts';
 import { openEngine } from './local/duckdb.ts';
 import { storedFile } from './local-files.ts';
 import { momentsAmong, readMoment } from './moment.ts';
@@ -46,38 +44,28 @@ export async function describeLake(
   const tables: TableOverview[] = [];
   const listed = await listObjects(objects, LAKE_PREFIX, signal);
   for (const table of LAKE_TABLES) {
-    const root = rootOf(table);
-    const log = logAmong(root, listed);
-    const broken = await findBrokenCheckpoints(access, log);
-    await removeBroken(access, broken);
-    const removed = new Set(broken.map(({ key }) => key));
-    const checkpoints = log.checkpoints.filter((version) => !removed.has(checkpointKey(root, version)));
-    const state = await readTable(access, { ...log, checkpoints });
+    const log = logAmong(rootOf(table), listed);
+    const broken = (await findBrokenCheckpoints(access, log)).map(({ key }) => key);
+    for (const key of broken) await objects.remove(key, signal);
+    const state = await readTable(access, log);
     if (state === undefined) continue;
+    const whole = log.checkpoints.find((version) => !broken.includes(checkpointKey(log.root, version)));
     tables.push({
       table,
-      path: `${objects.url}/${root}`,
+      path: `${objects.url}/${log.root}`,
       version: state.version,
-      oldestVersion: log.commits[0] === 0 ? 0 : (checkpoints[0] ?? state.version),
+      oldestVersion: log.commits[0] === 0 ? 0 : (whole ?? state.version),
       ...totalOfFiles([...state.live.values()]),
       committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
       mended: broken.length,
     });
   }
   const moments = momentsAmong(listed).map(({ number }) => number);
-  return { store: objects.url, moments, tables, commitsDecidedBy: await askWhoDecides(objects, signal) };
-}
-
-async function askWhoDecides(
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<LakeOverview['commitsDecidedBy']> {
-  try {
-    return await whoDecides(objects, signal);
-  } catch (error) {
+  const commitsDecidedBy = await whoDecides(objects, signal).catch((error: unknown) => {
     if (error instanceof PermanentError) return undefined;
     throw error;
-  }
+  });
+  return { store: objects.url, moments, tables, commitsDecidedBy };
 }
 
 /** @returns how many objects were removed */

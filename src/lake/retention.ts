@@ -2,8 +2,7 @@
 import { type Micros, nowMicros } from '../core/time.ts';
 import type { ListedObject, ObjectStore } from '../objects/object-store.ts';
 import type { TableState } from './delta/actions.ts';
-import { logAmong } from './delta/listing.ts';
-import { checkpointKey, commitKey, fileKey, logPrefix } from './delta/paths.ts';
+import { checkpointKey, commitKey, fileKey, logAmong, logPrefix } from './delta/listing.ts';
 import { momentsAmong } from './moment.ts';
 import type { LakeTable } from './tables/columns.ts';
 import { rootOf } from './tables/tables.ts';

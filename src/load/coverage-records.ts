@@ -1,4 +1,4 @@
-/** The records of coverage in the store, read side by side: of each party, what the newest says of it. */
+/** The records of coverage in the store: each is proven before what it says is believed. */
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../core/errors.ts';
 import { compareIds } from '../core/ids.ts';
@@ -27,8 +27,8 @@ interface SoundRecord extends RecordName {
 export interface CoverageRecords {
   /** The newest one's. */
   readonly lineage: { readonly warehouseId: string; readonly seq: bigint } | undefined;
-  /** In the order of their ids, each once. */
-  parties(): AsyncGenerator<RecordedParty>;
+  /** What each of them says. */
+  readonly parties: readonly AsyncGenerator<RecordedParty>[];
 }
 
 /** @param onProblem told of each record that cannot be used; it is left out */
@@ -49,7 +49,7 @@ export async function readRecords(
     }
   }
   const newest = sound.toSorted((a, b) => (a.seq < b.seq ? 1 : -1))[0];
-  return { lineage: newest, parties: () => newestOfEach(sound, objects, signal) };
+  return { lineage: newest, parties: sound.map((record) => recordedParties(record, objects, signal)) };
 }
 
 /** Read to its end once: what is believed later was whole. */
@@ -89,48 +89,15 @@ async function* recordLines(key: string, objects: ObjectStore, signal: AbortSign
   if (rest !== '') throw invalidRecord(key, 'it ends in the middle of a line');
 }
 
-interface Reader {
-  readonly seq: bigint;
-  readonly rest: AsyncIterator<PartyCoverage>;
-  next: PartyCoverage;
-}
-
-async function* newestOfEach(
-  records: readonly SoundRecord[],
+/** In the order of their ids, each once. */
+async function* recordedParties(
+  { key, seq }: SoundRecord,
   objects: ObjectStore,
   signal: AbortSignal,
 ): AsyncGenerator<RecordedParty> {
-  let readers: Reader[] = [];
-  for (const { key, seq } of records.toSorted((a, b) => (a.seq < b.seq ? 1 : -1))) {
-    const rest = recordedParties(key, objects, signal);
-    const first = await rest.next();
-    if (first.done !== true) readers.push({ seq, rest, next: first.value });
-  }
-  while (readers.length > 0) {
-    const partyId = readers
-      .map(({ next }) => next.partyId)
-      .reduce((least, id) => (compareIds(id, least) < 0 ? id : least));
-    const [newest, ...others] = readers.filter(({ next }) => next.partyId === partyId);
-    if (newest === undefined) return;
-    yield { ...newest.next, seq: newest.seq };
-    const ended = new Set<Reader>();
-    for (const reader of [newest, ...others]) {
-      const following = await reader.rest.next();
-      if (following.done === true) ended.add(reader);
-      else reader.next = following.value;
-    }
-    readers = readers.filter((reader) => !ended.has(reader));
-  }
-}
-
-async function* recordedParties(
-  key: string,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): AsyncGenerator<PartyCoverage> {
   let isHead = true;
   for await (const line of recordLines(key, objects, signal)) {
-    if (!isHead) yield decodeParty(line, key);
+    if (!isHead) yield { ...decodeParty(line, key), seq };
     isHead = false;
   }
 }

@@ -8,13 +8,15 @@ import { readRecordKey, recordsOf } from '../ledger/objects/coverage-record.ts';
 import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { isManifestKey, manifestKey, partyName } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { type CoverageRecords, readRecords, type RecordedParty } from './coverage-records.ts';
+import { readRecords, type RecordedParty } from './coverage-records.ts';
 import type { Lineage, RebuildStore } from './store/rebuild-store.ts';
 import { reconcile } from './reconcile.ts';
 
 const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 const PROBLEMS_KEPT_MAX = 100;
 const PREFIX = 'ledger/';
+/** Behind every name. */
+const NAMES_END = '~';
 const PARTY_OF = /^ledger\/party=([^/]+)\//;
 
 export interface RebuildResult {
@@ -110,7 +112,10 @@ async function rebuild(
   await repository.begin();
   const records = await readRecords(objects, onProblem, signal, warehouseId);
   let { lineage } = records;
-  for await (const { sizes, recorded } of together(objects, records, signal)) {
+  const sources = [...records.parties.map(partsOf), partyObjects(objects, signal)];
+  for await (const parts of joinParties(sources)) {
+    const [recorded] = parts.flatMap((part) => part.recorded ?? []).toSorted((a, b) => Number(b.seq - a.seq));
+    const sizes = new Map(parts.flatMap((part) => [...(part.sizes ?? [])]));
     const found = await readManifests(objects, sizes, onProblem, signal);
     const manifests = found.filter((one) => warehouseId === undefined || one.warehouseId === warehouseId);
     const partyId = recorded?.partyId ?? manifests[0]?.partyId;
@@ -126,53 +131,53 @@ async function rebuild(
   return { ...sum, problems };
 }
 
-interface PartyFound {
-  readonly sizes: ReadonlyMap<string, bigint>;
-  readonly recorded: RecordedParty | undefined;
+/** What one record, or the listing of the objects, says of a party. */
+interface PartyPart {
+  /** The party's in keys. */
+  readonly name: string;
+  readonly sizes?: Sizes;
+  readonly recorded?: RecordedParty;
 }
 
-type Sizes = PartyFound['sizes'];
+type Sizes = ReadonlyMap<string, bigint>;
 
 /**
- * Ids of 64 hex digits come in the same order from both. Others, whose names in keys have an order of their own, are
- * kept in memory until both are read.
+ * Yields together what is said of each party. Names of 64 hex digits rise in each source; others, which have an order
+ * of their own, are kept in memory until all are read.
  */
-async function* together(
-  objects: ObjectStore,
-  records: CoverageRecords,
-  signal: AbortSignal,
-): AsyncGenerator<PartyFound> {
-  const others = new Map<string, { sizes: Sizes; recorded?: RecordedParty }>();
-  const recorded = hexParties(records, (party) => {
-    others.set(partyName(party.partyId), { sizes: new Map(), recorded: party });
-  });
-  const unrecorded: [name: string, sizes: Sizes][] = [];
-  let next = await recorded.next();
-  for await (const [name, sizes] of partyObjects(objects, signal)) {
-    if (!isHexId(name)) {
-      unrecorded.push([name, sizes]);
-      continue;
+async function* joinParties(
+  sources: readonly AsyncIterable<PartyPart>[],
+): AsyncGenerator<readonly PartyPart[]> {
+  const others = new Map<string, PartyPart[]>();
+  async function* rising(source: AsyncIterable<PartyPart>): AsyncGenerator<PartyPart> {
+    for await (const part of source) {
+      if (isHexId(part.name)) yield part;
+      else others.set(part.name, [...(others.get(part.name) ?? []), part]);
     }
-    for (; next.done !== true && next.value.partyId < name; next = await recorded.next()) {
-      yield { sizes: new Map(), recorded: next.value };
-    }
-    const isSame = next.done !== true && next.value.partyId === name;
-    yield { sizes, recorded: isSame ? next.value : undefined };
-    if (isSame) next = await recorded.next();
   }
-  for (; next.done !== true; next = await recorded.next()) yield { sizes: new Map(), recorded: next.value };
-  for (const [name, sizes] of unrecorded) others.set(name, { ...others.get(name), sizes });
-  for (const { sizes, recorded: party } of others.values()) yield { sizes, recorded: party };
+  const readers: { rest: AsyncGenerator<PartyPart>; next: PartyPart | undefined }[] = [];
+  const advance = async (rest: AsyncGenerator<PartyPart>): Promise<PartyPart | undefined> => {
+    const { done, value } = await rest.next();
+    return done === true ? undefined : value;
+  };
+  for (const source of sources) {
+    const rest = rising(source);
+    readers.push({ rest, next: await advance(rest) });
+  }
+  for (;;) {
+    const least = readers
+      .flatMap(({ next }) => next?.name ?? [])
+      .reduce((a, b) => (a < b ? a : b), NAMES_END);
+    if (least === NAMES_END) break;
+    const same = readers.filter(({ next }) => next?.name === least);
+    yield same.flatMap(({ next }) => next ?? []);
+    for (const reader of same) reader.next = await advance(reader.rest);
+  }
+  yield* others.values();
 }
 
-async function* hexParties(
-  records: CoverageRecords,
-  onOther: (party: RecordedParty) => void,
-): AsyncGenerator<RecordedParty> {
-  for await (const party of records.parties()) {
-    if (isHexId(party.partyId)) yield party;
-    else onOther(party);
-  }
+async function* partsOf(parties: AsyncIterable<RecordedParty>): AsyncGenerator<PartyPart> {
+  for await (const recorded of parties) yield { name: partyName(recorded.partyId), recorded };
 }
 
 async function readManifests(
@@ -195,23 +200,20 @@ async function readManifests(
 }
 
 /** Sizes by key, one map a party: keys come in order, and begin with the party's name. */
-async function* partyObjects(
-  objects: ObjectStore,
-  signal: AbortSignal,
-): AsyncGenerator<readonly [name: string, sizes: Sizes]> {
+async function* partyObjects(objects: ObjectStore, signal: AbortSignal): AsyncGenerator<PartyPart> {
   let party = '';
   let sizes = new Map<string, bigint>();
   for await (const { key, bytes } of objects.list(PREFIX, signal)) {
     const id = PARTY_OF.exec(key)?.[1];
     if (id === undefined) continue;
     if (id !== party && sizes.size > 0) {
-      yield [party, sizes];
+      yield { name: party, sizes };
       sizes = new Map();
     }
     party = id;
     sizes.set(key, bytes);
   }
-  if (sizes.size > 0) yield [party, sizes];
+  if (sizes.size > 0) yield { name: party, sizes };
 }
 
 async function checkedManifest(

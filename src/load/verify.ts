@@ -9,7 +9,7 @@ import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { manifestKey } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { checkStore } from './check-store.ts';
-import type { LakeCheck, NeverFetched, Problem } from './ports.ts';
+import type { LakeCheck, LakeCheckOptions, NeverFetched, Problem } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 import type { VerifyStore } from './store/verify-store.ts';
@@ -32,19 +32,19 @@ export interface VerifyOptions {
   readonly scope?: 'nightly' | 'whole';
   /** Recompute the values' sums of the rows in the warehouse and the lake. */
   readonly deep?: boolean;
-  readonly onProgress?: (checked: VerifyCounts) => void;
+  readonly onProgress?: (checked: Readonly<VerifyCounts>) => void;
 }
 
 export interface VerifyCounts {
-  readonly segments: number;
-  readonly objectBytes: bigint;
-  readonly loadedSegments: number;
-  readonly warehouseRows: bigint;
-  readonly lakeFiles: number;
-  readonly lakeFilesRead: number;
-  readonly lakeRows: bigint;
+  segments: number;
+  objectBytes: bigint;
+  loadedSegments: number;
+  warehouseRows: bigint;
+  lakeFiles: number;
+  lakeFilesRead: number;
+  lakeRows: bigint;
   /** Segments that the next build of the lake brings or takes away. */
-  readonly lakeSegmentsBehind: number;
+  lakeSegmentsBehind: number;
 }
 
 export interface VerifyReport {
@@ -55,7 +55,7 @@ export interface VerifyReport {
   readonly provenSince: string | null;
   /** Objects of this lineage that no segment names: left by a crash, or published after a backup that was restored. */
   readonly objectsNotRecorded: number;
-  readonly checked: VerifyCounts;
+  readonly checked: Readonly<VerifyCounts>;
   readonly problemCount: number;
   readonly problems: readonly Problem[];
   readonly neverFetched: NeverFetched;
@@ -65,22 +65,34 @@ export interface VerifyReport {
 export async function verify(
   deps: VerifyDeps,
   signal: AbortSignal,
-  options: VerifyOptions = {},
+  { scope = 'whole', deep = false, onProgress }: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  return new Verification(deps, signal, options).run();
+  const { repository, objects } = deps;
+  const isFull = scope === 'whole';
+  const parts = isFull ? 1 : NIGHTLY_PARTS;
+  const verification = new Verification(deps, signal, onProgress);
+  await verification.checkSegments(await repository.segmentsToProve(parts), deep);
+  const store = isFull ? await checkStore(repository, objects, signal) : { problems: [], notRecorded: 0 };
+  verification.add(...store.problems, ...(await repository.inconsistencies(signal, isFull)));
+  await verification.checkLake({ deep, parts });
+  const { problems, problemCount, checked } = verification;
+  return {
+    verdict: problemCount === 0 ? 'complete' : 'failed',
+    deep,
+    scope,
+    provenSince: await repository.oldestProof(),
+    objectsNotRecorded: store.notRecorded,
+    checked,
+    problemCount,
+    problems,
+    neverFetched: await repository.neverFetched(),
+  };
 }
 
 class Verification {
-  readonly #deps: VerifyDeps;
-  readonly #signal: AbortSignal;
-  readonly #options: VerifyOptions;
-  readonly #isFull: boolean;
-  readonly #isDeep: boolean;
-  readonly #problems: Problem[] = [];
-  /** Of the page in hand: something of them does not agree. */
-  readonly #suspects = new Set<bigint>();
-  #problemCount = 0;
-  #checked: VerifyCounts = {
+  readonly problems: Problem[] = [];
+  problemCount = 0;
+  readonly checked: VerifyCounts = {
     segments: 0,
     objectBytes: 0n,
     loadedSegments: 0,
@@ -90,97 +102,66 @@ class Verification {
     lakeRows: 0n,
     lakeSegmentsBehind: 0,
   };
+  readonly #deps: VerifyDeps;
+  readonly #signal: AbortSignal;
+  readonly #onProgress: VerifyOptions['onProgress'];
+  /** Of the page in hand: something of them does not agree. */
+  readonly #suspects = new Set<bigint>();
 
-  constructor(deps: VerifyDeps, signal: AbortSignal, options: VerifyOptions) {
+  constructor(deps: VerifyDeps, signal: AbortSignal, onProgress: VerifyOptions['onProgress']) {
     this.#deps = deps;
     this.#signal = signal;
-    this.#options = options;
-    this.#isFull = options.scope !== 'nightly';
-    this.#isDeep = options.deep === true;
+    this.#onProgress = onProgress;
   }
 
-  async run(): Promise<VerifyReport> {
-    const { repository, objects } = this.#deps;
-    await this.#checkSegments();
-    const store = this.#isFull ? await checkStore(repository, objects, this.#signal) : undefined;
-    const inconsistencies = await repository.inconsistencies(this.#signal, this.#isFull);
-    for (const problem of [...(store?.problems ?? []), ...inconsistencies]) this.#add(problem);
-    await this.#checkLake();
-    return {
-      verdict: this.#problemCount === 0 ? 'complete' : 'failed',
-      deep: this.#isDeep,
-      scope: this.#isFull ? 'whole' : 'nightly',
-      provenSince: await repository.oldestProof(),
-      objectsNotRecorded: store?.notRecorded ?? 0,
-      checked: this.#checked,
-      problemCount: this.#problemCount,
-      problems: this.#problems,
-      neverFetched: await repository.neverFetched(),
-    };
-  }
-
-  async #checkSegments(): Promise<void> {
+  async checkSegments(ids: readonly bigint[], isDeep: boolean): Promise<void> {
     const { repository } = this.#deps;
-    const ids = await repository.segmentsToProve(this.#isFull ? 1 : NIGHTLY_PARTS);
     for (let start = 0; start < ids.length; start += PAGE_SEGMENTS) {
       const page = await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
       this.#suspects.clear();
       for (const segment of page) {
         this.#signal.throwIfAborted();
         await this.#checkObject(segment);
-        const { segments, objectBytes } = this.#checked;
-        this.#count({ segments: segments + 1, objectBytes: objectBytes + segment.objectBytes });
+        this.checked.segments += 1;
+        this.checked.objectBytes += segment.objectBytes;
+        this.#onProgress?.(this.checked);
       }
-      await this.#checkRows(page.filter((segment) => segment.isLoaded));
+      const loaded = page.filter((segment) => segment.isLoaded);
+      if (loaded.length > 0) await this.#checkRows(loaded, isDeep);
       const read = page.map(({ segmentId }) => segmentId);
       await repository.noteProven(read.filter((id) => !this.#suspects.has(id)));
     }
   }
 
   async #checkObject(segment: SegmentRecord): Promise<void> {
+    const { repository, objects } = this.#deps;
+    const read = (): Promise<void> => readWhole(objects, segment, this.#signal);
     try {
       // A bit that flipped on the way is not in the object.
-      await this.#readWhole(segment).catch((error: unknown) => {
+      await read().catch((error: unknown) => {
         if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING') throw error;
-        return this.#readWhole(segment);
+        return read();
       });
-      await this.#checkManifest(segment);
+      await checkManifest(objects, segment, this.#signal);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       const reason = { code: errorCode(error), message: errorLine(error) };
       await this.#addIfCurrent(segment, reason.code, reason.message);
-      await this.#deps.repository.distrust(segment.segmentId, reason);
+      await repository.distrust(segment.segmentId, reason);
     }
   }
 
-  async #readWhole(segment: SegmentRecord): Promise<void> {
-    const reading = readSegment(this.#deps.objects, segment, NO_ROWS, this.#signal);
-    for (let step = await reading.next(); step.done !== true;) step = await reading.next();
-  }
-
-  async #checkManifest(segment: SegmentRecord): Promise<void> {
-    const key = manifestKey(segment.objectKey);
-    const manifest = await readManifest(this.#deps.objects, key, this.#signal);
-    const differing = differences(segment, manifest);
-    if (differing.length === 0) return;
-    throw new PermanentError(`The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`, {
-      code: 'MANIFEST_DIFFERS',
-      meta: { key, differing },
-    });
-  }
-
-  async #checkRows(segments: readonly SegmentRecord[]): Promise<void> {
-    if (segments.length === 0) return;
+  async #checkRows(segments: readonly SegmentRecord[], isDeep: boolean): Promise<void> {
     const { repository } = this.#deps;
     const ids = segments.map((segment) => segment.segmentId);
     const counts = await repository.countRows(ids);
     const recorded = await repository.monthSums(ids);
-    const stored = this.#isDeep ? await sumStoredRows(repository.loadedLines(ids, this.#signal)) : undefined;
+    const stored = isDeep ? await sumStoredRows(repository.loadedLines(ids, this.#signal)) : undefined;
     for (const segment of segments) {
       const { segmentId, valuesDigest } = segment;
       const rows = counts.get(segmentId) ?? 0n;
-      const { loadedSegments, warehouseRows } = this.#checked;
-      this.#count({ loadedSegments: loadedSegments + 1, warehouseRows: warehouseRows + rows });
+      this.checked.loadedSegments += 1;
+      this.checked.warehouseRows += rows;
       if (rows !== segment.rows) {
         const message = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
         await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
@@ -197,17 +178,13 @@ class Verification {
     }
   }
 
-  async #checkLake(): Promise<void> {
-    if (this.#deps.lake === undefined) return;
-    const parts = this.#isFull ? {} : { parts: NIGHTLY_PARTS };
-    const found = await this.#deps.lake({ deep: this.#isDeep, ...parts }, this.#signal);
-    this.#count({
-      lakeFiles: found.files,
-      lakeFilesRead: found.filesRead,
-      lakeRows: found.rows,
-      lakeSegmentsBehind: found.segmentsBehind,
-    });
-    for (const problem of found.problems) this.#add(problem);
+  async checkLake(options: LakeCheckOptions): Promise<void> {
+    const found = await this.#deps.lake?.(options, this.#signal);
+    if (found === undefined) return;
+    const { files: lakeFiles, filesRead: lakeFilesRead, rows: lakeRows, segmentsBehind } = found;
+    Object.assign(this.checked, { lakeFiles, lakeFilesRead, lakeRows, lakeSegmentsBehind: segmentsBehind });
+    this.#onProgress?.(this.checked);
+    this.add(...found.problems);
   }
 
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
@@ -215,18 +192,32 @@ class Verification {
     const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
     this.#suspects.add(segment.segmentId);
     if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
-    this.#add({ code, subject: segment.objectKey, message });
+    this.add({ code, subject: segment.objectKey, message });
   }
 
-  #add(problem: Problem): void {
-    this.#problemCount += 1;
-    if (this.#problems.length < PROBLEMS_KEPT_MAX) this.#problems.push(problem);
+  add(...problems: readonly Problem[]): void {
+    this.problemCount += problems.length;
+    this.problems.push(...problems.slice(0, PROBLEMS_KEPT_MAX - this.problems.length));
   }
+}
 
-  #count(more: Partial<VerifyCounts>): void {
-    this.#checked = { ...this.#checked, ...more };
-    this.#options.onProgress?.(this.#checked);
-  }
+async function readWhole(objects: ObjectStore, segment: SegmentRecord, signal: AbortSignal): Promise<void> {
+  const reading = readSegment(objects, segment, NO_ROWS, signal);
+  for (let step = await reading.next(); step.done !== true;) step = await reading.next();
+}
+
+async function checkManifest(
+  objects: ObjectStore,
+  segment: SegmentRecord,
+  signal: AbortSignal,
+): Promise<void> {
+  const key = manifestKey(segment.objectKey);
+  const differing = differences(segment, await readManifest(objects, key, signal));
+  if (differing.length === 0) return;
+  throw new PermanentError(`The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`, {
+    code: 'MANIFEST_DIFFERS',
+    meta: { key, differing },
+  });
 }
 
 const SAME_IN_MANIFEST = [

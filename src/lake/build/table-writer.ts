@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { copyFile, unlink } from 'node:fs/promises';
 import { PermanentError } from '../../core/errors.ts';
 import { type Action, type AddFile, removalOf, replay, type TableState } from '../delta/actions.ts';
-import { findBrokenCheckpoints, removeBroken, writeCheckpoint } from '../delta/checkpoint.ts';
+import { findBrokenCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
 import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import { statisticsJson } from '../delta/statistics.ts';
@@ -45,8 +45,8 @@ export class TableWriter {
     const state = await readTable(shop, log);
     if (state !== undefined) refuseForeign(table, state, shop.appId);
     // The reading passed over those that are newer than the one that it took.
-    const unreadable = log.checkpoints.filter((version) => version > (state?.checkpoint ?? -1));
-    await removeBroken(shop, await findBrokenCheckpoints(shop, log, unreadable));
+    for (const { key } of await findBrokenCheckpoints(shop, log, state?.checkpoint))
+      await shop.objects.remove(key, shop.signal);
     return new TableWriter(table, shop, state);
   }
 

@@ -1,7 +1,6 @@
 /** Where a build or a restore works: the lake as it finds it, an engine, and a folder of its own. */
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
-import { listObjects } from '../delta/listing.ts';
 import { BUILD_MEMORY_LIMIT, type LakeAccess, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';
@@ -9,6 +8,7 @@ import type { LakeRepository } from '../store/lake-store.ts';
 import type { WarehouseReader } from '../store/warehouse-reader.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX } from '../tables/tables.ts';
+import { listObjects } from '../delta/listing.ts';
 import { Committer, whoDecides } from './committer.ts';
 
 /** What a build writes into the spool, and may find there after a crash. */

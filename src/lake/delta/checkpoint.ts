@@ -14,8 +14,7 @@ import type { LakeAccess } from '../local/duckdb.ts';
 import { fetchObject, fileFacts } from '../local/fetch-object.ts';
 import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
-import type { LogListing } from './listing.ts';
-import { checkpointKey, hintKey } from './paths.ts';
+import { checkpointKey, hintKey, type LogListing } from './listing.ts';
 
 const CHECKPOINT_SPOOL_PREFIX = 'lake-checkpoint-';
 const MAP = 'MAP(VARCHAR, VARCHAR)';
@@ -77,7 +76,10 @@ export async function writeCheckpoint(access: LakeAccess, root: string, state: T
     const facts = await fileFacts(path, signal);
     await objects.publishFile(checkpointKey(root, version), path, facts, signal);
     const counts = { size: lines.length, sizeInBytes: Number(facts.bytes), numOfAddFiles: state.live.size };
-    await writeHint(access, root, { version, ...counts });
+    // Without a hint readers list the log, so there may be none for a moment.
+    const hint = Buffer.from(JSON.stringify({ version, ...counts }));
+    await objects.remove(hintKey(root), signal);
+    await objects.publishBytes(hintKey(root), hint, signal, CHECKPOINT_SPOOL_PREFIX);
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
   } finally {
@@ -112,26 +114,15 @@ function sortedWithoutNull(_key: string, value: unknown): unknown {
   return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Without a hint readers list the log, so there may be none for a moment. */
-async function writeHint(
-  { objects, signal }: LakeAccess,
-  root: string,
-  hint: Readonly<Record<string, number>>,
-): Promise<void> {
-  const key = hintKey(root);
-  await objects.remove(key, signal);
-  await objects.publishBytes(key, Buffer.from(JSON.stringify(hint)), signal, CHECKPOINT_SPOOL_PREFIX);
-}
-
 const hintShape = z.object({ version: z.number().int() });
 
-/** The version that the hint names; -1 where it says nothing readable. */
-async function readHint({ objects, signal }: LakeAccess, root: string): Promise<number> {
+/** The version that the hint names; undefined where it says nothing readable. */
+async function readHint({ objects, signal }: LakeAccess, root: string): Promise<number | undefined> {
   const content = await text(await objects.read(hintKey(root), signal));
   try {
     return hintShape.parse(JSON.parse(content)).version;
   } catch {
-    return -1;
+    return undefined;
   }
 }
 
@@ -142,30 +133,23 @@ export interface BrokenCheckpoint {
 }
 
 /**
- * Checkpoints that cannot be read, and a hint that names none that can.
- * @param unreadable versions of its checkpoints, by who has read them; all of them are read by default
+ * Checkpoints that cannot be read, and a hint that names none that can: this first, so that nobody follows it to a
+ * checkpoint that was taken away.
+ * @param after only checkpoints of later versions are read
  */
 export async function findBrokenCheckpoints(
   access: LakeAccess,
   { root, checkpoints, hasHint }: LogListing,
-  unreadable?: readonly number[],
+  after = -1,
 ): Promise<readonly BrokenCheckpoint[]> {
-  const broken = new Set(unreadable);
-  for (const version of unreadable === undefined ? checkpoints : [])
-    if ((await readCheckpoint(access, root, version)) === undefined) broken.add(version);
-  const found = [...broken].map((version) => ({
-    key: checkpointKey(root, version),
-    state: `checkpoint ${version} cannot be read`,
-  }));
+  const usable = new Set(checkpoints);
+  const found: BrokenCheckpoint[] = [];
+  for (const version of checkpoints.filter((number) => number > after)) {
+    if ((await readCheckpoint(access, root, version)) !== undefined) continue;
+    usable.delete(version);
+    found.push({ key: checkpointKey(root, version), state: `checkpoint ${version} cannot be read` });
+  }
   const hint = hasHint ? await readHint(access, root) : undefined;
-  if (hint === undefined || (checkpoints.includes(hint) && !broken.has(hint))) return found;
-  return [...found, { key: hintKey(root), state: '_last_checkpoint names none that can be read' }];
-}
-
-/** The hint goes first: nobody may follow it to a checkpoint that is gone. */
-export async function removeBroken(
-  { objects, signal }: LakeAccess,
-  broken: readonly BrokenCheckpoint[],
-): Promise<void> {
-  for (const { key } of broken.toReversed()) await objects.remove(key, signal);
+  if (!hasHint || (hint !== undefined && usable.has(hint))) return found;
+  return [{ key: hintKey(root), state: '_last_checkpoint names none that can be read' }, ...found];
 }

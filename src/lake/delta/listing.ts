@@ -1,10 +1,48 @@
-/** What lies in a store: the logs among it, as their names tell. */
+/** What lies in a store: the logs among it, as their names tell, and the keys that a log stands for. */
 import { PermanentError } from '../../core/errors.ts';
 import type { Micros } from '../../core/time.ts';
+import { checkKey } from '../../ledger/objects/object-keys.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
-import { hintKey, logPrefix, readLogName } from './paths.ts';
 
 const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
+const VERSION_DIGITS = 20;
+const LOG_NAME = /^(\d{20})\.(json|checkpoint\.parquet)$/;
+
+export function padded(version: number): string {
+  return version.toString().padStart(VERSION_DIGITS, '0');
+}
+
+export function logPrefix(root: string): string {
+  return `${root}/_delta_log/`;
+}
+
+export function commitKey(root: string, version: number): string {
+  return `${logPrefix(root)}${padded(version)}.json`;
+}
+
+export function checkpointKey(root: string, version: number): string {
+  return `${logPrefix(root)}${padded(version)}.checkpoint.parquet`;
+}
+
+export function hintKey(root: string): string {
+  return `${logPrefix(root)}_last_checkpoint`;
+}
+
+/**
+ * The key of a file that the log names. A log is written by whoever can write to the store: what does not
+ * lie below the table is refused.
+ * @throws PermanentError `LAKE_PATH_REFUSED`
+ */
+export function fileKey(root: string, path: string): string {
+  try {
+    return checkKey(`${root}/${decodeURIComponent(path)}`);
+  } catch (error) {
+    throw new PermanentError(
+      `Cannot use the table ${root}: its log names the file ${JSON.stringify(path.slice(0, 200))}, which is not below the table; restore the table, or remove it and load again`,
+      { code: 'LAKE_PATH_REFUSED', meta: { root, path: path.slice(0, 200) }, cause: error },
+    );
+  }
+}
 
 /** What lies in a log's folder. */
 export interface LogListing {
@@ -19,23 +57,22 @@ export interface LogListing {
 
 /** @param listed may hold objects from outside of the log, too */
 export function logAmong(root: string, listed: readonly ListedObject[]): LogListing {
-  const [commits, checkpoints]: [number[], number[]] = [[], []];
-  const modifiedAt = new Map<number, Micros>();
   const prefix = logPrefix(root);
-  for (const { key, bytes, modifiedAt: at } of listed) {
-    const named = key.startsWith(prefix) ? readLogName(key.slice(prefix.length)) : undefined;
-    if (named === undefined) continue;
-    if (bytes > COMMIT_BYTES_MAX)
-      throw brokenLog(root, named.version, `its ${named.kind} has ${bytes} bytes`);
-    (named.kind === 'commit' ? commits : checkpoints).push(named.version);
-    if (named.kind === 'commit') modifiedAt.set(named.version, at);
-  }
-  const inOrder = (a: number, b: number): number => a - b;
+  const found = listed.flatMap(({ key, bytes, modifiedAt }) => {
+    const name = key.startsWith(prefix) ? key.slice(prefix.length) : '';
+    const [, digits, ending] = LOG_NAME.exec(name) ?? [];
+    if (ending === undefined) return [];
+    const [version, kind] = [Number(digits), ending === 'json' ? 'commit' : 'checkpoint'];
+    if (bytes > COMMIT_BYTES_MAX) throw brokenLog(root, version, `its ${kind} has ${bytes} bytes`);
+    return [{ version, kind, modifiedAt }];
+  });
+  const inOrder = found.toSorted((a, b) => a.version - b.version);
+  const commits = inOrder.filter(({ kind }) => kind === 'commit');
   return {
     root,
-    commits: commits.toSorted(inOrder),
-    checkpoints: checkpoints.toSorted(inOrder),
-    modifiedAt,
+    commits: commits.map(({ version }) => version),
+    checkpoints: inOrder.flatMap(({ version, kind }) => (kind === 'checkpoint' ? version : [])),
+    modifiedAt: new Map(commits.map(({ version, modifiedAt }) => [version, modifiedAt])),
     hasHint: listed.some(({ key }) => key === hintKey(root)),
   };
 }

@@ -8,11 +8,10 @@ import { z } from 'zod';
 import { PermanentError } from '../../core/errors.ts';
 import { version as ownVersion } from '../../core/version.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { type Action, type AddFile, parseAction, replay, type TableState } from './actions.ts';
+import { type Action, parseAction, replay, type TableState } from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
 import type { LakeAccess } from '../local/duckdb.ts';
-import { brokenLog, type LogListing, newestVersion } from './listing.ts';
-import { commitKey, fileKey } from './paths.ts';
+import { brokenLog, commitKey, fileKey, type LogListing, newestVersion } from './listing.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
@@ -34,36 +33,36 @@ export async function readTable(
   const newest = newestVersion(log);
   if (newest < 0) return undefined;
   const last = version ?? newest;
-  if (last > newest) throw older(root, last, newest);
-  const usable = checkpoints.filter((number) => number <= last).toReversed();
-  const [checkpoint, held] = await readNewest(access, root, usable);
-  const actions = [held];
+  if (last > newest) {
+    const state = `ends with ${newest}; load brings the table up to date`;
+    throw notTold(root, 'LAKE_TABLE_OLDER', last, state);
+  }
+  const actions: (readonly Action[])[] = [];
+  let checkpoint = -1;
+  for (const number of checkpoints.filter((one) => one <= last).toReversed()) {
+    const held = await readCheckpoint(access, root, number);
+    if (held === undefined) continue;
+    actions.push(held);
+    checkpoint = number;
+    break;
+  }
   const known = new Set(commits);
   for (let first = checkpoint + 1; first <= last; first += COMMITS_AT_ONCE) {
     const count = Math.min(COMMITS_AT_ONCE, last - first + 1);
     const numbers = Array.from({ length: count }, (_, at) => first + at);
     const missing = numbers.find((number) => !known.has(number));
-    if (missing !== undefined) throw gone(root, missing, version);
+    if (missing !== undefined && version === undefined)
+      throw brokenLog(root, missing, 'it is missing, later ones are there');
+    if (missing !== undefined) {
+      const state = `is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`;
+      throw notTold(root, 'LAKE_VERSION_GONE', last, state);
+    }
     actions.push(...(await Promise.all(numbers.map((number) => readCommit(access, root, number)))));
   }
   const state = replay(actions.flat(), { version: last, checkpoint });
   if (state === undefined) throw brokenLog(root, last, 'it has no protocol or no schema');
-  refuseRaised(root, state.protocol);
-  for (const file of state.live.values()) refuseFile(root, file);
+  refuseRaised(root, state);
   return state;
-}
-
-/** The first of the checkpoints that can be read; -1 and nothing where none can. */
-async function readNewest(
-  access: LakeAccess,
-  root: string,
-  checkpoints: readonly number[],
-): Promise<readonly [version: number, actions: readonly Action[]]> {
-  for (const version of checkpoints) {
-    const actions = await readCheckpoint(access, root, version);
-    if (actions !== undefined) return [version, actions];
-  }
-  return [-1, []];
 }
 
 async function readCommit(
@@ -117,35 +116,32 @@ export function secondWriter(root: string, version: number): PermanentError {
   );
 }
 
-function refuseRaised(root: string, { minReaderVersion, minWriterVersion }: TableState['protocol']): void {
-  if (minReaderVersion <= READER_VERSION_MAX && minWriterVersion <= WRITER_VERSION_MAX) return;
-  throw new PermanentError(
-    `Cannot use the table ${root}: another writer raised it to reader version ${minReaderVersion} and writer version ${minWriterVersion}; ` +
-      `known are ${READER_VERSION_MAX} and ${WRITER_VERSION_MAX}. Remove the table and load again, and keep that feature off`,
-    { code: 'LAKE_TABLE_RAISED', meta: { root, minReaderVersion, minWriterVersion } },
-  );
+/** @throws PermanentError `LAKE_TABLE_RAISED`, `LAKE_PATH_REFUSED` */
+function refuseRaised(root: string, { protocol, live }: TableState): void {
+  const { minReaderVersion, minWriterVersion } = protocol;
+  const raised = (state: string, meta: object): PermanentError =>
+    new PermanentError(`Cannot use the table ${root}: ${state}, and keep that feature off`, {
+      code: 'LAKE_TABLE_RAISED',
+      meta: { root, ...meta },
+    });
+  if (minReaderVersion > READER_VERSION_MAX || minWriterVersion > WRITER_VERSION_MAX) {
+    throw raised(
+      `another writer raised it to reader version ${minReaderVersion} and writer version ${minWriterVersion}; ` +
+        `known are ${READER_VERSION_MAX} and ${WRITER_VERSION_MAX}. Remove the table and load again`,
+      { minReaderVersion, minWriterVersion },
+    );
+  }
+  for (const { path, deletionVector } of live.values()) {
+    fileKey(root, path);
+    if (deletionVector)
+      throw raised(`${path} has a deletion vector; remove the table and load again`, { path });
+  }
 }
 
-function refuseFile(root: string, file: AddFile): void {
-  fileKey(root, file.path);
-  if (!file.deletionVector) return;
-  throw new PermanentError(
-    `Cannot use the table ${root}: ${file.path} has a deletion vector; remove the table and load again, and keep that feature off`,
-    { code: 'LAKE_TABLE_RAISED', meta: { root, path: file.path } },
-  );
-}
-
-function gone(root: string, version: number, asked: number | undefined): PermanentError {
-  if (asked === undefined) return brokenLog(root, version, 'it is missing, later ones are there');
-  return new PermanentError(
-    `Cannot read version ${asked} of ${root}: its log is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`,
-    { code: 'LAKE_VERSION_GONE', meta: { root, version: asked } },
-  );
-}
-
-function older(root: string, version: number, newest: number): PermanentError {
-  return new PermanentError(
-    `Cannot read version ${version} of ${root}: its log ends with ${newest}; load brings the table up to date`,
-    { code: 'LAKE_TABLE_OLDER', meta: { root, version, newest } },
-  );
+/** The log does not tell the version that is asked for, as it begins later or ends sooner. */
+function notTold(root: string, code: string, version: number, state: string): PermanentError {
+  return new PermanentError(`Cannot read version ${version} of ${root}: its log ${state}`, {
+    code,
+    meta: { root, version },
+  });
 }

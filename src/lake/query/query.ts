@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { DuckDBPreparedStatement, DuckDBResult, DuckDBValue } from '@duckdb/node-api';
+import type { DuckDBPreparedStatement, DuckDBResult } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
 import { interruptible } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
-import { formatResult } from './query-output.ts';
+import { TEXT_FORMS } from './query-output.ts';
 import { writeParquet } from './query-parquet.ts';
 import { prepareReading } from './statement.ts';
 
@@ -87,21 +87,16 @@ async function writeResult(
 ): Promise<bigint> {
   const result = await statement.stream();
   if (format === 'parquet') return sendParquet(result, folder, output, signal);
-  const columns = result.columnNames().map((name, index) => ({
-    name,
-    type: result.columnType(index).toString(),
-  }));
-  let rows = 0n;
-  async function* chunks(): AsyncGenerator<readonly (readonly DuckDBValue[])[]> {
-    for await (const chunk of result.yieldRows()) {
-      signal.throwIfAborted();
-      yield chunk;
-      rows += BigInt(chunk.length);
-    }
+  const columns = result.columnNames().map((name, index) => ({ name, type: result.columnType(index) }));
+  const { begin, row, separator, end } = TEXT_FORMS[format](columns, widthMax);
+  let rows = 0;
+  for await (const chunk of result.yieldRows()) {
+    signal.throwIfAborted();
+    await write(output, (rows === 0 ? begin(chunk) : separator) + chunk.map(row).join(separator), signal);
+    rows += chunk.length;
   }
-  for await (const text of formatResult(format, columns, chunks(), widthMax))
-    await write(output, text, signal);
-  return rows;
+  await write(output, (rows === 0 ? begin([]) : '') + end(rows), signal);
+  return BigInt(rows);
 }
 
 async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {

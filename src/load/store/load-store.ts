@@ -1,17 +1,20 @@
 /** The warehouse's side of loading: what waits, and the transaction in which segments change place. */
 import { quarantineSegment } from '../../export/store/segment-rows.ts';
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type { LoadedSums, Replacement, RowSink, QuarantineReason, StaleSegment } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { CopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
 
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
+
+const PENDING = `status = 'current' and loaded_at is null`;
+const STALE = `status = 'superseded' and loaded_at is not null`;
 
 export class LoadStore {
   readonly #warehouse: Warehouse;
@@ -22,19 +25,16 @@ export class LoadStore {
 
   /** Parties with something to load or to remove, in order, after `after`. */
   async partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]> {
-    const { db } = this.#warehouse;
-    return mapDatabaseError('list what is to be loaded', async () => {
-      const { rows } = await sql<{ party_id: string }>`
-        (select distinct party_id from mirror.segments
-          where status = 'current' and loaded_at is null
-            and party_id > ${after ?? ''} order by party_id limit ${rowsMax})
-        union
-        (select distinct party_id from mirror.segments
-          where status = 'superseded' and loaded_at is not null
-            and party_id > ${after ?? ''} order by party_id limit ${rowsMax})
-        order by party_id limit ${rowsMax}`.execute(db);
-      return rows.map((row) => row.party_id);
-    });
+    const waiting = (state: string): RawBuilder<unknown> =>
+      sql`(select distinct party_id from mirror.segments where ${sql.raw(state)}
+            and party_id > ${after ?? ''} order by party_id limit ${rowsMax})`;
+    const rows = await readRows(
+      this.#warehouse.db,
+      'list what is to be loaded',
+      sql<{ party_id: string }>`
+        ${waiting(PENDING)} union ${waiting(STALE)} order by party_id limit ${rowsMax}`,
+    );
+    return rows.map((row) => row.party_id);
   }
 
   /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
@@ -46,9 +46,7 @@ export class LoadStore {
         .selectFrom('segments')
         .select(SEGMENT_COLUMNS)
         .where('party_id', '=', partyId)
-        .where(
-          sql<boolean>`(status = 'current' and loaded_at is null or status = 'superseded' and loaded_at is not null)`,
-        )
+        .where(sql<boolean>`(${sql.raw(`${PENDING} or ${STALE}`)})`)
         .orderBy('from_time')
         .execute(),
     );
@@ -66,13 +64,29 @@ export class LoadStore {
     write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
     signal: AbortSignal,
   ): Promise<bigint | undefined> {
-    const client = await mapDatabaseError('load segments', () => this.#warehouse.pool.connect());
+    const { pool } = this.#warehouse;
+    const client = await statement(() => pool.connect());
     // Unless it ends well, a COPY may be under way: the connection is given up, and so the transaction.
     let isBroken = true;
     try {
-      const result = await this.#replaceOn(client, partyId, replacement, write, signal);
+      await statement(async () => {
+        await client.query('begin');
+        await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
+        await client.query(WAITS_FOR_THE_STORE);
+      });
+      // Another loader of the same party has it as long as its segment takes.
+      await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
+      let isCurrent = await statement(() => isUpToDate(client, replacement));
+      const removed = isCurrent ? await statement(() => removeRows(client, replacement.remove)) : 0n;
+      for (const segment of isCurrent ? replacement.load : []) {
+        const sink = new CopySink(pool, client, LINE_COLUMNS, signal);
+        const sums = await write(segment, sink);
+        await sink.finish();
+        isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));
+      }
+      await statement(() => client.query(isCurrent ? 'commit' : 'rollback'));
       isBroken = false;
-      return result;
+      return isCurrent ? removed : undefined;
     } finally {
       client.release(isBroken);
     }
@@ -80,46 +94,17 @@ export class LoadStore {
 
   /** What is loaded now and was loaded since the run began, over all its deliveries. */
   async loadedSince(runId: string): Promise<{ readonly segments: number; readonly rows: bigint }> {
-    return mapDatabaseError('count what a run has loaded', async () => {
-      const { rows } = await sql<{ segments: bigint; rows: bigint }>`
-        select count(*) as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
-         where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`.execute(
-        this.#warehouse.db,
-      );
-      return { segments: Number(rows[0]?.segments ?? 0n), rows: rows[0]?.rows ?? 0n };
-    });
+    return readRow(
+      this.#warehouse.db,
+      'count what a run has loaded',
+      sql<{ segments: number; rows: bigint }>`
+        select count(*)::int as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
+         where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`,
+    );
   }
 
   async quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void> {
     await quarantineSegment(this.#warehouse.db, { segment_id: segmentId, loaded_at: null }, reason);
-  }
-
-  async #replaceOn(
-    client: PoolClient,
-    partyId: string,
-    replacement: Replacement,
-    write: (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>,
-    signal: AbortSignal,
-  ): Promise<bigint | undefined> {
-    await statement(async () => {
-      await client.query('begin');
-      await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
-      await client.query(WAITS_FOR_THE_STORE);
-    });
-    // Another loader of the same party has it as long as its segment takes.
-    await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
-    const removed = await statement(async () =>
-      (await isUpToDate(client, replacement)) ? removeRows(client, replacement.remove) : undefined,
-    );
-    let isCurrent = removed !== undefined;
-    for (const segment of isCurrent ? replacement.load : []) {
-      const sink = new CopySink(this.#warehouse.pool, client, LINE_COLUMNS, signal);
-      const sums = await write(segment, sink);
-      await sink.finish();
-      isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));
-    }
-    await statement(() => client.query(isCurrent ? 'commit' : 'rollback'));
-    return isCurrent ? removed : undefined;
   }
 }
 
@@ -130,8 +115,7 @@ async function statement<Result>(work: () => Promise<Result>): Promise<Result> {
 
 async function isUpToDate(client: PoolClient, replacement: Replacement): Promise<boolean> {
   const { rows } = await client.query<{ pending: bigint; stale: bigint }>(
-    `select count(*) filter (where status = 'current' and loaded_at is null) as pending,
-            count(*) filter (where status = 'superseded' and loaded_at is not null) as stale
+    `select count(*) filter (where ${PENDING}) as pending, count(*) filter (where ${STALE}) as stale
        from mirror.segments where segment_id = any($1)`,
     [[...replacement.load, ...replacement.remove].map((segment) => segment.segmentId)],
   );

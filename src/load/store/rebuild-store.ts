@@ -16,7 +16,7 @@ import {
   readCoverage,
   supersede,
 } from '../../export/store/coverage-rows.ts';
-import { mapDatabaseError, inTransaction } from '../../postgres/transaction.ts';
+import { inTransaction, mapDatabaseError, readRow } from '../../postgres/transaction.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
 const ROWS_MAX = 1000;
@@ -37,14 +37,14 @@ export class RebuildStore {
   }
 
   /** Nothing is published or covered. */
-  isEmpty(): Promise<boolean> {
-    return mapDatabaseError('look for segments', async () => {
-      const { rows } = await sql<{ is_known: boolean }>`
-        select exists (select from mirror.segments) or exists (select from mirror.coverage) as is_known`.execute(
-        this.#db,
-      );
-      return rows[0]?.is_known !== true;
-    });
+  async isEmpty(): Promise<boolean> {
+    const { known } = await readRow(
+      this.#db,
+      'look for segments',
+      sql<{ known: boolean }>`
+        select exists (select from mirror.segments) or exists (select from mirror.coverage) as known`,
+    );
+    return !known;
   }
 
   async begin(): Promise<void> {

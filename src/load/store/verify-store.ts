@@ -5,7 +5,7 @@ import type { MonthSum, NeverFetched, Problem, QuarantineReason } from '../ports
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
 
 const ACTION = 'verify the warehouse';
@@ -167,7 +167,10 @@ export class VerifyStore {
   }
 
   async neverFetched(): Promise<NeverFetched> {
-    const [row] = await this.#rows(sql<NeverFetched>`select
+    return readRow(
+      this.#warehouse.db,
+      ACTION,
+      sql<NeverFetched>`select
       (select count(*)::int from mirror.parties p where p.party_id <> 'network' and not exists (
         select from mirror.coverage c where c.party_id = p.party_id)) as parties,
       (select coalesce(array_agg(list order by list), '{}') from (
@@ -178,12 +181,11 @@ export class VerifyStore {
         as "listsWithGaps",
       (select count(*) from mirror.segments where status = 'current' and open) as "openSegments",
       (select count(*)::int from mirror.exports where quarantined_at is not null) as "exportsQuarantined",
-      (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`);
-    if (row === undefined) throw new RangeError('a statement without a row');
-    return row;
+      (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`,
+    );
   }
 
-  async #rows<Row>(statement: RawBuilder<Row>): Promise<Row[]> {
-    return mapDatabaseError(ACTION, async () => (await statement.execute(this.#warehouse.db)).rows);
+  async #rows<Row>(statement: RawBuilder<Row>): Promise<readonly Row[]> {
+    return readRows(this.#warehouse.db, ACTION, statement);
   }
 }
