@@ -26,7 +26,7 @@ export interface Question extends HttpRequest {
   readonly retries: RetryLimits;
 }
 
-/** A good answer, not yet read. `done` must be called once, when it is over, however it ended. */
+/** A good answer, not yet read. `done` is called when it is over, however it ended; its first call counts. */
 export interface OpenAnswer extends Pick<HttpAnswer, 'headers' | 'body' | 'framing'> {
   done(error?: unknown): Promise<void>;
 }
@@ -83,7 +83,10 @@ export class SourceCaller {
     await rate.pass(question.route, signal);
     const startMs = clock.nowMs();
     let answer: HttpAnswer | undefined;
+    let isDone = false;
     const done = async (error?: unknown): Promise<void> => {
+      if (isDone) return;
+      isDone = true;
       await answer?.[Symbol.asyncDispose]();
       this.#options.observer.onRequest({
         route: question.route,
@@ -99,7 +102,7 @@ export class SourceCaller {
       const emptyMs = exhaustedForMs(answer.headers);
       if (emptyMs !== undefined) rate.quiet(emptyMs);
       if (answer.status !== 200) throw await this.#refusal(question, answer, signal);
-      return { headers: answer.headers, body: answer.body, framing: answer.framing, done };
+      return { ...answer, done };
     } catch (error) {
       await done(error);
       throw error;

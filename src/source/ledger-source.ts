@@ -38,35 +38,65 @@ export interface LedgerSourceOptions {
 
 export class HttpLedgerSource implements LedgerSource {
   readonly baseUrl: string;
+  readonly hasTimes: boolean;
   readonly #options: LedgerSourceOptions;
 
   constructor(options: LedgerSourceOptions) {
-    this.baseUrl = options.baseUrl;
+    const { baseUrl, dialect } = options;
+    this.baseUrl = baseUrl;
+    this.hasTimes = dialect === undefined || hasTimes(dialect);
     this.#options = options;
-  }
-
-  get hasTimes(): boolean {
-    const { dialect } = this.#options;
-    return dialect === undefined || hasTimes(dialect);
   }
 
   async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
     const { caller, names, dialect, limits = EXPORT_LIMITS, retries = EXPORT_RETRIES } = this.#options;
+    let reader: AnswerReader | undefined;
     const request: Question = {
       route: 'export',
       action: 'export from',
       url: exportUrl(this.baseUrl, names, question),
       limits,
       retries,
-      usefulBytes: () => reading?.csvBytes ?? 0,
+      // Without blank lines.
+      usefulBytes: () => reader?.csvBytes ?? 0,
     };
-    let reading: HttpExportAnswer | undefined;
     try {
-      return (reading = new HttpExportAnswer(await caller.open(request, signal), question, dialect));
+      const answer = await caller.open(request, signal);
+      reader = new AnswerReader(answer.body, undefined, dialect?.delimiter);
+      const csv = dialect === undefined ? reader : translated(reader, dialect, question);
+      return exportAnswer(answer, reader, csv);
     } catch (error) {
       throw refusal(error, question);
     }
   }
+}
+
+function exportAnswer(answer: OpenAnswer, reader: AnswerReader, csv: AsyncIterable<Buffer>): ExportAnswer {
+  return {
+    get contentType() {
+      // Proxies send the header twice, which Node's types do not show.
+      const sent: unknown = [answer.headers['content-type']].flat()[0];
+      return reader.contentType ?? (typeof sent === 'string' ? sent : undefined);
+    },
+    chunks: untilDone(answer, csv),
+    isFramed: answer.framing !== 'none',
+    extensions: () => reader.extensions,
+    form: () => reader.form,
+    [Symbol.asyncDispose]: () => answer.done(),
+  };
+}
+
+async function* untilDone(
+  answer: OpenAnswer,
+  csv: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer, void, undefined> {
+  try {
+    yield* csv;
+  } catch (error) {
+    await answer.done(error);
+    throw error;
+  }
+  await answer.done();
 }
 
 /**
@@ -81,13 +111,16 @@ export function exportUrl(baseUrl: string, names: ExportNames, question: WindowR
   if (to !== undefined && (from === undefined || to <= from)) {
     throw badQuestion('an end needs a beginning before it');
   }
+  const instant = (at: Micros | undefined): string | undefined =>
+    at === undefined ? undefined : instantText(at, names.sourceExportTime);
   const url = new URL(`${baseUrl}${names.sourceExportPath}`);
-  url.searchParams.set(names.sourceExportParamParty, listedAs);
-  if (assetId !== undefined) url.searchParams.set(names.sourceExportParamAsset, assetId);
-  if (from !== undefined)
-    url.searchParams.set(names.sourceExportParamFrom, instantText(from, names.sourceExportTime));
-  if (to !== undefined)
-    url.searchParams.set(names.sourceExportParamTo, instantText(to, names.sourceExportTime));
+  const parameters = [
+    [names.sourceExportParamParty, listedAs],
+    [names.sourceExportParamAsset, assetId],
+    [names.sourceExportParamFrom, instant(from)],
+    [names.sourceExportParamTo, instant(to)],
+  ] as const;
+  for (const [name, value] of parameters) if (value !== undefined) url.searchParams.set(name, value);
   return url;
 }
 
@@ -95,59 +128,6 @@ function instantText(instant: Micros, unit: ExportNames['sourceExportTime']): st
   if (instant % SECOND_MICROS !== 0n) throw badQuestion(`${instant} µs is not a whole second`);
   if (unit === 'rfc3339') return `${formatInstant(instant).slice(0, 19)}Z`;
   return String((instant / SECOND_MICROS) * UNITS_PER_SECOND[unit]);
-}
-
-class HttpExportAnswer implements ExportAnswer {
-  readonly #answer: OpenAnswer;
-  readonly #reader: AnswerReader;
-  readonly chunks: AsyncIterable<Buffer>;
-  #isDone = false;
-
-  constructor(answer: OpenAnswer, question: WindowRequest, dialect: CsvDialect | undefined) {
-    this.#answer = answer;
-    this.#reader = new AnswerReader(answer.body, undefined, dialect?.delimiter);
-    const csv = dialect === undefined ? this.#reader : translated(this.#reader, dialect, question);
-    this.chunks = this.#counted(csv);
-  }
-
-  get contentType(): string | undefined {
-    // Proxies send the header twice, which Node's types do not show.
-    const sent: unknown = this.#answer.headers['content-type'];
-    const first: unknown = Array.isArray(sent) ? sent[0] : sent;
-    return this.#reader.contentType ?? (typeof first === 'string' ? first : undefined);
-  }
-
-  /** Without blank lines. */
-  get csvBytes(): number {
-    return this.#reader.csvBytes;
-  }
-
-  get isFramed(): boolean {
-    return this.#answer.framing !== 'none';
-  }
-
-  readonly extensions = (): readonly unknown[] => this.#reader.extensions;
-  readonly form = (): 'csv' | 'messages' | undefined => this.#reader.form;
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#done(undefined);
-  }
-
-  async *#counted(csv: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
-    try {
-      yield* csv;
-    } catch (error) {
-      await this.#done(error);
-      throw error;
-    }
-    await this.#done(undefined);
-  }
-
-  async #done(error: unknown): Promise<void> {
-    if (this.#isDone) return;
-    this.#isDone = true;
-    await this.#answer.done(error);
-  }
 }
 
 /** A refused request concerns one export; a refused client concerns all of them. */

@@ -1,10 +1,10 @@
 /** The two lists over HTTP: requests that are never ambiguous, answers that are never guessed. */
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
-import type { ListedRow, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
+import type { ListedRow, ListName, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
 import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
-import type { OpenAnswer, Question, SourceCaller } from '../caller.ts';
+import type { OpenAnswer, SourceCaller } from '../caller.ts';
 import { answerError, errorBodyOf } from '../retry/failure.ts';
 import { LIST_LIMITS, whereOf, type HttpLimits } from '../wire/http.ts';
 import { parsePage } from './page.ts';
@@ -34,17 +34,11 @@ const IN_VAIN_MS = 60_000;
 const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
 
 export class HttpListSource implements ListSource {
-  readonly #baseUrl: string;
-  readonly #caller: SourceCaller;
-  readonly #limits: HttpLimits;
-  readonly #retries: RetryLimits;
+  readonly #options: ListSourceOptions;
   #inVainUntilMs = 0;
 
   constructor(options: ListSourceOptions) {
-    this.#baseUrl = options.baseUrl;
-    this.#caller = options.caller;
-    this.#limits = options.limits ?? LIST_LIMITS;
-    this.#retries = options.retries ?? LIST_RETRIES;
+    this.#options = options;
   }
 
   async page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
@@ -64,44 +58,51 @@ export class HttpListSource implements ListSource {
         meta: { id: id.slice(0, 80) },
       });
     }
-    const url = this.#url('parties', [['partyId', asked]]);
-    let page: Page;
+    let rows: Page['rows'];
     try {
-      page = await this.#ask('parties', url, LOOK_UP_ROWS_MAX, signal);
+      ({ rows } = await this.#ask('parties', { partyId: asked }, LOOK_UP_ROWS_MAX, signal));
     } catch (error) {
       if (errorCode(error) === 'SOURCE_ABSENT' && isOwnNotFound(error)) return undefined;
       throw error;
     }
-    const [row] = page.rows;
+    const [row] = rows;
     // A source that does not know the filter ignores it, and sends any party, or all of them.
-    if (page.rows.length > 1 || (row !== undefined && row.key !== asked)) {
+    if (rows.length > 1 || (row !== undefined && row.key !== asked)) {
       throw new PermanentError(
-        `Cannot look up party ${asked} at ${this.#baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${page.rows.length} rows, so it did not filter`,
-        { code: 'PAGE_SHAPE', meta: { asked, rows: page.rows.length } },
+        `Cannot look up party ${asked} at ${this.#options.baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${rows.length} rows, so it did not filter`,
+        { code: 'PAGE_SHAPE', meta: { asked, rows: rows.length } },
       );
     }
     return row;
   }
 
+  /** A size is always sent: without one, some releases send the whole list. */
   #page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
-    const { list, size } = question;
-    return this.#ask(list, this.#url(list, parametersOf(question)), size, signal);
+    const { list, after, size, newestFirst, fromEnd = false } = question;
+    if (after === '') throw new TypeError('an empty cursor asks for something else');
+    const parameters = {
+      [fromEnd ? 'pagination.last' : 'pagination.first']: String(size),
+      'pagination.newestFirst': String(newestFirst),
+      ...(after === undefined ? {} : { 'pagination.after': after }),
+    };
+    return this.#ask(list, parameters, size, signal);
   }
 
-  async #ask(list: PageQuestion['list'], url: URL, rowsMax: number, signal: AbortSignal): Promise<Page> {
+  async #ask(
+    list: ListName,
+    parameters: Record<string, string>,
+    rowsMax: number,
+    signal: AbortSignal,
+  ): Promise<Page> {
+    const { caller, baseUrl, limits = LIST_LIMITS, retries = LIST_RETRIES } = this.#options;
     const isInVain = performance.now() < this.#inVainUntilMs;
-    const attemptsMax = Math.min(this.#retries.attemptsMax, isInVain ? ATTEMPTS_AFTER_FAILURE : Infinity);
-    const question: Question = {
-      route: list,
-      action: `read the list of ${list} from`,
-      url,
-      limits: this.#limits,
-      retries: { ...this.#retries, attemptsMax },
-    };
+    const attemptsMax = Math.min(retries.attemptsMax, isInVain ? ATTEMPTS_AFTER_FAILURE : Infinity);
+    // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
+    const url = new URL(`${baseUrl}/api/v2/${list}?${new URLSearchParams(parameters).toString()}`);
+    const action = `read the list of ${list} from`;
+    const question = { route: list, action, url, limits, retries: { ...retries, attemptsMax } };
     try {
-      const page = await this.#caller.read(question, signal, (answer) =>
-        readPage(list, url, answer, rowsMax),
-      );
+      const page = await caller.read(question, signal, (answer) => readPage(list, url, answer, rowsMax));
       this.#inVainUntilMs = 0;
       return page;
     } catch (error) {
@@ -112,63 +113,34 @@ export class HttpListSource implements ListSource {
     }
   }
 
-  #url(list: PageQuestion['list'], parameters: readonly (readonly [string, string])[]): URL {
-    const url = new URL(`${this.#baseUrl}/api/v2/${list}`);
-    // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
-    for (const [name, value] of parameters) url.searchParams.set(name, value);
-    return url;
-  }
-
   /**
    * The source refuses a cursor, a size and a broken table with the same codes. One more question
    * that differs in the suspect alone tells them apart.
    */
   async #diagnosis(question: PageQuestion, error: unknown, signal: AbortSignal): Promise<unknown> {
-    const { list, newestFirst, size, after } = question;
+    const { list, newestFirst, size, after, fromEnd } = question;
+    // The failure's code, or undefined where the page came.
+    const probe = (rows: number): Promise<string | undefined> =>
+      this.#page({ list, newestFirst, size: rows }, signal).then(
+        () => undefined,
+        (failed: unknown) => {
+          signal.throwIfAborted();
+          return errorCode(failed);
+        },
+      );
     if (after !== undefined) {
-      const code = await this.#probe({ list, newestFirst, size }, signal);
+      const code = await probe(size);
       if (code === undefined) {
-        return recoded(error, 'CURSOR_REFUSED', `the source answers without the cursor, and refuses it`);
+        return recoded(error, 'CURSOR_REFUSED', 'the source answers without the cursor, and refuses it');
       }
       if (!DOUBTFUL.has(code)) return error;
     }
-    if (size <= PROBE_ROWS || question.fromEnd === true) return error;
-    const code = await this.#probe({ list, newestFirst, size: PROBE_ROWS }, signal);
-    return code === undefined
-      ? recoded(error, 'PAGE_TOO_LARGE', `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`)
-      : error;
-  }
-
-  /** @returns the failure's code, or undefined where the page came */
-  async #probe(question: PageQuestion, signal: AbortSignal): Promise<string | undefined> {
-    try {
-      await this.#page(question, signal);
-      return undefined;
-    } catch (error) {
-      signal.throwIfAborted();
-      return errorCode(error);
-    }
+    if (size <= PROBE_ROWS || fromEnd === true || (await probe(PROBE_ROWS)) !== undefined) return error;
+    return recoded(error, 'PAGE_TOO_LARGE', `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`);
   }
 }
 
-/** A size is always sent: without one, some releases send the whole list. */
-function parametersOf(question: PageQuestion): [string, string][] {
-  const { after, size, newestFirst, fromEnd = false } = question;
-  if (after === '') throw new TypeError('an empty cursor asks for something else');
-  const parameters: [string, string][] = [
-    [fromEnd ? 'pagination.last' : 'pagination.first', String(size)],
-    ['pagination.newestFirst', String(newestFirst)],
-  ];
-  if (after !== undefined) parameters.push(['pagination.after', after]);
-  return parameters;
-}
-
-async function readPage(
-  list: PageQuestion['list'],
-  url: URL,
-  answer: OpenAnswer,
-  rowsMax: number,
-): Promise<Page> {
+async function readPage(list: ListName, url: URL, answer: OpenAnswer, rowsMax: number): Promise<Page> {
   const body = await readWhole(answer.body, PAGE_BYTES_MAX);
   try {
     return { ...parsePage(list, body, rowsMax), ...readSourceClock(answer.headers) };

@@ -1,5 +1,4 @@
 /** Tries a call again as the policy says, within limits of attempts and time. */
-import pRetry from 'p-retry';
 import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
 import type { Clock } from '../ports.ts';
 import { WAIT_MAX_MS } from '../rate-limit.ts';
@@ -22,8 +21,6 @@ export const LIST_RETRIES: RetryLimits = {
   onlyCheap: false,
 };
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
-/** Where no connection can be opened, time is the limit; this only bounds the loop. */
-const UNREACHABLE_ATTEMPTS_MAX = 60;
 
 export interface RetryDeps {
   readonly clock: Clock;
@@ -38,45 +35,42 @@ export interface RetryDeps {
  */
 export async function withRetries<Result>(
   limits: RetryLimits,
-  deps: RetryDeps,
+  { clock, onRetry }: RetryDeps,
   signal: AbortSignal,
   work: (attempt: number) => Promise<Result>,
 ): Promise<Result> {
-  const { clock } = deps;
   const startMs = clock.nowMs();
-  let attempts = 0;
   let first: unknown;
-  const shouldRetry = async (error: Error, failed: number): Promise<boolean> => {
-    first ??= error;
-    const rule = RETRY_RULES[errorCode(error)];
-    if (!(error instanceof RetryableError) || rule === undefined) return false;
-    if (limits.onlyCheap && !rule.isCheap) return false;
-    if (!(error instanceof UnreachableError) && failed >= limits.attemptsMax) return false;
-    const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, failed));
-    const limitMs = error instanceof UnreachableError ? limits.unreachableMaxMs : limits.elapsedMaxMs;
-    const leftMs = limitMs - (clock.nowMs() - startMs);
-    if (waitMs > Math.min(leftMs, WAIT_MAX_MS)) return false;
-    deps.onRetry(error, failed, waitMs);
-    await clock.sleep(waitMs, signal);
-    return true;
-  };
-  try {
-    return await pRetry(
-      (attempt) => {
-        attempts = attempt;
-        return work(attempt);
-      },
-      {
-        retries: Math.max(limits.attemptsMax, UNREACHABLE_ATTEMPTS_MAX) - 1,
-        // The delays are the policy's, taken in shouldRetry.
-        minTimeout: 0,
-        signal,
-        shouldRetry: ({ error, attemptNumber }) => shouldRetry(error, attemptNumber),
-      },
-    );
-  } catch (error) {
-    throw signal.aborted || attempts < 2 ? error : summed(error, attempts, first);
+  for (let attempt = 1; ; attempt += 1) {
+    signal.throwIfAborted();
+    try {
+      return await work(attempt);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      first ??= error;
+      const waitMs = chooseWaitMs(error, attempt, limits, clock.nowMs() - startMs);
+      if (waitMs === undefined) throw attempt === 1 ? error : summed(error, attempt, first);
+      onRetry(error as Error, attempt, waitMs);
+      await clock.sleep(waitMs, signal);
+    }
   }
+}
+
+/** @returns undefined where it is not tried again */
+function chooseWaitMs(
+  error: unknown,
+  failed: number,
+  limits: RetryLimits,
+  elapsedMs: number,
+): number | undefined {
+  const rule = RETRY_RULES[errorCode(error)];
+  if (!(error instanceof RetryableError) || rule === undefined) return undefined;
+  if (limits.onlyCheap && !rule.isCheap) return undefined;
+  const isUnreachable = error instanceof UnreachableError;
+  if (!isUnreachable && failed >= limits.attemptsMax) return undefined;
+  const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, failed));
+  const leftMs = (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs) - elapsedMs;
+  return waitMs > Math.min(leftMs, WAIT_MAX_MS) ? undefined : waitMs;
 }
 
 /** The last failure with what came before it: the first one is usually the one to act on. */
@@ -91,8 +85,6 @@ function summed(last: unknown, attempts: number, first: unknown): unknown {
     cause: last,
   };
   if (last instanceof PermanentError) return new PermanentError(message, details);
-  const retryable = { ...details, retryAfterMs: last.retryAfterMs };
-  return last instanceof UnreachableError
-    ? new UnreachableError(message, retryable)
-    : new RetryableError(message, retryable);
+  const SameError = last instanceof UnreachableError ? UnreachableError : RetryableError;
+  return new SameError(message, { ...details, retryAfterMs: last.retryAfterMs });
 }

@@ -19,50 +19,50 @@ export interface DripLimit {
 export class DripGuard {
   readonly #limit: DripLimit;
   /** Until the first byte: a slow query may be kept alive by blank lines for as long as its headers may take. */
-  readonly #beginMs: number;
-  #hasBegun = false;
+  #windowMs: number;
   #waitedMs = 0;
   #bytes = 0;
+  /** All that came over the wire. */
+  wireBytes = 0;
 
   constructor(limit: DripLimit, beginMs = limit.windowMs) {
     this.#limit = limit;
-    this.#beginMs = Math.max(beginMs, limit.windowMs);
+    this.#windowMs = Math.max(beginMs, limit.windowMs);
   }
 
   /** @throws RetryableError `SOURCE_DRIP` */
   arrived(bytes: number, waitedMs: number): void {
+    const { bytesPerSecondMin, windowMs } = this.#limit;
     this.#bytes += bytes;
     this.#waitedMs += waitedMs;
-    this.#hasBegun ||= bytes > 0;
-    if (this.#waitedMs < (this.#hasBegun ? this.#limit.windowMs : this.#beginMs)) return;
-    const perSecond = (this.#bytes * 1000) / this.#waitedMs;
-    if (perSecond < this.#limit.bytesPerSecondMin) {
+    if (bytes > 0) this.#windowMs = windowMs;
+    if (this.#waitedMs < this.#windowMs) return;
+    const bytesPerSecond = (this.#bytes * 1000) / this.#waitedMs;
+    if (bytesPerSecond < bytesPerSecondMin) {
       throw new RetryableError(
-        `Cannot read the answer: only ${Math.floor(perSecond)} bytes a second came for ${Math.round(this.#waitedMs / 1000)} s`,
-        { code: 'SOURCE_DRIP', meta: { bytesPerSecond: perSecond, windowMs: this.#limit.windowMs } },
+        `Cannot read the answer: only ${Math.floor(bytesPerSecond)} bytes a second came for ${Math.round(this.#waitedMs / 1000)} s`,
+        { code: 'SOURCE_DRIP', meta: { bytesPerSecond, windowMs } },
       );
     }
     this.#waitedMs = 0;
     this.#bytes = 0;
   }
-}
 
-/** Passes the wire's bytes on, judged and counted. */
-export async function* guardBody(
-  body: AsyncIterable<Buffer>,
-  guard: DripGuard,
-  count: (bytes: number) => void,
-  usefulBytes?: () => number,
-): AsyncGenerator<Buffer, void, undefined> {
-  let since = performance.now();
-  let usefulBefore = 0;
-  for await (const chunk of body) {
-    count(chunk.length);
-    const useful = usefulBytes?.();
-    guard.arrived(useful === undefined ? chunk.length : useful - usefulBefore, performance.now() - since);
-    usefulBefore = useful ?? 0;
-    yield chunk;
-    since = performance.now();
+  /**
+   * Passes the wire's bytes on, judged and counted.
+   * @param usefulBytes how many bytes of what was asked for have come; absent: all that come count
+   */
+  async *pass(body: AsyncIterable<Buffer>, usefulBytes = () => this.wireBytes): AsyncGenerator<Buffer, void> {
+    let since = performance.now();
+    let before = 0;
+    for await (const chunk of body) {
+      this.wireBytes += chunk.length;
+      const useful = usefulBytes();
+      this.arrived(useful - before, performance.now() - since);
+      before = useful;
+      yield chunk;
+      since = performance.now();
+    }
   }
 }
 
@@ -70,8 +70,8 @@ export async function* guardBody(
  * Decompresses by what `Content-Encoding` names. An error of the source comes out of the result.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that nobody asked for
  */
-export function decoded(body: AsyncIterable<Buffer>, encoding: string | undefined): AsyncIterable<Buffer> {
-  const name = (encoding ?? '').trim().toLowerCase();
+export function decoded(body: AsyncIterable<Buffer>, encoding: string): AsyncIterable<Buffer> {
+  const name = encoding.trim().toLowerCase();
   if (name === '' || name === 'identity') return body;
   if (name === 'gzip' || name === 'x-gzip') return gunzipped(body);
   throw new RetryableError(
@@ -97,14 +97,12 @@ async function* gunzipped(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer, v
   const ended = new Promise<Error | null | undefined>((resolve) => pipeline(counted, gunzip, resolve));
   yield* gunzip as AsyncIterable<Buffer>;
   const failed = await ended;
-  if (gunzip.bytesWritten < received) throw trailingBytes();
+  if (gunzip.bytesWritten < received) {
+    throw new RetryableError('Cannot read the answer: other bytes follow its last gzip member; ask again', {
+      code: 'SOURCE_BROKE',
+    });
+  }
   if (failed instanceof Error) throw failed;
-}
-
-function trailingBytes(): RetryableError {
-  return new RetryableError('Cannot read the answer: other bytes follow its last gzip member; ask again', {
-    code: 'SOURCE_BROKE',
-  });
 }
 
 /**
@@ -113,33 +111,27 @@ function trailingBytes(): RetryableError {
  */
 export async function readWhole(body: AsyncIterable<Buffer>, bytesMax: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > bytesMax) {
-      throw new PermanentError(
-        `Cannot read the answer: it is larger than ${bytesMax} bytes; ask for smaller pages (SOURCE_PAGE_SIZE)`,
-        { code: 'PAGE_TOO_LARGE', meta: { bytesMax } },
-      );
-    }
-    chunks.push(chunk);
-  }
-  const [only] = chunks;
-  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, bytes);
+  if (await collect(body, bytesMax, chunks)) return Buffer.concat(chunks);
+  throw new PermanentError(
+    `Cannot read the answer: it is larger than ${bytesMax} bytes; ask for smaller pages (SOURCE_PAGE_SIZE)`,
+    { code: 'PAGE_TOO_LARGE', meta: { bytesMax } },
+  );
 }
 
-/** The beginning of an error's body. Its status has decided already, so a broken or huge body is cut. */
+/** The beginning of an error's body. Its status has decided already, so of a broken or huge body the part that came is shown. */
 export async function readStart(body: AsyncIterable<Buffer>, bytesMax: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of body) {
-      chunks.push(chunk);
-      bytes += chunk.length;
-      if (bytes >= bytesMax) break;
-    }
-  } catch {
-    // The part that came is shown.
-  }
+  await collect(body, bytesMax, chunks).catch(() => false);
   return Buffer.concat(chunks);
+}
+
+/** @returns whether that was all */
+async function collect(body: AsyncIterable<Buffer>, bytesMax: number, chunks: Buffer[]): Promise<boolean> {
+  let bytes = 0;
+  for await (const chunk of body) {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes > bytesMax) return false;
+  }
+  return true;
 }

@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { RetryableError } from '../../core/errors.ts';
-import { decoded, DripGuard, guardBody, type DripLimit } from './body.ts';
+import { decoded, DripGuard, type DripLimit } from './body.ts';
 import { answerError, trailerError, transportError } from '../retry/failure.ts';
 
 export interface HttpLimits {
@@ -78,17 +78,35 @@ export class SourceHttp {
    * ends the request at the source where it is not over.
    * @throws RetryableError | PermanentError as the retry policy classes the failure
    */
-  async get(request: HttpRequest, signal: AbortSignal): Promise<HttpAnswer> {
-    const call = beginCall(request, signal);
+  async get(request: HttpRequest, caller: AbortSignal): Promise<HttpAnswer> {
+    const { url, limits } = request;
+    const limit = AbortSignal.timeout(limits.callMs);
+    const classify = (error: unknown): unknown => {
+      if (caller.aborted) return caller.reason;
+      if (limit.aborted) return tooLong(request, error);
+      return transportError(request.action, whereOf(url), error);
+    };
     try {
-      return openAnswer(call, await this.#follow(call));
+      const answer = await this.#follow(request, AbortSignal.any([caller, limit]));
+      const guard = new DripGuard(limits.drip, limits.headersMs);
+      return {
+        status: answer.statusCode,
+        headers: answer.headers,
+        body: readBody(request, answer, guard, classify),
+        wireBytes: () => guard.wireBytes,
+        framing: readFraming(answer.headers),
+        async [Symbol.asyncDispose]() {
+          // Closes the connection of an unfinished answer, which cancels the request at the source.
+          answer.body.destroy();
+        },
+      };
     } catch (error) {
-      throw classifyFailure(call, error);
+      throw classify(error);
     }
   }
 
   /** Within the origin only: elsewhere, the Authorization header would be given to a stranger. */
-  async #follow({ request, signal }: Call): Promise<Dispatcher.ResponseData> {
+  async #follow(request: HttpRequest, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
     let { url } = request;
     for (let redirects = 0; ; redirects += 1) {
       const answer = await this.#send(url, request.limits, signal);
@@ -129,51 +147,9 @@ export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
 }
 
-/** The life of one call: ended by its caller's signal, its own limit or its end. */
-interface Call {
-  readonly request: HttpRequest;
-  readonly caller: AbortSignal;
-  readonly limit: AbortSignal;
-  /** Either of the two. */
-  readonly signal: AbortSignal;
-}
-
-function beginCall(request: HttpRequest, caller: AbortSignal): Call {
-  const limit = AbortSignal.timeout(request.limits.callMs);
-  return { request, caller, limit, signal: AbortSignal.any([caller, limit]) };
-}
-
-/** The caller's own reason or the limit's error where the call was ended early, otherwise the classified one. */
-function classifyFailure({ request, caller, limit }: Call, error: unknown): Error {
-  const { action, url, limits } = request;
-  if (caller.aborted) {
-    const reason: unknown = caller.reason;
-    return reason instanceof Error ? reason : new Error(String(reason));
-  }
-  if (!limit.aborted) return transportError(action, whereOf(url), error);
-  return new RetryableError(
-    `Cannot ${action} ${whereOf(url)}: the call took longer than ${limits.callMs / 1000} s`,
-    { code: 'SOURCE_TIMEOUT', meta: { callMs: limits.callMs }, cause: error },
-  );
-}
-
-function openAnswer(call: Call, answer: Dispatcher.ResponseData): HttpAnswer {
-  let wireBytes = 0;
-  const count = (bytes: number): void => {
-    wireBytes += bytes;
-  };
-  return {
-    status: answer.statusCode,
-    headers: answer.headers,
-    body: readBody(call, answer, count),
-    wireBytes: () => wireBytes,
-    framing: readFraming(answer.headers),
-    [Symbol.asyncDispose]() {
-      // Closes the connection of an unfinished answer, which cancels the request at the source.
-      answer.body.destroy();
-      return Promise.resolve();
-    },
-  };
+function tooLong({ action, url, limits: { callMs } }: HttpRequest, cause: unknown): RetryableError {
+  const message = `Cannot ${action} ${whereOf(url)}: the call took longer than ${callMs / 1000} s`;
+  return new RetryableError(message, { code: 'SOURCE_TIMEOUT', meta: { callMs }, cause });
 }
 
 function readFraming(headers: IncomingHttpHeaders): Framing {
@@ -182,19 +158,17 @@ function readFraming(headers: IncomingHttpHeaders): Framing {
 }
 
 async function* readBody(
-  call: Call,
+  { action, url, usefulBytes }: HttpRequest,
   answer: Dispatcher.ResponseData,
-  count: (bytes: number) => void,
+  guard: DripGuard,
+  classify: (error: unknown) => unknown,
 ): AsyncGenerator<Buffer, void, undefined> {
-  const { action, url, limits, usefulBytes } = call.request;
   const encoding = answer.headers['content-encoding'];
-  const guard = new DripGuard(limits.drip, limits.headersMs);
   try {
-    const wire = guardBody(answer.body, guard, count, usefulBytes);
-    yield* decoded(wire, Array.isArray(encoding) ? encoding.join(',') : encoding);
+    yield* decoded(guard.pass(answer.body, usefulBytes), [encoding ?? []].flat().join(','));
     const failed = trailerError(action, whereOf(url), answer.trailers);
     if (failed !== undefined) throw failed;
   } catch (error) {
-    throw classifyFailure(call, error);
+    throw classify(error);
   }
 }
