@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { createLog } from '../../src/core/log.ts';
 import type { Verdict } from '../../src/core/verdict.ts';
 import { openSource, type Source } from '../../src/source/source-client.ts';
 import { syncList } from '../../src/list-sync/sync.ts';
@@ -115,7 +114,6 @@ export async function syncParties(source: Source, warehouse: Warehouse): Promise
       source: source.lists,
       store: new ListStore(warehouse.db),
       resumePoints: { get: async () => undefined, set: async () => undefined },
-      log: createLog('warn'),
       onProgress: () => void pageTimesMs.push(performance.now()),
     },
     new AbortController().signal,

@@ -55,7 +55,7 @@ export function composeStages(parts: StageParts): Stages {
 
 /** @throws UsageError from whatever asks the source where there is none */
 function stagesOfSource(parts: StageParts) {
-  const { config, log, warehouse, state, source, holder } = parts;
+  const { config, warehouse, state, source, holder } = parts;
   const asked = (): Source => {
     if (source === undefined) throw sourceMissing('this asks the source');
     return source;
@@ -64,7 +64,6 @@ function stagesOfSource(parts: StageParts) {
     source: asked().lists,
     store: new ListStore(warehouse.db, holder),
     resumePoints: state,
-    log,
   });
   const exportFrom = async (
     repository: ExportStore,

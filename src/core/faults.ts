@@ -4,28 +4,15 @@ import { errorCode, FencedError, UnreachableError } from './errors.ts';
 /** What an errno of the network says, whoever was called. */
 export type NetworkFault = 'unreachable' | 'certificate';
 
-const BY_ERRNO: Readonly<Partial<Record<string, NetworkFault>>> = {
-  ECONNREFUSED: 'unreachable',
-  ENOTFOUND: 'unreachable',
-  EAI_AGAIN: 'unreachable',
-  EHOSTUNREACH: 'unreachable',
-  EHOSTDOWN: 'unreachable',
-  ENETUNREACH: 'unreachable',
-  ENETDOWN: 'unreachable',
-  ETIMEDOUT: 'unreachable',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'certificate',
-  SELF_SIGNED_CERT_IN_CHAIN: 'certificate',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'certificate',
-  UNABLE_TO_GET_ISSUER_CERT: 'certificate',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'certificate',
-  CERT_HAS_EXPIRED: 'certificate',
-  CERT_NOT_YET_VALID: 'certificate',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'certificate',
-};
+const UNREACHABLE_ERRNO =
+  /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN)$/;
+/** OpenSSL's, and Node's own for a name that does not match. */
+const CERTIFICATE_ERRNO = /(?:^|_)CERT(?:_|$)|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/;
 
 /** undefined for what says neither. */
 export function classifyErrno(errno: string): NetworkFault | undefined {
-  return BY_ERRNO[errno];
+  if (UNREACHABLE_ERRNO.test(errno)) return 'unreachable';
+  return CERTIFICATE_ERRNO.test(errno) ? 'certificate' : undefined;
 }
 
 export type DatabaseFault = 'unreachable' | 'retryable' | 'permanent';

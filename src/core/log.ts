@@ -13,17 +13,14 @@ export interface LogMethod {
 }
 
 /** What everyone is handed to log with. An error goes into the field `err`. */
-export interface Log {
-  readonly trace: LogMethod;
-  readonly debug: LogMethod;
-  readonly info: LogMethod;
-  readonly warn: LogMethod;
-  readonly error: LogMethod;
+export interface Log extends Readonly<Record<Level, LogMethod>> {
   /** A log that adds these fields to every line. */
   child(fields: Readonly<Record<string, unknown>>): Log;
 }
 
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent';
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
+type Level = (typeof LEVELS)[number];
+export type LogLevel = Level | 'silent';
 
 export interface LogOptions {
   /** Where lines go, each with its line end. Default: stderr, written before the call returns. */
@@ -66,32 +63,24 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
   return withPlainChildren(logger);
 }
 
+function makeLog(methodOf: (level: Level) => LogMethod, child: Log['child']): Log {
+  const methods = LEVELS.map((level) => [level, methodOf(level)] as const);
+  return { ...(Object.fromEntries(methods) as Record<Level, LogMethod>), child };
+}
+
 /** Says everything to both. */
 export function teeLog(one: Log, other: Log): Log {
-  const both = (level: Exclude<keyof Log, 'child'>): LogMethod =>
+  const both = (level: Level): LogMethod =>
     function say(...line: [string] | [Readonly<Record<string, unknown>>, string]): void {
       for (const log of [one, other]) (log[level] as (...given: typeof line) => void)(...line);
     };
-  return {
-    trace: both('trace'),
-    debug: both('debug'),
-    info: both('info'),
-    warn: both('warn'),
-    error: both('error'),
-    child: (fields) => teeLog(one.child(fields), other.child(fields)),
-  };
+  return makeLog(both, (fields) => teeLog(one.child(fields), other.child(fields)));
 }
 
 /** pino applies its formatters to the fields of a call, not to those of a child. */
 function withPlainChildren(logger: Logger): Log {
-  return {
-    trace: logger.trace.bind(logger),
-    debug: logger.debug.bind(logger),
-    info: logger.info.bind(logger),
-    warn: logger.warn.bind(logger),
-    error: logger.error.bind(logger),
-    child: (fields) => withPlainChildren(logger.child(plainObject(fields))),
-  };
+  const child: Log['child'] = (fields) => withPlainChildren(logger.child(plainObject(fields)));
+  return makeLog((level) => logger[level].bind(logger), child);
 }
 
 /** A value that JSON can hold: bigint as text, errors as objects, secrets hidden, size bounded. */

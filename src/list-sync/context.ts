@@ -1,5 +1,4 @@
 /** What every step of one sync shares: its session, its source, its limits and what it has seen. */
-import type { Log } from '../core/log.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import { checkPage, doubt, DoubtSeen } from './guards.ts';
@@ -30,7 +29,6 @@ export interface SyncDeps {
   readonly source: ListSource;
   readonly store: Pick<ListStore, 'open' | 'keepParty'>;
   readonly resumePoints: ResumePointStore;
-  readonly log: Log;
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
   /** After which a list that does not end is given up. */

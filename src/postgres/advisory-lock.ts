@@ -1,5 +1,5 @@
 /** Locks between processes that end with their connection or transaction, and that can be waited for with a signal. */
-import type { PoolClient } from 'pg';
+import type { Pool, PoolClient } from 'pg';
 import { RetryableError } from '../core/errors.ts';
 import { waitFor } from '../core/waiting.ts';
 import { mapDatabaseError } from './transaction.ts';
@@ -36,4 +36,21 @@ export async function takeLock(
         { code: 'LOCK_BUSY', meta: { lock: name } },
       ),
   );
+}
+
+/**
+ * Runs `work` on a connection that is closed behind it: its locks and settings end with it, whatever happens.
+ * @param action what could not be done where there is no connection
+ */
+export async function onOwnConnection<Result>(
+  pool: Pool,
+  action: string,
+  work: (client: PoolClient) => Promise<Result>,
+): Promise<Result> {
+  const client = await mapDatabaseError(action, () => pool.connect());
+  try {
+    return await work(client);
+  } finally {
+    client.release(true);
+  }
 }

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import type { Pool, PoolClient } from 'pg';
 import { from as copyFrom, type CopyStreamQuery } from 'pg-copy-streams';
-import type { MonthLines, RowSink } from '../load/ports.ts';
+import type { RowSink } from '../load/ports.ts';
 import { UnreachableError } from '../core/errors.ts';
 import { ensurePartitions } from './partitions.ts';
 import { databaseError } from './transaction.ts';
@@ -15,54 +15,33 @@ const ACCEPT_TIMEOUT_MS = 120_000;
  * A COPY sees only the partitions that existed when it began. So a chunk with rows of a new month ends
  * the COPY in hand, has the partition made, and begins another one in the same transaction.
  */
-export class CopySink implements RowSink {
-  readonly #pool: Pool;
-  readonly #client: PoolClient;
-  readonly #statement: string;
-  readonly #signal: AbortSignal;
-  readonly #months = new Set<string>();
-  #copy: CopyStreamQuery | undefined;
-  #failure: Error | undefined;
+export function openCopySink(
+  pool: Pool,
+  client: PoolClient,
+  columns: readonly string[],
+  signal: AbortSignal,
+): RowSink & { finish(): Promise<void> } {
+  const known = new Set<string>();
+  let open: CopyStreamQuery | undefined;
+  let failure: Error | undefined;
 
-  constructor(pool: Pool, client: PoolClient, columns: readonly string[], signal: AbortSignal) {
-    this.#pool = pool;
-    this.#client = client;
-    this.#statement = `copy mirror.ledger_entries (${columns.join(', ')}) from stdin`;
-    this.#signal = signal;
+  function begin(): CopyStreamQuery {
+    open = client.query(copyFrom(`copy mirror.ledger_entries (${columns.join(', ')}) from stdin`));
+    // `once` hears errors only while it waits.
+    return open.on('error', (error) => (failure ??= error));
   }
 
-  async write(months: readonly MonthLines[]): Promise<void> {
-    const fresh = months.map(({ month }) => month).filter((month) => !this.#months.has(month));
-    if (fresh.length > 0) {
-      await this.finish();
-      await ensurePartitions(this.#pool, fresh);
-      for (const month of fresh) this.#months.add(month);
-    }
-    // After an error the stream has no connection and takes no more rows.
-    this.#refuseAfterFailure();
-    const copy = this.#copy ?? this.#begin();
-    for (const { lines } of months) {
-      if (!copy.write(lines)) await this.#event(copy, 'drain');
-      this.#refuseAfterFailure();
-    }
+  /** After an error the stream has no connection and takes no more rows. */
+  function refuseAfterFailure(): void {
+    if (failure !== undefined) throw databaseError(ACTION, failure);
   }
 
-  /** Resolves when the database has taken every row so far. */
-  async finish(): Promise<void> {
-    const copy = this.#copy;
-    this.#copy = undefined;
-    if (copy === undefined) return;
-    this.#refuseAfterFailure();
-    copy.end();
-    await this.#event(copy, 'finish');
-  }
-
-  async #event(copy: CopyStreamQuery, name: 'drain' | 'finish'): Promise<void> {
+  async function waitUntil(event: 'drain' | 'finish', copy: CopyStreamQuery): Promise<void> {
     const tooLong = AbortSignal.timeout(ACCEPT_TIMEOUT_MS);
     try {
-      await once(copy, name, { signal: AbortSignal.any([this.#signal, tooLong]) });
+      await once(copy, event, { signal: AbortSignal.any([signal, tooLong]) });
     } catch (error) {
-      this.#signal.throwIfAborted();
+      signal.throwIfAborted();
       if (!tooLong.aborted) throw databaseError(ACTION, error);
       throw new UnreachableError(
         `Cannot ${ACTION}: the database took no rows for ${ACCEPT_TIMEOUT_MS / 1000} s; look for locks and a full disk`,
@@ -71,17 +50,31 @@ export class CopySink implements RowSink {
     }
   }
 
-  #refuseAfterFailure(): void {
-    if (this.#failure !== undefined) throw databaseError(ACTION, this.#failure);
+  /** Resolves when the database has taken every row so far. */
+  async function finish(): Promise<void> {
+    const copy = open;
+    open = undefined;
+    if (copy === undefined) return;
+    refuseAfterFailure();
+    copy.end();
+    await waitUntil('finish', copy);
   }
 
-  #begin(): CopyStreamQuery {
-    const copy = this.#client.query(copyFrom(this.#statement));
-    // `once` hears errors only while it waits.
-    copy.on('error', (error) => {
-      this.#failure ??= error;
-    });
-    this.#copy = copy;
-    return copy;
-  }
+  return {
+    finish,
+    async write(months) {
+      const fresh = months.map(({ month }) => month).filter((month) => !known.has(month));
+      if (fresh.length > 0) {
+        await finish();
+        await ensurePartitions(pool, fresh);
+        for (const month of fresh) known.add(month);
+      }
+      refuseAfterFailure();
+      const copy = open ?? begin();
+      for (const { lines } of months) {
+        if (!copy.write(lines)) await waitUntil('drain', copy);
+        refuseAfterFailure();
+      }
+    },
+  };
 }

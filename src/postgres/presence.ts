@@ -3,6 +3,7 @@
  * time stays connected; one that was killed does not.
  */
 import { randomInt } from 'node:crypto';
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool, PoolClient } from 'pg';
 
@@ -34,15 +35,11 @@ export class Presence implements AsyncDisposable {
       let client: PoolClient | undefined;
       try {
         client = await this.#pool.connect();
-        const lost = new Promise<void>((resolve) =>
-          client?.once('end', resolve).once('error', () => resolve()),
-        );
+        const ended = once(client, 'end', { signal });
+        // It may break or be stopped while the lock is taken.
+        ended.catch(() => undefined);
         await client.query('select pg_advisory_lock($1::int, $2::int)', [LOCK_CLASS, this.holder]);
-        const stopped = new Promise<void>((resolve) => {
-          if (signal.aborted) resolve();
-          signal.addEventListener('abort', () => resolve(), { once: true });
-        });
-        await Promise.race([lost, stopped]);
+        await ended;
       } catch {
         // The work itself meets the same database, and says what is wrong with it.
       }

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
-import { createLog } from '../../src/core/log.ts';
 import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
 import type { SyncDeps } from '../../src/list-sync/context.ts';
 import type { ListName, ListSource, ResumePointStore } from '../../src/list-sync/ports.ts';
@@ -58,7 +57,6 @@ export class SyncWorld {
         source,
         store: new ListStore(this.warehouse.db),
         resumePoints: NO_REDIS,
-        log: createLog('silent'),
         onProgress: () => undefined,
         pauseMs: 1,
         ...options.deps,

@@ -1,9 +1,8 @@
 /** What is recorded of the lake, and the one lock of who builds it. */
 import { sql } from 'kysely';
 import type { Pool, QueryResultRow } from 'pg';
-import { takeLock } from '../../postgres/advisory-lock.ts';
+import { onOwnConnection, takeLock } from '../../postgres/advisory-lock.ts';
 import type { Database } from '../../postgres/database.ts';
-import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
 import {

@@ -5,7 +5,7 @@ import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type { LoadedSums, Replacement, RowSink, QuarantineReason, StaleSegment } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
-import { CopySink } from '../../postgres/copy-sink.ts';
+import { openCopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
@@ -79,7 +79,7 @@ export class LoadStore {
       let isCurrent = await statement(() => isUpToDate(client, replacement));
       const removed = isCurrent ? await statement(() => removeRows(client, replacement.remove)) : 0n;
       for (const segment of isCurrent ? replacement.load : []) {
-        const sink = new CopySink(pool, client, LINE_COLUMNS, signal);
+        const sink = openCopySink(pool, client, LINE_COLUMNS, signal);
         const sums = await write(segment, sink);
         await sink.finish();
         isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));

@@ -21,7 +21,6 @@ const { verdict, evidence } = await syncList(
     source: source.lists,
     store: new ListStore(warehouse.db),
     resumePoints: tolerateOutages(redis, { log }),
-    log,
     onProgress: ({ pages }) => process.stdout.write(`${pages} pages\n`),
   },
   new AbortController().signal,
